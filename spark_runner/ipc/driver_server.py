@@ -1,4 +1,4 @@
-"""The driver's end of the tasks' connections: a line for each task, one thread for all of them."""
+"""The driver's end of the task connections: one thread serves the tasks of all flows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ log = logging.getLogger("spark_runner.control")
 
 
 class TaskConnection:
-    """The driver's end of one task's connection. It exists before the task has connected.
+    """The driver's end of the connection to one task. Exists before the task has connected.
 
-    What was said stays said: a task that Spark tries a second time hears it all again.
+    Messages are kept: a task that Spark retries receives all of them again.
     """
 
     def __init__(self, key: str, token: str, on_figures: Callable[[Figures], None]) -> None:
@@ -33,9 +33,9 @@ class TaskConnection:
         self.token = token
         self.on_figures = on_figures
         self.on_ready: Callable[[], None] = lambda: None
-        # Null until a task came: one that waits for a slot is not mute.
+        # None until a task has connected. A task that waits for a slot is not unresponsive.
         self.seen_at: float | None = None
-        # Whether a task is there, and since when that is so.
+        # Whether a task is connected, and since when.
         self.is_connected = False
         self.since = time.monotonic()
         self._sent: list[bytes] = []
@@ -50,7 +50,7 @@ class TaskConnection:
         self._send({"turn": True})
 
     def send_share(self, share: int | None) -> None:
-        """Only the last one counts."""
+        """Only the last share counts."""
         with self._lock:
             before, self._share = self._share, encode_line({"share": share})
             if self._share != before:
@@ -69,7 +69,8 @@ class TaskConnection:
                 self._push(data)
 
     def detach(self, connection: socket.socket) -> None:
-        """The task is gone; Spark may try it again, and that one may be here already."""
+        """The task has disconnected. Spark may retry it, and the retry may have connected
+        already."""
         with self._lock:
             if self._socket is connection:
                 self._socket = None
@@ -88,14 +89,14 @@ class TaskConnection:
             self._push(self._sent[-1])
 
     def _push(self, data: bytes) -> None:
-        # A task that is gone ends its Spark job; nothing to do here.
+        # If the task is gone, its Spark job ends. Nothing to do here.
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.sendall(data)
 
 
 class ControlServer:
-    """Accepts the tasks of one runner; one thread for all of them."""
+    """Accepts the tasks of one runner. One thread serves all of them."""
 
     def __init__(self, host: str, bind: str) -> None:
         self._tasks: dict[str, TaskConnection] = {}
@@ -150,8 +151,8 @@ class ControlServer:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             data = b""
         except Exception:
-            # Without this thread no flow of the runner would hear or be heard any more.
-            log.exception("A message on the control connection")
+            # Without this thread no flow of the runner could communicate with its tasks.
+            log.exception("Error in a message on the control connection")
             data = b""
         if not data:
             self._selector.unregister(peer.connection)
@@ -165,7 +166,7 @@ class ControlServer:
             if task is None or not hmac.compare_digest(
                 token_mac(task.token, peer.nonce), str(message["mac"])
             ):
-                raise ValueError("a stranger")
+                raise ValueError("unknown task or wrong token")
             peer.task = task
             task.attach(peer.connection)
         else:
@@ -173,7 +174,7 @@ class ControlServer:
 
 
 class _AcceptedConnection:
-    """One accepted connection: not to be believed before it has said the right hello."""
+    """An accepted connection. It is not trusted before a valid hello."""
 
     _LONGEST_LINE = 64 << 20
     _LONGEST_HELLO = 4096

@@ -1,20 +1,20 @@
-"""What the driver and one task say to each other: the work, live figures, and the result.
+"""Messages between driver and task: the work, live figures, and the result.
 
-Everything here is JSON on the wire (Spark carries one string in and one string out), so both
-sides may live on different machines. Times are milliseconds since the epoch (UTC).
+All are JSON (Spark passes one string in and one string out), so driver and task may run on
+different machines. Times are milliseconds since the epoch (UTC).
 
-A lane is a class with `run(work: SliceWork, channel: Channel) -> SliceResult` (`control.Channel`).
-What every lane owes:
+A lane is a class with `run(work: SliceWork, channel: Channel) -> SliceResult`. Its duties:
 
-A. Connect first, then `channel.wait_for_turn()`, and only then InitProducerId: an epoch's
-   successor is started while its predecessor still copies, and must not abort live work.
-B. After the fence read the positions topic to its end (read_committed, up to the high watermark
-   seen after the fence). A position of the partition's own generation wins over `start`;
-   one of another generation stops that partition with state "gap".
-C. Data and positions commit in one transaction; nothing is committed after a failed delivery.
-D. `channel.order()` is asked at least every 200 ms; an order ends the run at a commit.
-E. `channel.report(figures)` once a second (`channel.due()` says when).
-F. A partition that cannot go on stops alone, as a `PartitionError`; a lane raises only for what
+A. Connect first, then `channel.wait_for_turn()`, and only then InitProducerId. An epoch starts
+while
+   its predecessor still copies, and must not abort the predecessor's transaction.
+B. After fencing, read the positions topic to its end (read_committed, up to the high watermark seen
+   after the fence). A position of the partition's generation takes precedence over `start`. A
+   position of another generation stops that partition with state "gap".
+C. Commit data and positions in one transaction. Commit nothing after a failed delivery.
+D. Call `channel.order()` at least every 200 ms. An order ends the run at a commit.
+E. Call `channel.report(figures)` once a second (`channel.due()` says when).
+F. A partition that cannot continue stops alone, as a `PartitionError`. A lane raises only for what
    stops the whole slice (`mirrors.domain.errors`: KafkaUnavailable, KafkaRefused, Fenced).
 """
 
@@ -35,10 +35,11 @@ ErrorState = Literal["faulted", "gap"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartitionWork:
-    """One source partition to copy. Topic ids are what the planner saw; a lane never reads others.
+    """One source partition to copy. Topic ids are those that the planner saw; a lane reads no
+    others.
 
-    `start` is used only where the positions topic knows nothing of this partition.
-    `remote_configs` holds what a lane must respect on the target: `compression.type`,
+    `start` is used only if the positions topic has no position of this partition. `remote_configs`
+    holds settings of the remote topic that a lane must respect: `compression.type`,
     `max.message.bytes`, `message.timestamp.type`, `cleanup.policy`.
     """
 
@@ -48,14 +49,14 @@ class PartitionWork:
     remote_topic: str
     remote_topic_id: str
     start: int
-    # A bounded run copies what lies before this offset, and nothing from it on.
+    # A bounded run copies only offsets below this one.
     stop: int | None = None
     remote_configs: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SliceWork:
-    """One epoch of one slice: everything a task needs, with secrets as references only."""
+    """One epoch of one slice: everything that a task needs. Secrets are references only."""
 
     job: int
     flow: int
@@ -74,7 +75,7 @@ class SliceWork:
     positions_topic: str
     transactional_id: str
     partitions: tuple[PartitionWork, ...]
-    # Whose the flow has to be, as the positions topic says; empty where nobody asks.
+    # The owner that the positions topic must name. Empty where ownership is not checked.
     owner: str = ""
     control_address: str = ""
     control_token: str = dataclasses.field(default="", repr=False)
@@ -99,10 +100,10 @@ class SliceWork:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartitionFigure:
-    """Where one partition stands: the next upstream offset to be copied, as committed.
+    """Progress of one partition: the next source offset to be copied, as committed.
 
-    `timestamp` is that of the last record copied; null until one was. The ends are null where
-    the lane does not see them for free (the driver asks the source itself).
+    `timestamp` is that of the last copied record, None until one was copied. The ends are None if
+    the lane does not learn them from its fetches. The driver then samples the source.
     """
 
     topic: str
@@ -112,17 +113,17 @@ class PartitionFigure:
     end: int | None = None
     stable_end: int | None = None
     lane: Lane = "record"
-    # Why its last batch was not left as it was; empty in the other lanes.
+    # Why its last batch was changed. Empty in other lanes.
     why: str = ""
-    # Since it was last told: records of other flows that were passed over.
+    # Since the last report: records of other flows that were left out.
     left_out: int = 0
-    # Since it was last told: records that were committed; null where the lane does not count them.
+    # Since the last report: committed records. None if the lane does not count them.
     copied: int | None = None
-    # Since it was last told: what others wrote into the remote partition.
+    # Since the last report: records of other producers in the remote partition.
     strangers: tuple[Stretch, ...] = ()
-    # At least once: records that lie twice on the target by now; null where nobody counts them.
+    # At-least-once: duplicate records on the target. None if not counted.
     repeats: int | None = None
-    # Where the next batch belongs in the remote partition; null where the lane does not know.
+    # The remote offset of the next batch. None if the lane does not know it.
     there: int | None = None
 
     @classmethod
@@ -132,7 +133,7 @@ class PartitionFigure:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartitionError:
-    """Why one partition stopped, in words for a person; `offset` is the first one not copied."""
+    """Why one partition stopped, as a sentence. `offset` is the first one that was not copied."""
 
     topic: str
     partition: int
@@ -140,7 +141,7 @@ class PartitionError:
     state: ErrorState
     code: str
     reason: str
-    # Of a gap, once its numbers are known.
+    # Set for a gap, once its range is known.
     gap: GapFacts | None = None
 
     @classmethod
@@ -151,10 +152,10 @@ class PartitionError:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What a task says of itself each second. Only partitions that moved since are listed.
+    """A report of a task, once a second. Lists only partitions that moved since the last one.
 
-    `records` and `bytes` are totals of this epoch, committed ones only; `lanes` tells how all that
-    the target took in this epoch went. The record lane sees no batches and has none of these.
+    `records` and `bytes` are totals of this epoch, committed ones only. `lanes` counts everything
+    that the target accepted in this epoch, by lane. The record lane sees no batches and has none.
     """
 
     as_of: int
@@ -165,11 +166,11 @@ class Figures:
     partitions: tuple[PartitionFigure, ...] = ()
     errors: tuple[PartitionError, ...] = ()
     lanes: tuple[LaneFigure, ...] = ()
-    # Its share of the flow's bandwidth held it back a moment ago.
+    # The task was limited by its share of the flow's bandwidth a moment ago.
     limited: bool = False
-    # A sentence where a broker's quota throttles the slice.
+    # A sentence if a broker quota throttles the slice.
     quota: str = ""
-    # What it counts then beside the flow's other slices: by the highest class that waits in it.
+    # Its weight among the limited slices of the flow: by the highest priority that waits in it.
     weight: int = 1
 
     def to_json(self) -> str:
@@ -182,10 +183,10 @@ class Figures:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SliceResult:
-    """How an epoch ended. Errors come back as values: a task that raises is a defect of ours.
+    """How an epoch ended. Errors are values: a task that raises is an internal error.
 
-    `partitions` holds the committed position of every partition of the work, moved or not; none
-    when the lane ended before it had read them.
+    `partitions` holds the committed position of every partition of the work, moved or not. It is
+    empty if the lane ended before it had read them.
     """
 
     ended_because: EndedBecause

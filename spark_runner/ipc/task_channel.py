@@ -1,10 +1,9 @@
-"""The task's end of its connection to the driver: orders come, live figures go back.
+"""The task's end of its connection to the driver: it receives orders and sends live figures.
 
-One TCP connection per task, JSON lines. The driver sends a nonce first, the task answers with
-its key and an HMAC of the nonce under the token it got with its work, so the token itself never
-travels here. A task that loses the connection commits and stops: nobody could stop it any more.
-Figures wait for nobody: while a driver takes none, the task copies on. The driver's end is in
-`control_server`.
+One TCP connection per task, JSON lines. The driver sends a nonce. The task answers with its key and
+an HMAC of the nonce under the token from its work, so the token is never sent. A task that loses
+the connection commits and stops, because nobody could stop it any more. Figures never block: if the
+driver does not read, the task continues to copy. The driver's end is in `driver_server`.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ _IDLE_REPORT_S = 5.0
 
 
 class Channel:
-    """The task's end. Thread-safe enough for one lane and the reader thread."""
+    """The task's end. Safe for one lane and the reader thread."""
 
     def __init__(self, work: SliceWork) -> None:
         host, _, port = work.control_address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=CONNECT_DEADLINE_S)
-        # The same connection, for what must not wait; and what it has not taken yet.
+        # The same connection in non-blocking mode, and the bytes that it has not accepted yet.
         self._nonblocking = self._socket.dup()
         self._nonblocking.setblocking(False)
         self._unsent = bytearray()
@@ -43,7 +42,7 @@ class Channel:
         self._turn = False
         self._shares: list[int | None] = []
         self._reported_at = 0.0
-        # What was committed, as it was last told of; the first news of an epoch goes at once.
+        # The committed totals of the last report. The first change of an epoch is sent at once.
         self._progress_reported_at = 0.0
         self._reported: tuple[int, int] = (0, 0)
         reader = self._socket.makefile("rb")
@@ -53,17 +52,17 @@ class Channel:
         threading.Thread(target=self._read, args=(reader,), name="control", daemon=True).start()
 
     def order(self) -> Order | None:
-        """What the driver wants; once given, an order stays."""
+        """The driver's order. Once given, it does not change."""
         return self._order
 
     def share(self, first: int | None) -> int | None:
-        """The slice's share of the flow's bandwidth as last told; `first` until then."""
+        """The slice's share of the flow's bandwidth; `first` until the driver has sent one."""
         return self._shares[0] if self._shares else first
 
     def wait_for_turn(self, deadline_s: float) -> bool:
-        """Connected, and ready to fence: block until the predecessor has ended.
+        """Report readiness to fence, then block until the predecessor has ended.
 
-        False on an order, or when time is up.
+        False on an order, or after the deadline.
         """
         with contextlib.suppress(OSError):
             self._send({"ready": True})
@@ -76,9 +75,9 @@ class Channel:
             self._changed.wait_for(lambda: self._order is not None, seconds)
 
     def due(self, *, moved: bool = True) -> bool:
-        """Whether figures should be reported now: soon when something moved, else seldom.
+        """Whether to report now: soon if something moved, else seldom.
 
-        Not while others wait for the driver: what moves meanwhile is in those that come next.
+        False while earlier reports are unsent. The next report includes later changes.
         """
         if self._unsent and not self._flush():
             return False
@@ -104,7 +103,7 @@ class Channel:
         self._socket.close()
 
     def _read(self, reader: Any) -> None:
-        # Any way out of this loop means that nobody can stop us: then we stop ourselves.
+        # Every exit from this loop means that nobody can stop this task, so it stops itself.
         with contextlib.suppress(OSError, ValueError):
             for line in reader:
                 message = json.loads(line)
@@ -124,13 +123,13 @@ class Channel:
             self._changed.notify_all()
 
     def _send(self, message: dict[str, Any]) -> None:
-        """Waits until the driver has taken it: for what is said before anything is copied."""
+        """Block until the driver has read the message. Only before anything is copied."""
         self._unsent += encode_line(message)
         data, self._unsent = self._unsent, bytearray()
         self._socket.sendall(data)
 
     def _flush(self) -> bool:
-        """Whether the driver has taken all that there is to say; it is not waited for."""
+        """Whether everything was sent. Does not block."""
         try:
             while self._unsent:
                 del self._unsent[: self._nonblocking.send(self._unsent)]
@@ -143,15 +142,15 @@ class Channel:
 
 
 def encode_line(message: dict[str, Any]) -> bytes:
-    """A message as it travels."""
+    """A message in the format of the connection."""
     return json.dumps(message).encode() + b"\n"
 
 
 def slice_key(work: SliceWork) -> str:
-    """What a task says hello with."""
+    """The key in the hello of a task."""
     return f"{work.job}/{work.flow}/{work.index}/{work.epoch}"
 
 
 def token_mac(token: str, nonce: str) -> str:
-    """That whoever was given the nonce has the token."""
+    """Proof that the receiver of the nonce has the token."""
     return hmac.new(token.encode(), nonce.encode(), hashlib.sha256).hexdigest()

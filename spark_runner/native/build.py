@@ -1,7 +1,7 @@
-"""`python -m spark_runner.native.build` compiles the hot modules of the engine, once per change.
+"""`python -m spark_runner.native.build` compiles the hot modules of the engine.
 
-Needs mypy, setuptools and a C compiler with Python's headers, all of which only building needs.
-Takes one or two minutes. Exit codes: 0 made, or there already; 1 not made, with the reason.
+Needs mypy, setuptools and a C compiler with Python's headers, only for building. Takes one or two
+minutes. Exit codes: 0 compiled, or already compiled; 1 not compiled, with the reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> int:
         return _say(f"Not compiled, since {missing}; {loader.NOT_COMPILED}.", 1)
     loader.FOLDER.mkdir(exist_ok=True)
     with (loader.FOLDER / "lock").open("w") as lock:
-        # Who comes second waits for the first, and finds it done.
+        # A second process waits for the first one and finds its result.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not loader.files(directory):
             failed = _make(directory)
@@ -44,11 +44,11 @@ def main() -> int:
 
 
 def _make(directory: Path) -> str:
-    """As a whole or not at all. Returns what went wrong."""
+    """Compile everything or nothing. Returns the error."""
     _say(f"Compiling {len(loader.MODULES)} modules of the engine, a minute or two ...", 0)
     for other in loader.FOLDER.iterdir():
         if other.is_dir():
-            # Made of older sources, or left by somebody who was killed.
+            # Compiled from older sources, or left by a killed process.
             shutil.rmtree(other, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=loader.FOLDER) as name:
         failed = _build(Path(name))
@@ -60,7 +60,7 @@ def _make(directory: Path) -> str:
 
 
 def _missing() -> str:
-    """What a build needs and is not here, in words; empty when all is here."""
+    """What is missing for a build, as a sentence; empty if nothing is."""
     for package in ("mypyc", "setuptools"):
         if not importlib.util.find_spec(package):
             return f"the Python package {package} is not installed"
@@ -73,7 +73,7 @@ def _missing() -> str:
 
 
 def _build(folder: Path) -> str:
-    """In a process of its own, as setuptools changes the one it runs in; returns what failed."""
+    """Build in a separate process, because setuptools changes its process. Returns the error."""
     (folder / "mypy.ini").write_text(_CONFIG)
     command = [sys.executable, "-m", "spark_runner.native.build", str(folder)]
     try:
@@ -86,7 +86,7 @@ def _build(folder: Path) -> str:
 
 
 def _extensions(folder: Path) -> None:
-    """The process of its own: from sources to extensions in `folder/lib`."""
+    """Runs in the separate process: compile the sources into `folder/lib`."""
     from mypyc.build import mypycify  # noqa: PLC0415 - only building has it
     from setuptools import Extension, setup  # noqa: PLC0415
 

@@ -1,10 +1,10 @@
-"""The compiled modules of the engine, used only if they were built from exactly these sources.
+"""The compiled modules of the engine, used only if they were built from the present sources.
 
 `python -m spark_runner.native.build` compiles the hot modules with mypyc. `use()` makes Python
-import the compiled modules instead of the sources; the packages of the engine call it first.
-A module that was built from other sources, by another Python or for another machine is not used:
-its source runs instead, with the same result and at a higher cost. UNDERSTUDY_COMPILED=0 turns
-compiled modules off.
+import the compiled modules instead of the sources; the packages of the engine call it first. A
+module built from other sources, by another Python or for another machine is not used. Its source
+runs instead, with the same result at a higher cost. UNDERSTUDY_COMPILED=0 disables compiled
+modules.
 """
 
 from __future__ import annotations
@@ -28,17 +28,15 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".compiled"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 SWITCH = "UNDERSTUDY_COMPILED"
-# Where it is in the zip that goes to executors.
+# Their folder in the zip for executors.
 IN_ZIP = "compiled/"
-# What compiled code may have taken a constant or a layout from.
+# Sources from which compiled code may take a constant or a layout.
 SOURCES = ("spark_runner", "mirrors/domain", "mirrors/kafka")
-NOT_COMPILED = (
-    "the engine runs interpreted, which takes more processor time: `make compiled` mends that"
-)
+NOT_COMPILED = "the engine runs interpreted, which takes more CPU time: run `make compiled`"
 
-# Not those in which the search by seed replaces methods: so it can look into the machine code too.
-# Ours alone are typed all through; what gets values from untyped libraries stays as it is, since
-# a wrong annotation is an error in machine code.
+# Not included: modules whose methods the search by seed replaces, so that it also runs against
+# machine code; and modules that receive values from untyped libraries, because a wrong annotation
+# is an error in machine code.
 MODULES = (
     "spark_runner.engine.batches.header_scan",
     "spark_runner.engine.batches.merge",
@@ -73,12 +71,12 @@ MODULES = (
     "spark_runner.kafka_protocol.tls_stream",
     "spark_runner.kafka_protocol.varint",
 )
-# Written in C, for functions that the Python beside them can do without.
+# Written in C. The Python modules work without these functions.
 C_MODULE = "spark_runner.kafka_protocol.native"
 
 
 def directory() -> Path:
-    """Where the machine code of these very sources belongs, for this Python."""
+    """The directory of the machine code for the present sources and this Python."""
     seen = hashlib.sha256(SUFFIX.encode())
     for folder in SOURCES:
         found = (ROOT / folder).rglob("*.*")
@@ -98,7 +96,7 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 class _Finder(MetaPathFinder):
-    """Before Python's own, which would take the source."""
+    """Placed before Python's own finders, which would use the source."""
 
     def __init__(self, found: dict[str, Path]) -> None:
         self._found = found
@@ -116,7 +114,7 @@ def is_used() -> bool:
 
 
 def use() -> None:
-    """Take machine code from now on, if there is some. What is imported already stays."""
+    """Use machine code from now on, if available. Imported modules do not change."""
     if is_used() or os.environ.get(SWITCH) == "0":
         return
     found = files(_sent() if ROOT.is_file() else directory()) if _may_be_there() else {}
@@ -128,7 +126,7 @@ def use() -> None:
     try:
         importlib.import_module(shared)
     except ImportError:
-        # Made for another machine, say one with a newer C library.
+        # Built for another machine, for example with a newer C library.
         sys.meta_path.remove(finder)
 
 
@@ -137,15 +135,15 @@ def _may_be_there() -> bool:
 
 
 def _sent() -> Path:
-    """An executor elsewhere has all of ours as one zip, from which no machine code can be loaded:
-    what the driver put into it lies beside it then."""
+    """A remote executor has this program as a zip, from which machine code cannot be loaded. Unpack
+    the machine code of the zip into a directory next to it."""
     directory = ROOT.with_name("understudy-compiled")
     if not directory.is_dir():
         with tempfile.TemporaryDirectory(dir=ROOT.parent) as name:
             with zipfile.ZipFile(ROOT) as sent:
                 inside = [member for member in sent.namelist() if member.startswith(IN_ZIP)]
                 sent.extractall(name, inside)
-            # Another worker may have been quicker.
+            # Another worker may have been faster.
             with contextlib.suppress(OSError):
                 (Path(name) / IN_ZIP).rename(directory)
     return directory

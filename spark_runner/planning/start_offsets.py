@@ -96,8 +96,8 @@ def check_named_offsets(
         ends = source.list_offsets(named, "latest", deadline_s=deadline_s)
         first = dict.fromkeys(named, 0)
         if is_new:
-            # Of a new flow every one is checked, before anything of it is created or copied.
             # A new flow: check everything before anything is created or copied.
+            ends.raise_first()
             first = source.list_offsets(named, "earliest", deadline_s=deadline_s).raise_first().done
         for place, offset in named.items():
             # The flow was checked before. A partition without a leader waits, others do not.

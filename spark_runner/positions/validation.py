@@ -25,8 +25,8 @@ def describe_generation_gap(
             place = f"{known.topic}-{known.partition}"
             difference = template.format(source=source, target=target)
             return (
-                f"{place} is not replicated: {difference}. The position {known.position} belongs to "
-                "the earlier one, so resuming there would skip or mix records."
+                f"{place} is not replicated: {difference}. The position {known.position} belongs "
+                "to the earlier one, so resuming there would skip or mix records."
             )
     return None
 

@@ -22,8 +22,8 @@ class PositionsWriter:
         self._topic, self._runs_topic = topic, runs_topic
         self._id = plan_id(flow_name)
         self._producer = transactions.open_producer(spec, self._id)
-        # Begun, and perhaps committed: the target did not say so in time.
         # A transaction has begun and may be committed: the target did not respond in time.
+        self._unfinished = False
         self._written = Written(spec, self._id)
         # The producer cannot be used any more. The owner of the flow takes it over again.
         self.is_broken = False

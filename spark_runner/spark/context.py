@@ -1,8 +1,8 @@
-"""The Spark context of a runner: light, quick to start, and no secret in its settings.
+"""The Spark context of a runner: small, quick to start, without secrets in its settings.
 
-A bare SparkContext (no session), one JVM with a small heap, C1 only, and a class-data archive
-that the first clean stop leaves behind and every later start maps. What an operator sets in
-SPARK_CONF_DIR wins (`spark_settings`), as for any Spark program.
+A SparkContext without a session, one JVM with a small heap and only the C1 compiler. The first
+clean stop leaves a class-data archive that later starts use. An operator's settings in
+SPARK_CONF_DIR take precedence (`spark.settings`), as for any Spark program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spark_runner.spark.java import java_options, keep_archive
 from spark_runner.spark.settings import merge_settings, operator_settings
 
 MASTER_DEADLINE_S = 5.0
-# Threads of a local master cost nothing until they run; the 4 is how often Spark tries a task.
+# Threads of a local master cost nothing until used. The 4 is the number of tries of a task.
 LOCAL = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?$")
 CLUSTER = re.compile(r"(spark://[^/\s]+:\d+(,[^/\s]+:\d+)*|yarn|k8s://\S+)$")
 _SENT_PACKAGES = ("spark_runner", "mirrors/domain", "mirrors/kafka")
@@ -70,7 +70,7 @@ def open_context(*, name: str, master: str, directory: Path, java: str) -> Spark
     for key, value in settings.items():
         conf.set(key, value)
     if not is_local(master):
-        # Paths only: references that an executor resolves do not reach these files either.
+        # Only paths: references that an executor resolves cannot reach these files either.
         conf.set(f"spark.executorEnv.{RESERVED_FILES}", os.environ.get(RESERVED_FILES, ""))
     context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
@@ -80,9 +80,9 @@ def open_context(*, name: str, master: str, directory: Path, java: str) -> Spark
 
 
 def close_context(context: SparkContext, java: str) -> None:
-    """Stop Spark and the JVM, and keep the class-data archive that it leaves, if any."""
+    """Stop Spark and the JVM. Keep the class-data archive that the JVM leaves."""
     gateway: Any = SparkContext._gateway
-    # A Java process that died cannot be stopped any more, and need not.
+    # A Java process that has died cannot be stopped.
     with contextlib.suppress(Py4JError, OSError):
         context.stop()
     if gateway is None:
@@ -96,7 +96,7 @@ def close_context(context: SparkContext, java: str) -> None:
                 process.stdin.close()
             process.wait(timeout=8)
         except subprocess.TimeoutExpired:
-            # Else it would write its archive when nobody takes it any more.
+            # Otherwise it would write its archive when nobody uses it any more.
             process.kill()
     keep_archive(java, ended_well=process is not None and process.poll() == 0)
 
@@ -111,12 +111,12 @@ def _check_reachable(master: str) -> None:
         except OSError as error:
             failures.append(f"{address}: {error.strerror or error}")
     raise BadMaster(
-        f"No Spark master answers ({'; '.join(failures)}). Check that it runs and the address."
+        f"No Spark master responds ({'; '.join(failures)}). Check that it runs and the address."
     )
 
 
 def _zipped_package(directory: Path) -> Path:
-    """What executors elsewhere need of ours; its dependencies must be installed there."""
+    """A zip of this program for remote executors. Dependencies must be installed there."""
     root = Path(__file__).resolve().parents[2]
     path = directory / "understudy.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,12 +1,12 @@
-"""Whether Spark can run slices now: executors that are alive, and a master that knows us.
+"""Whether Spark can run slices: live executors, and a master that knows the application.
 
-- Slots are counted on registered executors. `defaultParallelism`, which Spark offers for it, is
-  never below 2 and keeps an operator's setting, so it names slots that a dead cluster lacks.
-- A standalone master that was killed and started again without a recovery directory does not know
-  the application: its workers kill the executors, and none follows. Nobody tells the driver, so
-  the master is asked. Such a runner ends, and the next one registers anew.
-- A question may block: a suspended master accepts connections and never answers. A thread of its
-  own asks, and an answer that is too old says so.
+- Slots are counted on registered executors. Spark's `defaultParallelism` is never below 2 and
+  keeps an operator's setting, so it counts slots that a dead cluster does not have.
+- A standalone master restarted without a recovery directory does not know the application. Its
+  workers kill the executors, and none is started. The driver is not notified, so the master is
+  asked. The runner then ends, and its successor registers again.
+- A request may block: a suspended master accepts connections and never answers. A separate thread
+  sends the requests, and an outdated answer is reported as such.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from spark_runner.spark.jobs import SparkJobs, first_line
 log = logging.getLogger("spark_runner.spark")
 
 CHECK_S = 5.0
-# A master on this deadline counts as one that does not respond.
+# A master that exceeds this deadline counts as unavailable.
 MASTER_S = 4.0
 OLD_S = 20.0
-# A master that says it does not know us is asked again: it may be in the middle of a recovery.
+# A master without the application is asked again: it may be recovering.
 FORGOTTEN_CHECKS = 2
-# A pod of an executor may have to fetch its image first.
+# The pod of an executor may have to pull its image first.
 FIRST_EXECUTOR_S = 60.0
 
 STANDALONE = "spark://"
-_NOT_COPIED = "Nothing is copied until one is there."
+_NOT_COPIED = "Nothing is copied until an executor runs."
 
 
 @dataclasses.dataclass(frozen=True)
 class MasterState:
-    """What one master of the list said: an error, or whether it knows this application."""
+    """The answer of one master: an error, or whether it knows this application."""
 
     address: str
     error: str = ""
@@ -52,7 +52,7 @@ class MasterState:
 
 @dataclasses.dataclass(frozen=True)
 class Observation:
-    """What was found at one moment; `masters` is empty where Spark has no standalone master."""
+    """What was found at one moment. `masters` is empty without a standalone master."""
 
     slots: int
     masters: Sequence[MasterState] = ()
@@ -66,7 +66,7 @@ class Observation:
 
 @dataclasses.dataclass(frozen=True)
 class Health:
-    """`reason` says what is wrong, empty when nothing is."""
+    """`reason` describes the problem; empty if there is none."""
 
     reason: str = ""
 
@@ -76,22 +76,22 @@ class Health:
 
 
 def assess(observation: Observation, age_s: float) -> Health:
-    """What a look means that is so old."""
+    """The health that an observation of this age shows."""
     if age_s > OLD_S:
         return Health(
-            f"Spark has not answered for {age_s:.0f} s, so its {observation.slots} slots are those "
-            "of then. Look at the runner's Java process and at the Spark master."
+            f"Spark has not responded for {age_s:.0f} s, so its {observation.slots} slots may be "
+            "out of date. Check the runner's Java process and the Spark master."
         )
     unavailable = _unavailable_masters(observation.masters)
     if observation.has_forgotten:
         return Health(
-            "The Spark master was started again and does not know this application, so its "
+            "The Spark master was restarted and does not know this application, so its "
             "executors are lost. The runner ends, and the next one registers."
         )
     if observation.slots == 0 and unavailable:
         return Health(
-            f"{unavailable}, and no executor is alive. Nothing is copied. Start the Spark "
-            "master and its workers; the runner then continues."
+            f"{unavailable}, and no executor is alive. Nothing is copied. Start the Spark master "
+            "and its workers; the runner then continues."
         )
     if observation.slots == 0:
         return Health(
@@ -100,14 +100,14 @@ def assess(observation: Observation, age_s: float) -> Health:
         )
     if unavailable:
         return Health(
-            f"{unavailable}. Slices that run continue, but a lost executor is not replaced. Start "
+            f"{unavailable}. Running slices continue, but a lost executor is not replaced. Start "
             "the Spark master."
         )
     return Health()
 
 
 def _unavailable_masters(masters: Sequence[MasterState]) -> str:
-    """Why no master serves this application; empty when one does or none is needed."""
+    """Why no master serves this application; empty if one does, or if none is needed."""
     if not masters or any(one.is_active for one in masters):
         return ""
     causes = "; ".join(f"{one.address}: {one.error or 'is a standby'}" for one in masters)
@@ -115,7 +115,7 @@ def _unavailable_masters(masters: Sequence[MasterState]) -> str:
 
 
 class SparkHealth:
-    """Looks every few seconds; `assess` may be asked by any thread at any time."""
+    """Checks every few seconds. `assess` may be called from any thread."""
 
     def __init__(self, jobs: SparkJobs, master: str) -> None:
         self._jobs = jobs
@@ -139,14 +139,14 @@ class SparkHealth:
 
     @property
     def is_forgotten(self) -> bool:
-        """For so long that it will not pass."""
+        """For so long that the master is not recovering."""
         return self._forgotten >= FORGOTTEN_CHECKS
 
     def assess(self) -> Health:
         return assess(self._observation, time.monotonic() - self._observed_at)
 
     def wait_for_first_executor(self, stopping: threading.Event) -> None:
-        """Flows that start before it would find no slot."""
+        """Block until an executor has registered: flows that start earlier would find no slot."""
         until = time.monotonic() + FIRST_EXECUTOR_S
         while not self._jobs.slots and time.monotonic() < until:
             if stopping.wait(0.2):
@@ -159,7 +159,7 @@ class SparkHealth:
                 self.check()
 
     def check(self) -> None:
-        """One look. When Java fails, the last look stays and grows old."""
+        """Check once. If Java fails, the last observation remains and ages."""
         before = self.assess()
         masters = [ask_master(self._jobs.context, one) for one in self._addresses]
         self._observation = Observation(self._jobs.count_slots(), masters)
@@ -171,10 +171,10 @@ class SparkHealth:
 
 
 def ask_master(context: SparkContext, address: str) -> MasterState:
-    """One question to a standalone master, over Spark's own connection and its authentication."""
+    """Ask a standalone master, over Spark's own connection with its authentication."""
     host, _, port = address.rpartition(":")
     try:
-        # Its cause is clear; Java's is five lines around it.
+        # A failed connection here gives a clear cause. Java's error has five lines around it.
         socket.create_connection((host.strip("[]"), int(port)), MASTER_S).close()
         state = _state_of(context, address)
     except OSError as error:
@@ -197,7 +197,7 @@ def _state_of(context: SparkContext, address: str) -> Any:
     milliseconds = java.java.util.concurrent.TimeUnit.MILLISECONDS
     timeout = java.scala.concurrent.duration.FiniteDuration(int(MASTER_S * 1000), milliseconds)
     rpc = context._jsc.sc().schedulerBackend().rpcEnv()
-    # The blocking call of the same meaning waits for two minutes.
+    # The blocking variant of this call waits for two minutes.
     opening = rpc.asyncSetupEndpointRefByURI(f"{STANDALONE}Master@{address}")
     master = java.scala.concurrent.Await.result(opening, timeout)
     messages = java.org.apache.spark.deploy

@@ -1,4 +1,4 @@
-"""The Java that Spark runs in: found, quick to start, small, and quiet."""
+"""Spark's Java: lookup, options for a small and quick JVM, and the class-data archive."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NAME = re.compile(r"(.+-[0-9a-f]{16})\.(?:jsa|lock|\d+)")
 
 
 def mark_used(archive: Path) -> None:
-    """Its time is when somebody last started with it."""
+    """Set the time of the last use."""
     with contextlib.suppress(OSError):
         os.utime(archive)
 
 
 def prune(archive: Path, now: float) -> None:
-    """This one stays, and of the others of its kind those used last; what failed goes."""
+    """Keep this archive and the last used others of its kind. Delete leftovers of failed starts."""
     kind = archive.name.partition("-")[0]
     families: defaultdict[str, dict[Path, float]] = defaultdict(dict)
     for path in archive.parent.glob(f"{kind}-*"):
@@ -53,7 +53,8 @@ def prune(archive: Path, now: float) -> None:
 
 
 def _remove(lock: Path, paths: list[Path]) -> None:
-    """Unless somebody is making one; the lock goes last, while it is ours."""
+    """Delete unless another process writes the archive. The lock file is deleted last, while
+    held."""
     if not paths:
         return
     with contextlib.suppress(OSError), lock.open("a") as held:
@@ -69,11 +70,11 @@ _LONGEST_TEMPORARY = 60
 _JVM = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
-    # Else Java fills 100 MB of young objects before it looks what of them is still used.
+    # Otherwise Java fills 100 MB of young generation before it collects.
     "-Xms64m",
     "-Xmn24m",
     "-XX:ReservedCodeCacheSize=64m",
-    # Else twenty wake-ups a second for a file that only local tools read.
+    # Otherwise Java wakes up twenty times a second for a file that only local tools read.
     "-XX:-UsePerfData",
     "-XX:MinHeapFreeRatio=10",
     "-XX:MaxHeapFreeRatio=25",
@@ -82,7 +83,7 @@ _JVM = (
     "-Xlog:disable",
     "-Xlog:all=off",
 )
-# Locks that this process holds until it ends, however it ends.
+# Locks that this process holds until it ends.
 _held: list[IO[str]] = []
 
 
@@ -91,7 +92,7 @@ class JavaMissing(UnderstudyError):
 
 
 def check_java() -> str:
-    """The java that Spark will start, or a sentence that says what is missing."""
+    """The java that Spark will start. Raises JavaMissing with the cause."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     advice = f"Install Java {LEAST_JAVA} or later, or set JAVA_HOME."
@@ -112,13 +113,13 @@ def check_java() -> str:
 
 
 def java_options(java: str, directory: Path) -> str:
-    """What the driver's Java is started with; the runner's directory takes its log."""
+    """Options of the driver's Java. The runner's directory holds its log."""
     options = [*_JVM, *_archive_option(java), f"-Dlog4j2.configurationFile={_log4j(directory)}"]
     return " ".join(map(_quoted, [*options, *_temporary()]))
 
 
 def keep_archive(java: str, *, ended_well: bool) -> None:
-    """The class-data archive that Java left at its end, if any, serves the next start."""
+    """Keep the class-data archive that Java wrote at its end, for the next start."""
     fresh = _fresh_archive(java)
     if ended_well and fresh.exists():
         fresh.rename(_archive(java))
@@ -127,14 +128,14 @@ def keep_archive(java: str, *, ended_well: bool) -> None:
 
 
 def _quoted(option: str) -> str:
-    """Spark splits the line at blanks outside double quotes."""
+    """Spark splits the options at spaces outside double quotes."""
     return f'"{option}"' if re.search(r"\s", option) else option
 
 
 def _temporary() -> list[str]:
-    """Java's temporary files where Python's are: whoever set TMPDIR can remove what a kill leaves.
+    """Java's temporary directory is Python's, so that one TMPDIR can be cleaned after a kill.
 
-    The sockets to the workers are there too, and a socket's path may have no more than 107 bytes.
+    The sockets to the workers are there too. A socket's path has at most 107 bytes.
     """
     folder = tempfile.gettempdir()
     fits = len(os.fsencode(folder)) <= _LONGEST_TEMPORARY and not re.search(r"\s", folder)
@@ -148,7 +149,8 @@ def cache_directory() -> Path:
 
 
 def _archive(java: str) -> Path:
-    """One archive per Java and Spark: the JVM ignores one that does not fit, we never offer it."""
+    """One archive for each Java and Spark version, because the JVM ignores an archive of
+    another."""
     facts = f"{Path(java).resolve()} {Path(java).stat().st_mtime_ns} {pyspark.__version__}"
     facts += f" {Path(pyspark.__file__).parent}"
     digest = hashlib.sha256(facts.encode()).hexdigest()[:16]
@@ -160,10 +162,9 @@ def _fresh_archive(java: str) -> Path:
 
 
 def _archive_option(java: str) -> list[str]:
-    """Use the archive; without one, the first of the runners that start leaves one at its end.
+    """Use the archive. If there is none, the first runner writes one when it ends.
 
-    Only the first: to write it takes seconds of a processor, and also a Java whose runner was
-    killed writes it before it ends.
+    Only the first one: writing takes seconds of CPU, also when the runner was killed.
     """
     archive = _archive(java)
     if archive.exists():
@@ -180,7 +181,7 @@ def _archive_option(java: str) -> list[str]:
         lock.close()
         return []
     _held.append(lock)
-    # Whoever was to write one before us was killed, and nobody takes what it may have left.
+    # The process that was to write one was killed. Nobody uses what it may have left.
     for left in archive.parent.glob(f"{archive.stem}.[0-9]*"):
         with contextlib.suppress(OSError):
             left.unlink()
@@ -188,7 +189,7 @@ def _archive_option(java: str) -> list[str]:
 
 
 def _log4j(directory: Path) -> Path:
-    """Spark's own words go to a small rotating file; nothing but errors is of use to anybody."""
+    """Spark logs only errors, into a small rotating file."""
     path = directory / "log4j2.properties"
     log = directory / "spark.log"
     path.write_text(

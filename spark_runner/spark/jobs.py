@@ -1,4 +1,4 @@
-"""One epoch of one slice as a Spark job: own pool, own job group, a description that names it."""
+"""One epoch of one slice as a Spark job, with its own pool, job group and description."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASK_S = 5.0
 
 
 class SparkJobs:
-    """Called from the epochs' threads; each has a JVM thread of its own with its own properties."""
+    """Called from the epochs' threads. Each has a JVM thread with its own properties."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
@@ -35,15 +35,15 @@ class SparkJobs:
 
     @property
     def slots(self) -> int:
-        """How many tasks run at once now; the last known number when Java does not answer."""
+        """Tasks that can run at once now; the last known number if Java does not respond."""
         with contextlib.suppress(Py4JError, OSError):
             self._slots = self.count_slots()
         return self._slots
 
     def count_slots(self) -> int:
-        """Cores of the executors that are registered now, by the cores that a task takes.
+        """Cores of the executors that are registered now, divided by the cores of a task.
 
-        With dynamic allocation executors come only when tasks wait for them, so none need be there.
+        With dynamic allocation, executors start only when tasks wait, so there may be none.
         """
         settings = self._context.getConf()
         comes_on_demand = settings.get("spark.dynamicAllocation.enabled", "false") == "true"
@@ -54,10 +54,10 @@ class SparkJobs:
 
     @property
     def is_alive(self) -> bool:
-        """Whether Spark can run another job: its Java process is there, and its context runs.
+        """Whether Spark can run another job: its Java process lives, and its context runs.
 
-        A cluster may take the application away (too many lost executors): nothing says so, and
-        the question costs the JVM more than a look at its process does.
+        A cluster may remove the application (too many lost executors) without a notification.
+        Asking the JVM costs more than checking its process, so it is asked seldom.
         """
         process = getattr(SparkContext._gateway, "proc", None)
         if process is not None and process.poll() is not None:
@@ -72,14 +72,14 @@ class SparkJobs:
         return not self._is_stopped
 
     def warm_up(self) -> None:
-        """Start the first Python worker before a flow waits for it; failing costs nothing."""
+        """Start the first Python worker before a flow needs it. A failure is harmless."""
         try:
             self._context.parallelize(["{}"], 1).mapPartitions(task.warm_up).count()
         except (Py4JError, OSError) as error:
             log.warning("The first Python worker did not start: %s", first_line(error))
 
     def launch(self, work: SliceWork) -> SliceResult:
-        """Block until the job has ended; Spark's own failure is a result as well."""
+        """Block until the job has ended. A failure of Spark is a result as well."""
         context = self._context
         name = f"{work.name} slice {work.index} epoch {work.epoch}"
         try:
@@ -87,14 +87,14 @@ class SparkJobs:
             context.setLocalProperty("spark.scheduler.pool", f"flow-{work.flow}")
             [answer] = context.parallelize([work.to_json()], 1).mapPartitions(task.copy).collect()
         except (Py4JError, OSError, ValueError) as error:
-            reason = f"Spark gave the job up: {first_line(error)}."
+            reason = f"Spark aborted the job: {first_line(error)}."
             log.warning("%s: %s", name, reason)
             return SliceResult(ended_because="failed", reason=reason, code="spark")
         return SliceResult.from_json(answer)
 
     def cancel(self, work: SliceWork) -> None:
-        """The second resort after an order: the Python worker is killed within half a second."""
-        # Java that died has ended its jobs.
+        """For epochs that ignore an order: Spark kills the Python worker within half a second."""
+        # A Java process that died has ended its jobs.
         with contextlib.suppress(Py4JError, OSError):
             self._context.cancelJobGroup(_group(work))
 
@@ -104,7 +104,7 @@ def _group(work: SliceWork) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Spark's own reason without the stack that follows it."""
+    """Spark's own reason without the stack trace."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)
     return text.strip().split("\n", 1)[0].rstrip(".")[:300]

@@ -1,4 +1,4 @@
-"""Which settings Spark starts with: an operator's where there are any, ours otherwise."""
+"""Spark's settings: an operator's choice takes precedence over the defaults here."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ log = logging.getLogger("spark_runner")
 
 _JAVA = "spark.driver.extraJavaOptions"
 
-# Small, quick to start, nothing that nobody looks at.
+# Small, quick to start, without features that nobody uses.
 _DEFAULTS = {
     "spark.ui.enabled": "false",
-    # It asks nobody for a login.
+    # Spark's UI has no authentication.
     "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
@@ -26,24 +26,24 @@ _DEFAULTS = {
     "spark.python.worker.idleTimeoutSeconds": "0",
     "spark.python.task.killTimeout": "500ms",
     "spark.driver.memory": "512m",
-    # Else one thread per slot of the master, whether it does anything or not.
+    # Otherwise one thread per slot of the master, used or not.
     "spark.rpc.netty.dispatcher.numThreads": "4",
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
 }
 _LOCAL_DEFAULTS = {
-    # To itself, in the same process.
+    # The executor is in the same process.
     "spark.executor.heartbeatInterval": "30s",
 }
 _CLUSTER_DEFAULTS = {"spark.executor.memory": "512m"}
 
-# No operator changes these: flows would starve each other, and a task's twin would fence it.
+# Fixed: otherwise flows would starve each other, or a speculative task would fence its twin.
 _FIXED = {
     "spark.scheduler.mode": "FAIR",
     "spark.speculation": "false",
 }
-# The same file may serve a runner on a cluster; what is local listens on this machine alone.
+# The same file may serve a runner on a cluster. A local runner listens on this machine only.
 _LOCAL_FIXED = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -52,7 +52,8 @@ _LOCAL_FIXED = {
 
 
 def operator_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """`spark-defaults.conf`, where spark-submit looks for it. It reads the file itself as well."""
+    """`spark-defaults.conf`, looked up as spark-submit does. Spark reads the file itself as
+    well."""
     home = environment.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
     path = Path(environment.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
     try:
@@ -65,7 +66,7 @@ def operator_settings(environment: Mapping[str, str]) -> dict[str, str]:
 def merge_settings(
     chosen: Mapping[str, str], *, local: bool, directory: Path, java_options: str
 ) -> dict[str, str]:
-    """What is set beside the operator's choice; what is set here wins over that file."""
+    """The settings to add to the operator's. They take precedence over that file."""
     defaults = {
         **_DEFAULTS,
         **(_LOCAL_DEFAULTS if local else _CLUSTER_DEFAULTS),
@@ -75,6 +76,6 @@ def merge_settings(
     for key in _FIXED.keys() & chosen.keys():
         if chosen[key].lower() != _FIXED[key].lower():
             log.warning("%s=%s has no effect: it stays %s", key, chosen[key], _FIXED[key])
-    # Java takes the last of two options that contradict each other.
+    # Java uses the last of two contradicting options.
     java = " ".join(filter(None, (java_options, chosen.get(_JAVA, ""))))
     return {k: v for k, v in defaults.items() if k not in chosen} | fixed | {_JAVA: java}

@@ -1,4 +1,4 @@
-"""Spark's task slots, shared out among flows: a flow that finds none is refused, not starved."""
+"""Spark's task slots, distributed to flows. A flow without a free slot is refused, not starved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 
 class Slots:
-    """FAIR never preempts and our tasks are long: who waits for a slot waits for ever."""
+    """FAIR scheduling does not preempt, and tasks run for long: a waiting task would wait
+    forever."""
 
     def __init__(self, total: Callable[[], int]) -> None:
         self._total = total
@@ -23,16 +24,16 @@ class Slots:
         return sum(self._used.values())
 
     def free_for(self, flow: int) -> int:
-        """How many slices the flow may have, those that it has included."""
+        """The maximum number of slices of the flow, including those it has."""
         with self._lock:
             others = sum(count for other, count in self._used.items() if other != flow)
             return max(self._used.get(flow, 0), self.total - others)
 
     def hold(self, flow: int, count: int) -> bool:
-        """Hold so many slots from now on; False, and nothing changes, when there are too few."""
+        """Reserve `count` slots. False, without a change, if too few are free."""
         with self._lock:
             others = sum(held for other, held in self._used.items() if other != flow)
-            # What it has it keeps, though slots were lost meanwhile: some of its slices wait.
+            # A flow keeps its slots after Spark lost some. Then some of its slices wait.
             if others + count > self.total and count > self._used.get(flow, 0):
                 return False
             self._used[flow] = count

@@ -1,7 +1,7 @@
-"""The parent of a local master's Python workers: what they need is imported once, then forked.
+"""The parent of a local master's Python workers: imports modules once, then forks.
 
-A worker starts in milliseconds and shares this memory with its parent. Nothing here may start a
-thread: a fork does not take threads along.
+A worker starts in milliseconds and shares memory with its parent. Nothing here may start a thread:
+forks do not inherit threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _serve = daemon.worker
 
 
 def serve_quietly(sock: socket.socket, authenticated: bool) -> int:
-    """Spark lets an idle worker go by closing its socket; that is no failure to be shown."""
+    """Spark ends an idle worker by closing its socket. That is not a failure."""
     try:
         return _serve(sock, authenticated)
     except BrokenPipeError:

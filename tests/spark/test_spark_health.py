@@ -38,7 +38,7 @@ def test_what_is_missing_is_named(look: Observation, words: str) -> None:
 def test_an_old_answer_proves_nothing_and_says_its_age() -> None:
     old = assess(Observation(4, (KNOWS,)), 31)
     assert not old.is_healthy
-    assert "has not answered for 31 s" in old.reason
+    assert "has not responded for 31 s" in old.reason
 
 
 def test_a_master_has_forgotten_us_only_where_no_active_one_knows_us() -> None:
