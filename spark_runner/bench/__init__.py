@@ -1,1 +1,1 @@
-"""Measure the raw lane by itself: no Spark, one process, real brokers."""
+"""Benchmark of the raw lane alone: no Spark, one process, real brokers."""

@@ -1,7 +1,7 @@
-"""`python -m spark_runner.bench SOURCE TARGET`: what the raw lane costs, without Spark, as JSON.
+"""`python -m spark_runner.bench SOURCE TARGET`: cost of the raw lane without Spark, as JSON.
 
-Fills a topic on the source, copies it in a process of its own, compares both sides by digest. The
-CPU seconds are user and system time of the copying process, from its turn to its last commit.
+Fills a topic on the source, copies it in a separate process, and compares both sides by digest. CPU
+seconds are user and system time of the copying process, from its start to its last commit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _UP_S = 60.0
 
 
 class Watch:
-    """The driver's end of the channel: says when to end, and looks at the clocks."""
+    """The driver's end of the channel: gives the order to end, and measures time."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -66,7 +66,7 @@ class Watch:
 
 
 def cpu_seconds() -> tuple[float, float]:
-    """In our code and libraries, and in the kernel."""
+    """In user mode and in the kernel."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime, used.ru_stime
 
@@ -86,7 +86,7 @@ def make(cluster: ClusterClient, name: str, partitions: int, **configs: str) -> 
 
 
 def remove(cluster: ClusterClient, *names: str) -> None:
-    # Held until all is answered: a client that goes away takes its questions along.
+    # The client must live until all requests are answered: closing it drops them.
     client = Admin(cluster.spec).client
     gone = client.delete_topics(list(names), operation_timeout=_UP_S)
     concurrent.futures.wait(gone.values(), _UP_S)
@@ -95,7 +95,7 @@ def remove(cluster: ClusterClient, *names: str) -> None:
 def work_for(
     args: argparse.Namespace, source: ClusterClient, target: ClusterClient
 ) -> tuple[SliceWork, TopicView, TopicView]:
-    """A flow of its own: new positions, new remote topic."""
+    """A separate flow: new positions, new remote topic."""
     alias = f"bench{uuid.uuid4().hex[:8]}"
     view = source.describe([args.topic], time.monotonic() + _UP_S)[args.topic]
     if not view.leaders:

@@ -1,4 +1,4 @@
-"""Fill a source topic with batches of a chosen shape, quickly, and compare two topics' contents."""
+"""Fills a source topic with batches of a given shape, and compares the content of two topics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POOL = 16
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What the records are like. A batch has `batch_bytes` before compression."""
+    """The shape of records. A batch has `batch_bytes` before compression."""
 
     record_bytes: int
     codec: str
@@ -67,7 +67,7 @@ def pool(shape: Shape) -> list[bytearray]:
 
 
 def fill(cluster: ClusterClient, view: TopicView, shape: Shape) -> None:
-    """The shape's batches into every partition of the topic, several requests in flight."""
+    """Produce the shape's batches to every partition, with several requests in flight."""
     made = pool(shape)
     indexes = [partition.to_bytes(4, "big") for partition in range(shape.partitions)]
     writer = produce.RequestWriter(produce.MOST, None, timeout_ms=30_000)
@@ -87,16 +87,16 @@ def _acknowledged(frame: memoryview) -> None:
     _, answers = produce.read_reply(frame, produce.MOST)
     for answer in answers:
         if answer.error:
-            raise SystemExit(f"The source refused a batch: {answer}")
+            raise SystemExit(f"The source rejected a batch: {answer}")
 
 
 def same(
     source: ClusterClient, view: TopicView, target: ClusterClient, remote: TopicView
 ) -> tuple[bool, int]:
-    """Whether both topics hold the same records in the same order, and how many there are."""
+    """Whether both topics hold the same records in the same order, and their number."""
     total = 0
     for partition in view.leaders:
-        # Quick while the batches are alike; a repacked copy is compared record by record.
+        # Fast if the batches are equal. A repacked copy is compared record by record.
         for digest in (_bodies, _records):
             here, there = digest(source, view, partition), digest(target, remote, partition)
             if here == there:

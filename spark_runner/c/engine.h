@@ -1,5 +1,5 @@
-/* What the files beside this share: the layout of a record batch v2 (batch.py), numbers on the wire,
- * and the functions that `module.c` lists. */
+/* Shared by the C files: the layout of a record batch v2 (batch_header.py), big-endian numbers, and
+ * the functions that `module.c` lists. */
 #ifndef UNDERSTUDY_ENGINE_H
 #define UNDERSTUDY_ENGINE_H
 
@@ -17,7 +17,7 @@ enum {
 };
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the numbers below would be read the wrong way round; the Python does without this"
+#error "the functions below need a little-endian machine; Python works without them"
 #endif
 
 static inline uint64_t read64(const uint8_t *at) { uint64_t v; memcpy(&v, at, 8); return __builtin_bswap64(v); }
@@ -27,7 +27,7 @@ static inline void write64(uint8_t *at, uint64_t v) { v = __builtin_bswap64(v); 
 static inline void write32(uint8_t *at, uint32_t v) { v = __builtin_bswap32(v); memcpy(at, &v, 4); }
 static inline void write16(uint8_t *at, uint16_t v) { v = __builtin_bswap16(v); memcpy(at, &v, 2); }
 
-/* An empty one of a type that is a tuple with other names. */
+/* An empty instance of a named tuple type. */
 static inline PyObject *new_tuple(PyTypeObject *kind, Py_ssize_t fields)
 {
     PyObject *made = kind->tp_alloc(kind, fields);
@@ -41,18 +41,18 @@ static inline PyObject *new_tuple(PyTypeObject *kind, Py_ssize_t fields)
 typedef PyObject *Function(PyObject *module, PyObject *const *args, Py_ssize_t count);
 Function headers, stamp, request, answers, learn, merge;
 
-/* As `MOST_TOGETHER` of piece.py; and how much is packed by itself. */
+/* As `MOST_TOGETHER` of record_bytes.py; and the size of a block that is compressed alone. */
 #define MOST_TOGETHER (16u << 20)
 #define BLOCK (64u << 10)
 
-/* Memory that is used again for each group; the interpreter's lock guards it. */
+/* Memory that is reused for each group. The interpreter's lock protects it. */
 typedef struct {
     uint8_t *at;
     size_t size;
 } Room;
 
-/* lz4.c: whether a room has, or was given, so much; what a frame holds, or -1 for what is not to be
- * read here; how much was written, or -1 where `most` is too little. */
+/* lz4.c: whether a room has this size, after growing if needed; the size of a decompressed frame, or
+ * -1 if it cannot be read here; the compressed size, or -1 if `most` is too small. */
 int has(Room *room, size_t size);
 Py_ssize_t inflate(Room *room, const uint8_t *frame, size_t size);
 Py_ssize_t deflate(uint8_t *to, size_t most, const uint8_t *records, size_t size,
@@ -60,7 +60,7 @@ Py_ssize_t deflate(uint8_t *to, size_t most, const uint8_t *records, size_t size
 extern int (*lz4_decompress)(const char *, char *, int, int);
 extern int (*lz4_compress)(const char *, char *, int, int, int);
 
-/* header.c: once, before anything is stamped. */
+/* header.c: called once, before the first stamp. */
 void make_tables(void);
 
 #endif

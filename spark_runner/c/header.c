@@ -1,11 +1,11 @@
-/* The header of a batch: read by `headers`, written by `stamp`, as batch.py does both. */
+/* The header of a batch: read by `headers`, written by `stamp`, like batch_header.py. */
 #include "engine.h"
 
-/* -- checksums: CRC32C, bits turned over as in the wire's checksum */
+/* -- checksums: CRC32C, bit-reversed as in the protocol */
 
 #define POLYNOMIAL 0x82F63B78u
 static uint32_t of_byte[256];
-/* x^(8 * digit * 64^place): what so many zero bytes behind a message do to its checksum. */
+/* x^(8 * digit * 64^place): the effect of zero bytes after a message on its checksum. */
 static uint32_t of_zeros[6][64];
 
 static uint32_t multiplied(uint32_t a, uint32_t b)
@@ -92,7 +92,7 @@ PyObject *headers(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return found == NULL ? NULL : Py_BuildValue("Nn", found, at);
 }
 
-/* -- the pen */
+/* -- writing */
 
 PyObject *stamp(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -125,7 +125,7 @@ PyObject *stamp(PyObject *module, PyObject *const *args, Py_ssize_t count)
     write64(header + PRODUCER_AT, (uint64_t)producer);
     write16(header + PRODUCER_EPOCH_AT, (uint16_t)epoch);
     write32(header + SEQUENCE_AT, (uint32_t)sequence);
-    /* A checksum is linear: what has changed, with as many zero bytes behind it as follow. */
+    /* A checksum is linear: the change, followed by as many zero bytes as there are bytes after it. */
     uint32_t change = 0;
     for (int byte = 0; byte < SUMMED; byte++)
         change = (change >> 8) ^ of_byte[(change ^ old[byte] ^ header[CRC_FROM + byte]) & 255];

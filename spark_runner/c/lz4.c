@@ -1,4 +1,4 @@
-/* LZ4 frames as Kafka's Java clients write and read them, by the functions that `learn` was told. */
+/* LZ4 frames, compatible with Kafka's Java clients. Uses the functions passed to `learn`. */
 #include "engine.h"
 
 int (*lz4_decompress)(const char *, char *, int, int);
@@ -17,7 +17,7 @@ int has(Room *room, size_t size)
     return 1;
 }
 
-/* The checksum of an LZ4 frame's descriptor: the second byte of XXH32 of two bytes. */
+/* The checksum of an LZ4 frame descriptor: the second byte of XXH32 of two bytes. */
 static uint8_t frame_check(const uint8_t *descriptor)
 {
     uint32_t hash = 374761393u + 2u;
@@ -30,8 +30,8 @@ static uint8_t frame_check(const uint8_t *descriptor)
     return (uint8_t)((hash ^ (hash >> 16)) >> 8);
 }
 
-/* A frame as Kafka's writers make it: independent blocks, no checksums of their own, no size.
- * Returns how much it holds, or -1 for what is not to be read here. */
+/* Decompress a frame of Kafka's writers: independent blocks, no block checksums, no content size.
+ * Returns the decompressed size, or -1 for a frame that cannot be read here. */
 Py_ssize_t inflate(Room *room, const uint8_t *frame, size_t size)
 {
     if (lz4_decompress == NULL || size < 11 || memcmp(frame, "\x04\x22\x4d\x18\x60", 5) != 0
@@ -63,8 +63,8 @@ Py_ssize_t inflate(Room *room, const uint8_t *frame, size_t size)
     return -1;
 }
 
-/* Records in blocks of 64 KB, each by itself, as `codecs.compress` frames them. Returns
- * how much that is, or -1 where `most` is too little. */
+/* Compress records in independent blocks of 64 KB, framed like `compression.compress`. Returns the
+ * size, or -1 if `most` is too small. */
 Py_ssize_t deflate(uint8_t *to, size_t most, const uint8_t *records, size_t size, int acceleration)
 {
     uint8_t *at = to, *stop = to + most;

@@ -1,10 +1,10 @@
-/* Batches put together as one, as splice.py does it and codecs.py packs it.
+/* Merge batches into one, like merge.py, and compress it like compression.py.
  *
- * LZ4 and CRC32C are those of the Python packages: `learn` is told where their functions are.
+ * LZ4 and CRC32C are those of Python packages: `learn` receives the addresses of their functions.
  */
 #include "engine.h"
 
-/* What is kept for the next time. */
+/* Memory up to this size is kept for the next group. */
 #define KEPT (4u << 20)
 
 static uint32_t (*crc32c_value)(const uint8_t *, size_t);
@@ -39,7 +39,7 @@ static void shrink(Room *room)
     }
 }
 
-/* A number of at most 64 bits; 0 where it does not end in time. */
+/* A number of at most 64 bits; 0 if it does not end in time. */
 static int unzigzag(const uint8_t **at, const uint8_t *stop, uint64_t *value)
 {
     uint64_t raw = 0;
@@ -74,14 +74,14 @@ static int length_of(uint64_t value)
     return length;
 }
 
-/* A group on its way: how much is written, how many records, and their times. */
+/* A group in progress: written bytes, number of records, and timestamps. */
 typedef struct {
     size_t written;
     uint64_t records, base;
     int64_t newest;
 } Group;
 
-/* The records of one batch behind those before; 0 where something is not as it should be. */
+/* Append the records of one batch; 0 if anything is unusual. */
 static int add(Group *group, const uint8_t *header, const uint8_t *body, size_t size)
 {
     const uint8_t *at = body, *stop = body + size;
@@ -89,7 +89,7 @@ static int add(Group *group, const uint8_t *header, const uint8_t *body, size_t 
     uint64_t base = read64(header + BASE_TIME_AT);
     if (records != read32(header + LAST_DELTA_AT) + 1 || records == 0 || records > size)
         return 0;
-    /* A length, a time and an offset may each grow; nothing else does. */
+    /* A length, a timestamp and an offset may each grow; nothing else does. */
     if (!has(&records_room, group->written + size + (size_t)records * 25))
         return 0;
     uint8_t *to = records_room.at + group->written;
@@ -125,7 +125,7 @@ static int add(Group *group, const uint8_t *header, const uint8_t *body, size_t 
     return 1;
 }
 
-/* One batch of the group, checked; `held` grows by what its records weigh. */
+/* One batch of the group, checked. `held` grows by the size of its records. */
 static int take(Group *group, const uint8_t *batch, size_t size, size_t *held)
 {
     if (size < HEADER_SIZE || batch[MAGIC_AT] != 2
@@ -150,7 +150,7 @@ static int take(Group *group, const uint8_t *batch, size_t size, size_t *held)
     return *held <= MOST_TOGETHER && add(group, batch, body, (size_t)holds);
 }
 
-/* The batch: no producer yet, offsets from 0 on, a checksum that holds. */
+/* The header: no producer yet, offsets from 0, a valid checksum. */
 static void frame(uint8_t *batch, size_t size, const Group *group, int codec)
 {
     write64(batch, 0);
@@ -172,7 +172,7 @@ static PyObject *batch_of(const Group *group, size_t packed, int codec, int acce
 {
     size_t written = group->written, most = written;
     if (codec == LZ4)
-        /* Not more than the batches weighed that it is made of, with few exceptions. */
+        /* Not more than the source batches, with few exceptions. */
         most = packed + BLOCK < written ? packed + BLOCK : written;
     for (;;) {
         PyObject *batch = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(HEADER_SIZE + most));

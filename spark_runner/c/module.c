@@ -1,11 +1,11 @@
-/* `spark_runner.kafka_protocol.native`: what the engine does to each batch and each record, by hand.
+/* `spark_runner.kafka_protocol.native`: the engine's work on each batch and each record, in C.
  *
- * Each function does to the byte what the Python beside it does, or declines: nothing is decided
- * here. Whatever is unusual (damage, a hole, a codec without a C function at hand) is answered with
- * None, and the Python, which is the reference and has the words, looks at it. The laws are in
+ * Each function does exactly what its Python counterpart does, or declines: nothing is decided here.
+ * Anything unusual (damage, a hole, a codec without a C function) returns None. Then the Python code
+ * runs, which is the reference and reports errors. The properties are in
  * tests/wire/test_native_laws.py and test_native_merging.py.
  *
- * Addresses come as Python numbers, as for crc32c_at: the caller keeps that memory alive.
+ * Addresses are Python integers, as for crc32c_at: the caller keeps the memory alive.
  */
 #include "engine.h"
 

@@ -1,4 +1,4 @@
-/* A produce request between its batches, and its plain answers, as produce.py has them. */
+/* A produce request between its batches, and its plain answers, like produce.py. */
 #include "engine.h"
 
 static uint8_t *put_unsigned(uint8_t *to, size_t value)
@@ -11,7 +11,7 @@ static uint8_t *put_unsigned(uint8_t *to, size_t value)
     return to;
 }
 
-/* What lies between two batches: as much as is needed, and some. */
+/* The bytes between two batches. */
 typedef struct {
     uint8_t bytes[4096];
     size_t size;
@@ -24,7 +24,7 @@ static int paste(Glue *glue, PyObject *bytes)
         return 0;
     }
     size_t size = (size_t)PyBytes_GET_SIZE(bytes);
-    /* Room for a number and the bytes that say that there are no tags is kept behind each. */
+    /* Space for a number and for empty tags is kept at the end. */
     if (glue->size + size > sizeof glue->bytes - 32) {
         PyErr_SetString(PyExc_ValueError, "a name is too long");
         return 0;

@@ -1,4 +1,4 @@
-"""Kafka as bytes: sockets, messages, batches, transactions."""
+"""Kafka's protocol in the engine's own encoding: connections, messages, record batches."""
 
 from spark_runner.native import loader
 

@@ -28,18 +28,18 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 
 NO_PRODUCER: Final = -1
-# A megabyte of headers, whatever a reply is made of.
+# One megabyte of headers, whatever the response contains.
 MOST_HEADERS: Final = 1 << 12
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 _BACK: Final = struct.Struct(">hiqqqhii")
-# The checksum and the fields of the header that it covers; and the whole header with these.
+# The checksum and the header fields that it covers; then the whole header with these.
 _SUMMED: Final = struct.Struct(">I40s")
 _WHOLE: Final = struct.Struct(">qiibI40s")
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
 _SEQUENCE_AT: Final = 53
-# batchLength minus this is the number of bytes behind the header
+# batchLength minus this value is the number of bytes after the header.
 _BEHIND: Final = HEADER_SIZE - LENGTH_OVERHEAD
 _UNPACK: Final = HEADER.unpack_from
 _NEW: Final = tuple.__new__
@@ -48,7 +48,7 @@ _stamp: Final = c_functions.stamp
 
 
 class Header(NamedTuple):
-    """The fields in the order of the wire."""
+    """The fields in the order of the protocol."""
 
     base_offset: int
     length: int
@@ -80,15 +80,17 @@ class Header(NamedTuple):
 def headers(
     memory: memoryview, start: int, stop: int, most: int = MOST_HEADERS
 ) -> tuple[list[Header], int]:
-    """Those of the whole batches v2 that lie in a row from `start` on, and where the row ends: at
-    `stop`, at another format, at a size that is less than a header's, at a cut batch, or after so
-    many."""
+    """Headers of consecutive whole batches v2 from `start` on, and where they end.
+
+    They end at `stop`, at another format, at a size below that of a header, at an incomplete batch,
+    or after `most` headers.
+    """
     if _headers is not None:
         return _headers(memory, start, stop, Header, most)
     found: list[Header] = []
     at = start
     while stop - at >= HEADER_SIZE and memory[at + MAGIC_AT] == 2 and len(found) < most:
-        # What `Header._make` does, without its check: the struct has as many fields.
+        # Like `Header._make` without its length check: the struct has as many fields.
         header = _NEW(Header, _UNPACK(memory, at))
         size = header[1] + LENGTH_OVERHEAD
         if not HEADER_SIZE <= size <= stop - at:
@@ -99,15 +101,18 @@ def headers(
 
 
 class UnsafeHeader(Exception):
-    """A header that would break exactly-once silently was about to be written: a defect of ours."""
+    """A header that would silently break exactly-once delivery was about to be written: a bug."""
 
 
 class BatchStamper:
-    """The one place that writes headers of batches that go to a target.
+    """The only writer of batch headers for a target.
 
-    Three mistakes the broker does not refuse (seen on Kafka 4.3.1), so each is refused here:
-    a transactional bit forgotten (visible at once), a (pid, epoch, sequence) used for other bytes
-    (answered OK, dropped), a control batch with its bit masked away (stored as data).
+    The broker accepts three mistakes without an error (seen on Kafka 4.3.1), so each is refused
+    here:
+
+    - A missing transactional bit: the records are visible at once.
+    - A (producer id, epoch, sequence) used for other bytes: acknowledged and dropped.
+    - A control batch with its bit cleared: stored as data.
     """
 
     __slots__ = ("_epoch", "_producer_id", "_transactional")
@@ -118,7 +123,7 @@ class BatchStamper:
         self._epoch = -1
 
     def take(self, producer_id: int, epoch: int) -> None:
-        """Write under this producer from now on; never again under an earlier epoch of it."""
+        """Use this producer from now on. An earlier epoch of it must never be used again."""
         if producer_id < 0 or epoch < 0:
             raise UnsafeHeader("no producer id: InitProducerId comes first")
         if producer_id == self._producer_id and epoch < self._epoch:
@@ -130,21 +135,21 @@ class BatchStamper:
         return self._producer_id, self._epoch
 
     def write(self, memory: memoryview, at: int, header: Header, sequences: Sequences) -> None:
-        """Make the batch at `memory[at:]` ours.
+        """Rewrite the header of the batch at `memory[at:]` for the present producer.
 
-        The checksum is patched, not computed anew: a batch that was damaged before is damaged
-        after, and the target's broker refuses it (2).
+        The checksum is patched, not recomputed: a damaged batch stays damaged, and the target's
+        broker rejects it (error 2).
         """
         _, length, _, _, _, attributes, last_delta, base_time, max_time, _, _, _, records = header
         if attributes & CONTROL:
-            raise UnsafeHeader("a control batch must never cross")
+            raise UnsafeHeader("a control batch must not be replicated")
         producer_id, epoch = self._producer_id, self._epoch
         sequence = sequences.take(producer_id, epoch, records)
         attributes = attributes & CODEC_MASK | self._transactional
         if _stamp is not None:
             _stamp(memory, at, attributes, producer_id, epoch, sequence)
             return
-        # From the memory and not from `header`: after a refusal it has been written before.
+        # Read from memory and not from `header`: after a rejection it was written before.
         crc, old = _SUMMED.unpack_from(memory, at + _CRC_AT)
         new = _BACK.pack(
             attributes, last_delta, base_time, max_time, producer_id, epoch, sequence, records
@@ -154,7 +159,7 @@ class BatchStamper:
 
 
 class Sequences:
-    """The sequence numbers of one target partition: each is given out once per producer epoch."""
+    """Sequence numbers of one target partition. Each is used once per producer epoch."""
 
     __slots__ = ("_identity", "next")
 
@@ -163,10 +168,10 @@ class Sequences:
         self.next = 0
 
     def take(self, producer_id: int, epoch: int, count: int) -> int:
-        """The base sequence for a batch of `count` records. Under a new epoch they begin at 0."""
+        """The base sequence of a batch of `count` records. A new epoch starts at 0."""
         if (producer_id, epoch) != self._identity:
             if producer_id == self._identity[0] and epoch < self._identity[1]:
-                raise UnsafeHeader("sequences of an earlier epoch are spent")
+                raise UnsafeHeader("sequences of an earlier epoch must not be used")
             self._identity = (producer_id, epoch)
             self.next = 0
         if count <= 0:
@@ -177,18 +182,20 @@ class Sequences:
         return first
 
     def take_back(self, first: int) -> None:
-        """The batch of this sequence, and what was sent behind it, was refused: nothing of it is
-        at the broker, so the numbers are free again. Never for a batch whose reply was lost."""
+        """Reset after a rejection: the broker has neither this batch nor any later one.
+
+        Never call it for a batch whose response was lost.
+        """
         self.next = first
 
 
 def sequence_of(batch: memoryview) -> int:
-    """The base sequence that a written header carries."""
+    """The base sequence in a written header."""
     return int.from_bytes(batch[_SEQUENCE_AT : _SEQUENCE_AT + 4], "big")
 
 
 def checksum_holds(memory: memoryview, at: int, address: int, size: int) -> bool:
-    """Whether the batch at `memory[at:]`, which is there in the process, is what was meant."""
+    """Whether the checksum of the batch at `memory[at:]` is correct. `address` is its address."""
     (crc,) = _CRC.unpack_from(memory, at + _CRC_AT)
     found: bool = crc32c_at(address + CRC_FROM, size - CRC_FROM) == crc
     return found

@@ -1,7 +1,7 @@
-"""The engine's C functions, where `make compiled` has built them; without them the Python runs.
+"""The engine's C functions, if `make compiled` has built them. Otherwise the Python code runs.
 
-They do what the Python beside them does, a few times as fast (docs/adr/0010). Those that sum and
-pack call the libraries that Python's packages brought along, by address.
+They do the same as the Python code, several times faster (docs/adr/0010). Functions for checksums
+and compression are called by address in the libraries of Python packages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ except ImportError:
 
 
 def pass_addresses(module: ModuleType) -> None:
-    """Where the functions of others are that it calls."""
+    """Pass the addresses of library functions to the C module."""
     library = ctypes.CDLL(lz4.frame._frame.__file__)
     found = [crc32c_address]
     for name in ("LZ4_decompress_safe", "LZ4_compress_fast"):

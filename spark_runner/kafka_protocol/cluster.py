@@ -1,4 +1,4 @@
-"""One cluster as one task sees it: brokers, leaders, topic ids, connections."""
+"""A cluster as one task sees it: brokers, leaders, topic ids, connections."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from spark_runner.kafka_protocol.tcp_stream import Buffers
 
 __all__ = ["RECEIVE_S", "REQUEST_S", "ClusterClient"]
 
-RECEIVE_S = 10.0  # once a reply has begun to come, the rest of it does
-_EACH_S = 1.0  # for one broker of many
+RECEIVE_S = 10.0  # for the rest of a response, once it has begun to arrive
+_EACH_S = 1.0  # for one of several brokers
 
 
 class ClusterClient(ClusterConnections[Connection]):
-    """By the engine's connections; `tuning` are properties of a producer or consumer."""
+    """Uses the engine's connections. `tuning` are properties of a producer or consumer."""
 
     def __init__(self, spec: ClusterSpec, tuning: dict[str, str] | None = None) -> None:
         said = ChainMap({} if tuning is None else tuning, spec.properties)
@@ -43,7 +43,7 @@ class ClusterClient(ClusterConnections[Connection]):
     # -- metadata
 
     def describe(self, names: Iterable[str], deadline: float) -> dict[str, TopicView]:
-        """Ids and leaders of these topics, as the cluster sees them now."""
+        """Ids and leaders of these topics, as the cluster reports them now."""
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=False,
@@ -51,12 +51,14 @@ class ClusterClient(ClusterConnections[Connection]):
         return self.learn(self.ask(request, deadline))
 
     def describe_all(self, deadline: float) -> dict[str, TopicView]:
-        """The same of every topic that we may see."""
+        """The same for every topic that the principal may describe."""
         return self.learn(self.ask(_every_topic(), deadline))
 
     def describe_everywhere(self, deadline: float) -> tuple[dict[str, TopicView], bool]:
-        """The same as any broker sees it: each learns of a new topic in its own time, and the one
-        that serves it knows it. Who does not answer soon is left out; and whether nobody was."""
+        """The union of all brokers' views, and whether all brokers responded.
+
+        Metadata of a new topic reaches brokers at different times, and its leader has it first.
+        """
         found, is_all = self.describe_all(deadline), True
         for node in list(self.brokers):
             until, link = min(deadline, time.monotonic() + _EACH_S), None
@@ -70,7 +72,7 @@ class ClusterClient(ClusterConnections[Connection]):
         return found, is_all
 
     def learn(self, reply: Any) -> dict[str, TopicView]:
-        """Where the brokers are from now on, and the topics, as a reply with metadata says."""
+        """Update brokers from a metadata response, and return its topics."""
         return views(super().learn(reply))
 
 
@@ -79,19 +81,19 @@ def _every_topic() -> MetadataRequest:
 
 
 class MetadataPoller:
-    """For one thread."""
+    """Polls the metadata of a cluster. For one thread."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self._cluster = ClusterClient(spec)
         self._question = Repeated(MetadataRequest(topics=None, allow_auto_topic_creation=False))
         self._reply: Any = None
-        # Of the last look; do not change it.
+        # Of the last poll. Do not modify.
         self.views: dict[str, TopicView] = {}
 
     def topics(self, deadline: float) -> dict[str, TopicView]:
-        """Every topic that we may see, with its id and leaders; do not change it.
+        """All topics that the principal may describe, with ids and leaders. Do not modify.
 
-        Raises KafkaUnavailable or KafkaRefused when the cluster does not answer in time.
+        Raises KafkaUnavailable or KafkaRefused if the cluster does not respond in time.
         """
         reply = self._cluster.ask(self._question, deadline)
         if reply is not self._reply:
@@ -105,7 +107,7 @@ class MetadataPoller:
 
     @property
     def brokers(self) -> int:
-        """How many brokers there were at the last look."""
+        """The number of brokers at the last poll."""
         return len(self._cluster.brokers)
 
     def close(self) -> None:

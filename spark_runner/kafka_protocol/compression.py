@@ -1,4 +1,4 @@
-"""The four codecs of record batches, as Kafka's Java clients write and read them."""
+"""The four compression codecs of record batches, compatible with Kafka's Java clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_runner.kafka_protocol.varint import read_unsigned
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
-# xerial's framing of snappy, which is what Java's SnappyOutputStream writes.
+# xerial's framing of snappy, written by Java's SnappyOutputStream.
 _XERIAL: Final = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_MAGIC: Final = _XERIAL[:8]
 _XERIAL_BLOCK: Final = 32 * 1024
@@ -24,31 +24,31 @@ _GZIP_WINDOW: Final = 31  # 15 bits of window, and a gzip header
 
 # Below 0 is faster: 20 to 60 % less time than at 0, for 2 to 5 % more bytes.
 _LZ4_LEVEL, _LZ4_QUICK_LEVEL = 0, -4
-# The same for LZ4's own functions, which know no levels.
+# The same for LZ4's own functions, which have no levels.
 ACCELERATION: Final = 1 - _LZ4_QUICK_LEVEL
 
-# Quick is nearer to what small batches are packed in, and takes half the time.
+# The quick level is close to what small batches are compressed with, and takes half the time.
 _ZSTD_LEVEL, _ZSTD_QUICK_LEVEL = 3, 1
-# To make a context takes longer than to unpack a small batch with it; it is for one thread alone.
+# Creating a context takes longer than decompressing a small batch. A context is for one thread.
 _contexts = threading.local()
 
-# Larger than any batch that a broker takes: neither a length that lies nor a batch that holds
-# thousands of times what it weighs may eat the machine.
+# Larger than any batch that a broker accepts. Protects the machine from false lengths and from
+# batches that expand thousandfold.
 MOST_INFLATED: Final = 1 << 30
-# So many times what they weigh may bytes hold, by the format: 255 in each byte of a match's length
-# (LZ4); a block of 128 KB that repeats one byte in four (zstd, RFC 8878 section 3.1.1.2).
+# The maximum expansion of each format: 255 for each byte of a match length (LZ4); a block of 128 KB
+# that repeats one byte in four bytes (zstd, RFC 8878 section 3.1.1.2).
 _LZ4_MOST_TIMES, _ZSTD_MOST_TIMES = 255, 1 << 15
-# Behind each piece that may hold this part of all that is allowed it is seen whether it is enough.
+# Check the size after each piece that may expand to this part of the limit.
 _ZSTD_PIECES: Final = 8
 _LZ4_FLAGS, _LZ4_SIZED, _LZ4_SIZE_AT, _LZ4_SIZE_END = 4, 0x08, 6, 14
 
 
 class Unreadable(ValueError):
-    """The bytes are not what their codec says, or hold more than a batch may."""
+    """The data does not match its codec, or expands to more than a batch may hold."""
 
 
 def decompress(codec: int, data: memoryview, most: int = MOST_INFLATED) -> bytes:
-    """The records section of a batch, inflated; Unreadable where that is more than `most` bytes."""
+    """The decompressed records section of a batch. Raises Unreadable above `most` bytes."""
     try:
         return _READERS[codec](data, most)
     except (zlib.error, RuntimeError, zstandard.ZstdError, snappy.UncompressError) as error:
@@ -60,8 +60,10 @@ def compress(codec: int, data: bytes | bytearray) -> bytes | bytearray:
 
 
 def compress_quickly(codec: int, data: bytes | bytearray) -> bytes | bytearray:
-    """For batches put together from small ones, each of which was packed by itself: what they gain
-    by being packed together is more than what is lost here."""
+    """For batches merged from small ones, each of which was compressed alone.
+
+    Merging gains more than the quick level loses.
+    """
     if codec == LZ4:
         return _lz4(data, _LZ4_QUICK_LEVEL)
     return _zstd(data, _ZSTD_QUICK_LEVEL) if codec == ZSTD else _WRITERS[codec](data)
@@ -81,7 +83,7 @@ def _gunzip(data: memoryview, most: int) -> bytes:
     # A gzip stream may have several members.
     while rest:
         member = zlib.decompressobj(_GZIP_WINDOW)
-        # One more than is allowed; and not flush(), which would inflate all that is left.
+        # One byte more than allowed. flush() would decompress all of the rest.
         out += member.decompress(rest, most - len(out) + 1)
         if len(out) > most:
             raise _too_large(GZIP, most)
@@ -112,7 +114,7 @@ def _unsnap(data: memoryview, most: int) -> bytes:
 
 
 def _unsnap_block(block: bytes, held: int, most: int) -> bytes:
-    # How much it holds stands in front, and is taken from the machine before anything is read.
+    # The size comes first, and memory is allocated before the data is read.
     try:
         size, _ = read_unsigned(block, 0)
     except IndexError:
@@ -131,7 +133,7 @@ def _snap(data: bytes | bytearray) -> bytes:
 
 
 def _unlz4(data: memoryview, most: int) -> bytes:
-    # What a frame says that it holds is taken from the machine before anything is read.
+    # The size in the frame is allocated before the data is read.
     if len(data) >= _LZ4_SIZE_END and data[_LZ4_FLAGS] & _LZ4_SIZED:
         size = int.from_bytes(data[_LZ4_SIZE_AT:_LZ4_SIZE_END], "little")
         if size > most:
@@ -153,7 +155,7 @@ def _unlz4_carefully(data: memoryview, most: int) -> bytes:
 
 
 def _lz4(data: bytes | bytearray, level: int = _LZ4_LEVEL) -> bytes:
-    # Kafka's Java reader knows independent blocks only; it wants no content size either.
+    # Kafka's Java reader supports only independent blocks, without a content size.
     packed: bytes = lz4.frame.compress(
         data,
         compression_level=level,
@@ -171,7 +173,7 @@ def _unzstd(data: memoryview, most: int) -> bytes:
     out = []
     held, piece = 0, max(1, most // _ZSTD_MOST_TIMES // _ZSTD_PIECES)
     at, size = 0, len(data)
-    # The frames of streaming writers do not say how large they are; and there may be several.
+    # Frames of streaming writers have no size, and there may be several.
     while at < size:
         frame = unpacker.decompressobj()
         while not frame.eof:

@@ -1,4 +1,4 @@
-"""The engine's connection to a broker: its streams move large replies without copying them."""
+"""The engine's connection to a broker: its streams receive large responses without copying."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_runner.kafka_protocol.tls_stream import TlsStream
 
 
 class Connection(ClientConnection):
-    """As its base; `buffers` are the socket's own."""
+    """Like its base class. `buffers` are the socket's buffers."""
 
     longest_frame: ClassVar[int] = 1 << 30
     stream: PlainStream | TlsStream

@@ -1,8 +1,8 @@
-"""CRC32C over a stretch of memory that is not copied for it.
+"""CRC32C over memory that is not copied for it.
 
-google-crc32c's Python functions take `bytes` only, so a stretch of a receive buffer would have to
-be copied first (a third more time for 40 KB). Its wheel brings the C library along: called by
-address where it is found, with the copying functions as the way out.
+google-crc32c's Python functions accept only `bytes`, so a range of a receive buffer would have to
+be copied first (a third more time for 40 KB). Its wheel contains the C library, which is called by
+address if found. Otherwise the copying functions are used.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def _copying(address: int, size: int) -> int:
 _found = _library()
 
 crc32c_at: Callable[[int, int], int] = _found or _copying
-"""The checksum of `size` bytes at an address; the caller keeps that memory alive."""
+"""The checksum of `size` bytes at an address. The caller keeps that memory alive."""
 
 crc32c_address = ctypes.cast(_found, ctypes.c_void_p).value or 0 if _found else 0
-"""Where the C function itself is, 0 if that is not known."""
+"""The address of the C function, 0 if unknown."""
 
 
 def crc32c(data: bytes) -> int:
@@ -45,5 +45,5 @@ def crc32c(data: bytes) -> int:
 
 
 def address_of(writable: bytearray | memoryview) -> int:
-    """Where a writable buffer begins. It stays there as long as a view of it lives."""
+    """The address of a writable buffer. It does not change while a view of the buffer exists."""
     return ctypes.addressof(ctypes.c_char.from_buffer(writable))

@@ -1,13 +1,15 @@
-"""The checksum of a message whose first bytes change, from the old one: the rest is not read.
+"""Update the checksum of a message whose first bytes change, without reading the rest.
 
-A CRC is linear over GF(2). Two messages of the same length have checksums that differ by the bare
-CRC of their difference; here that is the difference of 40 bytes followed by `n` zero bytes. The
-last n mod 1024 of them are zero bytes that are really read. To append 1024 and more is to multiply
-by a matrix that depends on their number alone: applied digit by digit (base 64), four table
-look-ups each, in one digit up to 64 KB. That takes half a microsecond, where two passes over a
-batch of 40 KB take five, and few tables, since what is copied between two batches leaves little
-else in the processor's caches. What is more, a flipped bit stays visible: the target's broker
-finds it.
+A CRC is linear over GF(2). The checksums of two messages of equal length differ by the bare CRC of
+their difference. Here that is the difference of 40 bytes followed by `n` zero bytes.
+
+- The last n mod 1024 zero bytes are read.
+- Appending 1024 bytes or more is a multiplication by a matrix that depends only on their number. It
+  is applied digit by digit (base 64), with four table look-ups each; one digit up to 64 KB.
+
+This takes half a microsecond; two passes over a batch of 40 KB take five. The tables are few,
+because copying between two batches evicts the processor's caches. A flipped bit remains visible to
+the target's broker.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _ZEROS: Final = bytes(_READ)
 _DIGIT_BITS: Final = 6
 _DIGIT: Final = (1 << _DIGIT_BITS) - 1
 _BYTES: Final = range(0, 32, 8)
-# The library's checksum of nothing is 0: it turns all bits over before and after.
+# The library's checksum of an empty message is 0: it inverts all bits before and after.
 _TURNED: Final = 0xFFFFFFFF
 
 _value: Final = google_crc32c.value
@@ -32,7 +34,7 @@ _extend: Final = google_crc32c.extend
 
 
 def patched(crc: int, old: bytes, new: bytes, behind: int) -> int:
-    """The checksum after `old` at the beginning became `new`, with `behind` bytes after it."""
+    """The checksum after `old` at the start became `new`, with `behind` bytes after it."""
     difference: int = _value(old) ^ _value(new)
     if read := behind & _READ:
         difference = _extend(difference ^ _TURNED, _ZEROS[:read]) ^ _TURNED
@@ -54,19 +56,19 @@ def patched(crc: int, old: bytes, new: bytes, behind: int) -> int:
 
 
 def make_tables() -> None:
-    """Those for up to 1 MB, ahead of time: what is forked afterwards has them at once."""
+    """Make the tables for up to 1 MB ahead of time, so that forked workers share them."""
     for key in range((1 << _DIGIT_BITS) + 16):
         if key & _DIGIT:
             _table(key)
 
 
-# (place of the digit << 6 | digit) -> what 256 values of each of the four bytes become; the digits
-# count 1024 bytes
+# (position of the digit << 6 | digit) -> the images of 256 values of each of the four bytes. Digits
+# count units of 1024 bytes.
 _TABLES: dict[int, array[int]] = {}
 
 
 def _table(key: int) -> array[int]:
-    """Made when first needed: those of one size of batch are few."""
+    """Made when first needed. Batches of one size need few tables."""
     digit = key & _DIGIT
     one = _UNITS.get(key >> _DIGIT_BITS) or _unit(key >> _DIGIT_BITS)
     if digit == 1:
@@ -80,7 +82,7 @@ def _table(key: int) -> array[int]:
     return table
 
 
-# place of the digit -> the table of digit 1 there
+# position of the digit -> the table of digit 1 there
 _UNITS: dict[int, array[int]] = {}
 
 
@@ -105,7 +107,7 @@ def _one_zero_byte(value: int) -> int:
 
 
 def _after(second: array[int], first: array[int]) -> array[int]:
-    """The table that does what `first` does and then what `second` does."""
+    """The table that applies `first` and then `second`."""
     images = [first[bit // 8 * 256 + (1 << bit % 8)] for bit in range(32)]
     return _expand(
         [

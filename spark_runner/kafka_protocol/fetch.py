@@ -1,7 +1,7 @@
-"""Fetch, hot: requests over a session (KIP-227) and replies whose records stay where they landed.
+"""Fetch requests over a session (KIP-227), and responses whose records are not copied.
 
-Versions 12 (by topic name, Kafka 2.8+) and 13 to 16 (by topic id, KIP-516). By id a topic that was
-deleted and made again is an error; by name its new records are read on silently.
+Versions 12 (by topic name, Kafka 2.8+) and 13 to 16 (by topic id, KIP-516). By id, a recreated
+topic is an error. By name, its new records would be read without one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DIVERGING: Final = 0
 
 
 class Wanted(NamedTuple):
-    """One partition in a request. `last_epoch` lets the broker tell a truncated log (KIP-320)."""
+    """One partition in a request. `last_epoch` lets the broker detect a truncation (KIP-320)."""
 
     key: TopicKey
     partition: int
@@ -43,9 +43,9 @@ class Wanted(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """One partition in a reply; its record batches are `frame[start:stop]`, the last may be cut.
+    """One partition in a response. Its batches are `frame[start:stop]`; the last may be incomplete.
 
-    `diverging` is (epoch, end offset) when the log behind our position is not the one we read.
+    `diverging` is (epoch, end offset) if the log before our position is not the one that we read.
     """
 
     key: TopicKey
@@ -67,11 +67,11 @@ class Reply(NamedTuple):
 
 
 class FetchSession:
-    """What one connection's broker remembers of us: a request lists only what changed.
+    """The fetch session of one connection: a request lists only what has changed.
 
-    A broker that has no room for a session answers with id 0: then everything is listed each time,
-    and the list is rotated, for the broker fills its reply in the order of the list. One that is
-    not `lasting` asks for none: a broker keeps few, for all its clients.
+    A broker without room for a session answers with id 0. Then every request lists everything, and
+    the list is rotated, because the broker fills its response in list order. A session that is not
+    `lasting` is never created: a broker keeps few, for all its clients.
     """
 
     def __init__(
@@ -94,22 +94,22 @@ class FetchSession:
         self._forgotten: list[tuple[TopicKey, int]] = []
 
     def want(self, wanted: Wanted) -> None:
-        """Read this partition, from this offset, from the next request on."""
+        """Fetch this partition from this offset, from the next request on."""
         self._members[wanted.key, wanted.partition] = wanted
         self._changed[wanted.key, wanted.partition] = wanted
 
     def forget(self, key: TopicKey, index: int) -> None:
-        """Read this partition no more, until it is wanted again."""
+        """Stop fetching this partition until it is wanted again."""
         if self._members.pop((key, index), None) is not None:
             self._changed.pop((key, index), None)
             self._forgotten.append((key, index))
 
     def ask_for(self, max_bytes: int) -> None:
-        """How much the next reply may bring."""
+        """Set the maximum size of the next response."""
         self._limits = (*self._limits[:2], max_bytes, self._limits[3])
 
     def reset(self) -> None:
-        """Begin a new session with all that is wanted; the old one is the broker's to forget."""
+        """Start a new session with all wanted partitions. The broker drops the old one."""
         self._session = self._epoch = 0
 
     @property
@@ -117,13 +117,13 @@ class FetchSession:
         return len(self._members)
 
     def request(self, correlation: int) -> bytes:
-        """The next request's frame."""
+        """The frame of the next request."""
         if self._epoch == 0:
             listed: Iterable[Wanted] = self._members.values()
             forgotten: list[tuple[TopicKey, int]] = []
         else:
             listed = self._changed.values()
-            # Something forgotten and wanted again since is only listed.
+            # A partition that was forgotten and wanted again is only listed.
             forgotten = [place for place in self._forgotten if place not in self._members]
         body = self._encode(correlation, listed, forgotten)
         self._changed = {}
@@ -131,9 +131,9 @@ class FetchSession:
         return body
 
     def answered(self, error: int, session: int) -> bool:
-        """Take note of a reply's head; False when its partitions mean nothing."""
+        """Apply the head of a response. False if its partitions are not valid."""
         if error:
-            # The broker dropped the session or counts otherwise. Begin anew.
+            # The broker dropped the session or has another epoch. Start again.
             self.reset()
             return False
         if session == 0:
@@ -191,11 +191,11 @@ def _put_forgotten(body: bytearray, forgotten: list[tuple[TopicKey, int]]) -> No
 
 
 def read_reply(frame: memoryview, version: int) -> tuple[int, Reply]:
-    """The session id and the partitions of a reply; the records are not copied."""
+    """The session id and the partitions of a response. The records are not copied."""
     _, tags, throttle, error, session = _REPLY_HEAD.unpack_from(frame)
     at = _REPLY_HEAD.size
     if tags:
-        raise ValueError("tags in a reply's header are not known")
+        raise ValueError("unexpected tags in a response header")
     count, at = varint.read_unsigned(frame, at)
     rows: list[Fetched] = []
     for _ in range(count - 1):
@@ -225,7 +225,7 @@ def _read_partition(frame: memoryview, at: int, key: TopicKey) -> tuple[Fetched,
             (first, producer) for producer, first, _ in _ABORTED.iter_unpack(frame[at : at + size])
         )
         at += size
-    # 4 bytes: the preferred read replica (KIP-392), for which we would have to send a rack.
+    # 4 bytes: the preferred read replica (KIP-392), which needs a rack in the request.
     size, start = varint.read_unsigned(frame, at + 4)
     stop = start + max(size - 1, 0)
     diverging, at = _read_diverging(frame, stop)

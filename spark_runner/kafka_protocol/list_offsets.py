@@ -1,4 +1,4 @@
-"""ListOffsets: where partitions begin and end, for either isolation level."""
+"""ListOffsets: log start and end offsets, for either isolation level."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Listed:
-    """One partition's answer; `error` is a protocol number and then `offset` means nothing."""
+    """One partition in a response. With an `error`, a protocol number, `offset` is not valid."""
 
     offset: int
     leader_epoch: int
@@ -32,7 +32,7 @@ def list_offsets(
     isolation: int = READ_UNCOMMITTED,
     deadline: float,
 ) -> dict[tuple[str, int], Listed]:
-    """`at` is a timestamp in ms, EARLIEST or LATEST; with READ_COMMITTED the latest is the LSO."""
+    """`at` is a timestamp in ms, EARLIEST or LATEST. With READ_COMMITTED, LATEST is the LSO."""
     found: dict[tuple[str, int], Listed] = {}
     for node, request in requests(wanted, at=at, isolation=isolation).items():
         found |= listed(cluster.ask(request, deadline, node=node))
@@ -42,7 +42,7 @@ def list_offsets(
 def requests(
     wanted: Iterable[tuple[str, int, Leader]], *, at: int = LATEST, isolation: int
 ) -> dict[int, ListOffsetsRequest]:
-    """One question for each broker that leads some of them."""
+    """One request for each broker that leads some of the partitions."""
     by_node: dict[int, dict[str, list[tuple[int, int]]]] = {}
     for topic, partition, leader in wanted:
         rows = by_node.setdefault(leader.node, {}).setdefault(topic, [])
@@ -69,7 +69,7 @@ def requests(
 
 
 def listed(reply: Any) -> dict[tuple[str, int], Listed]:
-    """A broker's answer, by partition."""
+    """The rows of a response, by partition."""
     return {
         (topic.name, row.partition_index): Listed(row.offset, row.leader_epoch, row.error_code)
         for topic in reply.topics

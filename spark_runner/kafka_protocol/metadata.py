@@ -1,4 +1,4 @@
-"""What metadata says of topics: ids, leaders, and whether a partition can be asked for."""
+"""Metadata of topics: ids, leaders, and whether a partition has a usable leader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_ID = bytes(16)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads a partition, and in which epoch; `node` is -1 while nobody does."""
+    """The leader of a partition and its epoch. `node` is -1 without a leader."""
 
     node: int
     epoch: int
@@ -22,7 +22,7 @@ class Leader:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic in the metadata; `error` is a protocol number, 3 for a topic that is not there."""
+    """One topic in the metadata. `error` is a protocol number, 3 for an unknown topic."""
 
     name: str
     topic_id: bytes
@@ -34,9 +34,9 @@ class TopicView:
 def leader_or_error(
     view: TopicView | None, partition: int, topic_id: bytes, *, recreated: int
 ) -> tuple[Leader | None, int]:
-    """Who leads the partition, or the protocol number that says why it has no usable leader.
+    """The leader of the partition, or the protocol number of the reason why it has none.
 
-    `anew` is the number for a topic that has the name but another id than that which is meant.
+    `recreated` is the number for a topic with this name and another id.
     """
     leader = view.leaders.get(partition) if view is not None else None
     if view is None or view.error or leader is None:
@@ -49,7 +49,7 @@ def leader_or_error(
 
 
 def id_bytes(text: str) -> bytes:
-    """Kafka's text form of a topic id (URL-safe base64 without padding) as its 16 bytes."""
+    """A topic id in Kafka's text form (URL-safe base64 without padding) as 16 bytes."""
     return base64.urlsafe_b64decode(text + "==") if text else NO_ID
 
 
@@ -58,7 +58,7 @@ def id_text(raw: bytes) -> str:
 
 
 def views(reply: Any) -> dict[str, TopicView]:
-    """The topics of a reply with metadata, by name."""
+    """The topics of a metadata response, by name."""
     return {row.name: _view(row) for row in reply.topics or ()}
 
 

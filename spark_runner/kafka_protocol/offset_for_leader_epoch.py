@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, so that a cut log is told (KIP-320)."""
+"""OffsetForLeaderEpoch: where a leader epoch ended, to detect truncated logs (KIP-320)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mirrors.kafka.producers.cluster import Place
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
 Wanted = tuple[str, int, int, int]
-"""(topic, partition, epoch in which its leader leads, epoch asked for)"""
+"""(topic, partition, current leader epoch, requested epoch)"""
 
-# To a broker a client is no replica.
+# Clients are not replicas.
 _CLIENT = -1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """The newest epoch of the log that is not above the one asked for, and where it ends there.
+    """The newest epoch of the log that is not above the requested one, and its end offset.
 
-    `error` is a protocol number, and then the rest means nothing; -1 where the log knows none.
+    `error` is a protocol number; then the rest is not valid. The epoch is -1 if the log has none.
     """
 
     epoch: int
@@ -32,7 +32,7 @@ class EpochEnd:
 def epoch_ends(
     cluster: ClusterClient, node: int, wanted: Iterable[Wanted], deadline: float
 ) -> dict[Place, EpochEnd]:
-    """Asks a leader; it takes the right to describe the topics."""
+    """Ask a leader. Requires DESCRIBE on the topics."""
     topics: dict[str, list[tuple[int, int, int]]] = {}
     for topic, *row in wanted:
         topics.setdefault(topic, []).append((row[0], row[1], row[2]))

@@ -1,7 +1,7 @@
-"""Produce, hot: one batch per partition and request, sent from where it lies.
+"""Produce requests with one batch per partition, sent without copying.
 
-Versions 9 to 12 (by topic name, Kafka 2.8+) and 13 (by topic id). A broker takes one batch per
-partition and request (87 otherwise), and answers a request's partitions in any order.
+Versions 9 to 12 (by topic name, Kafka 2.8+) and 13 (by topic id). A broker accepts one batch per
+partition and request (error 87 otherwise), and may answer partitions in any order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spark_runner.kafka_protocol.tcp_stream import Buffer
 LEAST: Final = 9
 BY_ID: Final = 13
 MOST: Final = 13
-# Before version 12 a partition must have been added to the transaction (KIP-890).
+# Before version 12, a partition must be added to the transaction first (KIP-890).
 ADDS_BY_ITSELF: Final = 12
 
 _LENGTH: Final = struct.Struct(">i")
@@ -29,7 +29,7 @@ _REPLY_HEAD: Final = 5
 
 
 class Answer(NamedTuple):
-    """One partition's part of a reply. `message` is the broker's words; it seldom has any."""
+    """One partition in a response. `message` is the broker's error text, usually empty."""
 
     key: TopicKey
     partition: int
@@ -46,7 +46,7 @@ _answers: Final = c_functions.answers
 
 
 class RequestWriter:
-    """Puts requests together: small glue of our own between batches that are not copied."""
+    """Builds requests: small buffers between batches that are not copied."""
 
     def __init__(self, version: int, transactional_id: str | None, *, timeout_ms: int) -> None:
         self.version = version
@@ -58,7 +58,7 @@ class RequestWriter:
     def parts(
         self, correlation: int, topics: list[tuple[TopicKey, list[tuple[bytes, Buffer]]]]
     ) -> list[Buffer]:
-        """`topics` is [(key, [(partition index as 4 bytes, batch)])]; the result is to be sent."""
+        """`topics` is [(key, [(partition index as 4 bytes, batch)])]. Returns the parts to send."""
         beginning = request_header(PRODUCE, self.version, correlation) + self._preamble
         if _request is not None:
             return _request(beginning, topics)
@@ -85,7 +85,7 @@ class RequestWriter:
 
 
 def read_reply(frame: memoryview, version: int) -> tuple[int, list[Answer]]:
-    """The throttle time in ms, and what became of each batch."""
+    """The throttle time in ms, and the answer for each batch."""
     count, at = varint.read_unsigned(frame, _REPLY_HEAD)
     answers: list[Answer] = []
     for _ in range(count - 1):
@@ -100,7 +100,7 @@ def read_reply(frame: memoryview, version: int) -> tuple[int, list[Answer]]:
 def _read_partitions(
     frame: memoryview, at: int, count: int, key: TopicKey, answers: list[Answer]
 ) -> int:
-    """All partitions of a topic: 33 bytes each while nothing is wrong, else field by field."""
+    """All partitions of a topic: 33 bytes each without errors, else field by field."""
     stop = at + _PLAIN.size * count
     if _answers is not None and (found := _answers(frame, at, count, key, Answer)) is not None:
         answers += found
@@ -110,7 +110,7 @@ def _read_partitions(
         for index, error, base, appended, _, errors, message, tags in _PLAIN.iter_unpack(
             frame[at:stop]
         ):
-            # 1 is an array of no errors, 0 a null text: any other byte shifts all that follows.
+            # 1 is an empty array of errors, 0 a null text. Other bytes shift everything after them.
             if errors != 1 or message or tags:
                 break
             plain.append(_answer((key, index, error, base, appended, "", ())))
@@ -152,6 +152,6 @@ def _read_text(frame: memoryview, at: int) -> tuple[str, int]:
 
 
 def name_key(name: str) -> TopicKey:
-    """A topic's name as it stands in a flexible message."""
+    """A topic name in the format of a flexible message."""
     raw = name.encode()
     return varint.unsigned(len(raw) + 1) + raw

@@ -1,6 +1,6 @@
-"""Whole records of batches v2: decoded for the topics that we keep ourselves, encoded from fields.
+"""Whole records of batches v2: decoding of internal topics, and encoding.
 
-The lanes never come here for the records they copy; `lanes/repack.py` walks those by length.
+Lanes do not use this for replicated records; `engine/batches/repack.py` reads those by length.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CRC_FROM: Final = 21
 
 
 class Record(NamedTuple):
-    """All that a record holds; headers keep their order and may repeat."""
+    """The fields of a record. Headers keep their order and may repeat."""
 
     offset: int
     timestamp: int
@@ -54,7 +54,7 @@ def _sized(data: bytes | None) -> bytes:
 def encode_batch(
     records: Iterable[Record], *, codec: int = compression.NONE, base: int = 0
 ) -> bytearray:
-    """A batch without a producer; `Pen.write` makes it ours. Offsets are taken from the records."""
+    """A batch without a producer, with the records' offsets. `BatchStamper` adds the producer."""
     rows = list(records)
     first = rows[0].timestamp
     body = b"".join(
@@ -77,7 +77,7 @@ def frame_batch(
     max_timestamp: int,
     records: int,
 ) -> bytearray:
-    """Header and body in one buffer, with a checksum that holds."""
+    """Header and body in one buffer, with a valid checksum."""
     batch = bytearray(HEADER_SIZE)
     batch += body
     HEADER.pack_into(
@@ -128,7 +128,7 @@ def _read_sized(body: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def batches(data: memoryview) -> Iterator[memoryview]:
-    """The whole batches v2 in a stretch of a log; a cut one at the end is left out."""
+    """The whole batches v2 in a part of a log. An incomplete one at the end is left out."""
     at = 0
     while len(data) - at >= HEADER_SIZE:
         size = int.from_bytes(data[at + 8 : at + 12], "big") + 12

@@ -1,4 +1,4 @@
-"""How a request begins that is encoded by hand, and what names a topic in it."""
+"""The header of hand-encoded requests, and the key of a topic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from typing import Final
 
 TopicKey = bytes
-"""What names a topic on the wire: 16 bytes of id, or the name as a compact string."""
+"""A topic in a message: 16 bytes of id, or the name as a compact string."""
 
 CLIENT_ID: Final = "understudy"
 

@@ -1,4 +1,4 @@
-"""A partition read by single requests, outside any session: our own topics, and small looks."""
+"""Fetch a partition without a session: for internal topics and single reads."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def fetch_once(
     last_epoch: int = -1,
     most_bytes: int = 4 << 20,
 ) -> tuple[memoryview, fetch.Reply]:
-    """What the leader answers from offset `at` on: the frame, and where in it batches lie.
+    """Fetch from offset `at` on: the frame, and where its batches are.
 
-    `topic` is name and id; `until` is a monotonic clock's. Errors are the reply's to tell; raises
-    KafkaUnavailable when the connection fails.
+    `topic` is name and id. `until` is in seconds of time.monotonic(). Errors are in the reply.
+    Raises KafkaUnavailable if the connection fails.
     """
     version = link.version(FETCH, fetch.LEAST, fetch.MOST, "Fetch")
     name, topic_id = topic

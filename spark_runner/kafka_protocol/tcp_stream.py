@@ -1,6 +1,6 @@
-"""A blocking TCP connection that reads into the caller's memory and keeps its deadlines.
+"""A blocking TCP connection that receives into the caller's memory and has deadlines.
 
-The socket stays in blocking mode with SO_RCVTIMEO/SO_SNDTIMEO: Python's own time-outs make a socket
+The socket stays in blocking mode with SO_RCVTIMEO and SO_SNDTIMEO. Python's time-outs make a socket
 non-blocking, and then MSG_WAITALL, which fills a 16 MB buffer in one call, has no effect.
 """
 
@@ -19,11 +19,11 @@ from mirrors.kafka.protocol.checked_connection import cut_off, too_late
 Buffer = bytes | bytearray | memoryview
 
 IOV_MAX: Final = 1024
-# An answer is its length and then itself, and several small ones come at once: one call takes all.
+# A response is preceded by its length, and small responses arrive together: one call reads all.
 _AHEAD: Final = 4096
-# Of a long answer so many bytes at once are woken for: to wake for each piece as it comes took a
-# tenth more of the processor. More would be a large part of what may be under way between two
-# distant places, and its sender would have to wait. Fewer than the least are taken as they come.
+# Wake up once for this many bytes of a long response. Waking up for each piece took a tenth more
+# CPU time. A larger value would be a large part of the bytes in flight between distant clusters,
+# and the sender would have to wait. Below the least value, bytes are read as they arrive.
 _TOGETHER: Final = 1 << 19
 _LEAST_TOGETHER: Final = 1 << 16
 _SLACK_S: Final = 1.0
@@ -31,7 +31,7 @@ _TIMEVAL: Final = struct.Struct("@ll")
 
 
 class PlainStream:
-    """The bytes as the network has them. `TlsStream` has the same methods."""
+    """A plain TCP stream. `TlsStream` has the same methods."""
 
     def __init__(
         self, connected: socket.socket, where: str, *, most_together: int = _TOGETHER
@@ -39,18 +39,18 @@ class PlainStream:
         self.socket = connected
         self._most_together = most_together
         self.where = where
-        # What came along with the last small answer is `_ahead[_begin:_end]`.
+        # Bytes that arrived with the last small response are `_ahead[_begin:_end]`.
         self._ahead = memoryview(bytearray(_AHEAD))
         self._begin = self._end = 0
         self._armed = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
-        # What the kernel was told: it wakes us for so many bytes.
+        # The kernel's low-water mark: it wakes us for this many bytes.
         self._together = 1
 
     def fileno(self) -> int:
         return self.socket.fileno()
 
     def pending(self) -> bool:
-        """Whether bytes already left the socket, so that poll() would not show them."""
+        """Whether bytes have left the socket already, so that poll() would not report them."""
         return self._begin < self._end
 
     def receive_into(self, view: memoryview, deadline: float) -> None:
@@ -68,9 +68,9 @@ class PlainStream:
                 at += self.receive_some(view[at:] if at else view, deadline, size - at)
 
     def receive_some(self, view: memoryview, deadline: float, surely: int = 0) -> int:
-        """Take what is there, or wait for what fills the view: so many bytes are sure to come.
+        """Receive what is there, or wait for `surely` bytes, which are known to arrive.
 
-        Where many are, they are waited for together, up to a rest of as many that comes after them.
+        Many bytes are waited for together, up to a rest of the same size that follows.
         """
         together = min(self._most_together, surely // 2)
         if together < _LEAST_TOGETHER:
@@ -93,7 +93,7 @@ class PlainStream:
         return got
 
     def send(self, parts: Sequence[Buffer], deadline: float) -> None:
-        """Send all the pieces, in as few system calls as the kernel takes."""
+        """Send all parts, in as few system calls as possible."""
         for first in range(0, len(parts), IOV_MAX):
             self._send(parts[first : first + IOV_MAX], deadline)
 
@@ -113,18 +113,18 @@ class PlainStream:
             parts = _rest(parts, sent)
 
     def _arm(self, option: int, deadline: float) -> None:
-        """Give the kernel the time that is left; not again when it has about that already."""
+        """Set the kernel's timeout to the remaining time, unless it is about the same already."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise too_late(self.where)
         armed = self._armed[option]
         if not left / 2 <= armed <= left + _SLACK_S:
-            # Zero would mean: no limit.
+            # Zero would mean no timeout.
             span = _TIMEVAL.pack(*divmod(max(1, int(left * 1e6)), 1_000_000))
             try:
                 self.socket.setsockopt(socket.SOL_SOCKET, option, span)
             except OSError as error:
-                # Closed by ourselves, since the cluster no longer named that broker.
+                # Closed by this process, because the cluster no longer listed the broker.
                 raise cut_off(self.where, error) from None
             self._armed[option] = left
 
@@ -134,7 +134,7 @@ class PlainStream:
 
 
 def _rest(parts: Sequence[Buffer], sent: int) -> list[Buffer]:
-    """What sendmsg left over when the kernel took only a part."""
+    """The parts that sendmsg did not send."""
     rest: list[Buffer] = []
     for part in parts:
         if sent >= len(part):
@@ -147,18 +147,18 @@ def _rest(parts: Sequence[Buffer], sent: int) -> list[Buffer]:
 
 @dataclasses.dataclass(frozen=True)
 class Buffers:
-    """The socket's own buffers in bytes; 0 leaves them to the system, which lets them grow."""
+    """The socket's buffer sizes in bytes; 0 leaves them to the operating system."""
 
     send: int = 0
     receive: int = 0
 
     @property
     def together(self) -> int:
-        """How many bytes to be woken for: not most of what the receiving buffer holds."""
+        """The number of bytes to wake up for: not most of the receive buffer."""
         return min(_TOGETHER, self.receive // 4) if self.receive else _TOGETHER
 
     def apply(self, to: socket.socket) -> None:
-        # Before connecting: the window is agreed on then.
+        # Before connecting, because TCP negotiates the window then.
         for option, size in ((socket.SO_SNDBUF, self.send), (socket.SO_RCVBUF, self.receive)):
             if size:
                 to.setsockopt(socket.SOL_SOCKET, option, size)

@@ -1,4 +1,4 @@
-"""TLS over a PlainStream by memory buffers: large reads from the network, few calls into OpenSSL.
+"""TLS over a PlainStream with memory buffers: large network reads, few calls into OpenSSL.
 
 An `ssl.SSLSocket` makes two system calls for each record of 16 KB and has no MSG_WAITALL.
 """
@@ -14,16 +14,16 @@ from mirrors.kafka.protocol.checked_connection import cut_off
 from spark_runner.kafka_protocol.tcp_stream import Buffer, PlainStream
 
 _STAGE: Final = 1 << 18
-# OpenSSL may hold this much of a record that has not come whole: the rest is sure to be on its way.
+# OpenSSL may hold this many bytes of an incomplete record. The rest of it will arrive.
 _RECORD: Final = 1 << 15
-# So much is joined, encrypted and sent at once. Each call into OpenSSL ends a TLS record, so pieces
-# as they come would make twice as many of them. A whole request would be held twice, and leave the
-# processor's cache before it is sent.
+# The number of bytes that are joined, encrypted and sent together. Each call into OpenSSL ends a
+# TLS record, so smaller pieces would make twice as many records. A whole request would need twice
+# its memory, and leave the processor's cache before it is sent.
 _TOGETHER: Final = 1 << 17
 
 
 class TlsStream:
-    """The same methods as PlainStream; the server's certificate is checked against `host`."""
+    """The methods of PlainStream. The server's certificate is checked against `host`."""
 
     def __init__(
         self, plain: PlainStream, context: ssl.SSLContext, host: str, deadline: float
@@ -32,7 +32,7 @@ class TlsStream:
         self.where = plain.where
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
-        # What `ssl.SSLObject` hands each call on to: a Python function less for each record.
+        # The object that `ssl.SSLObject` delegates to: one Python call less for each record.
         handed_on: Any = getattr(self._tls, "_sslobj", self._tls)
         self._read: Callable[[int, memoryview], int] = handed_on.read
         self._write: Callable[[Buffer], int] = handed_on.write
@@ -118,9 +118,9 @@ class TlsStream:
         )
 
     def _fill(self, deadline: float, surely: int = 0) -> None:
-        """Take what has come; wait for more only if so many bytes at least are on their way.
+        """Receive what is there. Wait for more only if `surely` bytes will arrive.
 
-        A broker writes record by record: to wake for each costs more than to take many at once.
+        A broker sends record by record. Waking up for each costs more than receiving many at once.
         """
         stage = self._stage
         if surely < _RECORD:

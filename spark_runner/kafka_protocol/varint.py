@@ -1,4 +1,4 @@
-"""Kafka's variable-length integers: unsigned ones in flexible messages, zigzag ones in records."""
+"""Kafka's variable-length integers: unsigned in flexible messages, zigzag in records."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ def signed(value: int) -> bytes:
 
 
 def wrapped(value: int) -> int:
-    """As a Java `long` has it: a delta of two times that are far apart wraps, and so does its sum.
+    """The value as a Java `long`: the difference of two distant timestamps wraps, and so does a
+    sum.
 
-    No varlong of Kafka's has more than 64 bits: what is beyond them is lost without a word.
+    Kafka's varlong has at most 64 bits. Higher bits are lost silently.
     """
     return (value + (1 << 63) & (1 << 64) - 1) - (1 << 63)
 
 
 def read_unsigned(data: memoryview | bytes, at: int) -> tuple[int, int]:
-    """The value at a place, and the place after it."""
+    """The value at an offset, and the offset after it."""
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
@@ -49,7 +50,7 @@ def read_signed(data: memoryview | bytes, at: int) -> tuple[int, int]:
 
 
 def skip_tags(frame: memoryview, at: int) -> int:
-    """Where a structure goes on behind its tagged fields, none of which is of interest."""
+    """The offset after the tagged fields of a structure. None of them is used."""
     count, at = read_unsigned(frame, at)
     for _ in range(count):
         _, at = read_unsigned(frame, at)
