@@ -1,4 +1,4 @@
-"""Forms of alert rules, channels and silences: shape here, judgement in the domain."""
+"""Forms of alert rules, channels and silences; the domain validates the rules."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def flows() -> QuerySet[Flow]:
 
 class RuleForm(SettingsForm):
     name = text_field("Name", mono=False, required=True, max_length=100)
-    kind = forms.ChoiceField(label="Asks", choices=[(kind, KINDS[kind][0]) for kind in KINDS])
+    kind = forms.ChoiceField(label="Condition", choices=[(kind, KINDS[kind][0]) for kind in KINDS])
     flow = forms.ModelChoiceField(
-        queryset=Flow.objects.none(), label="Of", required=False, empty_label="every flow"
+        queryset=Flow.objects.none(), label="Flow", required=False, empty_label="every flow"
     )
     severity = forms.ChoiceField(
         label="Severity", choices=Severity.choices, initial=Severity.WARNING
@@ -41,7 +41,7 @@ class RuleForm(SettingsForm):
     )
     channels = forms.ModelMultipleChoiceField(
         queryset=Channel.objects.none(),
-        label="Tells",
+        label="Channels",
         required=False,
         widget=forms.CheckboxSelectMultiple,
     )
@@ -54,15 +54,17 @@ class RuleForm(SettingsForm):
         self.rule = rule
         self.fields["flow"].queryset = flows()  # type: ignore[attr-defined]
         self.fields["channels"].queryset = Channel.objects.all()  # type: ignore[attr-defined]
-        self.fields["threshold"].help_text = "In the unit of the question; states need none."
+        self.fields[
+            "threshold"
+        ].help_text = "In the unit of the condition. Conditions on states need none."
         self.fields["clear_below"].help_text = "Empty: at 80 % of the threshold."
         self.fields["for_seconds"].help_text = "How long it must hold before a message is sent."
-        self.fields["channels"].help_text = "None chosen: every channel that is turned on."
-        self.fields["runbook"].help_text = "Empty: the page of this question here."
-        self.fields["labels"].help_text = "One key=value a line; sent along with the alert."
+        self.fields["channels"].help_text = "None selected: every channel that is turned on."
+        self.fields["runbook"].help_text = "Empty: the built-in runbook of this condition."
+        self.fields["labels"].help_text = "One key=value per line, sent with the alert."
         self.fields[
             "flow"
-        ].help_text = "A flow's own rule takes the place of the general ones that ask the same."
+        ].help_text = "A rule of a flow replaces general ones with the same condition."
 
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"])
@@ -74,7 +76,7 @@ class RuleForm(SettingsForm):
     def clean_labels(self) -> dict[str, str]:
         labels = parse_lines(self.cleaned_data["labels"])
         if len(labels) > _LONGEST_LABELS or any(len(text) > 200 for text in labels.values()):
-            raise forms.ValidationError("At most 20 labels, each of at most 200 letters.")
+            raise forms.ValidationError("At most 20 labels, each of at most 200 characters.")
         return labels
 
     def clean(self) -> dict[str, Any]:
@@ -100,14 +102,14 @@ class ChannelForm(SettingsForm):
         super().__init__(*args, initial=_channel_initial(channel), **kwargs)
         self.channel = channel
         self.fields["target"].help_text = (
-            "Where to: an address, people of e-mail with commas between, or a reference where the "
-            "address itself is secret. Empty for PagerDuty's own."
+            "A URL, e-mail addresses separated by commas, or a reference if the URL is secret. "
+            "Empty for PagerDuty's own."
         )
         self.fields["secret"].help_text = (
-            "What signs a webhook, or PagerDuty's routing key; `env:UNDERSTUDY_NOTIFY_…` or a file "
-            "whose name begins with `notify`."
+            "The key to sign a webhook, or PagerDuty's routing key: `env:UNDERSTUDY_NOTIFY_…` or "
+            "a file whose name begins with `notify`."
         )
-        self.fields["headers"].help_text = "One Name=value a line; a value may be a reference."
+        self.fields["headers"].help_text = "One Name=value per line; a value may be a reference."
 
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"])
@@ -165,9 +167,9 @@ class SilenceForm(SettingsForm):
         self.fields["flow"].queryset = flows()  # type: ignore[attr-defined]
         self.fields["cluster"].queryset = Cluster.objects.all()  # type: ignore[attr-defined]
         self.fields["rule"].queryset = AlertRule.objects.all()  # type: ignore[attr-defined]
-        self.fields["cluster"].help_text = "All flows from it and to it."
+        self.fields["cluster"].help_text = "All flows from and to this cluster."
         self.fields["starts_at"].help_text = "Empty: now."
-        self.fields["reason"].help_text = "Shown beside the silence."
+        self.fields["reason"].help_text = "Shown with the silence."
         for name in ("starts_at", "ends_at"):
             self.fields[name].widget = forms.DateTimeInput(
                 {"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"
@@ -177,7 +179,7 @@ class SilenceForm(SettingsForm):
         asked = super().clean() or self.cleaned_data
         asked["starts_at"] = asked.get("starts_at") or timezone.now()
         if "ends_at" in asked and asked["ends_at"] <= max(asked["starts_at"], timezone.now()):
-            self.complain("ends_at", ["It ends after it starts, and not in the past."])
+            self.complain("ends_at", ["It must be after the start and in the future."])
         return asked
 
 

@@ -1,4 +1,4 @@
-"""What the first screen adds to its rows and sentences: alerts with what to do, trust, trends."""
+"""Content of the overview page besides its rows: alerts with runbooks, drills, trends."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from monitoring.alerts import links
 from monitoring.alerts.evaluation import is_silenced
 from monitoring.domain.lag import MINUTE
 from monitoring.domain.overview import sparkline
-from monitoring.domain.overview.data_loss import FlowPicture
-from monitoring.domain.overview.drill_results import Standby, trust
+from monitoring.domain.overview.data_loss import FlowSummary
+from monitoring.domain.overview.drill_results import Standby, drill_sentence
 from monitoring.domain.overview.summary import Trouble
 from monitoring.history import samples
 from monitoring.models import Alert, AlertState, LagSample, Silence
 
 _TREND = timedelta(hours=1)
 _MOST_ALERTS = 200
-_HARMLESS = ("comparison", "drillrun")
+_READ_ONLY_RUNS = ("comparison", "drillrun")
 _RUNBOOKS = {
     "degraded": "flow_degraded",
     "backing_off": "flow_degraded",
@@ -39,19 +39,19 @@ _RUNBOOKS = {
     "lagging": "time_lag",
 }
 _LAGS = ("time_lag", "offset_lag")
-_GRAVEST = ("critical", "warning", "info")
+_SEVERITIES = ("critical", "warning", "info")
 _TONES = {"critical": "critical", "warning": "attention"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Alarm:
-    """An alert that fires, as the first screen says it; its links are made where it is shown."""
+class FiringAlert:
+    """A firing alert as the overview shows it; its links are built when they are rendered."""
 
     alert: Alert
 
     @property
-    def news(self) -> str:
-        """What the page does not know fresher itself."""
+    def text(self) -> str:
+        """The sentence of the alert, except for lag, for which the page has fresher figures."""
         lags = self.alert.rule is not None and self.alert.rule.kind in _LAGS
         return "" if lags else self.alert.sentence
 
@@ -68,28 +68,28 @@ class Alarm:
         return links.runbook_of(self.alert)
 
 
-def alarms(now: datetime) -> list[Alarm]:
-    """What fires and is not silenced: the gravest first, of each the oldest."""
+def firing_alerts(now: datetime) -> list[FiringAlert]:
+    """Firing alerts that are not silenced: by severity, then oldest first."""
     rows = Alert.objects.filter(state=AlertState.FIRING).select_related("rule", "flow")
     firing = list(rows.order_by("fired_at")[:_MOST_ALERTS])
     silences = Silence.objects.filter(starts_at__lte=now, ends_at__gt=now) if firing else ()
-    now_silent = list(silences)
-    loud = [one for one in firing if not is_silenced(one, now_silent)]
-    loud.sort(key=lambda one: _GRAVEST.index(one.severity))
-    return [Alarm(one) for one in loud]
+    active = list(silences)
+    unsilenced = [one for one in firing if not is_silenced(one, active)]
+    unsilenced.sort(key=lambda one: _SEVERITIES.index(one.severity))
+    return [FiringAlert(one) for one in unsilenced]
 
 
-def runbook_for(flow: Any, alarm: Alarm | None) -> str:
-    """What to do about a flow in trouble, also before an alert fires."""
+def runbook_for(flow: Any, alarm: FiringAlert | None) -> str:
+    """Runbook for a flow in trouble, also before an alert fires."""
     kind = _RUNBOOKS.get(flow.shown_state)
     if alarm is not None and alarm.runbook:
         return alarm.runbook
     return reverse("runbook", args=[kind]) if kind else ""
 
 
-def gravest_by_flow(found: Iterable[Alarm]) -> dict[int, Alarm]:
-    """The first of each flow."""
-    by_flow: dict[int, Alarm] = {}
+def most_severe_by_flow(found: Iterable[FiringAlert]) -> dict[int, FiringAlert]:
+    """The most severe alert of each flow."""
+    by_flow: dict[int, FiringAlert] = {}
     for alarm in found:
         if alarm.alert.flow_id is not None:
             by_flow.setdefault(alarm.alert.flow_id, alarm)
@@ -97,46 +97,48 @@ def gravest_by_flow(found: Iterable[Alarm]) -> dict[int, Alarm]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
-    """A flow in trouble with its sentence, since when it is so, and what to do."""
+class TroubleRow:
+    """A flow in trouble: its sentence, since when, its alert and its runbook."""
 
     flow: Any
     sentence: str
     since: datetime | None
-    alarm: Alarm | None
+    alarm: FiringAlert | None
     runbook: str
 
 
-def told(
-    troubles: Iterable[Trouble], flows: Iterable[Any], gravest: Mapping[int, Alarm]
-) -> list[Told]:
-    """What is in trouble stands first in the table, so its rows are there."""
+def trouble_rows(
+    troubles: Iterable[Trouble], flows: Iterable[Any], most_severe: Mapping[int, FiringAlert]
+) -> list[TroubleRow]:
+    """The flows in trouble come first in the table, so `flows` has their rows."""
     known = {flow.label: flow for flow in flows}
     found = []
     for item in troubles:
         if flow := known.get(item.flow):
-            alarm = gravest.get(flow.pk)
+            alarm = most_severe.get(flow.pk)
             fired = alarm.alert.fired_at if alarm else None
             since = flow.since if item.by_state else fired
-            found.append(Told(flow, item.sentence, since, alarm, runbook_for(flow, alarm)))
+            found.append(TroubleRow(flow, item.sentence, since, alarm, runbook_for(flow, alarm)))
     return found
 
 
-def others(found: Iterable[Alarm], said: Iterable[Told]) -> list[Alarm]:
-    """Those that speak of no flow that the first sentences speak of already."""
+def other_alerts(found: Iterable[FiringAlert], said: Iterable[TroubleRow]) -> list[FiringAlert]:
+    """Alerts of flows that `trouble_rows` does not list."""
     known = {one.flow.pk for one in said}
     return [alarm for alarm in found if alarm.alert.flow_id not in known]
 
 
-def changes() -> QuerySet[Transition]:
-    """The newest, without the steps that a run takes on its way that touches nothing real."""
+def recent_transitions() -> QuerySet[Transition]:
+    """The newest transitions, without intermediate steps of runs that change nothing."""
     rows = Transition.objects.exclude(subject__in=["job", "clustertest", "gap"])
-    harmless = Q(subject__in=_HARMLESS) | Q(subject="failoverrun", name__startswith="simulation")
-    return rows.exclude(harmless, to_state__in=["queued", "running"])[:8]
+    read_only = Q(subject__in=_READ_ONLY_RUNS) | Q(
+        subject="failoverrun", name__startswith="simulation"
+    )
+    return rows.exclude(read_only, to_state__in=["queued", "running"])[:8]
 
 
-def trust_of(flows: Mapping[FlowPicture, int], now: datetime) -> str:
-    """What drills have proven of all flows but drafts, in a sentence."""
+def drill_summary(flows: Mapping[FlowSummary, int], now: datetime) -> str:
+    """Results of drills over all flows except drafts, as one sentence."""
     passed = Q(state__in=ENDED_WELL)
     ended = DrillRun.objects.filter(ended_at__isnull=False).order_by().values_list("flow")
     last = {
@@ -159,11 +161,11 @@ def trust_of(flows: Mapping[FlowPicture, int], now: datetime) -> str:
         )
         state, age = proven_state(drills, now=now, stale_after=old)
         standbys.append(Standby(flow.name, state, age))
-    return trust(standbys)
+    return drill_sentence(standbys)
 
 
-def mark_trends(rows: Sequence[Any], now: datetime) -> None:
-    """Give the rows that are shown their rate, their objective, their score and the last hour."""
+def set_trends(rows: Sequence[Any], now: datetime) -> None:
+    """Set on each row its rate, its objective, its readiness score and its lag of the last hour."""
     keys = [flow.pk for flow in rows]
     rates = samples.rates_now(now=now)
     trends = _trends(keys, now)
@@ -183,7 +185,7 @@ def mark_trends(rows: Sequence[Any], now: datetime) -> None:
 def rpo_curve(
     rows: Sequence[Any], changed: Iterable[Transition], now: datetime
 ) -> dict[str, Any] | None:
-    """The worst RPO of rows that `mark_trends` read, with a stroke for each change."""
+    """The worst RPO of the rows of `set_trends`, with a mark for each transition."""
     start = MINUTE.slot(now - _TREND)
     recent = [change for change in changed if change.when >= start]
     objectives = [flow.rpo_seconds * 1000 for flow in rows if flow.rpo_seconds is not None]
@@ -209,7 +211,7 @@ def rpo_curve(
 
 
 def _trends(keys: Sequence[int], now: datetime) -> dict[int, list[float | None]]:
-    """The age of the oldest record not copied, minute by minute; None where nothing is known."""
+    """The age of the oldest record not copied, for each minute; None if unknown."""
     first = MINUTE.slot(now - _TREND)
     rows = LagSample.objects.filter(
         flow__in=keys, resolution=MINUTE.seconds, at__gte=first, at__lte=now

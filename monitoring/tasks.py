@@ -1,4 +1,4 @@
-"""Celery's ways in to monitoring. Each may run twice or never; beat asks again."""
+"""Celery tasks of monitoring. Each may run twice or not at all; beat sends it again."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from monitoring.history import collector
 log = logging.getLogger(__name__)
 
 WATCHER = "watcher"
-# One call of `deliver` ends after so long; what is left is due at the next.
+# Time limit of one call of `deliver`; the rest is due at the next.
 _DELIVER_FOR_S = 20.0
-# Beat asks again so often.
+# Beat sends the task again after this time.
 SWEEP_EXPIRES = 9.0
 
 
 @shared_task
 def collect() -> None:
-    """Sent by beat: keep what is known of every flow now, judge it, forget the old."""
+    """Sent by beat: take a sample of every flow, evaluate the alert rules, prune old samples."""
     now = timezone.now()
     try:
-        _show_sign(now)
+        _record_liveness(now)
         try:
             collector.collect(now=now)
         finally:
-            # Old figures are a thing to judge too.
+            # Rules apply to stale figures too.
             evaluation.evaluate(now=now)
         collector.roll_up(now=now)
         collector.prune(now=now)
     except DatabaseError as error:
-        # Beat asks again in ten seconds; a traceback each time would bury the log.
-        log.error("samples and alerts: the database refuses: %s", error)
+        # Beat sends the task again in ten seconds; no traceback each time.
+        log.error("samples and alerts: database error: %s", error)
 
 
-def _show_sign(now: datetime) -> None:
-    """Who watches is watched too: the overview says when this was last done."""
+def _record_liveness(now: datetime) -> None:
+    """The overview shows when this process was last seen."""
     host = settings.UNDERSTUDY_HOST
     facts = {"kind": WATCHER, "host": host, "pid": os.getppid(), "seen_at": now}
     Sighting.objects.update_or_create(name=f"{WATCHER}@{host}", defaults=facts)
@@ -54,11 +54,11 @@ def _show_sign(now: datetime) -> None:
 
 @shared_task
 def sweep_sources() -> None:
-    """Sent by beat: have every source swept whose turn it is."""
+    """Sent by beat: enqueue a sweep of every source that is due."""
     try:
         due = source_scan.due_clusters(timezone.now())
     except DatabaseError as error:
-        log.error("sweeps: the database refuses: %s", error)
+        log.error("sweeps: database error: %s", error)
         return
     for cluster_id in due:
         sweep_source.apply_async(args=[cluster_id], expires=SWEEP_EXPIRES)
@@ -66,16 +66,16 @@ def sweep_sources() -> None:
 
 @shared_task
 def sweep_source(cluster_id: int) -> None:
-    """Asks Kafka, so not on the queue of those who watch."""
+    """Runs on the queue for Kafka calls, not on that of the watcher."""
     try:
         source_scan.sweep(cluster_id=cluster_id, now=timezone.now())
     except DatabaseError as error:
-        log.error("sweep of cluster %s: the database refuses: %s", cluster_id, error)
+        log.error("sweep of cluster %s: database error: %s", cluster_id, error)
 
 
 @shared_task
 def deliver() -> None:
-    """Sent by beat: tell what is due."""
+    """Sent by beat: send due messages."""
     began = time.monotonic()
     try:
         for delivery_id in delivery.due(timezone.now()):
@@ -83,12 +83,12 @@ def deliver() -> None:
             if time.monotonic() - began > _DELIVER_FOR_S:
                 return
     except DatabaseError as error:
-        log.error("telling: the database refuses: %s", error)
+        log.error("deliveries: database error: %s", error)
 
 
 @shared_task
 def send_one(delivery_id: int) -> None:
-    """Sent when a person asks: a test, or another try of what was given up."""
+    """Sent on a user's request: a test of a channel, or a retry of a delivery."""
     delivery.send(delivery_id=delivery_id, now=timezone.now())
 
 

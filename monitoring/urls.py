@@ -1,4 +1,4 @@
-"""Addresses of what is seen: the overview, the charts of a flow, alerts."""
+"""URLs of the overview, topology, schedules, alerts and charts."""
 
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
@@ -16,7 +16,7 @@ class ChartConverter(StringConverter):
 
 
 class KindConverter(StringConverter):
-    """What an alert rule asks."""
+    """The kind of an alert rule."""
 
     regex = "|".join(KINDS)
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from mirrors.models import Cluster, FailoverRun, Flow
-from monitoring.models.alerts import loud_alerts
+from monitoring.models.alerts import unsilenced_alerts
 
 # The gravest first, with the state whose shape and colour it has.
 _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
@@ -40,7 +40,10 @@ def count() -> Counts:
     rows = _counted("flows", Flow.objects.all()).union(
         _counted("clusters", Cluster.objects.all()),
         _counted("runs", FailoverRun.objects.filter(ended_at=None)),
-        loud_alerts(timezone.now()).order_by().values_list(F("severity")).annotate(n=Count("pk")),
+        unsilenced_alerts(timezone.now())
+        .order_by()
+        .values_list(F("severity"))
+        .annotate(n=Count("pk")),
         all=True,
     )
     found = dict(rows)

@@ -1,4 +1,4 @@
-"""What people ask of alerts: acknowledge, silence, test a channel, try again; and what is noted."""
+"""Actions of users on alerts and channels: acknowledge, silence, test, retry; and their audit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mirrors.models.transitions import note
 from monitoring.models import Alert, Channel, Delivery, DeliveryState, Silence
 
 
-def noted(row: Model, *, what: str, who: str, why: str = "") -> None:
-    """Who changed a rule or a channel stands among the transitions, as all that people change."""
+def record_change(row: Model, *, what: str, who: str, why: str = "") -> None:
+    """Record in the audit log who changed a rule or a channel."""
     note(row, what=what, who=who, why=why)
 
 
 def acknowledge(*, alert: Alert, who: str, note: str = "") -> Alert:
-    """The first person who acknowledges it keeps it."""
+    """Assign the alert to the first user who acknowledges it; later calls change nothing."""
     Alert.objects.filter(pk=alert.pk, acknowledged_at=None, resolved_at=None).update(
         acknowledged_at=timezone.now(), acknowledged_by=who[:150], note=note[:500]
     )
@@ -26,7 +26,7 @@ def acknowledge(*, alert: Alert, who: str, note: str = "") -> Alert:
 
 
 def silence_alert(*, alert: Alert, until: datetime, who: str, reason: str) -> Silence:
-    """Silence this rule at this flow; an alert that is of no flow is silenced by its rule."""
+    """Silence the rule for the alert's flow; without a flow, silence the rule."""
     return Silence.objects.create(
         flow=alert.flow, rule=alert.rule, ends_at=until, who=who[:150], reason=reason[:500]
     )
@@ -41,7 +41,7 @@ def request_test(*, channel: Channel, now: datetime) -> Delivery:
 
 
 def retry(*, delivery: Delivery, now: datetime) -> bool:
-    """Only what was given up; it gets all its tries again."""
+    """Queue a delivery that was given up, with all its attempts; False for any other."""
     return bool(
         Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.DEAD).update(
             state=DeliveryState.QUEUED, attempt=0, due_at=now

@@ -1,7 +1,8 @@
-"""Evaluates the rules over what is known now; each change of an alert is won by one process.
+"""Evaluates the alert rules: opens, fires and resolves alerts, and queues their deliveries.
 
-The winner writes, in the same transaction, what is to be told to whom. Sending is `telling`'s work,
-so a process that dies between loses nothing and tells nothing twice.
+- Each transition of an alert is a conditional UPDATE, so only one of several processes makes it.
+- That process queues the deliveries in the same transaction. `channels.delivery` sends them, so a
+  crash in between loses no message and repeats none.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ from monitoring.models import Alert, AlertRule, AlertState, Channel, Delivery, S
 
 Subject = tuple[str, str, Flow | None]
 _BATCH = 200
-_GONE = Reading(False, True, None, "is no more, or its rule is not")
+_GONE = Reading(False, True, None, "no longer exists, or its rule does not")
 
 
 def evaluate(*, now: datetime) -> None:
-    """One look: alerts are opened, reworded or ended. What nobody knows changes nothing."""
+    """Evaluate every rule once. An unknown figure changes no alert."""
     rules = list(AlertRule.objects.filter(enabled=True))
     unresolved = Alert.objects.filter(resolved_at=None).select_related("rule", "flow")
-    opened = {(alert.rule_id, alert.subject): alert for alert in unresolved}
+    open_alerts = {(alert.rule_id, alert.subject): alert for alert in unresolved}
     silences = list(Silence.objects.filter(starts_at__lte=now, ends_at__gt=now))
-    reworded = []
+    changed = []
     for rule, subject, reading in _readings(rules, now):
-        alert = opened.pop((rule.pk, subject[0]), None)
+        alert = open_alerts.pop((rule.pk, subject[0]), None)
         left = _step(rule, subject, alert, reading, silences, now)
-        if left is not None and _reword(left, reading):
-            reworded.append(left)
-    # When a whole site stands, the sentences of a thousand alerts change at once.
+        if left is not None and _update_sentence(left, reading):
+            changed.append(left)
+    # In an outage of a site, the sentences of a thousand alerts change at once: write them in bulk.
     still = Alert.objects.filter(resolved_at=None)
-    still.bulk_update(reworded, ["value", "sentence"], batch_size=_BATCH)
-    for alert in opened.values():
-        _end(alert, _GONE, now)
+    still.bulk_update(changed, ["value", "sentence"], batch_size=_BATCH)
+    for alert in open_alerts.values():
+        _resolve(alert, _GONE, now)
 
 
 def is_silenced(alert: Alert, silences: Sequence[Silence]) -> bool:
@@ -59,11 +60,11 @@ def _readings(
 ) -> Iterator[tuple[AlertRule, Subject, Reading]]:
     runner_rules = [rule for rule in rules if rule.kind == "runner_down"]
     flow_rules = [rule for rule in rules if rule.kind != "runner_down"]
-    for flow, known in facts.of_flows(now):
+    for flow, known in facts.flow_facts(now):
         subject = (f"flow:{flow.pk}", flow.label.replace("->", "→"), flow)
         for rule in rules_of(flow_rules, flow.pk):
             yield rule, subject, read_flow(rule.condition, known, now)
-    for runner, seen in facts.of_runners(now):
+    for runner, seen in facts.runner_facts(now):
         for rule in runner_rules:
             subject = (f"runner:{runner.pk}", f"Runner {runner.name}", None)
             yield rule, subject, read_runner(seen)
@@ -77,7 +78,7 @@ def _step(
     silences: Sequence[Silence],
     now: datetime,
 ) -> Alert | None:
-    """What is left of the alert, if anything."""
+    """Apply one reading to an alert; returns the alert if it is still open."""
     condition: Condition = rule.condition
     state = None if alert is None else alert.state
     step = decide(
@@ -91,21 +92,21 @@ def _step(
         if step in {"begin", "fire"}:
             alert = _open(rule, subject, reading, now)
     elif step in {"resolve", "drop"}:
-        _end(alert, reading, now)
+        _resolve(alert, reading, now)
         return None
     if alert is None:
         return None
     if step == "fire":
         _fire(alert, reading, now)
     if alert.state == AlertState.FIRING and alert.told_at is None:
-        _tell_when_heard(alert, silences, now)
+        _notify_unless_silenced(alert, silences, now)
     return alert
 
 
 def _open(rule: AlertRule, subject: Subject, reading: Reading, now: datetime) -> Alert | None:
-    """None when another process opened it at the same moment; it goes on with it then."""
+    """The new alert; None when another process open_alerts it at the same moment."""
     key, name, flow = subject
-    fresh = Alert(
+    new = Alert(
         rule=rule,
         rule_name=rule.name,
         subject=key,
@@ -116,7 +117,7 @@ def _open(rule: AlertRule, subject: Subject, reading: Reading, now: datetime) ->
         sentence=reading.sentence,
         since=now,
     )
-    Alert.objects.bulk_create([fresh], ignore_conflicts=True)
+    Alert.objects.bulk_create([new], ignore_conflicts=True)
     return Alert.objects.filter(rule=rule, subject=key, resolved_at=None, since=now).first()
 
 
@@ -132,34 +133,34 @@ def _fire(alert: Alert, reading: Reading, now: datetime) -> None:
             setattr(alert, name, value)
 
 
-def _reword(alert: Alert, reading: Reading) -> bool:
-    """Whether what holds reads otherwise now."""
+def _update_sentence(alert: Alert, reading: Reading) -> bool:
+    """Update value and sentence of an open alert; True if they changed."""
     if reading.sentence == alert.sentence or not reading.holds:
         return False
     alert.value, alert.sentence = reading.value, reading.sentence
     return True
 
 
-def _tell_when_heard(alert: Alert, silences: Sequence[Silence], now: datetime) -> None:
-    """Told once, as soon as no silence covers it; acknowledged before that, never."""
+def _notify_unless_silenced(alert: Alert, silences: Sequence[Silence], now: datetime) -> None:
+    """Queue `firing` once, when no silence covers the alert; never after acknowledgement."""
     if is_silenced(alert, silences) or alert.acknowledged_at is not None:
         return
-    untold = Alert.objects.filter(pk=alert.pk, state=AlertState.FIRING, told_at=None)
+    unsent = Alert.objects.filter(pk=alert.pk, state=AlertState.FIRING, told_at=None)
     with transaction.atomic():
-        if untold.update(told_at=now):
+        if unsent.update(told_at=now):
             _queue(alert, "firing", now)
 
 
-def _end(alert: Alert, reading: Reading, now: datetime) -> None:
-    """A pending alert leaves no trace; one that fired is kept, and those who were told hear it."""
+def _resolve(alert: Alert, reading: Reading, now: datetime) -> None:
+    """Delete a pending alert; resolve a firing one and notify the channels that got `firing`."""
     if alert.state == AlertState.PENDING:
         Alert.objects.filter(pk=alert.pk, state=AlertState.PENDING).delete()
         return
     firing = Alert.objects.filter(pk=alert.pk, state=AlertState.FIRING)
     ended = {"state": AlertState.RESOLVED, "resolved_at": now, "sentence": reading.sentence}
     with transaction.atomic():
-        told = Delivery.objects.filter(alert=alert, what="firing").exists()
-        if firing.update(**ended) and told:
+        notified = Delivery.objects.filter(alert=alert, what="firing").exists()
+        if firing.update(**ended) and notified:
             _queue(alert, "resolved", now)
 
 

@@ -1,4 +1,7 @@
-"""The facts that rules are held against, of every flow and runner, in a fixed number of queries."""
+"""The facts that alert rules are evaluated on, of every flow and runner.
+
+The number of queries does not depend on the number of flows.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +33,15 @@ from mirrors.services.gaps import foreign_records
 from mirrors.services.runners.processes import SUPERVISOR
 from monitoring.domain.alerts.rules import FlowFacts, OutlookFacts, RunnerFacts
 from monitoring.domain.epoch_time import milliseconds, moment
-from monitoring.domain.forecasts.retention import Risk, in_words
+from monitoring.domain.forecasts.retention import Risk, describe_risk
 from monitoring.forecasts import flow_outlook
 from monitoring.models import ClusterSweep, Feed, FlowOutlook
 
-_IN_FULL = ("as_of", "offset_lag", "loses_at", "held_since")
+_STORED_FIELDS = ("as_of", "offset_lag", "loses_at", "held_since")
 
 
-def of_flows(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
-    """Each flow with what rules judge it by; more flows do not take more queries."""
+def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
+    """Each flow with its facts."""
     feeds = {feed.flow_id: feed for feed in Feed.objects.all()}
     gaps, blocked = _open_gaps(), blocked_topics()
     beats = {row.flow_id: row for row in HeartbeatState.objects.all()}
@@ -79,7 +82,7 @@ def of_flows(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
         )
 
 
-def of_runners(now: datetime) -> Iterator[tuple[Runner, RunnerFacts]]:
+def runner_facts(now: datetime) -> Iterator[tuple[Runner, RunnerFacts]]:
     wanted = Flow.objects.exclude(desired_state=DesiredState.STOPPED)
     needed = set(wanted.values_list("runner", flat=True))
     for runner in Runner.objects.all():
@@ -96,7 +99,7 @@ def of_runners(now: datetime) -> Iterator[tuple[Runner, RunnerFacts]]:
 
 
 def outlook_of(row: FlowOutlook | None, now: datetime) -> OutlookFacts | None:
-    """None when nothing was swept, or too long ago."""
+    """The facts of the last sweep of the source; None without a sweep, or if it is too old."""
     if row is None or now - row.as_of > flow_outlook.OLD_AFTER:
         return None
     risks = [Risk(**one) for one in row.risks]
@@ -106,18 +109,18 @@ def outlook_of(row: FlowOutlook | None, now: datetime) -> OutlookFacts | None:
         moved_at=row.moved_at,
         lag_when_moved=row.lag_when_moved,
         loses_at=row.loses_at,
-        loss=in_words(risks[0], row.at_risk - 1, milliseconds(now)) if risks else "",
+        loss=describe_risk(risks[0], row.at_risk - 1, milliseconds(now)) if risks else "",
         held_since=row.held_since,
         held_records=row.held_records,
     )
 
 
-def outlook_in_full(flow: Flow) -> dict[str, Any]:
-    """As programs read it, with since when and why it is old; all null before the first sweep."""
+def outlook_for_api(flow: Flow) -> dict[str, Any]:
+    """The outlook for the REST API, with reason and age if stale; null before the first sweep."""
     row = FlowOutlook.objects.filter(flow=flow).defer("tracks").first()
     swept = ClusterSweep.objects.filter(cluster=flow.source).first()
     return {
-        **{name: getattr(row, name, None) for name in _IN_FULL},
+        **{name: getattr(row, name, None) for name in _STORED_FIELDS},
         "at_risk": row.at_risk if row else 0,
         "held_records": row.held_records if row else 0,
         "stale_since": swept.stale_since if swept else None,
@@ -131,7 +134,7 @@ def outlook_in_full(flow: Flow) -> dict[str, Any]:
 
 
 def blocked_topics() -> dict[int, str]:
-    """By flow the topics that only a person can bring to be replicated, each with its reason."""
+    """By flow, the topics that only a person can unblock, each with its reason."""
     rows = FlowTopic.objects.filter(account_state__in=BLOCKING).order_by("flow", "topic")
     found: dict[int, list[tuple[str, Any, str]]] = {}
     for flow, topic, state, reason in rows.values_list("flow", "topic", "account_state", "reason"):
@@ -139,7 +142,7 @@ def blocked_topics() -> dict[int, str]:
     words = {flow: blocked_words(topics) for flow, topics in found.items()}
     hidden = FlowAccount.objects.exclude(not_visible="").values_list("flow", "not_visible")
     for flow, why in hidden:
-        words[flow] = "; ".join(filter(None, (words.get(flow, ""), f"what it cannot see: {why}")))
+        words[flow] = "; ".join(filter(None, (words.get(flow, ""), f"not visible: {why}")))
     return words
 
 
@@ -149,7 +152,7 @@ def _open_gaps() -> dict[int, int]:
 
 
 def _windows(flows: list[Any], now: datetime) -> dict[int, tuple[datetime, datetime]]:
-    """Of flows that their window has begun: when, and how long they may catch up."""
+    """Of flows that a schedule started: when, and until when they may catch up on their backlog."""
     runs = {
         flow.pk: Runs.of(flow.properties)
         for flow in flows
@@ -164,7 +167,7 @@ def _windows(flows: list[Any], now: datetime) -> dict[int, tuple[datetime, datet
     begun = Flow.objects.filter(pk__in=runs).annotate(
         asked_by=Subquery(asked.values("who")[:1]), asked_at=Subquery(asked.values("when")[:1])
     )
-    # What piled up before a person resumed or started a flow was not planned.
+    # A backlog from before a manual start was not planned: it counts at once.
     rows = begun.filter(asked_by=SUPERVISOR).order_by()
     for flow, began in rows.values_list("pk", "asked_at"):
         until = runs[flow].catches_up_until(asked_at=milliseconds(began), now=milliseconds(now))
@@ -174,7 +177,7 @@ def _windows(flows: list[Any], now: datetime) -> dict[int, tuple[datetime, datet
 
 
 def _last_checkpoints() -> Subquery:
-    """When the duty last ended well; rows of a flow are read from the newest on."""
+    """When the checkpoints task last succeeded; rows of a flow are read from the newest on."""
     done = DutyRun.objects.filter(flow=OuterRef("pk"), duty=CHECKPOINTS.name, error="")
     return Subquery(done.exclude(ended_at=None).order_by("-slot").values("ended_at")[:1])
 

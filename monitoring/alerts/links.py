@@ -1,4 +1,4 @@
-"""Where an alert is shown and what to do about it: addresses within these pages."""
+"""URL paths of the page that shows an alert and of its runbook."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from monitoring.models import Alert
 
-# The tab of a flow that shows what the kind is about; `flow-charts` has the rest.
+# The tab of the flow page for each kind of rule; kinds in `_CHARTED` lead to the charts.
 _TABS = {
     "gap": "gaps",
     "forecast": "partitions",
@@ -36,7 +36,7 @@ def page_of(alert: Alert) -> str:
 
 
 def runbook_of(alert: Alert) -> str:
-    """The rule's own address where it has one, else what is written here of its kind."""
+    """The URL that the rule names, otherwise the built-in runbook of its kind."""
     if alert.rule is None:
         return ""
     return alert.rule.runbook or reverse("runbook", args=[alert.rule.kind])
@@ -46,10 +46,10 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 @cache
-def read(kind: str) -> tuple[str, SafeString]:
-    """Its title and its text as HTML; the texts are ours, and no HTML in them counts."""
+def read_runbook(kind: str) -> tuple[str, SafeString]:
+    """Title and HTML of a built-in runbook. HTML in the Markdown is escaped."""
     path = settings.BASE_DIR / "docs" / "runbooks" / f"{kind}.md"
     head, _, text = path.read_text(encoding="utf-8").partition("\n")
-    # As files they name each other; as pages they lie beside each other.
+    # Links between the files become links between the pages.
     text = re.sub(r"\]\((\w+)\.md\)", r"](../\1/)", text)
     return head.lstrip("# ").strip(), mark_safe(_MARKDOWN.render(text))  # noqa: S308

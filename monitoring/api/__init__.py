@@ -1,4 +1,4 @@
-"""REST of monitoring: alerts, their rules, channels, silences, what was sent, outlooks."""
+"""REST of monitoring: alerts, rules, channels, deliveries, silences, forecasts."""
 
 from monitoring.api.alert_rules import RuleViewSet
 from monitoring.api.alerts import AlertViewSet, SilenceViewSet

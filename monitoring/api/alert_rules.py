@@ -1,4 +1,4 @@
-"""REST of alert rules: who may write one, and what cannot work, by field."""
+"""REST of alert rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rest_framework import serializers, viewsets
 
 from mirrors.api.base import StrictModelSerializer
 from mirrors.models import Flow, Role
-from monitoring.api.audit import METHODS, Noted
+from monitoring.api.audit import METHODS, AuditedWrites
 from monitoring.domain.alerts.rules import LARGEST, problems_of
 from monitoring.models import AlertRule, Channel
 
@@ -59,8 +59,8 @@ class RuleSerializer(StrictModelSerializer):
         return attrs
 
 
-class RuleViewSet(Noted, viewsets.ModelViewSet[AlertRule]):
-    """When to call somebody; a rule without a flow is for every flow, also for tomorrow's."""
+class RuleViewSet(AuditedWrites, viewsets.ModelViewSet[AlertRule]):
+    """Conditions that fire alerts. A rule without a flow is for every flow, also for later ones."""
 
     queryset = AlertRule.objects.prefetch_related("channels").order_by("name")
     serializer_class = RuleSerializer

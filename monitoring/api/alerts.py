@@ -1,4 +1,4 @@
-"""REST of alerts: acknowledged, silenced, their pages and runbooks named."""
+"""REST of alerts and silences."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class AlertSerializer(StrictModelSerializer):
         read_only_fields = fields
 
     def get_page(self, alert: Alert) -> str:
-        """Where it is shown here."""
+        """Path of the page that shows it."""
         return links.page_of(alert)
 
     def get_runbook(self, alert: Alert) -> str:
-        """What to do: the rule's own address, or the page of its kind."""
+        """What to do: the URL of the rule, otherwise the path of the built-in runbook."""
         return links.runbook_of(alert)
 
 
@@ -74,7 +74,7 @@ class SilenceSerializer(StrictModelSerializer):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if attrs["ends_at"] <= attrs.get("starts_at", timezone.now()):
-            raise serializers.ValidationError({"ends_at": ["It ends after it starts."]})
+            raise serializers.ValidationError({"ends_at": ["It must be after starts_at."]})
         return attrs
 
 
@@ -85,7 +85,7 @@ class NoteSerializer(StrictSerializer):
 class AlertViewSet(
     mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Alert]
 ):
-    """What is wrong and what was: pending, firing or resolved."""
+    """Alerts: pending, firing or resolved."""
 
     queryset = Alert.objects.select_related("rule").order_by("-id")
     serializer_class = AlertSerializer
@@ -98,7 +98,7 @@ class AlertViewSet(
     @extend_schema(request=NoteSerializer)
     @action(detail=True, methods=["post"])
     def acknowledge(self, request: Request, pk: str) -> Response:
-        """Somebody works on it: no further first message is sent."""
+        """A user works on the alert; channels that had no message yet get none."""
         asked = NoteSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         note = asked.validated_data.get("note", "")
@@ -112,9 +112,9 @@ class SilenceViewSet(
     mixins.ListModelMixin,
     viewsets.GenericViewSet[Silence],
 ):
-    """From when to when nothing is sent: of a flow, of a cluster's flows, of a rule, or of all.
+    """Periods without messages for a flow, for the flows of a cluster, for a rule, or for all.
 
-    One that begins later is a maintenance window. DELETE ends one now, or calls it off.
+    One that begins later is a maintenance window. DELETE ends a silence, or cancels a later one.
     """
 
     queryset = Silence.objects.select_related("rule", "cluster").order_by("-id")

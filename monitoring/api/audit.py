@@ -1,4 +1,4 @@
-"""What people change of rules and channels over REST is written down, as pages do it."""
+"""Audit of changes to rules and channels over REST, as the pages record it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from monitoring.alerts import actions
 METHODS = ["get", "post", "patch", "delete", "head", "options"]
 
 
-class Noted:
-    """Beside a ModelViewSet: the act and its transition in one transaction."""
+class AuditedWrites:
+    """Mixin of a ModelViewSet: each write and its audit entry in one transaction."""
 
     request: Any
 
     def perform_create(self, serializer: Any) -> None:
         with transaction.atomic():
-            actions.noted(serializer.save(), what="created", who=person(self.request))
+            actions.record_change(serializer.save(), what="created", who=person(self.request))
 
     def perform_update(self, serializer: Any) -> None:
         with transaction.atomic():
-            actions.noted(serializer.save(), what="edited", who=person(self.request))
+            actions.record_change(serializer.save(), what="edited", who=person(self.request))
 
     def perform_destroy(self, instance: Any) -> None:
         with transaction.atomic():
-            actions.noted(instance, what="deleted", who=person(self.request))
+            actions.record_change(instance, what="deleted", who=person(self.request))
             instance.delete()

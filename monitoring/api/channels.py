@@ -1,4 +1,4 @@
-"""REST of channels, and of what was told through them or given up."""
+"""REST of channels and of their deliveries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirrors.models import Role
 from mirrors.outbound_http import check_headers, refusal
 from monitoring import tasks
 from monitoring.alerts import actions
-from monitoring.api.audit import METHODS, Noted
+from monitoring.api.audit import METHODS, AuditedWrites
 from monitoring.channels.registry import errors_of
 from monitoring.models import Channel, Delivery
 
@@ -68,7 +68,7 @@ class DeliverySerializer(StrictModelSerializer):
         read_only_fields = fields
 
 
-class ChannelViewSet(Noted, viewsets.ModelViewSet[Channel]):
+class ChannelViewSet(AuditedWrites, viewsets.ModelViewSet[Channel]):
     """Where alerts are sent. Secrets are references, `env:UNDERSTUDY_NOTIFY_…` or `file:/path`."""
 
     queryset = Channel.objects.order_by("name")
@@ -86,7 +86,7 @@ class ChannelViewSet(Noted, viewsets.ModelViewSet[Channel]):
     @extend_schema(request=None, responses={202: DeliverySerializer})
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
-        """Send a test; what came of it is at deliveries/{id}/."""
+        """Send a test message; its outcome is at deliveries/{id}/."""
         delivery = actions.request_test(channel=self.get_object(), now=timezone.now())
         tasks.send_one.delay_on_commit(delivery.pk)
         return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)
@@ -95,7 +95,7 @@ class ChannelViewSet(Noted, viewsets.ModelViewSet[Channel]):
 class DeliveryViewSet(
     mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Delivery]
 ):
-    """What was told, is being told, or was given up (`?state=dead`)."""
+    """Messages that are queued, sent, or given up (`?state=dead`)."""
 
     queryset = Delivery.objects.select_related("channel").order_by("-id")
     serializer_class = DeliverySerializer
@@ -108,7 +108,7 @@ class DeliveryViewSet(
     @extend_schema(request=None)
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
-        """Try once more what was given up."""
+        """Queue a delivery that was given up again."""
         delivery = get_object_or_404(Delivery, pk=pk)
         if actions.retry(delivery=delivery, now=timezone.now()):
             tasks.send_one.delay_on_commit(delivery.pk)

@@ -1,4 +1,4 @@
-"""REST of what the sweep of a flow's source says: what it will lose, what holds it back."""
+"""REST of a flow's forecast: data loss through retention, and open transactions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RiskSerializer(StrictSerializer):
     end = serializers.IntegerField()
     lost = serializers.IntegerField(help_text="Records deleted before they were copied.")
     loses_at = serializers.DateTimeField()
-    per_second = serializers.FloatField(help_text="What retention deletes.")
+    per_second = serializers.FloatField(help_text="Records that retention deletes per second.")
     copied_per_second = serializers.FloatField()
 
 
@@ -57,10 +57,10 @@ class OutlookSerializer(StrictModelSerializer):
 
 
 class OutlookViewSet(viewsets.ViewSet):
-    """Whether a runner reports or not: which partitions lose data first, and when."""
+    """Forecast of a flow from the sweeps of its source; needs no report of a runner."""
 
     @extend_schema(responses=OutlookSerializer, operation_id="flows_outlook_retrieve")
     def list(self, request: Request, flow_id: str) -> Response:
-        """Before the first sweep `as_of` is null, and nothing is known."""
+        """Before the first sweep, `as_of` is null and the other figures are unknown."""
         flow = get_object_or_404(Flow.objects.select_related("source"), pk=flow_id)
-        return Response(facts.outlook_in_full(flow))
+        return Response(facts.outlook_for_api(flow))

@@ -1,4 +1,4 @@
-"""Moments as rows have them, and as epoch milliseconds, in which the rules count."""
+"""Conversion between `datetime`, which models use, and epoch milliseconds, which rules use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far behind a flow was: one sample of its figures, its rates, its history made coarser."""
+"""Samples of a flow's lag and rates, and their aggregation to coarser steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from mirrors.domain.account.totals import Total
 from mirrors.domain.formatting import OLD_AFTER
 
-# The source's ends in the rows may be so much older than the report that came with them.
+# How much older than the report the end offsets of the source may be.
 ENDS_OLD_AFTER = timedelta(seconds=30)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ class Resolution:
         return timedelta(seconds=self.seconds)
 
     def slot(self, moment: datetime) -> datetime:
-        """The beginning of the step that the moment falls into."""
+        """The start of the step that contains the moment."""
         return _EPOCH + (moment - _EPOCH) // self.step * self.step
 
 
@@ -37,8 +37,8 @@ RESOLUTIONS = (FINE, MINUTE, HOUR)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Counted:
-    """What a flow's job had copied when it last reported; counts begin again with each job."""
+class JobCounters:
+    """Records and bytes of a job at its last report; each job counts from 0."""
 
     as_of: datetime
     job: int
@@ -48,10 +48,10 @@ class Counted:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A flow at one moment. What is not known is None, never 0."""
+    """A flow at one time. An unknown figure is None, never 0."""
 
     at: datetime
-    # The known sum; a lower bound while `unknown_partitions` is not 0, None when nothing is known.
+    # The known sum: a lower bound unless `unknown_partitions` is 0; None if nothing is known.
     offset_lag: int | None
     time_lag_ms: int | None
     records_per_second: float | None = None
@@ -64,20 +64,20 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What the rows say of a flow now."""
+    """The current figures of a flow."""
 
     as_of: datetime | None
-    counted: Counted | None
+    counted: JobCounters | None
     account: Total | None
     out_of_sync: int
     latency_ms: int | None = None
     heartbeat_at: datetime | None = None
 
 
-def seen_at(reported: datetime | None, ends: datetime | None) -> datetime | None:
-    """As of when figures hold: a runner goes on reporting while a source that is down is not read.
+def figures_as_of(reported: datetime | None, ends: datetime | None) -> datetime | None:
+    """The time of the figures: a runner goes on reporting while its source is unreachable.
 
-    Rows of partitions that do not change are written again only now and then, so they may be older.
+    Rows of unchanged partitions are rewritten only from time to time, so they may be older.
     """
     if reported is None or ends is None or reported - ends <= ENDS_OLD_AFTER:
         return reported
@@ -88,8 +88,8 @@ def is_fresh(as_of: datetime | None, now: datetime) -> bool:
     return as_of is not None and now - as_of <= OLD_AFTER
 
 
-def measure(figures: Figures, before: Counted | None, now: datetime) -> Sample | None:
-    """One sample at the step of `now`; None when the figures are old: history never guesses."""
+def measure(figures: Figures, before: JobCounters | None, now: datetime) -> Sample | None:
+    """One sample at the step of `now`; None if the figures are stale."""
     if not is_fresh(figures.as_of, now):
         return None
     records, size = rates(before, figures.counted)
@@ -107,8 +107,10 @@ def measure(figures: Figures, before: Counted | None, now: datetime) -> Sample |
     )
 
 
-def rates(before: Counted | None, after: Counted | None) -> tuple[float | None, float | None]:
-    """Records and bytes a second between two reports of one job; across two jobs not known."""
+def rates(
+    before: JobCounters | None, after: JobCounters | None
+) -> tuple[float | None, float | None]:
+    """Records and bytes per second between two reports of one job; unknown across two jobs."""
     if before is None or after is None or before.job != after.job:
         return None, None
     seconds = (after.as_of - before.as_of).total_seconds()
@@ -118,8 +120,8 @@ def rates(before: Counted | None, after: Counted | None) -> tuple[float | None, 
     return copied / seconds, size / seconds
 
 
-def coarser(samples: Sequence[Sample], at: datetime) -> Sample:
-    """Many samples as one: the worst lag, for that is what was at stake, and the mean rate."""
+def aggregate(samples: Sequence[Sample], at: datetime) -> Sample:
+    """Many samples as one: the worst lag and the mean rates."""
     return Sample(
         at=at,
         offset_lag=_worst(sample.offset_lag for sample in samples),
@@ -133,16 +135,16 @@ def coarser(samples: Sequence[Sample], at: datetime) -> Sample:
     )
 
 
-def thin(samples: Sequence[Sample], step: timedelta) -> list[Sample]:
-    """At most one sample a step, each the worst of its step; given and answered in time order."""
+def downsample(samples: Sequence[Sample], step: timedelta) -> list[Sample]:
+    """At most one sample per step, the worst of each; input and output in time order."""
     buckets: dict[datetime, list[Sample]] = {}
     for sample in samples:
         buckets.setdefault(_EPOCH + (sample.at - _EPOCH) // step * step, []).append(sample)
-    return [coarser(found, at) for at, found in buckets.items()]
+    return [aggregate(found, at) for at, found in buckets.items()]
 
 
-def with_breaks(samples: Iterable[Sample], step: timedelta) -> Iterator[Sample]:
-    """The same with an unknown sample where some are missing, so that a line breaks there."""
+def insert_breaks(samples: Iterable[Sample], step: timedelta) -> Iterator[Sample]:
+    """The same with an unknown sample where samples are missing, so that a line breaks there."""
     last: Sample | None = None
     for sample in samples:
         if last is not None and sample.at - last.at > step * 3:

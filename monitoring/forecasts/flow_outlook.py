@@ -1,4 +1,4 @@
-"""What the sweep of a source means for each of its flows: one row a flow, of few figures."""
+"""Updates the forecast of each flow from a sweep of its source: one row per flow."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from django.db.models import QuerySet
 from mirrors.models import Cluster, Flow, FlowPartition
 from mirrors.models.flows import DesiredState, ObservedState
 from monitoring.domain.epoch_time import milliseconds, moment
-from monitoring.domain.forecasts.flow_outlook import Outlook, Place, Range, look
-from monitoring.domain.forecasts.retention import Track
+from monitoring.domain.forecasts.flow_outlook import Outlook, Range, TopicPartition, forecast
+from monitoring.domain.forecasts.retention import CopyProgress
 from monitoring.models import FlowOutlook
 
-# Older than this an outlook is history; sweeps come every 10 s to 2 min.
+# An older forecast is stale; sweeps run every 10 s to 2 min.
 OLD_AFTER = timedelta(seconds=180)
 # Of those that will lose data, or are held back, this many are kept by name.
 SHOWN = 20
@@ -38,16 +38,16 @@ _FIELDS = [
 
 
 def swept_flows() -> QuerySet[Flow]:
-    """A flow that was stopped is left alone, as alerts leave it alone."""
+    """Flows with a forecast: all but stopped and failed-over ones, as for alerts."""
     rested = Flow.objects.exclude(desired_state=DesiredState.STOPPED)
     return rested.exclude(observed_state=ObservedState.FAILED_OVER)
 
 
-def keep(*, cluster: Cluster, ranges: Mapping[Place, Range], now: datetime) -> None:
+def keep(*, cluster: Cluster, ranges: Mapping[TopicPartition, Range], now: datetime) -> None:
     """What a sweep of a source says of every flow from there: their rows are replaced."""
     flows = list(swept_flows().filter(source=cluster).select_related("account"))
     before = {row.flow_id: row for row in FlowOutlook.objects.filter(flow__in=flows)}
-    positions: dict[int, list[tuple[Place, int | None]]] = defaultdict(list)
+    positions: dict[int, list[tuple[TopicPartition, int | None]]] = defaultdict(list)
     copied = FlowPartition.objects.filter(flow__in=flows).order_by()
     for flow_id, topic, partition, position in copied.values_list(
         "flow", "topic", "partition", "position"
@@ -56,7 +56,7 @@ def keep(*, cluster: Cluster, ranges: Mapping[Place, Range], now: datetime) -> N
     rows = []
     for flow in flows:
         known = before.get(flow.pk)
-        found = look(
+        found = forecast(
             ranges,
             positions[flow.pk],
             _tracks(known),
@@ -70,7 +70,7 @@ def keep(*, cluster: Cluster, ranges: Mapping[Place, Range], now: datetime) -> N
     FlowOutlook.objects.filter(flow__source=cluster).exclude(flow__in=flows).delete()
 
 
-def _tracks(known: FlowOutlook | None) -> dict[Place, Track]:
+def _tracks(known: FlowOutlook | None) -> dict[TopicPartition, CopyProgress]:
     rows = known.tracks if known else []
     return {(topic, partition): tuple(track) for topic, partition, track in rows}
 

@@ -1,7 +1,8 @@
-"""Sweeps of source clusters, one at a time each: both ends of every partition that a flow copies.
+"""Sweeps of source clusters: the offsets of every partition that a flow copies.
 
-A sweep that fails writes no figures: its row says since when they are old, and why. It comes again
-the later, the more often it failed; one that takes long comes more seldom.
+- One sweep per cluster at a time (`claimed_until`).
+- A failed sweep writes no offsets; its row has the reason and since when the figures are stale.
+- Failures retry with backoff. The interval grows with the duration of a sweep (`SHARE`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mirrors.models import Cluster, Flow, FlowPartition
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.services.flows import unreported_lag
 from monitoring.domain.epoch_time import milliseconds, moment
-from monitoring.domain.forecasts.flow_outlook import Place, Range, seen
+from monitoring.domain.forecasts.flow_outlook import Range, TopicPartition, observe
 from monitoring.forecasts import flow_outlook
 from monitoring.models import ClusterSweep, PartitionRange
 
@@ -33,37 +34,39 @@ CHUNK = 1_000
 
 
 @dataclasses.dataclass
-class Answers:
-    """`refused` is the first sentence of why a partition was not answered."""
+class OffsetAnswers:
+    """Offsets by partition; `refused` is the first error of a partition without an answer."""
 
-    earliest: dict[Place, int] = dataclasses.field(default_factory=dict)
-    end: dict[Place, int] = dataclasses.field(default_factory=dict)
-    stable: dict[Place, int] = dataclasses.field(default_factory=dict)
+    earliest: dict[TopicPartition, int] = dataclasses.field(default_factory=dict)
+    end: dict[TopicPartition, int] = dataclasses.field(default_factory=dict)
+    stable: dict[TopicPartition, int] = dataclasses.field(default_factory=dict)
     refused: str = ""
 
-    def whole(self, place: Place) -> bool:
+    def is_complete(self, place: TopicPartition) -> bool:
         return place in self.earliest and place in self.end and place in self.stable
 
 
-class Sources:
-    """The admin connections that this process keeps open; an edited cluster is another one."""
+class SourceConnections:
+    """Open admin connections of this process; an edited cluster gets a new one."""
 
     def __init__(self) -> None:
         self._open: dict[int, tuple[datetime, Admin]] = {}
 
     def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot:
-        """All topics with ids and partition counts. Raises when the cluster does not respond."""
+        """All topics with ids and partition counts. Raises if the cluster does not respond."""
         now = round(time.time() * 1000)
         return self._admin(cluster).snapshot(now=now, deadline_s=deadline_s, with_configs=False)
 
-    def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers:
-        """Raises when nothing at all is answered."""
+    def list_offsets(
+        self, cluster: Cluster, places: Sequence[TopicPartition], *, deadline_s: float
+    ) -> OffsetAnswers:
+        """Earliest, latest and stable offsets. Raises if no partition is answered."""
         deadline = time.monotonic() + deadline_s
-        answers = Answers()
+        answers = OffsetAnswers()
         admin = self._admin(cluster)
         for start in range(0, len(places), CHUNK):
             chunk = places[start : start + CHUNK]
-            # The beginning last: a record that was there at the end is not taken for a lost one.
+            # The earliest offset last: retention in between must not make an end look lost.
             for at, kept in (
                 ("stable", answers.stable),
                 ("latest", answers.end),
@@ -72,29 +75,29 @@ class Sources:
                 left = max(0.1, deadline - time.monotonic())
                 part = admin.list_offsets(chunk, at, deadline_s=left)  # type: ignore[arg-type]
                 if part.failed and not part.done:
-                    self._give_up(cluster, next(iter(part.failed.values())))
+                    self._raise_unless_answered(cluster, next(iter(part.failed.values())))
                 kept |= part.done
                 for error in part.failed.values():
                     answers.refused = answers.refused or error.message
         return answers
 
     def missing(self, cluster: Cluster, topics: Iterable[str], *, deadline_s: float) -> set[str]:
-        """Those topics that the cluster says it does not have. One that is hidden is not missing.
+        """Topics that the cluster does not have; one without DESCRIBE permission is not missing.
 
         Raises when the cluster does not respond.
         """
         places = [(topic, 0) for topic in sorted(topics)]
         part = self._admin(cluster).list_offsets(places, "earliest", deadline_s=deadline_s)
         if part.failed and not part.done:
-            self._give_up(cluster, next(iter(part.failed.values())))
+            self._raise_unless_answered(cluster, next(iter(part.failed.values())))
         return {topic for (topic, _), error in part.failed.items() if error.code == "not_found"}
 
     def close(self, cluster_id: int) -> None:
         if (known := self._open.pop(cluster_id, None)) is not None:
             known[1].close()
 
-    def _give_up(self, cluster: Cluster, error: UnderstudyError) -> None:
-        # What is forbidden or gone is an answer; a cluster that is silent fails the whole sweep.
+    def _raise_unless_answered(self, cluster: Cluster, error: UnderstudyError) -> None:
+        # Forbidden or missing topics are answers; a cluster that does not respond fails the sweep.
         if error.code in {"not_found", "not_authorised"}:
             return
         self.close(cluster.pk)
@@ -109,12 +112,11 @@ class Sources:
         return known[1]
 
 
-OPEN = Sources()
-
+CONNECTIONS = SourceConnections()
 
 EVERY = timedelta(seconds=10)
 AT_MOST_EVERY = timedelta(seconds=120)
-# A scan may take this fraction (one in N) of a worker's time.
+# A sweep may take one part in SHARE of a worker's time.
 SHARE = 20
 DEADLINE_S = 10.0
 _CLAIM = timedelta(seconds=55)
@@ -124,7 +126,7 @@ _COLUMNS = (*_KEY, "earliest", "end", "stable_end", "steps", "held_since", "as_o
 
 
 def due_clusters(now: datetime) -> list[int]:
-    """Sources of flows that somebody may fail over, and not being swept just now."""
+    """Sources of flows that may be failed over, that are due and not claimed."""
     wanted = Cluster.objects.filter(flows_out__in=_protected()).distinct()
     free = Q(sweep__claimed_until=None) | Q(sweep__claimed_until__lt=now)
     due = Q(sweep=None) | (Q(sweep__due_at__lte=now) & free)
@@ -132,32 +134,34 @@ def due_clusters(now: datetime) -> list[int]:
 
 
 def _protected() -> QuerySet[Flow]:
-    """Of a flow that is stopped the source is looked at as well: what it does not copy is owed."""
+    """Includes stopped flows: records that they do not copy are owed."""
     idle = Q(desired_state=DesiredState.STOPPED, observed_state=ObservedState.DRAFT)
     return Flow.objects.exclude(idle).exclude(observed_state=ObservedState.FAILED_OVER)
 
 
-class Source(Protocol):
+class OffsetSource(Protocol):
     def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot: ...
 
-    def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers: ...
+    def list_offsets(
+        self, cluster: Cluster, places: Sequence[TopicPartition], *, deadline_s: float
+    ) -> OffsetAnswers: ...
 
     def missing(
         self, cluster: Cluster, topics: Iterable[str], *, deadline_s: float
     ) -> set[str]: ...
 
 
-def sweep(*, cluster_id: int, now: datetime, sources: Source = OPEN) -> bool:
-    """True when this call swept the cluster; False when another did, or nothing answered."""
+def sweep(*, cluster_id: int, now: datetime, sources: OffsetSource = CONNECTIONS) -> bool:
+    """True if this call swept the cluster; False if another call did, or on failure."""
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if cluster is None or not _claim(cluster, now):
         return False
     if cluster.reachable is False:
-        # The look at the cluster asks by itself; a worker does not wait for it twice.
+        # The cluster check already waits for this cluster; do not wait a second time.
         _failed(cluster, cluster.reason, now)
         return False
     silent = unreported_lag.unreported_flows(cluster=cluster, now=now)
-    places = set(_copied(cluster).values_list("topic", "partition").distinct())
+    places = set(_replicated_partitions(cluster).values_list("topic", "partition").distinct())
     began = time.monotonic()
     topics = None
     try:
@@ -166,7 +170,11 @@ def sweep(*, cluster_id: int, now: datetime, sources: Source = OPEN) -> bool:
             for flow in silent:
                 places.update(unreported_lag.selected_places(flow, topics))
         asked = sorted(places)
-        answers = sources.ask(cluster, asked, deadline_s=DEADLINE_S) if asked else Answers()
+        answers = (
+            sources.list_offsets(cluster, asked, deadline_s=DEADLINE_S)
+            if asked
+            else OffsetAnswers()
+        )
     except UnderstudyError as error:
         _failed(cluster, error.message, now)
         return False
@@ -178,14 +186,14 @@ def sweep(*, cluster_id: int, now: datetime, sources: Source = OPEN) -> bool:
         for flow in silent:
             gone = missing.get(flow.target_id, set())
             unreported_lag.observe(flow=flow, seen=seen, now=now, missing=gone)
-    ranges = _keep(cluster, asked, answers, now)
+    ranges = _update_ranges(cluster, asked, answers, now)
     flow_outlook.keep(cluster=cluster, ranges=ranges, now=now)
     _succeeded(cluster, asked, ranges, answers.refused, now, time.monotonic() - began)
     return True
 
 
-def _missing_on_targets(flows: Iterable[Flow], sources: Source) -> dict[int, set[str]]:
-    """Deleted remote topics by target. Of a target that does not respond nothing new is known."""
+def _missing_on_targets(flows: Iterable[Flow], sources: OffsetSource) -> dict[int, set[str]]:
+    """Deleted remote topics by target; none for a target that does not respond."""
     found = {}
     for target, topics in unreported_lag.remote_topics(flows).items():
         if target.reachable is False:
@@ -202,9 +210,9 @@ def _claim(cluster: Cluster, now: datetime) -> bool:
     return bool(rows.update(claimed_until=now + _CLAIM))
 
 
-def _copied(cluster: Cluster) -> QuerySet[FlowPartition]:
+def _replicated_partitions(cluster: Cluster) -> QuerySet[FlowPartition]:
     rows = FlowPartition.objects.filter(flow__source=cluster).order_by()
-    # Partitions that the source no longer has hold nothing.
+    # A skipped partition no longer exists on the source.
     rows = rows.exclude(state="skipped")
     return rows.exclude(flow__desired_state=DesiredState.STOPPED)
 
@@ -219,8 +227,8 @@ def _failed(cluster: Cluster, why: str, now: datetime) -> None:
 
 def _succeeded(
     cluster: Cluster,
-    places: list[Place],
-    ranges: dict[Place, Range],
+    places: list[TopicPartition],
+    ranges: dict[TopicPartition, Range],
     refused: str,
     now: datetime,
     seconds: float,
@@ -239,10 +247,10 @@ def _succeeded(
     )
 
 
-def _keep(
-    cluster: Cluster, places: Iterable[Place], answers: Answers, now: datetime
-) -> dict[Place, Range]:
-    """Ranges of what was answered; only those rows are written whose beginning or hold changed."""
+def _update_ranges(
+    cluster: Cluster, places: Iterable[TopicPartition], answers: OffsetAnswers, now: datetime
+) -> dict[TopicPartition, Range]:
+    """Offsets by partition; saves only rows whose earliest offset or open transaction changed."""
     known = {
         (topic, partition): Range(
             earliest=earliest,
@@ -255,20 +263,20 @@ def _keep(
     }
     at, found, changed = milliseconds(now), {}, []
     for place in places:
-        if not answers.whole(place):
+        if not answers.is_complete(place):
             continue
         before = known.pop(place, None)
-        after = found[place] = seen(
+        after = found[place] = observe(
             before,
             earliest=answers.earliest[place],
             end=answers.end[place],
             stable=answers.stable[place],
             at=at,
         )
-        if before is None or _matters(before, after):
+        if before is None or _must_save(before, after):
             changed.append((place, after))
     _write(cluster, changed, now)
-    _forget(cluster, set(known) - set(places))
+    _delete_ranges(cluster, set(known) - set(places))
     return found
 
 
@@ -278,14 +286,16 @@ def _rows(cluster: Cluster) -> Iterable[tuple[str, int, int, int, int, list[list
     return rows.values_list(*fields)
 
 
-def _matters(before: Range, after: Range) -> bool:
+def _must_save(before: Range, after: Range) -> bool:
     if before.earliest != after.earliest or before.held_since != after.held_since:
         return True
     return after.held_since is not None and before.stable != after.stable
 
 
-def _write(cluster: Cluster, changed: Sequence[tuple[Place, Range]], now: datetime) -> None:
-    """As statements of our own: where retention moves thousands, model rows take a second more."""
+def _write(
+    cluster: Cluster, changed: Sequence[tuple[TopicPartition, Range]], now: datetime
+) -> None:
+    """Plain SQL: when retention moves thousands of partitions, model rows take a second more."""
     if not changed:
         return
     named = [connection.ops.quote_name(name) for name in _COLUMNS]
@@ -320,8 +330,8 @@ def _held(found: Range) -> Any:
     return connection.ops.adapt_datetimefield_value(moment(found.held_since))
 
 
-def _forget(cluster: Cluster, gone: set[Place]) -> None:
-    """Partitions that no flow copies any more, a topic at a time."""
+def _delete_ranges(cluster: Cluster, gone: set[TopicPartition]) -> None:
+    """Delete rows of partitions that no flow copies any more, one topic at a time."""
     for topic in {place[0] for place in gone}:
         numbers = [number for name, number in gone if name == topic]
         rows = PartitionRange.objects.filter(cluster=cluster, topic=topic)

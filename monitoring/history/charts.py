@@ -1,6 +1,6 @@
-"""Rows as Plotly figures; the only file that imports plotly. Colours are names of CSS variables.
+"""Plotly figures of samples; the only module that imports plotly.
 
-The browser puts the page's own colours in their place, so that one figure suits both themes.
+Colors are names of CSS variables. The browser replaces them, so one figure fits both themes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _BYTES = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s"))
 
 @dataclasses.dataclass(frozen=True)
 class Chart:
-    """One question and how its answer is drawn: `value` of a sample, `read` as people read it."""
+    """One figure: its value in a sample, its text for people, and the units of its axis."""
 
     title: str
     value: Callable[[Sample], float | None]
-    read: Callable[[float], str]
+    text: Callable[[float], str]
     units: Sequence[tuple[float, str]]
 
 
@@ -107,7 +107,7 @@ def _line(
     return go.Scatter(
         x=[_moment(sample.at) for sample in samples],
         y=[None if value is None else value / size for value in values],
-        text=["" if value is None else chart.read(value) for value in values],
+        text=["" if value is None else chart.text(value) for value in values],
         mode="lines+markers" if len(samples) < 3 else "lines",
         line={"color": INK, "width": 1.5, "shape": "linear"},
         connectgaps=False,
@@ -117,7 +117,7 @@ def _line(
 
 
 def _ticks(events: Sequence[Transition]) -> go.Scatter:
-    """What happened, as short strokes on the axis."""
+    """Events as short strokes on the axis."""
     return go.Scatter(
         x=[_moment(event.when) for event in events],
         y=[0] * len(events),
@@ -136,7 +136,7 @@ def _ticks(events: Sequence[Transition]) -> go.Scatter:
 
 
 def _event(event: Transition) -> str:
-    """Plotly reads a little HTML in texts; what comes from outside must not be any."""
+    """Plotly interprets some HTML in texts: escape names from outside."""
     change = " → ".join(filter(None, (event.from_state, event.to_state))).replace("_", " ")
     text = formatting.visible(f"{change}, {event.who}")
     return text.replace("&", "&amp;").replace("<", "&lt;")[:120]

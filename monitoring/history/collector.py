@@ -1,7 +1,6 @@
-"""Reads what the reconciler wrote of each flow, keeps it as history, and forgets what is old.
+"""Takes samples of the figures that runners reported, aggregates and prunes them.
 
-Nothing here asks Kafka: the figures are those that runners reported. A flow whose figures are old
-gets no sample; its feed says since when.
+It makes no calls to Kafka. A flow with stale figures gets no sample; its feed says since when.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from monitoring.domain.lag import (
     HOUR,
     MINUTE,
     RESOLUTIONS,
-    Counted,
     Figures,
+    JobCounters,
     Resolution,
     Sample,
+    figures_as_of,
     is_fresh,
     measure,
-    seen_at,
 )
 from monitoring.models import Feed, LagSample
 
 _BATCH = 500
-# This many steps are merged at a time; after a long silence the rest follows the next time.
+# Steps to aggregate in one call; after a long outage the rest follows in later calls.
 _STEPS = 120
 _PRUNE_BATCH = 2_000
 _PRUNE_BATCHES = 5
@@ -46,7 +45,7 @@ _FEED_FIELDS = (
 
 
 def collect(*, now: datetime) -> int:
-    """One sample of each flow with fresh figures; how many were written."""
+    """Write one sample for each flow with fresh figures; returns their number."""
     flows = list(flows_with_lag())
     feeds = {feed.flow_id: feed for feed in Feed.objects.filter(flow__in=flows)}
     jobs = {job.flow_id: job for job in Job.objects.filter(ended_at=None)}
@@ -58,7 +57,7 @@ def collect(*, now: datetime) -> int:
         figures = _figures(flow, jobs.get(flow.pk), *parts.get(flow.pk, (None, 0)))
         figures = _with_heartbeat(figures, beats.get(flow.pk))
         sample = measure(figures, _counted(feed), now)
-        _follow(feed, figures, now)
+        _update_feed(feed, figures, now)
         if sample is not None:
             samples.append(_row(flow.pk, sample))
     LagSample.objects.bulk_create(samples, batch_size=_BATCH, ignore_conflicts=True)
@@ -73,12 +72,12 @@ def collect(*, now: datetime) -> int:
 
 
 def roll_up(*, now: datetime) -> int:
-    """Make steps that ended coarser; how many rows were written."""
+    """Aggregate finished steps to coarser ones; returns the number of rows written."""
     return _roll_up(FINE, MINUTE, now) + _roll_up(MINUTE, HOUR, now)
 
 
 def prune(*, now: datetime) -> int:
-    """Remove what is older than it is kept, in small bites; how many rows went."""
+    """Delete old samples in small batches; returns their number."""
     removed = 0
     for resolution in RESOLUTIONS:
         old = LagSample.objects.filter(
@@ -86,8 +85,7 @@ def prune(*, now: datetime) -> int:
         ).order_by("at")
         for _ in range(_PRUNE_BATCHES):
             keys = list(old.values_list("pk", flat=True)[:_PRUNE_BATCH])
-            # A list of keys on purpose: SQLite limits how many fit into a statement, and neither
-            # database then holds a lock for long.
+            # Small lists of keys: SQLite limits them, and no lock is held for long.
             for start in range(0, len(keys), _BATCH):
                 removed += LagSample.objects.filter(pk__in=keys[start : start + _BATCH]).delete()[0]
             if len(keys) < _PRUNE_BATCH:
@@ -96,7 +94,7 @@ def prune(*, now: datetime) -> int:
 
 
 def _partitions() -> dict[int, tuple[datetime | None, int]]:
-    """Of each flow: when its source's ends were last read, and how many partitions lag behind."""
+    """By flow: when the source's end offsets were last read, and how many partitions lag."""
     rows = FlowPartition.objects.order_by().values_list("flow")
     found = rows.annotate(ends=Max("as_of"), behind=Count("pk", filter=~Q(state="in_sync")))
     return {flow: (ends, behind) for flow, ends, behind in found}
@@ -105,9 +103,9 @@ def _partitions() -> dict[int, tuple[datetime | None, int]]:
 def _figures(flow: Any, job: Job | None, ends: datetime | None, out_of_sync: int) -> Figures:
     counted = None
     if job is not None and job.as_of is not None:
-        counted = Counted(as_of=job.as_of, job=job.pk, records=job.records, bytes=job.bytes)
+        counted = JobCounters(as_of=job.as_of, job=job.pk, records=job.records, bytes=job.bytes)
     return Figures(
-        as_of=seen_at(flow.as_of, ends),
+        as_of=figures_as_of(flow.as_of, ends),
         counted=counted,
         account=flow.account.total if hasattr(flow, "account") else None,
         out_of_sync=out_of_sync,
@@ -120,14 +118,14 @@ def _with_heartbeat(figures: Figures, beat: HeartbeatState | None) -> Figures:
     return dataclasses.replace(figures, latency_ms=beat.latency_ms, heartbeat_at=beat.seen_at)
 
 
-def _counted(feed: Feed) -> Counted | None:
+def _counted(feed: Feed) -> JobCounters | None:
     if feed.as_of is None or feed.job is None:
         return None
-    return Counted(as_of=feed.as_of, job=feed.job, records=feed.records, bytes=feed.bytes)
+    return JobCounters(as_of=feed.as_of, job=feed.job, records=feed.records, bytes=feed.bytes)
 
 
-def _follow(feed: Feed, figures: Figures, now: datetime) -> None:
-    """Bring the feed up to what was read."""
+def _update_feed(feed: Feed, figures: Figures, now: datetime) -> None:
+    """Update the feed with the figures just read."""
     if not is_fresh(figures.as_of, now):
         feed.stale_since = feed.stale_since or figures.as_of or now
         return
@@ -150,7 +148,7 @@ def _row(flow_id: int, sample: Sample) -> LagSample:
 
 
 def _roll_up(fine: Resolution, coarse: Resolution, now: datetime) -> int:
-    """Step by step from the last coarse one; steps without samples are jumped over."""
+    """Aggregate from the last coarse step on; steps without samples are skipped."""
     end = coarse.slot(now)
     last = LagSample.objects.filter(resolution=coarse.seconds).order_by("-at").first()
     start = last.at + coarse.step if last else now - fine.keep

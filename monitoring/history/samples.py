@@ -1,4 +1,4 @@
-"""A flow's history over a range, as fine as a chart can draw it, and what happened in it."""
+"""Samples and events of a flow over the time range of a chart."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from mirrors.models import Flow, Transition
-from monitoring.domain.lag import FINE, HOUR, MINUTE, Resolution, Sample, thin, with_breaks
+from monitoring.domain.lag import FINE, HOUR, MINUTE, Resolution, Sample, downsample, insert_breaks
 from monitoring.models import LagSample
 
 _EVENTS = 100
-_RESTING = {"draft", "paused", "stopped", "failed_over"}
-_FRESH = 4 * FINE.step
+_NOT_RUNNING = {"draft", "paused", "stopped", "failed_over"}
+_FRESH_FOR = 4 * FINE.step
 FIELDS = (
     "at",
     "offset_lag",
@@ -29,7 +29,7 @@ FIELDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """How far back a chart looks: what is read for it, and how wide one drawn step is."""
+    """A time range: its resolution in the database, and the width of one drawn step."""
 
     name: str
     label: str
@@ -51,7 +51,7 @@ DEFAULT = RANGES["1h"]
 
 
 def samples(*, flow: Flow, over: Range, now: datetime) -> list[Sample]:
-    """In time order; the newest steps, not yet made coarser, come from finer rows."""
+    """In time order. The newest steps, not yet aggregated, come from finer rows."""
     found: list[Sample] = []
     start = over.read.slot(now - over.span)
     for resolution in (HOUR, MINUTE, FINE):
@@ -65,28 +65,28 @@ def samples(*, flow: Flow, over: Range, now: datetime) -> list[Sample]:
         ]
         if found:
             start = max(start, found[-1].at + resolution.step)
-    return thin(found, over.draw)
+    return downsample(found, over.draw)
 
 
-def drawn(*, flow: Flow, over: Range, now: datetime) -> list[Sample]:
-    """The same with breaks where nothing is known."""
-    return list(with_breaks(samples(flow=flow, over=over, now=now), over.draw))
+def samples_with_breaks(*, flow: Flow, over: Range, now: datetime) -> list[Sample]:
+    """The same with breaks where samples are missing."""
+    return list(insert_breaks(samples(flow=flow, over=over, now=now), over.draw))
 
 
 def rates_now(*, now: datetime) -> dict[int, tuple[float | None, float | None]]:
-    """What flows copy now: id -> records and bytes a second; none where no sample is fresh.
+    """Current rates: flow id -> records and bytes per second; absent without a fresh sample.
 
-    What rests copies nothing, though its last sample began before.
+    A flow that is not running has rate 0, even if its last sample is from before it stopped.
     """
-    rows = LagSample.objects.filter(resolution=FINE.seconds, at__gte=now - _FRESH, at__lte=now)
+    rows = LagSample.objects.filter(resolution=FINE.seconds, at__gte=now - _FRESH_FOR, at__lte=now)
     columns = ("flow_id", "flow__observed_state", "records_per_second", "bytes_per_second")
     return {
-        flow: (0.0, 0.0) if state in _RESTING else (records, size)
+        flow: (0.0, 0.0) if state in _NOT_RUNNING else (records, size)
         for flow, state, records, size in rows.order_by("at").values_list(*columns)
     }
 
 
 def events(*, flow: Flow, over: Range, now: datetime) -> QuerySet[Transition]:
-    """The newest changes of the flow in the range: of its state, of what was asked, of settings."""
+    """The newest transitions of the flow in the range: states, requests, settings."""
     rows = Transition.objects.filter(subject="flow", subject_id=flow.pk, when__gte=now - over.span)
     return rows.filter(when__lte=now).order_by("-id")[:_EVENTS]

@@ -1,4 +1,4 @@
-"""The rows of monitoring: what was measured, what is wrong, whom it was told."""
+"""Models of monitoring: samples of lag, alerts, channels and deliveries, forecasts."""
 
 from monitoring.models.alerts import Alert, AlertRule, AlertState, Severity, Silence
 from monitoring.models.channels import Channel, ChannelKind, Delivery, DeliveryState

@@ -1,4 +1,4 @@
-"""AlertRule, Alert, Silence: what must not be, where it is so, and what is not to be told."""
+"""AlertRule, Alert and Silence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Severity(models.TextChoices):
 
 
 class AlertRule(models.Model):
-    """Of one flow, or without a flow of every one, of those too that are made tomorrow."""
+    """A condition for one flow; without a flow, for every flow, also for later ones."""
 
     name = models.CharField(max_length=100, unique=True)
     kind = models.CharField(max_length=16, choices=[(kind, kind) for kind in KINDS])
@@ -32,7 +32,7 @@ class AlertRule(models.Model):
     enabled = models.BooleanField(default=True)
     runbook = models.CharField(max_length=500, blank=True)
     labels = models.JSONField(default=dict, blank=True)
-    # None chosen: all that are enabled.
+    # Empty: every enabled channel.
     channels = models.ManyToManyField(Channel, blank=True, related_name="rules")
 
     class Meta:
@@ -66,7 +66,7 @@ class AlertState(models.TextChoices):
 
 
 class Alert(models.Model):
-    """One rule broken at one subject, from its beginning to its end; at most one is open."""
+    """A violation of one rule by one subject; at most one is open per rule and subject."""
 
     rule = models.ForeignKey(AlertRule, on_delete=models.SET_NULL, null=True, related_name="alerts")
     rule_name = models.CharField(max_length=100)
@@ -101,8 +101,9 @@ class Alert(models.Model):
 
 
 class Silence(models.Model):
-    """From one moment to another nothing is sent of a flow, of a cluster's flows, of a rule, or of
-    all where none is named. One that begins later is a maintenance window.
+    """A period without messages, for a flow, the flows of a cluster, a rule, or everything.
+
+    One that begins later is a maintenance window.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, null=True, related_name="silences")
@@ -124,8 +125,8 @@ class Silence(models.Model):
         return f"silence {self.pk} until {self.ends_at}"
 
 
-def loud_alerts(now: datetime) -> QuerySet[Alert]:
-    """As `alerting.is_silenced` judges them, in the database."""
+def unsilenced_alerts(now: datetime) -> QuerySet[Alert]:
+    """Firing alerts that no silence covers: `evaluation.is_silenced` as a query."""
     silenced = Silence.objects.filter(
         Q(flow=None) | Q(flow=OuterRef("flow")),
         Q(rule=None) | Q(rule=OuterRef("rule")),

@@ -17,9 +17,10 @@ class ChannelKind(models.TextChoices):
 
 
 class Channel(models.Model):
-    """`target` is an address, or a reference where the address itself is secret (`env:NAME`).
+    """Where alerts are sent.
 
-    `secret` is a reference too: what signs a webhook, or PagerDuty's routing key.
+    `target` is a URL, e-mail addresses, or a reference (`env:NAME`) to a secret URL. `secret` is a
+    reference to the key that signs a webhook, or to PagerDuty's routing key.
     """
 
     name = models.CharField(max_length=100, unique=True)
@@ -44,7 +45,7 @@ class DeliveryState(models.TextChoices):
 
 
 class Delivery(models.Model):
-    """Written in the transaction that changed the alert, so that no death in between loses it."""
+    """One message to one channel, created in the transaction that changed the alert."""
 
     alert = models.ForeignKey(
         "monitoring.Alert", on_delete=models.CASCADE, null=True, related_name="deliveries"

@@ -1,4 +1,4 @@
-"""What sweeps of source clusters saw: both ends of each partition, and what follows for flows."""
+"""Results of the sweeps of source clusters: offsets of each partition, forecast of each flow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirrors.models import Cluster, Flow
 
 
 class ClusterSweep(models.Model):
-    """One row a source cluster. A sweep that failed leaves all figures, and says since when."""
+    """The last sweep of a source cluster. A failed one keeps all figures and sets `stale_since`."""
 
     cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, related_name="sweep")
     due_at = models.DateTimeField(default=timezone.now)
@@ -30,10 +30,10 @@ class ClusterSweep(models.Model):
 
 
 class PartitionRange(models.Model):
-    """What one partition of a source holds, written again when its beginning moved.
+    """Offsets of a source partition, updated when its earliest offset moves.
 
-    `steps` are the moments at which its first offset moved and where to, `held_since` is since
-    when an open transaction keeps readers from going on.
+    `steps` are the times at which the earliest offset moved, each with the new offset.
+    `held_since` is since when an open transaction holds back the last stable offset (LSO).
     """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="ranges")
@@ -59,9 +59,9 @@ class PartitionRange(models.Model):
 
 
 class FlowOutlook(models.Model):
-    """What the last sweep of its source says of a flow, whether a runner reports on it or not.
+    """Forecast of a flow from the last sweep of its source; needs no report of a runner.
 
-    `risks` are the partitions that will lose data first; `tracks` how positions moved lately.
+    `risks` are the partitions that will lose data first; `tracks` are recent positions.
     """
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="outlook")

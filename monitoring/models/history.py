@@ -1,4 +1,4 @@
-"""LagSample: a flow's figures at one step of time. Feed: what was last read of each flow."""
+"""LagSample: a flow's figures at one time step. Feed: what was last read of each flow."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class LagSample(models.Model):
     records_per_second = models.FloatField(null=True)
     bytes_per_second = models.FloatField(null=True)
     out_of_sync = models.PositiveIntegerField()
-    # Those of which nobody knew what they owe: `offset_lag` is a lower bound then.
+    # Partitions with an unknown lag; if there are any, `offset_lag` is a lower bound.
     unknown_partitions = models.PositiveIntegerField(default=0)
-    # Of heartbeats: from being written to being seen on the target, and how old the newest was.
+    # Of heartbeats: time from the source to the target, and age of the newest on the target.
     latency_ms = models.BigIntegerField(null=True)
     heartbeat_age_ms = models.BigIntegerField(null=True)
 
     class Meta:
         ordering = ("at",)
         constraints = (
-            # Two collectors at once do no harm: the second finds the step taken.
+            # Of two collectors at the same step, the second writes nothing.
             models.UniqueConstraint(fields=["flow", "resolution", "at"], name="one_sample_a_step"),
         )
         indexes = (models.Index(fields=["resolution", "at"], name="samples_by_age"),)
@@ -40,11 +40,10 @@ class LagSample(models.Model):
 
 
 class Feed(models.Model):
-    """What the collector last read of a flow, from which rates are computed, and since when it is
-    old.
+    """The figures that the collector last read of a flow, to compute rates and staleness.
 
-    `moved_at` is when records were last seen to be copied or nothing was left to copy, with the
-    lag of that moment: a lag that grew since then, without a record copied, is a flow that stands.
+    `moved_at` is when a record was last copied, or nothing was left to copy, and `lag_when_moved`
+    is the lag at that time. A lag that grew since then means a stalled flow.
     """
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="feed")

@@ -1,4 +1,4 @@
-"""Series of a runner's processes, stopped partitions, repeats, foreign records, lanes."""
+"""Metrics of stopped partitions, duplicates, foreign records, lanes and memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from monitoring.prometheus.text_format import Labels, Series, labelled
 
 
 def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
-    partitions = Series("understudy_flow_stopped_partitions", "Partitions that stopped alone")
-    waiting = Series("understudy_flow_waiting_records", "Records behind those partitions")
+    partitions = Series(
+        "understudy_flow_stopped_partitions", "Partitions that stopped while the flow runs"
+    )
+    waiting = Series("understudy_flow_waiting_records", "Records not copied by stopped partitions")
     found, none = stopped_of(), Stopped()
     for flow, key in labels.items():
         stopped = found.get(flow, none)
@@ -27,7 +29,11 @@ def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
 
 
 def _repeats(labels: Mapping[int, Labels]) -> Series:
-    repeats = Series("understudy_flow_repeats_total", "At least once: lie twice there", "counter")
+    repeats = Series(
+        "understudy_flow_repeats_total",
+        "Duplicate records on the target, at least once only",
+        "counter",
+    )
     for flow, count in repeats_of().items():
         if flow in labels:
             repeats.add(labels[flow].flow, count)
@@ -35,8 +41,8 @@ def _repeats(labels: Mapping[int, Labels]) -> Series:
 
 
 def _foreign(labels: Mapping[int, Labels], now: datetime) -> Series:
-    """0 where no other producer was seen within the last minutes."""
-    foreign = Series("understudy_flow_foreign_records", "Found lately, of other producers")
+    """0 if no foreign producer wrote in the last minutes."""
+    foreign = Series("understudy_flow_foreign_records", "Recent records of foreign producers")
     found = foreign_records.find_ongoing(now=now)
     for flow, key in labels.items():
         foreign.add(key.flow, found[flow].records if flow in found else 0)
@@ -44,7 +50,7 @@ def _foreign(labels: Mapping[int, Labels], now: datetime) -> Series:
 
 
 def _memory() -> Series:
-    """A part that cannot be seen from the runner (workers on a cluster) has no series."""
+    """Processes that the runner cannot observe (workers on a cluster) have no series."""
     memory = Series("understudy_runner_process_memory_bytes", "By driver, jvm and workers")
     for name, host, parts in Runner.objects.values_list("name", "host", "memory"):
         for process, size in sorted(parts.items()):
@@ -53,10 +59,10 @@ def _memory() -> Series:
 
 
 def _lanes(labels: Mapping[int, Labels]) -> Iterator[Series]:
-    """Of each flow's last job; a rate takes the beginning of the next one for a reset."""
-    batches = Series("understudy_flow_lane_batches_total", "Batches, by lane and why", "counter")
-    records = Series("understudy_flow_lane_records_total", "Records, by lane and why", "counter")
-    size = Series("understudy_flow_lane_bytes_total", "Bytes, by lane and why", "counter")
+    """Of the last job of each flow; `rate()` sees the start of the next as a counter reset."""
+    batches = Series("understudy_flow_lane_batches_total", "Batches by lane and reason", "counter")
+    records = Series("understudy_flow_lane_records_total", "Records by lane and reason", "counter")
+    size = Series("understudy_flow_lane_bytes_total", "Bytes by lane and reason", "counter")
     last = Job.objects.order_by().values("flow").annotate(last=Max("pk")).values("last")
     rows = Job.objects.order_by().filter(pk__in=last).values_list("flow", "lanes")
     for flow, lanes in rows:

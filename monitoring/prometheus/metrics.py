@@ -1,7 +1,6 @@
-"""What Prometheus reads: flows, topics, runners, clusters; and MirrorMaker 2's own names.
+"""Prometheus metrics of flows, topics, runners and clusters; some with MirrorMaker 2's names.
 
-By default one series a topic; `?partitions=1` adds those of every partition. Labels are the words
-that pages use; units stand in the names.
+By default one series per topic; `?partitions=1` adds one per partition. Units are in the names.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from mirrors.models.readiness import readiness_of, with_readiness
 from mirrors.services.clock import milliseconds
 from monitoring.domain.lag import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
-from monitoring.prometheus import engine_metrics as parts
-from monitoring.prometheus import sync_metrics
+from monitoring.prometheus import engine_metrics, sync_metrics
 from monitoring.prometheus.text_format import MM2, Labels, Series, labelled, text_of
 
 
@@ -29,7 +27,7 @@ def scrape(*, now: datetime, partitions: bool) -> bytes:
 
 
 def _all(now: datetime, partitions: bool) -> Iterator[Series]:
-    """Reads the rows once per scrape, a fixed number of queries."""
+    """Reads the rows once per scrape, with a fixed number of queries."""
     flows = list(with_readiness(flows_with_lag(), now))
     labels = {
         flow.pk: Labels.of(flow=flow.label, source=flow.source.alias, target=flow.target.alias)
@@ -40,30 +38,32 @@ def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     yield from _proofs(flows, labels, now)
     yield from _copied(labels)
     yield from _rates(labels)
-    yield from sync_metrics.ahead(labels, now)
-    yield from sync_metrics.duties(labels, now)
-    yield from parts.series(labels, now)
+    yield from sync_metrics.forecast_series(labels, now)
+    yield from sync_metrics.sync_series(labels, now)
+    yield from engine_metrics.series(labels, now)
     yield from _topics(labels)
     yield from _runners(now)
     yield from _others(now)
     if partitions:
         yield from sync_metrics.partitions(labels)
     else:
-        yield sync_metrics.passed(labels)
+        yield sync_metrics.record_counts(labels)
 
 
 def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterator[Series]:
-    """A figure that is not known has no series: 0 would say that nothing is behind.
+    """An unknown figure has no series: 0 would mean that nothing is owed.
 
-    `understudy_flow_owed_records` is there with a lower bound too, and its label says so.
+    `understudy_flow_owed_records` is also exported for a lower bound; its label says so.
     """
-    lag = Series("understudy_flow_offset_lag_records", "Records not yet copied, where all is known")
+    lag = Series(
+        "understudy_flow_offset_lag_records", "Records not yet copied, if all partitions are known"
+    )
     age = Series("understudy_flow_time_lag_seconds", "Age of the oldest record not copied")
     old = Series("understudy_flow_figures_age_seconds", "Age of the flow's figures")
     owed = Series("understudy_flow_owed_records", "Known records not yet copied, by certainty")
     unknown = Series("understudy_flow_unknown_partitions", "Partitions with an unknown lag")
-    blocked = Series("understudy_flow_blocked_topics", "Topics that wait for a person")
-    seen = Series("understudy_flow_source_seen_age_seconds", "Since the source was last observed")
+    blocked = Series("understudy_flow_blocked_topics", "Topics that only a person can unblock")
+    seen = Series("understudy_flow_source_seen_age_seconds", "Time since the source was last read")
     for flow in flows:
         key = labels[flow.pk].flow
         if flow.as_of is not None:
@@ -73,7 +73,7 @@ def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterato
             continue
         stated = account.as_of(milliseconds(now))
         if not account.unknown:
-            # As it was when the source was last observed; how long ago stands beside it.
+            # At the last read of the source; `source_seen_age_seconds` is its age.
             lag.add(key, account.records)
         if stated.certainty != "unknown":
             owed.add(f"{key},{labelled(certainty=stated.certainty)}", stated.records)
@@ -87,12 +87,12 @@ def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterato
 
 
 def _states(flows: list[Any], labels: dict[int, Labels]) -> Iterator[Series]:
-    """One series a state, 1 for the one that holds: a sum counts the flows in it."""
+    """One series per state, 1 for the current one: a sum counts the flows in a state."""
     for name, text, field, states in (
-        ("understudy_flow_state", "State as seen", "observed_state", ObservedState.values),
-        ("understudy_flow_desired_state", "State as asked", "desired_state", DesiredState.values),
+        ("understudy_flow_state", "Observed state", "observed_state", ObservedState.values),
+        ("understudy_flow_desired_state", "Desired state", "desired_state", DesiredState.values),
     ):
-        family = Series(name, f"{text}: 1 for the one that holds")
+        family = Series(name, f"{text}: 1 for the current one")
         words = [(state, labelled(state=state)) for state in states]
         for flow in flows:
             head, holds = labels[flow.pk].flow, getattr(flow, field)
@@ -102,9 +102,9 @@ def _states(flows: list[Any], labels: dict[int, Labels]) -> Iterator[Series]:
 
 
 def _proofs(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterator[Series]:
-    """A flow that no drill ever proved has no age: 0 would say that it was proven just now."""
-    score = Series("understudy_flow_readiness_score", "How ready the standby is, 0 to 100")
-    age = Series("understudy_flow_last_proven_age_seconds", "Since a drill last passed")
+    """A flow without a passed drill has no age: 0 would mean that one just passed."""
+    score = Series("understudy_flow_readiness_score", "Readiness of the standby, 0 to 100")
+    age = Series("understudy_flow_last_proven_age_seconds", "Time since a drill last passed")
     failed = Series("understudy_flow_last_drill_failed", "1 when the last drill failed")
     for pk, found in readiness_of(flows, now).items():
         score.add(labels[pk].flow, found.score)
@@ -117,7 +117,7 @@ def _proofs(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Itera
 
 
 def _copied(labels: dict[int, Labels]) -> Iterator[Series]:
-    """Over all kept jobs of a flow; when old ones are forgotten, a rate takes it for a reset."""
+    """Sums over the kept jobs of a flow; pruning of old jobs looks like a counter reset."""
     records = Series("understudy_flow_records_total", "Records copied", "counter")
     size = Series("understudy_flow_bytes_total", "Bytes copied", "counter")
     mm2 = Series(f"{MM2}byte_count", "Bytes copied, by flow")
@@ -131,12 +131,12 @@ def _copied(labels: dict[int, Labels]) -> Iterator[Series]:
 
 
 def _rates(labels: dict[int, Labels]) -> Iterator[Series]:
-    behind = Series("understudy_flow_partitions_out_of_sync", "Partitions not in step")
+    behind = Series("understudy_flow_partitions_out_of_sync", "Partitions not in sync")
     records = Series(f"{MM2}record_rate", "Records a second, by flow")
     size = Series(f"{MM2}byte_rate", "Bytes a second, by flow")
     samples = LagSample.objects.filter(resolution=FINE.seconds)
     last = samples.order_by("-at").values_list("at", flat=True).first()
-    # A flow that went stale after it has no rate any more.
+    # A flow that became stale afterwards has no rate.
     rows = samples.filter(at=last, flow__feed__stale_since=None) if last else samples.none()
     fields = ("flow", "records_per_second", "bytes_per_second", "out_of_sync")
     for flow, copied, volume, out_of_sync in rows.order_by().values_list(*fields):
@@ -176,11 +176,11 @@ def _topics(labels: dict[int, Labels]) -> Iterator[Series]:
 
 
 def _runners(now: datetime) -> Iterator[Series]:
-    up = Series("understudy_runner_up", "1 while the runner is ready and its last report is fresh")
-    slots = Series("understudy_runner_slots", "Slices that the runner takes at once")
+    up = Series("understudy_runner_up", "1 if the runner is ready and its last report is fresh")
+    slots = Series("understudy_runner_slots", "Slices that the runner can run at once")
     used = Series("understudy_runner_slots_used", "Slots in use")
     memory = Series("understudy_runner_memory_bytes", "Resident memory of the runner")
-    seen = Series("understudy_runner_seen_age_seconds", "Since the runner was seen")
+    seen = Series("understudy_runner_seen_age_seconds", "Time since the last report of the runner")
     for runner in Runner.objects.all():
         key = labelled(runner=runner.name, host=runner.host)
         up.add(key, 1 if runner.health(now).is_healthy else 0)
@@ -195,15 +195,17 @@ def _runners(now: datetime) -> Iterator[Series]:
 
 
 def _others(now: datetime) -> Iterator[Series]:
-    reach = Series("understudy_cluster_reachable", "1 when the last look succeeded")
-    looked_at = Cluster.objects.exclude(reachable=None)
-    for alias, reachable in looked_at.values_list("alias", "reachable"):
+    reach = Series("understudy_cluster_reachable", "1 if the last check succeeded")
+    checked = Cluster.objects.exclude(reachable=None)
+    for alias, reachable in checked.values_list("alias", "reachable"):
         reach.add(labelled(cluster=alias), 1 if reachable else 0)
-    seen = Series("understudy_process_seen_age_seconds", "Since a process was seen")
+    seen = Series(
+        "understudy_process_seen_age_seconds", "Time since the last report of the process"
+    )
     for row in Sighting.objects.all():
         age = (now - row.seen_at).total_seconds()
         seen.add(labelled(kind=row.kind, name=row.name), age)
-    firing = Series("understudy_alerts_firing", "Alerts that fire")
+    firing = Series("understudy_alerts_firing", "Firing alerts")
     counts = Alert.objects.filter(state=AlertState.FIRING).order_by().values_list("severity")
     known = dict(counts.annotate(Count("pk")))
     for severity in Severity.values:

@@ -1,4 +1,4 @@
-"""Series of what lies ahead and of what keeps a flow honest: forecasts, heartbeats, checkpoints."""
+"""Metrics of forecasts, heartbeats, checkpoints and partitions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from mirrors.models import DutyRun, Flow, FlowPartition, HeartbeatState
 from monitoring.models import ClusterSweep, FlowOutlook
 from monitoring.prometheus.text_format import MM2, Labels, Series, labelled
 
-# Checkpoints older than this are as good as none.
+# Older checkpoints have no series.
 _LATELY_S = 2 * 86_400
 
 
-def ahead(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
-    """What the last sweep of each source says; a flow that loses nothing has no time."""
-    loses = Series("understudy_flow_loses_data_seconds", "Until retention overtakes it")
+def forecast_series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
+    """Forecasts of the last sweep of each source; a flow without a forecast loss has no time."""
+    loses = Series(
+        "understudy_flow_loses_data_seconds",
+        "Time until retention deletes records that were not copied",
+    )
     risk = Series("understudy_flow_partitions_at_risk", "Partitions that will lose data")
-    held = Series("understudy_flow_held_records", "Kept back by open transactions")
+    held = Series("understudy_flow_held_records", "Records held back by open transactions")
     fields = ("flow", "loses_at", "at_risk", "held_records")
     for flow, loses_at, at_risk, kept_back in FlowOutlook.objects.values_list(*fields):
         if flow not in labels:
@@ -30,7 +33,9 @@ def ahead(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
             loses.add(labels[flow].flow, max(0.0, (loses_at - now).total_seconds()))
         risk.add(labels[flow].flow, at_risk)
         held.add(labels[flow].flow, kept_back)
-    swept = Series("understudy_cluster_sweep_age_seconds", "Since its last sweep")
+    swept = Series(
+        "understudy_cluster_sweep_age_seconds", "Time since the last sweep of the source"
+    )
     sweeps = ClusterSweep.objects.exclude(as_of=None).values_list("cluster__alias", "as_of")
     for alias, as_of in sweeps:
         if as_of is None:
@@ -39,9 +44,13 @@ def ahead(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
     yield from (loses, risk, held, swept)
 
 
-def duties(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
-    beat = Series("understudy_flow_heartbeat_age_seconds", "Of the newest on the target")
-    latency = Series("understudy_flow_end_to_end_seconds", "A heartbeat's way to the target")
+def sync_series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
+    beat = Series(
+        "understudy_flow_heartbeat_age_seconds", "Age of the newest heartbeat on the target"
+    )
+    latency = Series(
+        "understudy_flow_end_to_end_seconds", "Time of a heartbeat from source to target"
+    )
     fields = ("flow", "seen_at", "latency_ms")
     for flow, seen_at, took in HeartbeatState.objects.exclude(seen_at=None).values_list(*fields):
         if flow not in labels:
@@ -53,7 +62,9 @@ def duties(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
 
 
 def _checkpoints(labels: Mapping[int, Labels], now: datetime) -> Series:
-    age = Series("understudy_flow_checkpoint_age_seconds", "Since they were last written")
+    age = Series(
+        "understudy_flow_checkpoint_age_seconds", "Time since checkpoints were last written"
+    )
     done = DutyRun.objects.filter(flow=OuterRef("pk"), duty=CHECKPOINTS.name, error="")
     lately = done.filter(ended_at__isnull=False, slot__gte=int(now.timestamp()) - _LATELY_S)
     last = Subquery(lately.order_by("-slot").values("ended_at")[:1])
@@ -63,13 +74,15 @@ def _checkpoints(labels: Mapping[int, Labels], now: datetime) -> Series:
     return age
 
 
-def passed(labels: Mapping[int, Labels]) -> Series:
-    """Upstream offsets passed: MM2 counts from its start, so only the rate is the same."""
+def record_counts(labels: Mapping[int, Labels]) -> Series:
+    """Source offsets passed. MM2 counts from its start, so only the rates are equal."""
     rows = FlowPartition.objects.order_by().values_list("flow", "remote_topic")
-    return _passed(labels, rows.annotate(Sum("position")))
+    return _record_counts(labels, rows.annotate(Sum("position")))
 
 
-def _passed(labels: Mapping[int, Labels], sums: Iterable[tuple[int, str, int | None]]) -> Series:
+def _record_counts(
+    labels: Mapping[int, Labels], sums: Iterable[tuple[int, str, int | None]]
+) -> Series:
     totals: dict[tuple[int, str], int] = {}
     for flow, remote, total in sums:
         if flow in labels and total is not None:
@@ -82,7 +95,7 @@ def _passed(labels: Mapping[int, Labels], sums: Iterable[tuple[int, str, int | N
 
 @dataclasses.dataclass
 class _Topic:
-    """What the lines of its partitions begin with, and how far they are together."""
+    """Beginnings of the lines of its partitions, and the sum of their positions."""
 
     lag: str
     age: str
@@ -91,14 +104,14 @@ class _Topic:
 
 
 def partitions(labels: Mapping[int, Labels]) -> Iterator[Series]:
-    """Three series a partition, and `passed`, the sum of one of them: the rows are read once."""
+    """Three series per partition, and `record_counts` from the same rows, read once."""
     lag = Series("understudy_partition_offset_lag_records", "Records not yet copied")
     age = Series("understudy_partition_time_lag_seconds", "Age of the oldest record")
-    position = Series("understudy_partition_position", "Next offset to be copied")
+    position = Series("understudy_partition_position", "Next offset to copy")
     lags, ages, positions = (one.lines.append for one in (lag, age, position))
     topics: dict[tuple[int, str, str], _Topic] = {}
     fields = ("flow", "topic", "remote_topic", "partition", "offset_lag", "time_lag_ms", "position")
-    # Not in pieces: for those PostgreSQL would put all rows aside first.
+    # No `iterator()`: for its cursor, PostgreSQL would materialize all rows first.
     rows = FlowPartition.objects.order_by().values_list(*fields)
     for flow, topic, remote, number, behind, oldest, at in rows:
         seen = topics.get((flow, topic, remote))
@@ -116,4 +129,4 @@ def partitions(labels: Mapping[int, Labels]) -> Iterator[Series]:
             positions(f'{seen.position}{number}"}} {at}')
             seen.passed = (seen.passed or 0) + at
     sums = ((flow, remote, seen.passed) for (flow, _, remote), seen in topics.items())
-    yield from (lag, age, position, _passed(labels, sums))
+    yield from (lag, age, position, _record_counts(labels, sums))

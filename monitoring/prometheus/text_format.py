@@ -1,29 +1,29 @@
-"""Prometheus' text format, written a line at a time: as objects, 100,000 series take seconds."""
+"""Prometheus' text format, written line by line: 100,000 series as objects would take seconds."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
 
-# What MirrorMaker 2's exporter puts before its names.
+# Prefix of the metrics of MirrorMaker 2's exporter.
 MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
 
 
 class Series:
-    """One metric: a line for each value that is known. Its labels were written by `labelled`."""
+    """One metric with a line for each known value. `labels` come from `labelled`."""
 
-    def __init__(self, name: str, says: str, kind: str = "gauge") -> None:
+    def __init__(self, name: str, help_text: str, kind: str = "gauge") -> None:
         self.name = name
-        self.lines = [f"# HELP {name} {says}\n# TYPE {name} {kind}"]
+        self.lines = [f"# HELP {name} {help_text}\n# TYPE {name} {kind}"]
 
     def add(self, labels: str, value: float) -> None:
-        # A sum of PostgreSQL's is a Decimal.
+        # Sums from PostgreSQL are Decimals.
         self.lines.append(f"{self.name}{{{labels}}} {float(value)}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Labels:
-    """What all series of one flow begin with: our labels, and those of MirrorMaker 2's exporter."""
+    """Labels of one flow: Understudy's, and those of MirrorMaker 2's exporter."""
 
     flow: str
     mm2: str
@@ -39,7 +39,7 @@ def labelled(**labels: str) -> str:
 
 
 def text_of(series: Iterable[Series]) -> bytes:
-    """Metric by metric, so that nothing of the whole size is held more than once."""
+    """Encode metric by metric, so that the whole text is in memory only once."""
     return b"".join(["\n".join([*one.lines, ""]).encode() for one in series])
 
 

@@ -1,1 +1,1 @@
-"""Pages of what is seen: the overview, a flow's charts."""
+"""Pages of monitoring: overview, topology, schedules, alerts, charts."""

@@ -1,4 +1,4 @@
-"""Rules and channels by form: added, changed, removed; maintenance windows planned."""
+"""Forms of alert rules, channels and silences: add, edit, delete."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def delete_rule(request: HttpRequest, pk: int) -> HttpResponse:
     rule = get_object_or_404(AlertRule, pk=pk)
     firing = rule.alerts.filter(state="firing").count()
     sentences = [
-        f"It asks: {rule.asks}. This rule no longer sends messages about that.",
-        f"{firing} of its alerts fire now; they end, and those who were told hear it."
+        f"Its condition: {rule.asks}. The rule no longer sends messages about it.",
+        f"{firing} of its alerts are firing; they are resolved, and their channels are notified."
         if firing
-        else "None of its alerts fires now. Those of the past are kept.",
-        "To rest it for a while, turn it off instead.",
+        else "None of its alerts is firing. Resolved alerts are kept.",
+        "To suspend it, turn it off instead.",
     ]
     return _delete(request, rule, sentences)
 
@@ -73,12 +73,10 @@ def delete_channel(request: HttpRequest, pk: int) -> HttpResponse:
     waiting = channel.deliveries.filter(state__in=["queued", "sending"]).count()
     only = [str(rule) for rule in channel.rules.all()]
     sentences = [
-        f"{waiting} messages that wait for it are never sent."
-        if waiting
-        else "Nothing waits to be sent through it.",
-        f"{', '.join(only)} named it: a rule that names no other then tells every channel."
+        f"{waiting} queued messages are never sent." if waiting else "No message is queued for it.",
+        f"{', '.join(only)} uses it. A rule without any other channel then uses every channel."
         if only
-        else "No rule names it.",
+        else "No rule uses it.",
     ]
     return _delete(request, channel, sentences)
 
@@ -124,7 +122,7 @@ def _save(form: SettingsForm, row: AlertRule | Channel, who: str) -> None:
         row.save()
         if isinstance(row, AlertRule):
             row.channels.set(channels or [])
-        actions.noted(row, what=what, who=who)
+        actions.record_change(row, what=what, who=who)
 
 
 def _form_page(
@@ -142,17 +140,17 @@ def _form_page(
 
 
 def _delete(request: HttpRequest, row: Model, sentences: list[str]) -> HttpResponse:
-    """GET says what follows; POST removes it."""
+    """GET shows the consequences; POST deletes the row."""
     if request.method == "POST":
         with transaction.atomic():
-            actions.noted(
+            actions.record_change(
                 row,
                 what="deleted",
                 who=request.user.get_username(),
                 why=request.POST.get("reason", "")[:500],
             )
             row.delete()
-        messages.success(request, f"{row} is removed.")
+        messages.success(request, f"{row} is deleted.")
         return redirect("alert-rules")
     context = {
         "title": f"Remove {row}",

@@ -1,4 +1,4 @@
-"""Alerts: what is wrong, acknowledged, silenced; their rules, channels and what was given up."""
+"""Pages of alerts, rules, channels, silences and deliveries that were given up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import Column, Question, Sheet, file_of
 from monitoring import tasks
 from monitoring.alerts import actions, evaluation, links
-from monitoring.alerts import links as runbooks
 from monitoring.models import (
     Alert,
     AlertRule,
@@ -38,7 +37,7 @@ QUESTION = Question(
         Column("sentence", "What"),
         Column("fired_at", "Since", ("fired_at",)),
         Column("resolved_at", "Lasted", ("resolved_at",)),
-        Column("acknowledged_by", "Taken by", ("acknowledged_by",)),
+        Column("acknowledged_by", "Acknowledged by", ("acknowledged_by",)),
         Column("rule_name", "Rule", ("rule_name",)),
     ),
     search=("subject_name", "rule_name", "sentence"),
@@ -50,7 +49,7 @@ QUESTION = Question(
     tie=("-pk",),
 )
 HOURS = (1, 4, 24, 72)
-# The look's own words for how loud a severity is.
+# CSS state of each severity.
 _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
 
 
@@ -73,7 +72,7 @@ def list_alerts(request: HttpRequest) -> HttpResponseBase:
             filter_of("state", "State", QUESTION.filters["state"], table.chosen),
             filter_of("severity", "Severity", Severity.values, table.chosen),
         ],
-        "commands": [curl(request, "What is wrong now", "GET", "alerts/?state=firing")],
+        "commands": [curl(request, "List firing alerts", "GET", "alerts/?state=firing")],
     }
     return render_page(request, "monitoring/alerts/list.html", context, section="alerts", every=5)
 
@@ -84,15 +83,15 @@ def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
     alert = get_object_or_404(Alert, pk=pk)
     alert = actions.acknowledge(alert=alert, who=request.user.get_username())
     if alert.acknowledged_by:
-        messages.success(request, f"{alert} is taken by {alert.acknowledged_by}.")
+        messages.success(request, f"{alert} is acknowledged by {alert.acknowledged_by}.")
     return redirect("alerts")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def silence(request: HttpRequest, pk: int) -> HttpResponse:
-    """GET asks for how long and why; POST silences this rule at this flow."""
-    # Without its rule nothing is left to silence but everything.
+    """GET shows the form; POST silences the rule for the flow."""
+    # Without its rule, the silence would cover everything.
     ruled = Alert.objects.filter(rule__isnull=False).select_related("flow", "rule")
     alert = get_object_or_404(ruled, pk=pk)
     if request.method == "POST":
@@ -118,8 +117,8 @@ def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("alert-rules")
 
 
-# Where each stands in the page's context, and what a file of it has. Addresses stay here: one may
-# be the key to a room.
+# Key in the context of the page, and the columns of the file. A target may be a secret, so it has
+# no column.
 SHEETS = {
     "rules": Sheet(
         "rules",
@@ -139,7 +138,7 @@ SHEETS = {
 @require_safe
 @needs(Role.VIEWER)
 def show_rules(request: HttpRequest) -> HttpResponseBase:
-    """Rules, channels, silences, what could not be told, and the REST calls that change them."""
+    """Rules, channels, silences, failed deliveries, and the REST calls that change them."""
     now = timezone.now()
     context: dict[str, Any] = {
         "rules": AlertRule.objects.select_related("flow__source", "flow__target").order_by(
@@ -164,8 +163,8 @@ def show_rules(request: HttpRequest) -> HttpResponseBase:
 @require_safe
 @needs(Role.VIEWER)
 def show_runbook(request: HttpRequest, kind: str) -> HttpResponse:
-    """What to do when an alert of this kind fires."""
-    title, text = runbooks.read(kind)
+    """The built-in runbook of a kind of rule."""
+    title, text = links.read_runbook(kind)
     context = {"title": title, "text": text}
     return render_page(request, "monitoring/alerts/runbook.html", context, section="alerts")
 
@@ -176,7 +175,9 @@ def test_channel(request: HttpRequest, pk: int) -> HttpResponse:
     channel = get_object_or_404(Channel, pk=pk)
     delivery = actions.request_test(channel=channel, now=timezone.now())
     tasks.send_one.delay_on_commit(delivery.pk)
-    messages.success(request, f"A test goes to {channel}. If it fails, this page says why.")
+    messages.success(
+        request, f"A test is sent to {channel}. If it fails, this page shows the error."
+    )
     return redirect("alert-rules")
 
 

@@ -1,4 +1,4 @@
-"""The charts of a flow: behind, RPO, throughput over a range, and a table that says the same."""
+"""The charts of a flow over a time range, and a table of the same samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirrors.views.flows.pages import flow_context
 from mirrors.views.page import render_page
 from mirrors.views.tables import Sheet
 from monitoring.domain.alerts.rules import rules_of
-from monitoring.domain.lag import thin
+from monitoring.domain.lag import downsample
 from monitoring.history import charts
 from monitoring.history import samples as history
 from monitoring.history.samples import FIELDS, Range
@@ -25,12 +25,12 @@ from monitoring.models import AlertRule
 
 # Rows of the table behind the charts.
 _ROWS = 12
-# Of every step that was kept in the range, while the page shows a dozen.
+# A file has every sample of the range; the page shows a dozen.
 HISTORY = Sheet("samples", FIELDS)
-# The objective that a chart draws.
-_AIMS = {"rpo": "rpo_seconds", "lag": "rpo_records"}
-# The kind of rule whose threshold a chart draws.
-_RULED = {"rpo": "time_lag", "lag": "offset_lag", "heartbeat": "heartbeat"}
+# The objective that each chart draws.
+_OBJECTIVES = {"rpo": "rpo_seconds", "lag": "rpo_records"}
+# The kind of rule whose threshold each chart draws.
+_RULE_KINDS = {"rpo": "time_lag", "lag": "offset_lag", "heartbeat": "heartbeat"}
 
 
 @require_safe
@@ -49,8 +49,8 @@ def show_charts(request: HttpRequest, pk: int) -> HttpResponseBase:
         "tab_template": "monitoring/charts/_ranges.html",
         "ranges": history.RANGES.values(),
         "over": over,
-        "rows": list(reversed(thin(samples, step))),
-        "figures": [_place(flow, name, over) for name in charts.CHARTS],
+        "rows": list(reversed(downsample(samples, step))),
+        "figures": [_chart_link(flow, name, over) for name in charts.CHARTS],
     }
     return render_page(
         request, "monitoring/charts/flow_tab.html", context, section="flows", every=5
@@ -60,13 +60,13 @@ def show_charts(request: HttpRequest, pk: int) -> HttpResponseBase:
 @require_safe
 @needs(Role.VIEWER)
 def figure(request: HttpRequest, pk: int, chart: str) -> HttpResponse:
-    """One chart as the JSON that Plotly draws."""
+    """One chart as JSON for Plotly."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
     over = _range(request)
     now = timezone.now()
     text = charts.figure(
         chart,
-        samples=history.drawn(flow=flow, over=over, now=now),
+        samples=history.samples_with_breaks(flow=flow, over=over, now=now),
         events=history.events(flow=flow, over=over, now=now),
         span=(now - over.span, now),
         objective=_objective(flow, chart),
@@ -77,12 +77,12 @@ def figure(request: HttpRequest, pk: int, chart: str) -> HttpResponse:
 
 
 def _objective(flow: Flow, chart: str) -> float | None:
-    """What people want of the flow; else the threshold of its strictest rule."""
-    if aim := _AIMS.get(chart):
-        wanted = FlowObjectives.objects.filter(flow=flow).values_list(aim, flat=True).first()
+    """The objective of the flow; otherwise the threshold of its strictest rule."""
+    if field := _OBJECTIVES.get(chart):
+        wanted = FlowObjectives.objects.filter(flow=flow).values_list(field, flat=True).first()
         if wanted is not None:
             return float(wanted)
-    rules = AlertRule.objects.filter(enabled=True, kind=_RULED.get(chart, ""))
+    rules = AlertRule.objects.filter(enabled=True, kind=_RULE_KINDS.get(chart, ""))
     found = [rule.threshold for rule in rules_of(rules, flow.pk) if rule.threshold is not None]
     return min(found, default=None)
 
@@ -91,6 +91,6 @@ def _range(request: HttpRequest) -> Range:
     return history.RANGES.get(request.GET.get("range", ""), history.DEFAULT)
 
 
-def _place(flow: Any, name: str, over: Range) -> dict[str, str]:
+def _chart_link(flow: Any, name: str, over: Range) -> dict[str, str]:
     link = f"{reverse('flow-figure', args=[flow.pk, name])}?range={over.name}"
     return {"name": name, "title": charts.CHARTS[name].title, "link": link}

@@ -1,4 +1,4 @@
-"""The tab of a flow's alerts: what fires now, what fired before, and which rules watch it."""
+"""The alerts tab of a flow: firing and resolved alerts, and the rules that apply."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import Sheet, file_of
 from monitoring.alerts import links
 from monitoring.models import Alert, AlertRule, AlertState, Severity
-from monitoring.views.alerts import QUESTION as ALL
+from monitoring.views.alerts import QUESTION as ALL_ALERTS
 
 QUESTION = dataclasses.replace(
-    ALL, columns=tuple(column for column in ALL.columns if column.key != "subject_name")
+    ALL_ALERTS,
+    columns=tuple(column for column in ALL_ALERTS.columns if column.key != "subject_name"),
 )
 RULES = Sheet("rules", ("name", "asks", "threshold", "unit", "for_seconds", "severity", "enabled"))
 _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
@@ -46,7 +47,7 @@ def show_flow_alerts(request: HttpRequest, pk: int) -> HttpResponseBase:
             filter_of("severity", "Severity", Severity.values, table.chosen),
         ],
         "rules": rules,
-        "commands": [curl(request, "What is wrong now", "GET", "alerts/?state=firing")],
+        "commands": [curl(request, "List firing alerts", "GET", "alerts/?state=firing")],
     }
     if file := file_of(
         request, context, {"rules": RULES}, f"{flow.source.alias}-{flow.target.alias}"

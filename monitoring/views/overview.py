@@ -1,4 +1,4 @@
-"""The overview: one sentence, the flows by trouble, where it is worst, what changed, us or them."""
+"""The overview page: health, data loss, flows by trouble, worst topics, component health."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from mirrors.views.drills.readiness import mark_proof
 from mirrors.views.heartbeats import direction
 from mirrors.views.page import mark_cluster, mark_flow, render_page
 from mirrors.views.tables import CHANGES, Sheet, file_of, is_file
-from monitoring import overview as first_screen
-from monitoring.domain.overview.data_loss import FlowPicture
+from monitoring import overview as content
+from monitoring.domain.overview.data_loss import FlowSummary
 from monitoring.domain.overview.summary import by_trouble, is_stale, summarise
 
 SHEETS = {
@@ -48,8 +48,8 @@ SHEETS = {
 }
 
 
-def us_or_them(context: dict[str, Any]) -> dict[str, Any]:
-    """Clusters, heartbeats, runners and our own processes as rows of one kind."""
+def component_health(context: dict[str, Any]) -> dict[str, Any]:
+    """Clusters, heartbeats, runners and processes as rows of one table."""
     parts: list[tuple[str, str, str, datetime | None, str]] = [
         ("cluster", one.alias, one.seen, one.checked_at, one.reason) for one in context["clusters"]
     ]
@@ -73,10 +73,10 @@ ALARMS = 3
 # This many of the topics furthest behind are read, and groups that read these; few are shown.
 WORST, WORST_SHOWN = 15, 5
 BEATS = 6
-# Each shows a sign of life every few seconds; this silent, it counts as gone.
-GONE_AFTER = timedelta(seconds=45)
+# A process reports every few seconds; after this time without a report it is missing.
+MISSING_AFTER = timedelta(seconds=45)
 # When figures are stale, a component of Understudy is suspected first.
-GONE_SOON = timedelta(seconds=20)
+MISSING_SOON_AFTER = timedelta(seconds=20)
 ENGINE = {"beat": "Celery beat", "reconcile worker": "Reconciler", "worker": "Celery worker"}
 # Stores history and sends alerts; without it copying and these figures go on.
 WATCHER = {"watcher": "Watcher of alerts"}
@@ -88,7 +88,9 @@ def overview(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
     whole = is_file(request)
     context = _context(now, whole=whole)
-    if whole and (file := file_of(request, {**context, **us_or_them(context)}, SHEETS, "overview")):
+    if whole and (
+        file := file_of(request, {**context, **component_health(context)}, SHEETS, "overview")
+    ):
         return file
     return render_page(
         request, "monitoring/overview/page.html", context, section="overview", every=3
@@ -96,59 +98,61 @@ def overview(request: HttpRequest) -> HttpResponseBase:
 
 
 def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
-    """`whole` for a file: all flows, and of what is worst as much as was read."""
-    alarms = first_screen.alarms(now)
-    gravest = first_screen.gravest_by_flow(alarms)
-    keys = _pictures(gravest)
+    """`whole` for a file: all flows, and all of the worst topics that were read."""
+    alerts = content.firing_alerts(now)
+    most_severe = content.most_severe_by_flow(alerts)
+    keys = _flow_summaries(most_severe)
     clusters = [mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")[:20]]
-    ordered = [keys[picture] for picture in by_trouble(list(keys), now)]
-    flows = _in_full(ordered if whole else ordered[:ROWS], now)
-    topics, transitions = worst_topics(WORST), list(first_screen.changes())
+    ordered = [keys[summary] for summary in by_trouble(list(keys), now)]
+    flows = _table_rows(ordered if whole else ordered[:ROWS], now)
+    topics, transitions = worst_topics(WORST), list(content.recent_transitions())
     return {
-        **_said(keys, flows, alarms, gravest, now),
+        **_sentences(keys, flows, alerts, most_severe, now),
         "now": now,
-        "trust": first_screen.trust_of(keys, now),
+        "trust": content.drill_summary(keys, now),
         "flows": flows,
         "more": max(0, len(keys) - ROWS),
         "worst": topics if whole else topics[:WORST_SHOWN],
         "groups": worst_groups(topics, WORST if whole else WORST_SHOWN),
         "transitions": transitions,
-        "curve": first_screen.rpo_curve(flows, transitions, now),
+        "curve": content.rpo_curve(flows, transitions, now),
         "clusters": clusters,
         "runners": Runner.objects.all()[:10],
         "beats": [direction(flow, now) for flow in flows[:BEATS]],
     }
 
 
-def _said(
-    keys: Mapping[FlowPicture, int],
+def _sentences(
+    keys: Mapping[FlowSummary, int],
     flows: list[Any],
-    alarms: list[first_screen.Alarm],
-    gravest: Mapping[int, first_screen.Alarm],
+    alerts: list[content.FiringAlert],
+    most_severe: Mapping[int, content.FiringAlert],
     now: datetime,
 ) -> dict[str, Any]:
-    """The sentences, and what of our own processes makes some of them."""
-    engine = _engine(now, GONE_SOON if _figures_stand(keys, now) else GONE_AFTER)
+    """The summary, the troubles and the alerts, with the state of our processes."""
+    engine = _processes(
+        now, MISSING_SOON_AFTER if _all_figures_are_stale(keys, now) else MISSING_AFTER
+    )
     silent = [
         part["label"]
         for part in engine
         if part["state"] == "missing" and part["label"] in ENGINE.values()
     ]
     summary = summarise(list(keys), now, silent)
-    told = first_screen.told(summary.troubles, flows, gravest)
+    troubles = content.trouble_rows(summary.troubles, flows, most_severe)
     return {
         "summary": summary,
         "engine": engine,
-        "troubles": told,
-        "alarms": first_screen.others(alarms, told)[:ALARMS],
-        "firing": len(alarms),
+        "troubles": troubles,
+        "alarms": content.other_alerts(alerts, troubles)[:ALARMS],
+        "firing": len(alerts),
     }
 
 
-def _pictures(gravest: Mapping[int, first_screen.Alarm]) -> dict[FlowPicture, int]:
-    """Of every flow what the summary and the order need, with its key: one query."""
+def _flow_summaries(most_severe: Mapping[int, content.FiringAlert]) -> dict[FlowSummary, int]:
+    """Summary of every flow with its key: one query."""
     return {
-        FlowPicture(
+        FlowSummary(
             name=flow.label,
             source=flow.source.alias,
             target=flow.target.alias,
@@ -157,17 +161,17 @@ def _pictures(gravest: Mapping[int, first_screen.Alarm]) -> dict[FlowPicture, in
             account=flow.account.total if hasattr(flow, "account") else None,
             worst_topic=flow.worst_topic or "",
             as_of=flow.as_of,
-            source_is_gone=flow.source.reachable is False,
-            target_is_gone=flow.target.reachable is False,
-            severity=gravest[flow.pk].alert.severity if flow.pk in gravest else "",
-            alert=gravest[flow.pk].news if flow.pk in gravest else "",
+            source_unreachable=flow.source.reachable is False,
+            target_unreachable=flow.target.reachable is False,
+            severity=most_severe[flow.pk].alert.severity if flow.pk in most_severe else "",
+            alert=most_severe[flow.pk].text if flow.pk in most_severe else "",
         ): flow.pk
         for flow in flows_with_lag()
     }
 
 
-def _in_full(keys: list[int], now: datetime) -> list[Any]:
-    """The rows of the table, in the order of the keys."""
+def _table_rows(keys: list[int], now: datetime) -> list[Any]:
+    """Rows of the table, in the order of the keys."""
     rows = {
         flow.pk: flow
         for flow in with_readiness(flows_with_lag(), now)
@@ -175,28 +179,28 @@ def _in_full(keys: list[int], now: datetime) -> list[Any]:
         .filter(pk__in=keys)
     }
     found = [mark_proof(mark_flow(rows[key], now), now) for key in keys if key in rows]
-    first_screen.mark_trends(found, now)
+    content.set_trends(found, now)
     return found
 
 
-def _figures_stand(pictures: Iterable[FlowPicture], now: datetime) -> bool:
-    """Of all flows that should have some: one alone is its runner's, all are the reconciler's."""
-    awaited = [picture for picture in pictures if picture.state in {"running", "degraded"}]
-    return bool(awaited) and all(is_stale(picture, now) for picture in awaited)
+def _all_figures_are_stale(summaries: Iterable[FlowSummary], now: datetime) -> bool:
+    """Whether every active flow is stale: one alone points to its runner, all to the reconciler."""
+    awaited = [summary for summary in summaries if summary.state in {"running", "degraded"}]
+    return bool(awaited) and all(is_stale(summary, now) for summary in awaited)
 
 
-def _engine(now: datetime, gone_after: timedelta) -> list[dict[str, Any]]:
-    """Our own processes; one that was never seen is shown as missing, not left out."""
+def _processes(now: datetime, gone_after: timedelta) -> list[dict[str, Any]]:
+    """Our processes; one that was never seen is listed as missing."""
     last = {row.kind: row for row in Sighting.objects.order_by("seen_at")}
     return [
         {
             "label": label,
-            "state": "running" if _works(last.get(kind), now, gone_after) else "missing",
+            "state": "running" if _is_alive(last.get(kind), now, gone_after) else "missing",
             "seen_at": last[kind].seen_at if kind in last else None,
         }
         for kind, label in (ENGINE | WATCHER).items()
     ]
 
 
-def _works(sighting: Sighting | None, now: datetime, gone_after: timedelta) -> bool:
+def _is_alive(sighting: Sighting | None, now: datetime, gone_after: timedelta) -> bool:
     return sighting is not None and now - sighting.seen_at <= gone_after

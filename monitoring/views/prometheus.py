@@ -1,4 +1,4 @@
-"""`/metrics`: for scrapers, with a token in their header; whatever they say they accept."""
+"""`/metrics` for Prometheus, authenticated by a token in the header."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from monitoring.prometheus import metrics
 
 
 class _AnyAnswer(DefaultContentNegotiation):
-    """A scraper asks for formats of its own; an error reaches it as JSON all the same."""
+    """Ignores the `Accept` header of scrapers; errors are JSON."""
 
     def select_renderer(
         self, request: Request, renderers: Any, format_suffix: str | None = None
@@ -26,7 +26,7 @@ class _AnyAnswer(DefaultContentNegotiation):
 
 
 class Metrics(APIView):
-    """Figures in Prometheus' text format; `?partitions=1` adds a series for every partition."""
+    """Metrics in Prometheus' text format; `?partitions=1` adds a series for every partition."""
 
     role = Role.VIEWER
     content_negotiation_class = _AnyAnswer

@@ -1,4 +1,4 @@
-"""Topology: clusters and flows as a picture, and the same as lists."""
+"""The page of the topology: clusters and flows as a drawing and as lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mirrors.views.tables import Column, Question, Sheet, Table
 from monitoring.domain.topology import draw, thickness
 from monitoring.topology import FlowEdge, Topology, figures_setter
 
-# More than this is no picture any more; the list has all, and a cluster's own flows fit again.
+# With more flows, the drawing shows only those of the selected cluster; the list has all.
 MOST_DRAWN = 60
 MOST_LISTED = 100
 MOST_NAMED = 8
@@ -34,7 +34,7 @@ QUESTION = Question(
             "RPO",
             ("time_lag_ms",),
             number=True,
-            title="Age of the oldest record not yet copied: what a failover would lose now",
+            title="Age of the oldest record not yet copied: the data loss of a failover now",
         ),
         Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet copied"),
         Column("records_per_second", "Records/s", number=True),
@@ -87,7 +87,7 @@ def show_topology(request: HttpRequest) -> HttpResponseBase:
 def _file(
     request: HttpRequest, topology: Topology, rows: QuerySet[Any], set_figures: Callable[[Any], Any]
 ) -> HttpResponseBase | None:
-    """The flows, or by `?of=` the clusters with all that their records reach."""
+    """The flows as a file; with `?of=clusters`, the clusters and what they reach."""
     if request.GET.get("of") == "clusters":
         nodes = {"nodes": _cluster_rows(topology, topology.clusters)}
         return CLUSTERS.file(request, nodes, "topology-clusters")
@@ -95,7 +95,7 @@ def _file(
 
 
 def _chosen(request: HttpRequest, topology: Topology) -> dict[str, str]:
-    """A cluster or a flow, by the address; what is not there counts as not given."""
+    """The cluster or flow selected in the URL; an unknown one is ignored."""
     known = {
         "cluster": {cluster.alias for cluster in topology.clusters},
         "flow": {str(edge.pk) for edge in topology.flows},
@@ -122,7 +122,7 @@ def _filters(topology: Topology, chosen: dict[str, str], table: Table) -> list[d
 
 
 def _nodes(topology: Topology) -> list[dict[str, Any]]:
-    """For the page; a file has every cluster and all that its records reach."""
+    """For the page, which is limited; a file has every cluster and all that its records reach."""
     return [
         {
             **node,
@@ -162,7 +162,7 @@ def _picture(
     chosen: dict[str, str],
     table: Table,
 ) -> dict[str, Any]:
-    """The picture; while a filter is on, what it leaves out is dim."""
+    """The drawing; flows and clusters outside the filter are dimmed."""
     whole = len(drawn) == len(topology.flows)
     names = (
         {cluster.alias for cluster in topology.clusters} if whole else {chosen["cluster"]} - {""}

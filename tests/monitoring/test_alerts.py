@@ -37,7 +37,7 @@ def flow(**changes: Any) -> FlowFacts:
 
 
 def run(values: list[float | None], condition: Condition) -> list[str]:
-    """What one alert does over readings ten seconds apart."""
+    """What one alert does clears readings ten seconds apart."""
     state, since, steps = None, None, []
     for number, value in enumerate(values):
         now = NOW + timedelta(seconds=10 * number)
@@ -97,7 +97,7 @@ def test_firing_and_resolving_alternate_and_each_firing_was_earned(
 def test_a_paused_flow_falls_behind_all_the_same_a_stopped_one_is_left_alone() -> None:
     paused = flow(desired="paused", state="paused", lag_ms=60_000)
     assert read_flow(RPO, paused, NOW).holds is True
-    assert read_flow(RPO, flow(desired="stopped", lag_ms=60_000), NOW).over is True
+    assert read_flow(RPO, flow(desired="stopped", lag_ms=60_000), NOW).clears is True
 
 
 IN_WINDOW = {"began_at": NOW - timedelta(minutes=3), "catches_up_until": NOW + timedelta(hours=4)}
@@ -106,10 +106,10 @@ IN_WINDOW = {"began_at": NOW - timedelta(minutes=3), "catches_up_until": NOW + t
 def test_what_waited_for_its_window_calls_nobody_before_half_of_it_is_over() -> None:
     night = flow(lag_ms=8 * 3_600_000, **IN_WINDOW)
     found = read_flow(RPO, night, NOW)
-    assert (found.holds, found.over, found.value) == (False, True, None)
-    assert found.sentence.endswith("5 records: that waited for its window, open for 3 min")
+    assert (found.holds, found.clears, found.value) == (False, True, None)
+    assert found.sentence.endswith("5 records: a backlog of its window, which opened 3 min ago")
     many = read_flow(Condition(kind="offset_lag", threshold=3), night, NOW)
-    assert (many.holds, many.over) == (False, True)
+    assert (many.holds, many.clears) == (False, True)
     half_over = NOW + timedelta(hours=4)
     late = flow(as_of=half_over, lag_ms=8 * 3_600_000, **IN_WINDOW)
     assert read_flow(RPO, late, half_over).holds is True
@@ -131,8 +131,8 @@ def test_a_flow_stands_only_while_its_source_grows() -> None:
     assert grown.holds is True
     assert grown.sentence == "copied nothing for 3 min while its source grew by 50"
     calm = read_flow(stands, flow(owes=40, **still), NOW)
-    assert (calm.over, calm.sentence) == (True, "copies what its source gets")
-    assert read_flow(stands, flow(desired="paused", owes=90, **still), NOW).over is True
+    assert (calm.clears, calm.sentence) == (True, "copies at the rate of its source")
+    assert read_flow(stands, flow(desired="paused", owes=90, **still), NOW).clears is True
 
 
 def test_states_are_told_with_their_reasons() -> None:
@@ -141,8 +141,8 @@ def test_states_are_told_with_their_reasons() -> None:
     assert (reading.holds, reading.sentence) == (True, "is failed: The topic orders was deleted")
     degraded = Condition(kind="flow_degraded")
     assert read_flow(degraded, flow(state="backing_off"), NOW).sentence == "is backing off"
-    assert read_flow(degraded, flow(), NOW).over is True
-    assert read_flow(degraded, flow(state="starting"), NOW).over is True
+    assert read_flow(degraded, flow(), NOW).clears is True
+    assert read_flow(degraded, flow(state="starting"), NOW).clears is True
     again = read_flow(degraded, flow(state="starting", failures=2), NOW)
     assert again.sentence == "starts again after 2 failures in a row"
 
@@ -150,7 +150,7 @@ def test_states_are_told_with_their_reasons() -> None:
 def test_a_gap_is_told_until_it_is_decided() -> None:
     gap = Condition(kind="gap")
     assert read_flow(gap, flow(gaps=1), NOW).sentence == "has 1 gap that waits for a decision"
-    assert read_flow(gap, flow(), NOW).over is True
+    assert read_flow(gap, flow(), NOW).clears is True
 
 
 def test_silence_of_a_flow_that_should_run_is_itself_a_thing_to_tell() -> None:
@@ -159,13 +159,13 @@ def test_silence_of_a_flow_that_should_run_is_itself_a_thing_to_tell() -> None:
     assert read_flow(stale, silent, NOW).sentence == "sent no figures for 2 min"
     never = flow(as_of=None, since=NOW - timedelta(minutes=2))
     assert read_flow(stale, never, NOW).holds is True
-    assert read_flow(stale, flow(desired="paused", as_of=None), NOW).over is True
+    assert read_flow(stale, flow(desired="paused", as_of=None), NOW).clears is True
 
 
 def test_a_runner_that_nobody_needs_may_be_gone() -> None:
     gone = RunnerFacts(name="default", state="lost", needed=True, reason="It is silent.")
     assert read_runner(gone) == Reading(True, False, None, "is lost: It is silent")
-    assert read_runner(RunnerFacts(name="default", state="absent", needed=False)).over is True
+    assert read_runner(RunnerFacts(name="default", state="absent", needed=False)).clears is True
 
 
 def test_a_flow_s_own_rules_replace_the_general_ones_of_their_kind() -> None:
@@ -193,10 +193,10 @@ def test_a_forecast_counts_below_its_threshold_and_clears_well_above_it() -> Non
         return read_flow(soon, flow(outlook=seen, desired="paused"), NOW)
 
     assert (ask(50).holds, ask(50).sentence, ask(50).value) == (True, "will lose data", 3_000)
-    assert (ask(70).holds, ask(70).over) == (False, False)
-    assert ask(80).over is True
+    assert (ask(70).holds, ask(70).clears) == (False, False)
+    assert ask(80).clears is True
     assert ask(-5).value == 0
-    assert read_flow(soon, flow(outlook=outlook()), NOW).over is True
+    assert read_flow(soon, flow(outlook=outlook()), NOW).clears is True
 
 
 @pytest.mark.parametrize("kind", ["time_lag", "offset_lag", "stands", "stale", "heartbeat"])
@@ -207,7 +207,7 @@ def test_between_two_windows_no_lag_calls_anybody(kind: Any) -> None:
     facts = {"as_of": ago, "heartbeat_at": ago, "moved_at": ago, "outlook": behind}
     for state in ("running", "stopped"):
         waits = flow(desired="stopped", state=state, owes=90_000, **facts)
-        assert read_flow(Condition(kind=kind, threshold=1.0), waits, NOW).over is True
+        assert read_flow(Condition(kind=kind, threshold=1.0), waits, NOW).clears is True
     late = flow(state="running", lag_ms=9_000, **{**facts, "as_of": NOW})
     assert read_flow(Condition(kind=kind, threshold=1.0), late, NOW).holds is (kind != "stale")
 
@@ -217,12 +217,12 @@ def test_a_heartbeat_and_checkpoints_grow_old_only_where_they_are_asked_for() ->
     old = {"heartbeat_at": NOW - timedelta(minutes=5)}
     words = "last showed a heartbeat on its target 5 min ago"
     assert read_flow(beat, flow(**old), NOW).sentence == words
-    assert read_flow(beat, flow(**old, heartbeats_on=False), NOW).over is True
-    assert read_flow(beat, flow(**old, desired="paused"), NOW).over is True
+    assert read_flow(beat, flow(**old, heartbeats_on=False), NOW).clears is True
+    assert read_flow(beat, flow(**old, desired="paused"), NOW).clears is True
     written = Condition(kind="checkpoint", threshold=600.0)
     ago = {"checkpoint_at": NOW - timedelta(minutes=11)}
     assert read_flow(written, flow(**ago), NOW).holds is True
-    assert read_flow(written, flow(**ago, checkpoints_on=False), NOW).over is True
+    assert read_flow(written, flow(**ago, checkpoints_on=False), NOW).clears is True
     never = flow(since=NOW - timedelta(hours=1))
     assert read_flow(written, never, NOW).holds is True
 
@@ -232,8 +232,8 @@ def test_a_transaction_left_open_says_how_much_it_keeps_back() -> None:
     seen = outlook(held_since=NOW - timedelta(minutes=20), held_records=7)
     reading = read_flow(asked, flow(outlook=seen), NOW)
     assert reading.holds is True
-    assert reading.sentence.startswith("is kept from 7 records by a transaction")
-    assert read_flow(asked, flow(outlook=outlook()), NOW).over is True
+    assert reading.sentence.startswith("cannot copy 7 records: a transaction")
+    assert read_flow(asked, flow(outlook=outlook()), NOW).clears is True
 
 
 def test_a_rule_that_cannot_work_is_named_by_field() -> None:

@@ -1,4 +1,4 @@
-"""The collector's history: one row a step, coarser with age, bounded, silent about old figures."""
+"""The collector: one row per step, aggregated with age, pruned, none for stale figures."""
 
 from __future__ import annotations
 

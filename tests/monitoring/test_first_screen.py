@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from mirrors.models import Cluster, FailoverRun, Flow, GroupOffset
 from monitoring.alerts.evaluation import is_silenced
-from monitoring.domain.overview.drill_results import Standby, trust
+from monitoring.domain.overview.drill_results import Standby, drill_sentence
 from monitoring.domain.overview.sparkline import (
     CURVE_HEIGHT,
     CURVE_WIDTH,
@@ -23,7 +23,7 @@ from monitoring.domain.overview.sparkline import (
     path,
 )
 from monitoring.models import Alert, AlertRule, LagSample, Silence
-from monitoring.models.alerts import loud_alerts
+from monitoring.models.alerts import unsilenced_alerts
 from tests.pages import world
 from tests.pages.conftest import As, signed_in, silent_queue
 
@@ -33,16 +33,16 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 def test_what_drills_have_proven_is_one_sentence() -> None:
     never, good = Standby("a->b", "never"), Standby("b->a", "proven", 3 * DAY)
-    assert trust([]) == ""
-    assert trust([never, Standby("b->a", "never")]) == "No drill has proven a standby yet."
-    assert trust([never, good]) == (
+    assert drill_sentence([]) == ""
+    assert drill_sentence([never, Standby("b->a", "never")]) == "No drill has proven a standby yet."
+    assert drill_sentence([never, good]) == (
         "No drill has proven a→b yet. The standby of b→a was proven by a drill 3 d ago."
     )
     failed, old = Standby("c->a", "failed", DAY), Standby("d->a", "stale", 40 * DAY)
-    assert trust([failed, old]) == (
+    assert drill_sentence([failed, old]) == (
         "The last drill of c→a failed. The standby of d→a was last proven 40 d ago: too long."
     )
-    assert trust([never, good, failed, old]) == (
+    assert drill_sentence([never, good, failed, old]) == (
         "Of 4 standbys 1 failed the last drill (c→a), 1 proven by a drill, "
         "1 proven too long ago, 1 never drilled."
     )
@@ -250,6 +250,6 @@ def test_the_menu_counts_alerts_as_they_are_told(flow: Flow) -> None:
             rule=rule, flow=of, cluster=cluster, starts_at=now, ends_at=now + HOUR
         )
         heard = [alert.pk for alert in alerts if not is_silenced(alert, [silence])]
-        assert sorted(loud_alerts(now).values_list("pk", flat=True)) == heard
-        assert loud_alerts(now + HOUR).count() == len(alerts)
+        assert sorted(unsilenced_alerts(now).values_list("pk", flat=True)) == heard
+        assert unsilenced_alerts(now + HOUR).count() == len(alerts)
         silence.delete()

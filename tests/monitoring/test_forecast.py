@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from monitoring.domain.forecasts.retention import (
     Risk,
     Step,
+    add_step,
     copy_rate,
-    follow,
-    follow_position,
-    in_words,
-    pace,
+    deletion_pace,
+    describe_risk,
     risk_of,
+    update_progress,
 )
 
 PLACE = ("orders", 3)
@@ -30,7 +30,7 @@ def risk(steps: list[Step], position: int, copied: float | None, at: int) -> Ris
         position=position,
         earliest=earliest,
         end=10**9,
-        found=pace(steps, at),
+        pace=deletion_pace(steps, at),
         copied=copied,
         at=at,
     )
@@ -49,7 +49,7 @@ def test_a_broker_that_deletes_segments_is_foretold_within_ten_percent(seed: int
     while deleted <= position:
         if at % (5 * MINUTE) == 0 and at:
             deleted += dice.randrange(900, 1_100)
-        steps = follow(steps, before, deleted, at)
+        steps = add_step(steps, before, deleted, at)
         before = deleted
         if len(steps) >= 6 and (found := risk(steps, position, 0.0, at)):
             told.append((at, found.loses_at))
@@ -76,27 +76,27 @@ def test_a_flow_that_copies_too_slowly_gains_time_and_one_that_keeps_up_is_safe(
 
 def test_what_is_caught_up_or_close_behind_the_end_is_never_at_risk() -> None:
     steps = [(second * 1_000, second * 100) for second in range(0, 100, 10)]
-    facts = {"earliest": 9_000, "found": pace(steps, 95_000), "at": 95_000}
+    facts = {"earliest": 9_000, "pace": deletion_pace(steps, 95_000), "at": 95_000}
     assert risk_of(PLACE, position=20_000, end=20_000, copied=0.0, **facts) is None
     assert risk_of(PLACE, position=19_900, end=20_000, copied=10.0, **facts) is None
     assert risk_of(PLACE, position=19_900, end=20_000, copied=0.0, **facts) is not None
 
 
 def test_nothing_is_foretold_before_a_second_step_nor_after_deletion_came_to_rest() -> None:
-    assert pace([], 0) is None
-    assert pace([(0, 100)], 5_000) is None
+    assert deletion_pace([], 0) is None
+    assert deletion_pace([(0, 100)], 5_000) is None
     steps = [(0, 100), (10_000, 200), (20_000, 300)]
-    moving = pace(steps, 25_000)
-    late = pace(steps, 50_000)
+    moving = deletion_pace(steps, 25_000)
+    late = deletion_pace(steps, 50_000)
     assert moving is not None
     assert late is not None
     assert moving.per_second == pytest.approx(10)
     assert late.per_second == pytest.approx(5)
-    assert pace(steps, 20_000 + 7 * 10_000) is None
+    assert deletion_pace(steps, 20_000 + 7 * 10_000) is None
 
 
 def test_a_topic_made_anew_begins_a_new_count() -> None:
-    steps = follow([(0, 100), (10_000, 200)], 200, 0, 20_000)
+    steps = add_step([(0, 100), (10_000, 200)], 200, 0, 20_000)
     assert steps == []
 
 
@@ -104,7 +104,7 @@ def test_what_is_lost_already_is_said_in_numbers() -> None:
     gone = risk([(0, 100), (10_000, 500)], 380, None, 12_000)
     assert gone is not None
     assert gone.lost == 120
-    words = in_words(gone, 1, 12_000)
+    words = describe_risk(gone, 1, 12_000)
     assert (
         words == "partition 3 of orders has lost 120 records to retention; 1 more partition at risk"
     )
@@ -121,19 +121,19 @@ def test_the_sentence_says_where_when_and_why() -> None:
         per_second=120.0,
         copied_per_second=0.0,
     )
-    assert in_words(told, 0, 0) == (
+    assert describe_risk(told, 0, 0) == (
         "partition 3 of orders will lose data in 2 h 10 min: retention deletes 120 records/s, "
         "936,000 records lie between"
     )
 
 
 def test_a_rate_of_copying_is_told_over_a_minute_and_not_from_one_look() -> None:
-    track = follow_position(None, 100, 0)
+    track = update_progress(None, 100, 0)
     assert copy_rate(track) is None
     for at in range(10_000, 200_000, 10_000):
-        track = follow_position(track, 100 + at // 100, at)
+        track = update_progress(track, 100 + at // 100, at)
     assert copy_rate(track) == pytest.approx(10)
-    assert copy_rate(follow_position(track, 50, 210_000)) is None
+    assert copy_rate(update_progress(track, 50, 210_000)) is None
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -149,7 +149,7 @@ def test_a_forecast_is_never_in_the_past_and_never_for_what_is_caught_up(
     earliest, before = 0, 0
     for number, size in enumerate(sizes):
         earliest += size
-        steps = follow(steps, before, earliest, number * 10_000)
+        steps = add_step(steps, before, earliest, number * 10_000)
         before = earliest
     at = len(sizes) * 10_000
     found = risk(steps, earliest + ahead, copied, at)

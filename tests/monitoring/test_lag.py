@@ -1,4 +1,4 @@
-"""Laws of a flow's history: nothing is guessed, and no coarser picture hides what was at stake."""
+"""Samples of a flow: stale figures give none, and aggregation keeps the worst lag."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from monitoring.domain.lag import (
     FINE,
     MINUTE,
-    Counted,
     Figures,
+    JobCounters,
     Sample,
-    coarser,
+    aggregate,
+    downsample,
+    figures_as_of,
+    insert_breaks,
     measure,
     rates,
-    seen_at,
-    thin,
-    with_breaks,
 )
 from tests.account_rows import owing
 
@@ -38,8 +38,10 @@ SAMPLES = st.lists(
 ).map(lambda found: sorted(found, key=lambda sample: sample.at))
 
 
-def counted(seconds: int, records: int, job: int = 1) -> Counted:
-    return Counted(as_of=NOW + timedelta(seconds=seconds), job=job, records=records, bytes=records)
+def counted(seconds: int, records: int, job: int = 1) -> JobCounters:
+    return JobCounters(
+        as_of=NOW + timedelta(seconds=seconds), job=job, records=records, bytes=records
+    )
 
 
 def figures(age_s: float = 1, lag: int | None = 5, time_lag: int | None = 700) -> Figures:
@@ -63,11 +65,11 @@ def test_old_figures_make_no_sample() -> None:
 
 
 def test_figures_are_as_old_as_the_ends_in_them() -> None:
-    assert seen_at(NOW, None) == NOW
-    assert seen_at(NOW, NOW - timedelta(seconds=14)) == NOW
-    assert seen_at(NOW, NOW - timedelta(minutes=2)) == NOW - timedelta(minutes=2)
-    assert seen_at(NOW, datetime(1970, 1, 1, tzinfo=UTC)) is None
-    assert seen_at(None, NOW) is None
+    assert figures_as_of(NOW, None) == NOW
+    assert figures_as_of(NOW, NOW - timedelta(seconds=14)) == NOW
+    assert figures_as_of(NOW, NOW - timedelta(minutes=2)) == NOW - timedelta(minutes=2)
+    assert figures_as_of(NOW, datetime(1970, 1, 1, tzinfo=UTC)) is None
+    assert figures_as_of(None, NOW) is None
 
 
 def test_nothing_left_to_copy_is_no_time_behind_and_unknown_stays_unknown() -> None:
@@ -88,7 +90,7 @@ def test_a_rate_is_told_within_one_job_only() -> None:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SAMPLES)
 def test_thinning_keeps_the_worst_and_the_order(samples: list[Sample]) -> None:
-    thinned = thin(samples, MINUTE.step)
+    thinned = downsample(samples, MINUTE.step)
     assert [one.at for one in thinned] == sorted({MINUTE.slot(one.at) for one in samples})
     for value in ("offset_lag", "time_lag_ms"):
         known = [getattr(one, value) for one in samples if getattr(one, value) is not None]
@@ -99,7 +101,7 @@ def test_thinning_keeps_the_worst_and_the_order(samples: list[Sample]) -> None:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SAMPLES)
 def test_a_line_breaks_where_samples_are_missing_and_loses_none(samples: list[Sample]) -> None:
-    drawn = list(with_breaks(samples, FINE.step))
+    drawn = list(insert_breaks(samples, FINE.step))
     assert [one for one in drawn if one in samples] == samples
     for one, two in itertools.pairwise(drawn):
         far = two.at - one.at > FINE.step * 3
@@ -109,5 +111,5 @@ def test_a_line_breaks_where_samples_are_missing_and_loses_none(samples: list[Sa
 def test_a_rate_of_many_samples_is_their_mean_over_what_is_known() -> None:
     facts = {"at": NOW, "offset_lag": 1, "time_lag_ms": 1}
     samples = [Sample(**facts, records_per_second=rate) for rate in (10.0, None, 20.0)]
-    assert coarser(samples, NOW).records_per_second == 15.0
-    assert coarser([], NOW).records_per_second is None
+    assert aggregate(samples, NOW).records_per_second == 15.0
+    assert aggregate([], NOW).records_per_second is None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitoring.domain.overview.data_loss import FlowPicture
+from monitoring.domain.overview.data_loss import FlowSummary
 from monitoring.domain.overview.summary import Trouble, by_trouble, is_stale, summarise, tone
 from tests.account_rows import owing
 
@@ -23,7 +23,7 @@ def ms(at: datetime) -> int:
     return round(at.timestamp() * 1000)
 
 
-def flow(name: str = "east->west", **changes: object) -> FlowPicture:
+def flow(name: str = "east->west", **changes: object) -> FlowSummary:
     """`owes`, `lag_ms` and `unknown` make its account."""
     seen = changes.get("as_of", FRESH)
     owes = {"records": changes.pop("owes", 0), "lag_ms": changes.pop("lag_ms", 0)}
@@ -40,7 +40,7 @@ def flow(name: str = "east->west", **changes: object) -> FlowPicture:
         "account": made if seen else None,
         "as_of": FRESH,
     }
-    return FlowPicture(**{**facts, **changes})  # type: ignore[arg-type]
+    return FlowSummary(**{**facts, **changes})  # type: ignore[arg-type]
 
 
 def test_no_flow_yet() -> None:
@@ -48,11 +48,12 @@ def test_no_flow_yet() -> None:
 
 
 def test_all_well_says_so_and_what_would_be_lost() -> None:
-    told = summarise([flow(), flow("west->east")], NOW)
-    assert told.tone == "good"
-    assert told.headline == "Both flows are healthy"
+    summary = summarise([flow(), flow("west->east")], NOW)
+    assert summary.tone == "good"
+    assert summary.headline == "Both flows are healthy"
     assert (
-        told.losses == "Data loss if a source fails now: none for east and west (checked 2 s ago)."
+        summary.losses
+        == "Data loss if a source fails now: none for east and west (checked 2 s ago)."
     )
 
 
@@ -66,31 +67,31 @@ def test_an_amount_that_was_not_observed_just_now_says_when() -> None:
 
 def test_a_flow_that_is_behind_is_the_headline() -> None:
     behind = flow(owes=4112, lag_ms=38_000, worst_topic="payments")
-    told = summarise([flow("west->east"), behind, flow("west->lake", state="paused")], NOW)
-    assert told.tone == "attention"
-    assert told.headline == "1 of 3 flows needs attention"
-    assert told.losses == (
+    summary = summarise([flow("west->east"), behind, flow("west->lake", state="paused")], NOW)
+    assert summary.tone == "attention"
+    assert summary.headline == "1 of 3 flows needs attention"
+    assert summary.losses == (
         "Data loss if a source fails now: east at most 4,112 records (oldest 38 s, most in "
         "payments); none for west (checked 2 s ago)."
     )
-    assert told.troubles == (Trouble("east->west", "is 38 s behind."),)
-    assert told.resting == "west→lake is paused."
+    assert summary.troubles == (Trouble("east->west", "is 38 s behind."),)
+    assert summary.not_running == "west→lake is paused."
 
 
 def test_what_fires_of_a_flow_makes_it_a_trouble_also_while_it_rests() -> None:
     fires = {"severity": "critical", "alert": "has 1 gap that waits"}
     paused = flow(state="paused", owes=4112, lag_ms=540_000, **fires)
-    told = summarise([paused, flow("west->east")], NOW)
-    assert (told.tone, told.headline) == ("critical", "1 of 2 flows needs attention")
+    summary = summarise([paused, flow("west->east")], NOW)
+    assert (summary.tone, summary.headline) == ("critical", "1 of 2 flows needs attention")
     sentence = "is paused; it has 1 gap that waits."
-    assert told.troubles == (Trouble("east->west", sentence),)
-    assert told.resting == ""
+    assert summary.troubles == (Trouble("east->west", sentence),)
+    assert summary.not_running == ""
     lags = flow(state="paused", owes=4112, lag_ms=541_000, severity="warning")
     assert summarise([lags], NOW).troubles[0].sentence == "is paused; it is 9 min 1 s behind."
     runs = flow(severity="warning", alert="wrote its last checkpoint 12 min ago")
-    told = summarise([runs], NOW)
-    assert told.tone == "attention"
-    assert told.troubles[0].sentence == "wrote its last checkpoint 12 min ago."
+    summary = summarise([runs], NOW)
+    assert summary.tone == "attention"
+    assert summary.troubles[0].sentence == "wrote its last checkpoint 12 min ago."
     grave = summarise([flow(state="failed", severity="warning", alert="is 1 min behind")], NOW)
     assert grave.tone == "critical"
 
@@ -111,27 +112,29 @@ def test_of_two_flows_of_a_source_the_one_seen_longer_ago_says_when() -> None:
 
 
 def test_of_a_source_that_is_unreachable_only_a_lower_bound_is_known() -> None:
-    gone = flow(owes=663, lag_ms=214_000, worst_topic="clicks", source_is_gone=True)
-    told = summarise([gone], NOW)
-    assert told.losses == (
+    gone = flow(owes=663, lag_ms=214_000, worst_topic="clicks", source_unreachable=True)
+    summary = summarise([gone], NOW)
+    assert summary.losses == (
         "Data loss if a source fails now: east at least 663 records (unreachable, seen 2 s ago, "
         "oldest 3 min 34 s, most in clicks)."
     )
-    assert told.tone == "critical"
-    assert told.troubles[0].sentence == "reads from east, which is unreachable."
-    empty = summarise([flow(source_is_gone=True), flow("west->east")], NOW).losses
-    assert "unknown for east (unreachable, in step 2 s ago)" in empty
+    assert summary.tone == "critical"
+    assert summary.troubles[0].sentence == "reads from east, which is unreachable."
+    empty = summarise([flow(source_unreachable=True), flow("west->east")], NOW).losses
+    assert "unknown for east (unreachable, in sync 2 s ago)" in empty
     assert "none for west (checked 2 s ago)" in empty
 
 
 def test_unreachable_clusters_of_flows_in_trouble_are_the_cause() -> None:
-    broken = flow(state="degraded", reason="Cluster west: no answer in time.", target_is_gone=True)
-    told = summarise([broken, flow("west->east")], NOW)
-    assert told.headline == "1 of 2 flows needs attention: west is unreachable"
-    more = flow("north->lake", source_is_gone=True, target_is_gone=True)
+    broken = flow(
+        state="degraded", reason="Cluster west: no answer in time.", target_unreachable=True
+    )
+    summary = summarise([broken, flow("west->east")], NOW)
+    assert summary.headline == "1 of 2 flows needs attention: west is unreachable"
+    more = flow("north->lake", source_unreachable=True, target_unreachable=True)
     assert summarise([broken, more], NOW).headline.endswith(": 3 clusters are unreachable")
     # What no flow in trouble uses is not in the headline.
-    rests = flow("lake->east", state="stopped", source_is_gone=True)
+    rests = flow("lake->east", state="stopped", source_unreachable=True)
     assert summarise([broken, rests], NOW).headline.endswith(": west is unreachable")
     assert summarise([flow()], NOW).headline == "The only flow is healthy"
 
@@ -144,14 +147,14 @@ def test_a_known_loss_is_named_however_many_are_unknown() -> None:
     flows += [
         flow("south->west", owes=7, unknown=3, state="stopped", as_of=NOW - timedelta(hours=2))
     ]
-    told = summarise(flows, NOW)
-    assert told.losses == (
+    summary = summarise(flows, NOW)
+    assert summary.losses == (
         "Data loss if a source fails now: east at most 9 records (oldest 2.0 s, most in orders); "
         "south at least 7 records (seen 2 h ago, unknown for 3 partitions); unknown for s0 (no "
         "figures yet), s1 (no figures yet), s2 (no figures yet) and 2 more; none for lake "
         "(checked 2 s ago)."
     ).replace("2.0 s", "2 s")
-    assert told.resting == (
+    assert summary.not_running == (
         "6 flows are paused, stopped or drafts. Not copied: south→west at least 7 records; "
         "unknown for 3 partitions of hidden (seen 2 h ago). 6 flows were failed over."
     )
@@ -159,22 +162,22 @@ def test_a_known_loss_is_named_however_many_are_unknown() -> None:
 
 
 def test_an_unknown_part_is_said_beside_what_is_known() -> None:
-    told = summarise([flow(owes=2485, lag_ms=40_000, unknown=3)], NOW)
-    assert told.tone == "attention"
+    summary = summarise([flow(owes=2485, lag_ms=40_000, unknown=3)], NOW)
+    assert summary.tone == "attention"
     sentence = "is 40 s behind: at least 2,485 records; unknown for 3 partitions of hidden."
-    assert told.troubles == (Trouble("east->west", sentence),)
+    assert summary.troubles == (Trouble("east->west", sentence),)
 
 
 def test_what_a_degraded_flow_owes_is_as_sure_as_its_source_is_fresh() -> None:
-    told = summarise([flow(state="degraded", owes=9, lag_ms=2_000), flow("west->east")], NOW)
-    assert told.losses == (
+    summary = summarise([flow(state="degraded", owes=9, lag_ms=2_000), flow("west->east")], NOW)
+    assert summary.losses == (
         "Data loss if a source fails now: east at most 9 records (oldest 2 s); none for west "
         "(checked 2 s ago)."
     )
     unread = owing(0, seen=ms(NOW - timedelta(seconds=40)))
-    told = summarise([flow(state="degraded", account=unread), flow("west->east")], NOW)
-    assert told.losses == (
-        "Data loss if a source fails now: unknown for east (in step 40 s ago); none for west "
+    summary = summarise([flow(state="degraded", account=unread), flow("west->east")], NOW)
+    assert summary.losses == (
+        "Data loss if a source fails now: unknown for east (in sync 40 s ago); none for west "
         "(checked 2 s ago)."
     )
 
@@ -193,46 +196,51 @@ def test_a_flow_that_starts_is_not_called_healthy_yet() -> None:
 
 def test_a_failed_flow_is_critical_and_says_why() -> None:
     failed = flow(state="failed", reason="orders-3: record of 2 MB is too large for backup.")
-    told = summarise([failed], NOW)
-    assert told.tone == "critical"
-    assert told.headline == "The only flow needs attention"
+    summary = summarise([failed], NOW)
+    assert summary.tone == "critical"
+    assert summary.headline == "The only flow needs attention"
     sentence = "is failed: orders-3: record of 2 MB is too large for backup."
-    assert told.troubles == (Trouble("east->west", sentence, by_state=True),)
+    assert summary.troubles == (Trouble("east->west", sentence, by_state=True),)
 
 
 def test_old_figures_promise_nothing() -> None:
     old = flow(as_of=NOW - timedelta(minutes=2))
-    told = summarise([old], NOW)
-    assert told.tone == "unknown"
-    assert told.losses == "Data loss if a source fails now: unknown for east (in step 2 min ago)."
-    assert "is its runner alive?" in told.troubles[0].sentence
+    summary = summarise([old], NOW)
+    assert summary.tone == "unknown"
+    assert (
+        summary.losses == "Data loss if a source fails now: unknown for east (in sync 2 min ago)."
+    )
+    assert "is its runner alive?" in summary.troubles[0].sentence
 
 
 def test_a_flow_that_never_reported_promises_nothing() -> None:
-    told = summarise([flow(state="starting", as_of=None)], NOW)
-    assert told.losses == "Data loss if a source fails now: unknown for east (no figures yet)."
+    summary = summarise([flow(state="starting", as_of=None)], NOW)
+    assert summary.losses == "Data loss if a source fails now: unknown for east (no figures yet)."
 
 
 def test_flows_at_rest_are_named_but_are_no_trouble() -> None:
-    told = summarise([flow(state="paused"), flow("west->east", state="stopped")], NOW)
-    assert told.tone == "resting"
-    assert told.headline == "Both flows are stopped"
-    assert told.resting == "east→west is paused. west→east is stopped."
+    summary = summarise([flow(state="paused"), flow("west->east", state="stopped")], NOW)
+    assert summary.tone == "resting"
+    assert summary.headline == "Both flows are stopped"
+    assert summary.not_running == "east→west is paused. west→east is stopped."
     mixed = summarise([flow(), flow("west->east", state="stopped")], NOW)
     assert (mixed.tone, mixed.headline) == ("good", "1 active flow is healthy, 1 stopped")
 
 
 def test_a_paused_flow_with_old_figures_owes_at_least_those() -> None:
-    told = summarise([flow(state="paused", as_of=NOW - timedelta(hours=9), owes=18)], NOW)
-    assert "east at least 18 records (seen 9 h ago" in told.losses
-    assert told.resting == "east→west is paused; not copied: at least 18 records (seen 9 h ago)."
+    summary = summarise([flow(state="paused", as_of=NOW - timedelta(hours=9), owes=18)], NOW)
+    assert "east at least 18 records (seen 9 h ago" in summary.losses
+    assert (
+        summary.not_running
+        == "east→west is paused; not copied: at least 18 records (seen 9 h ago)."
+    )
 
 
 def test_silent_processes_of_ours_are_named_with_what_that_means() -> None:
     assert summarise([flow()], NOW).engine == ""
-    told = summarise([flow()], NOW, ["Celery beat", "Reconciler", "Celery worker"])
-    assert told.engine.startswith("Celery beat, Reconciler and Celery worker show no sign of life")
-    assert summarise([], NOW, ["Reconciler"]).engine.startswith("Reconciler shows no sign")
+    summary = summarise([flow()], NOW, ["Celery beat", "Reconciler", "Celery worker"])
+    assert summary.engine.startswith("Celery beat, Reconciler and Celery worker are missing")
+    assert summarise([], NOW, ["Reconciler"]).engine.startswith("Reconciler is missing")
 
 
 def test_rows_sort_by_trouble_then_by_name() -> None:
@@ -252,7 +260,7 @@ def test_a_resting_flow_is_never_stale(state: str) -> None:
 
 
 pictures = st.builds(
-    FlowPicture,
+    FlowSummary,
     name=st.sampled_from(["a->b", "b->a", "a->c", "c->a", "b->c"]),
     source=st.sampled_from(["a", "b", "c"]),
     state=st.sampled_from(STATES),
@@ -270,20 +278,20 @@ pictures = st.builds(
 
 
 @given(st.lists(pictures, max_size=6, unique_by=lambda row: row.name))
-def test_the_headline_is_green_only_when_no_flow_needs_a_person(rows: list[FlowPicture]) -> None:
-    told = summarise(rows, NOW)
+def test_the_headline_is_green_only_when_no_flow_needs_a_person(rows: list[FlowSummary]) -> None:
+    summary = summarise(rows, NOW)
     needy = [row for row in rows if tone(row, NOW) in {"critical", "attention", "unknown"}]
-    assert (told.tone in {"good", "resting", "starting"}) == (not needy)
-    assert "starting" not in {row.state for row in rows} or told.tone != "good"
-    assert "attention" not in told.headline or needy
+    assert (summary.tone in {"good", "resting", "starting"}) == (not needy)
+    assert "starting" not in {row.state for row in rows} or summary.tone != "good"
+    assert "attention" not in summary.headline or needy
 
 
 @given(st.lists(pictures, min_size=1, max_size=6, unique_by=lambda row: row.name))
-def test_no_loss_is_only_ever_said_of_fresh_exact_figures(rows: list[FlowPicture]) -> None:
-    told = summarise(rows, NOW).losses
-    if "none for " not in told:
+def test_no_loss_is_only_ever_said_of_fresh_exact_figures(rows: list[FlowSummary]) -> None:
+    summary = summarise(rows, NOW).losses
+    if "none for " not in summary:
         return
-    named = told.split("none for ")[1].split(" (checked")[0].replace(" and ", ", ").split(", ")
+    named = summary.split("none for ")[1].split(" (checked")[0].replace(" and ", ", ").split(", ")
     ours = [row for row in rows if row.source in named]
     for row in (row for row in ours if row.state not in {"draft", "failed_over"}):
         assert row.account is not None
@@ -292,7 +300,7 @@ def test_no_loss_is_only_ever_said_of_fresh_exact_figures(rows: list[FlowPicture
 
 
 @given(st.lists(pictures, min_size=1, max_size=6, unique_by=lambda row: row.name))
-def test_the_greatest_known_loss_is_always_named(rows: list[FlowPicture]) -> None:
+def test_the_greatest_known_loss_is_always_named(rows: list[FlowSummary]) -> None:
     at_risk = [row for row in rows if row.state not in {"draft", "failed_over"}]
     known = [row.total.records for row in at_risk]
     if any(known):
@@ -303,7 +311,7 @@ def test_offsets_that_may_be_markers_are_no_lower_bound_once_they_are_old() -> N
     """30 records in 3 transactions are at most 33 now, and never at least 33."""
     seen = NOW - timedelta(seconds=40)
     old = owing(33, seen=ms(seen), is_dense=False)
-    gone = flow(account=old, source_is_gone=True)
+    gone = flow(account=old, source_unreachable=True)
     assert summarise([gone], NOW).losses == (
         "Data loss if a source fails now: east an unknown number of records (unreachable, 33 by "
         "offsets when seen 40 s ago)."

@@ -14,7 +14,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.models import Cluster, Flow, FlowAccount, FlowPartition, FlowTopic
 from monitoring.alerts import evaluation
 from monitoring.forecasts import source_scan
-from monitoring.forecasts.source_scan import Answers
+from monitoring.forecasts.source_scan import OffsetAnswers
 from monitoring.models import Alert, AlertRule, ClusterSweep, FlowOutlook, PartitionRange
 from tests.pages import world
 
@@ -47,11 +47,11 @@ class Source:
     def missing(self, cluster: Cluster, topics: Any, *, deadline_s: float) -> set[str]:
         return self.deleted_on_target & set(topics)
 
-    def ask(self, cluster: Cluster, places: Any, *, deadline_s: float) -> Answers:
+    def list_offsets(self, cluster: Cluster, places: Any, *, deadline_s: float) -> OffsetAnswers:
         self.asked += 1
         if self.down:
             raise KafkaUnavailable("Cluster primary: no broker can be reached.")
-        return Answers(
+        return OffsetAnswers(
             earliest=dict.fromkeys(places, self.earliest),
             end=dict.fromkeys(places, self.end),
             stable=dict.fromkeys(places, self.stable),
@@ -109,7 +109,7 @@ def test_the_forecast_ends_when_the_flow_has_caught_up(flow: Flow, source: Sourc
     alert = Alert.objects.get()
     assert (alert.state, alert.sentence) == (
         "resolved",
-        "loses nothing to retention as things are",
+        "loses no records to retention",
     )
 
 
@@ -267,8 +267,7 @@ def test_a_transaction_left_open_is_told_apart_from_being_behind(
     assert FlowOutlook.objects.get().held_records == 10_000
     alert = Alert.objects.get()
     assert alert.sentence == (
-        "is kept from 10,000 records by a transaction that has been open on its source for "
-        "16 min 40 s"
+        "cannot copy 10,000 records: a transaction on its source has been open for 16 min 40 s"
     )
     source.stable = 95_000
     sweep(flow, source, 1_010)

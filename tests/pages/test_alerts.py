@@ -37,7 +37,7 @@ def test_an_alert_is_shown_with_its_sentence_and_taken_by_whoever_acknowledges(
     assert 'data-state="critical">firing' in text
     assert "1 alert firing" in operator.get("/").content.decode()
     done = operator.post(f"/alerts/{alert.pk}/acknowledge/", follow=True).content.decode()
-    assert "RPO of payments: primary→backup is taken by the-operator." in done
+    assert "RPO of payments: primary→backup is acknowledged by the-operator." in done
     assert ">Acknowledge<" not in done
 
 

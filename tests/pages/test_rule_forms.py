@@ -46,7 +46,7 @@ def test_a_rule_of_one_flow_is_added_changed_and_removed_and_all_of_it_is_noted(
     assert changed.status_code == 302
     rule.refresh_from_db()
     assert (rule.threshold, rule.enabled, rule.flow) == (20, False, None)
-    assert "None of its alerts fires now." in operator.get(f"{path}/delete/").content.decode()
+    assert "None of its alerts is firing." in operator.get(f"{path}/delete/").content.decode()
     operator.post(f"{path}/delete/", {"reason": "Nobody reads it."})
     assert not AlertRule.objects.filter(pk=rule.pk).exists()
     noted = Transition.objects.filter(subject="alertrule").values_list("to_state", "who", "why")
@@ -62,8 +62,8 @@ def test_a_rule_of_one_flow_is_added_changed_and_removed_and_all_of_it_is_noted(
     [
         ("name", {"name": "Failed"}, "Another rule has this name."),
         ("threshold", {"threshold": ""}, "This kind needs a threshold in s."),
-        ("clear_below", {"clear_below": "11"}, "It clears at or below the threshold"),
-        ("clear_below", {"kind": "forecast", "clear_below": "9"}, "clears by itself at 125 %"),
+        ("clear_below", {"clear_below": "11"}, "It must be at or below the threshold"),
+        ("clear_below", {"kind": "forecast", "clear_below": "9"}, "clears at 125 %"),
         ("labels", {"labels": "team"}, "Line 1 is not key=value"),
         ("runbook", {"runbook": "javascript:alert(1)"}, "valid URL"),
         ("kind", {"kind": "rain"}, "valid choice"),
@@ -88,7 +88,7 @@ def test_a_channel_is_an_admin_s_to_add_and_remove(signed_in: As) -> None:
     admin.post(f"{path}/edit/", {**CHANNEL, "target": "https://y.example/"})
     channel.refresh_from_db()
     assert (channel.target, channel.headers) == ("https://y.example/", {})
-    assert "No rule names it." in admin.get(f"{path}/delete/").content.decode()
+    assert "No rule uses it." in admin.get(f"{path}/delete/").content.decode()
     admin.post(f"{path}/delete/")
     assert not Channel.objects.exists()
 
@@ -120,7 +120,7 @@ def test_a_maintenance_window_is_planned_and_called_off(signed_in: As) -> None:
     }
     asked = {**times, "cluster": cluster.pk, "reason": "Kernel of the brokers"}
     wrong = operator.post("/alerts/silences/add/", {**asked, "ends_at": times["starts_at"]})
-    assert "It ends after it starts" in world.error_at(wrong.content.decode(), "ends_at")
+    assert "It must be after the start" in world.error_at(wrong.content.decode(), "ends_at")
     page = operator.post("/alerts/silences/add/", asked, follow=True).content.decode()
     silence = Silence.objects.get()
     assert (silence.cluster, silence.flow, silence.who) == (cluster, None, "the-operator")

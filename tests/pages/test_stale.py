@@ -83,10 +83,10 @@ def test_when_all_figures_stand_still_the_reconciler_is_named_before_anybody_ask
         name="r", kind="reconcile worker", host="h", pid=1, seen_at=now - timedelta(seconds=25)
     )
     Flow.objects.update(observed_state="running", as_of=now)
-    assert "Reconciler shows no sign of life" not in viewer.get("/").content.decode()
+    assert "Reconciler is missing" not in viewer.get("/").content.decode()
     Flow.objects.update(as_of=now - timedelta(seconds=25))
     # Beat sent what the worker did a moment ago.
-    assert "<strong>Reconciler shows no sign of life" in viewer.get("/").content.decode()
+    assert "<strong>Reconciler is missing" in viewer.get("/").content.decode()
 
 
 def test_a_flow_whose_source_does_not_answer_is_not_green_however_fresh_its_figures(

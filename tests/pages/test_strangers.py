@@ -12,7 +12,7 @@ from mirrors.domain.gaps.foreign_records import Stretch
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap
 from mirrors.services.gaps.foreign_records import find_ongoing, fold
-from monitoring.alerts.facts import of_flows
+from monitoring.alerts.facts import flow_facts
 from monitoring.domain.alerts.conditions import read_flow
 from monitoring.domain.alerts.rules import Condition
 from monitoring.prometheus.metrics import scrape
@@ -54,7 +54,7 @@ def test_while_they_go_on_the_flow_says_so_the_rule_fires_and_the_metric_counts(
     assert "Another producer writes into primary.orders-0 on backup: 4 records since" in (
         writes.sentence("backup")
     )
-    facts = {row.pk: known for row, known in of_flows(now)}[flow.pk]
+    facts = {row.pk: known for row, known in flow_facts(now)}[flow.pk]
     reading = read_flow(Condition(kind="foreign_writes"), facts, now)
     assert (reading.holds, reading.value) == (True, 4)
     assert "primary.orders-0" in reading.sentence

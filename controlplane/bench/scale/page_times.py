@@ -32,7 +32,7 @@ from mirrors.models.runners import RunnerState
 from mirrors.services.users import create_token, ensure_person
 from monitoring.alerts import evaluation
 from monitoring.forecasts import source_scan
-from monitoring.forecasts.source_scan import Answers, Place
+from monitoring.forecasts.source_scan import OffsetAnswers, TopicPartition
 from monitoring.history import collector
 from monitoring.models import ClusterSweep, Feed, FlowOutlook
 
@@ -132,9 +132,11 @@ class _Answering:
     def missing(self, cluster: Cluster, topics: Iterable[str], *, deadline_s: float) -> set[str]:
         return set()
 
-    def ask(self, cluster: Cluster, places: Sequence[Place], *, deadline_s: float) -> Answers:
+    def list_offsets(
+        self, cluster: Cluster, places: Sequence[TopicPartition], *, deadline_s: float
+    ) -> OffsetAnswers:
         self.turn += 1
-        return Answers(
+        return OffsetAnswers(
             # Partition n is taken from in every tenth turn, another tenth each time.
             earliest={place: (self.turn + place[1]) // 10 * 100 for place in places},
             end=dict.fromkeys(places, 1_000_000),

@@ -1,4 +1,4 @@
-"""What a rule's condition finds in the facts of a flow or a runner, in a sentence. Pure."""
+"""Evaluates the condition of a rule on the facts of a flow or a runner; result with a sentence."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from monitoring.domain.alerts.rules import (
 )
 from monitoring.domain.lag import is_fresh
 
-_UNASKED = {"draft", "stopped", "failed_over"}
+_INACTIVE = {"draft", "stopped", "failed_over"}
 
 
 def read_flow(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
-    if flow.desired == "stopped" or flow.state in _UNASKED:
+    if flow.desired == "stopped" or flow.state in _INACTIVE:
         return Reading(False, True, None, "is stopped")
     read = _READ.get(condition.kind)
     if read is None:
-        return Reading(None, False, None, "is no runner")
+        return Reading(None, False, None, "is not a runner")
     return read(condition, flow, now)
 
 
@@ -40,7 +40,7 @@ def read_runner(runner: RunnerFacts) -> Reading:
 
 
 def _time_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
-    """The age of the oldest known record. While a part is unknown it may fire and never clears."""
+    """The age of the oldest known record. If a partition is unknown, it never clears."""
     if flow.account is None or not is_fresh(flow.as_of, now):
         return _level(condition, None, "")
     lag = flow.account.time_lag_ms
@@ -49,8 +49,8 @@ def _time_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     if not lag and not flow.account.unknown:
         return _level(condition, 0, "is 0 s behind")
     words = f"is {duration(lag)} behind, {owed(flow.account)}"
-    if _waited_for_its_window(flow, now):
-        return _by_plan(words, flow, now)
+    if _is_planned_backlog(flow, now):
+        return _planned_backlog(words, flow, now)
     return _bounded(_level(condition, lag / 1000, words), flow.account)
 
 
@@ -58,27 +58,27 @@ def _offset_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading
     if flow.account is None or not is_fresh(flow.as_of, now):
         return _level(condition, None, "")
     words = f"is {owed(flow.account)} behind"
-    if flow.account.records and _waited_for_its_window(flow, now):
-        return _by_plan(words, flow, now)
+    if flow.account.records and _is_planned_backlog(flow, now):
+        return _planned_backlog(words, flow, now)
     return _bounded(_level(condition, flow.account.records, words), flow.account)
 
 
 def _bounded(reading: Reading, account: Total) -> Reading:
-    """Of a lower bound it is only ever known that it is too high."""
+    """A lower bound can prove that a figure is too high, never that it is low enough."""
     if not account.unknown or reading.holds:
         return reading
-    return dataclasses.replace(reading, holds=None, over=False)
+    return dataclasses.replace(reading, holds=None, clears=False)
 
 
 def _not_replicated(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     return _fact(bool(flow.blocked), f"does not replicate {flow.blocked}")
 
 
-def _waited_for_its_window(flow: FlowFacts, now: datetime) -> bool:
-    """Whether the oldest record not yet copied was there before the run of this window began.
+def _is_planned_backlog(flow: FlowFacts, now: datetime) -> bool:
+    """Whether the oldest record not yet copied is older than this run of the schedule.
 
-    That is no failure before half of the window is over. What is written since then counts as with
-    every flow; so does all of it from then on, for nothing else reports a window that is too short.
+    Such a backlog is planned during the first half of the window. After that it counts like any
+    other lag, because no other rule reports a window that is too short.
     """
     if flow.began_at is None or flow.catches_up_until is None or now >= flow.catches_up_until:
         return False
@@ -87,16 +87,16 @@ def _waited_for_its_window(flow: FlowFacts, now: datetime) -> bool:
     return flow.as_of - timedelta(milliseconds=flow.account.time_lag_ms) < flow.began_at
 
 
-def _by_plan(words: str, flow: FlowFacts, now: datetime) -> Reading:
+def _planned_backlog(words: str, flow: FlowFacts, now: datetime) -> Reading:
     began = now if flow.began_at is None else flow.began_at
     since = duration(round((now - began).total_seconds()) * 1000)
-    return Reading(False, True, None, f"{words}: that waited for its window, open for {since}")
+    return Reading(False, True, None, f"{words}: a backlog of its window, which opened {since} ago")
 
 
-def _stands(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
-    """Not copied although there is more and more to copy; a paused flow stands because asked to.
+def _stalled(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+    """No record is copied while the source grows. A paused flow is not stalled.
 
-    Where no runner reports, what the sweep of the source saw counts.
+    Without reports of a runner, the figures of the last sweep of the source count.
     """
     if flow.desired == "paused":
         return Reading(False, True, None, "is paused")
@@ -112,7 +112,7 @@ def _stands(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     seconds = (now - moved_at).total_seconds() if grew > 0 else 0.0
     words = f"copied nothing for {duration(seconds * 1000)} while its source grew by {grew:,}"
     if grew <= 0:
-        words = "copies what its source gets"
+        words = "copies at the rate of its source"
     return _level(condition, seconds, words)
 
 
@@ -133,32 +133,32 @@ def _failed(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
 
 def _degraded(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     if flow.state == "starting" and flow.failures:
-        # Between two failures: it is not well again because it is tried again.
+        # A restart between two failures is no recovery.
         return _fact(True, f"starts again after {plural(flow.failures, 'failure')} in a row")
     return _state(flow, {"degraded", "backing_off"})
 
 
 def _forecast(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
-    """A paused flow loses data like any other."""
+    """Applies to paused flows too: retention deletes their records as well."""
     seen = flow.outlook
     if seen is None:
         return _level(condition, None, "")
     if seen.loses_at is None:
-        return Reading(False, True, None, "loses nothing to retention as things are")
+        return Reading(False, True, None, "loses no records to retention")
     seconds = max(0.0, (seen.loses_at - now).total_seconds())
     return _level(condition, seconds, seen.loss)
 
 
 def _heartbeat(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     if flow.desired != "running" or not flow.heartbeats_on:
-        return Reading(False, True, None, "is not asked for heartbeats")
+        return Reading(False, True, None, "has heartbeats turned off")
     words = "last showed a heartbeat on its target {} ago"
     return _age(condition, flow.heartbeat_at, now, words)
 
 
 def _checkpoint(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     if flow.desired != "running" or not flow.checkpoints_on:
-        return Reading(False, True, None, "is not asked for checkpoints")
+        return Reading(False, True, None, "has checkpoints turned off")
     words = "last wrote the checkpoints of its groups {} ago"
     return _age(condition, flow.checkpoint_at or flow.since, now, words)
 
@@ -168,8 +168,8 @@ def _open_transaction(condition: Condition, flow: FlowFacts, now: datetime) -> R
     if seen is None:
         return _level(condition, None, "")
     if seen.held_since is None:
-        return Reading(False, True, None, "is held back by no transaction")
-    words = "is kept from {} by a transaction that has been open on its source for {}"
+        return Reading(False, True, None, "has no open transaction that holds records back")
+    words = "cannot copy {}: a transaction on its source has been open for {}"
     words = words.format(plural(seen.held_records, "record"), "{}")
     return _age(condition, seen.held_since, now, words)
 
@@ -209,7 +209,7 @@ def _fact(wrong: bool, words: str) -> Reading:
 _READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], Reading]] = {
     "time_lag": _time_lag,
     "offset_lag": _offset_lag,
-    "stands": _stands,
+    "stands": _stalled,
     "flow_failed": _failed,
     "flow_degraded": _degraded,
     "gap": _gap,

@@ -1,4 +1,4 @@
-"""What rules ask of which facts, and what an alert does next. Pure."""
+"""Kinds of alert rules, the facts they read, and the transitions of an alert."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Kind = Literal[
     "foreign_writes",
     "not_replicated",
 ]
-# What each kind asks, and the unit of its threshold; those without need none.
+# The condition of each kind, and the unit of its threshold; empty for kinds without one.
 KINDS: dict[Kind, tuple[str, str]] = {
     "time_lag": (
         "The oldest record not yet copied is older than this number of seconds (RPO)",
@@ -33,9 +33,9 @@ KINDS: dict[Kind, tuple[str, str]] = {
     ),
     "offset_lag": ("More records than this are not yet copied", "records"),
     "stands": ("The source grows and nothing was copied for this number of seconds", "s"),
-    "flow_failed": ("The flow failed and is not tried again by itself", ""),
-    "flow_degraded": ("The flow is degraded, or fails again and again", ""),
-    "gap": ("Records are lost, changed or refused, and a decision is waited for", ""),
+    "flow_failed": ("The flow failed and is not restarted automatically", ""),
+    "flow_degraded": ("The flow is degraded, or fails repeatedly", ""),
+    "gap": ("Records are lost, changed or rejected, and need a decision", ""),
     "stale": ("The flow should run and sent no figures for this number of seconds", "s"),
     "runner_down": ("A runner that flows need is not ready", ""),
     "forecast": (
@@ -48,12 +48,12 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "foreign_writes": ("Another producer writes into the flow's remote topics", ""),
     "not_replicated": ("A selected topic is not replicated, and only a person can change that", ""),
 }
-# Beyond any lag, and far from what JSON cannot say.
+# Greater than any lag, and exact in JSON.
 LARGEST = 1e15
 LONGEST_S = 86_400
-# What is foretold counts below its threshold, everything else above.
+# A forecast fires below its threshold, every other figure above.
 COUNTS_BELOW: frozenset[Kind] = frozenset({"forecast"})
-# Firing, a figure must fall below this share of its threshold before all is well again.
+# Hysteresis: a firing alert clears at this share of its threshold.
 CLEARS_BELOW = 0.8
 
 Step = Literal["nothing", "begin", "fire", "resolve", "drop"]
@@ -61,7 +61,7 @@ Step = Literal["nothing", "begin", "fire", "resolve", "drop"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Condition:
-    """What a rule asks. `for_s`: so long it must hold before it calls anybody."""
+    """The condition of a rule. It must hold for `for_s` seconds before the alert fires."""
 
     kind: Kind
     threshold: float | None = None
@@ -79,7 +79,7 @@ class Condition:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OutlookFacts:
-    """What a sweep of the source that is not old says of a flow."""
+    """A flow's forecast from a recent sweep of its source."""
 
     as_of: datetime
     offset_lag: int | None
@@ -97,13 +97,13 @@ class FlowFacts:
     desired: str
     state: str
     reason: str = ""
-    # What it owes, None while it never said.
+    # None before the first report.
     account: Total | None = None
-    # The topics that only a person can bring to be replicated, in a sentence; empty for none.
+    # A sentence that names the topics that only a person can unblock; empty for none.
     blocked: str = ""
     as_of: datetime | None = None
     since: datetime | None = None
-    # It copies in windows: when this run began, and how long what waited for it may keep it behind.
+    # For a flow with windows: when this run began, and until when its backlog is planned.
     began_at: datetime | None = None
     catches_up_until: datetime | None = None
     moved_at: datetime | None = None
@@ -115,7 +115,7 @@ class FlowFacts:
     heartbeats_on: bool = True
     checkpoint_at: datetime | None = None
     checkpoints_on: bool = True
-    # Records of another producer that are still coming, and the sentence that says where.
+    # Records that foreign producers still write, and a sentence that says where.
     foreign_records: int = 0
     foreign_writes: str = ""
 
@@ -130,13 +130,14 @@ class RunnerFacts:
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What a condition found. `holds` is None when nobody can know; `over` only when all is well.
+    """The result of a condition. `holds` is None if it is unknown.
 
-    Between threshold and clearing neither is true: what fires goes on, what does not stays quiet.
+    Between the threshold and the clearing value neither `holds` nor `clears` is true: a firing
+    alert goes on firing, and none opens.
     """
 
     holds: bool | None
-    over: bool
+    clears: bool
     value: float | None
     sentence: str
 
@@ -148,9 +149,9 @@ def decide(
     condition: Condition,
     now: datetime,
 ) -> Step:
-    """What the alert of one rule and one subject does next; what is not known changes nothing."""
+    """The next transition of the alert of one rule and subject; unknown changes nothing."""
     if state == "firing":
-        return "resolve" if reading.over else "nothing"
+        return "resolve" if reading.clears else "nothing"
     if reading.holds is None:
         return "nothing"
     if not reading.holds:
@@ -161,8 +162,8 @@ def decide(
     return "fire" if held else "nothing"
 
 
-class OfKind(Protocol):
-    """A rule as far as choosing needs it: of one flow, or of every flow."""
+class KindAndFlow(Protocol):
+    """A rule for one flow, or for every flow if `flow_id` is None."""
 
     @property
     def kind(self) -> str: ...
@@ -171,11 +172,11 @@ class OfKind(Protocol):
     def flow_id(self) -> int | None: ...
 
 
-Rule = TypeVar("Rule", bound=OfKind)
+Rule = TypeVar("Rule", bound=KindAndFlow)
 
 
 def rules_of(rules: Iterable[Rule], flow_id: int) -> list[Rule]:
-    """A flow's own rules take the place of the general ones of their kind."""
+    """A flow's own rules replace the general ones of the same kind."""
     rules = list(rules)
     own = [rule for rule in rules if rule.flow_id == flow_id]
     replaced = {rule.kind for rule in own}
@@ -193,7 +194,7 @@ def problems_of(
     if clear_below is None:
         return errors
     if kind in COUNTS_BELOW:
-        errors["clear_below"] = ["What is foretold clears by itself at 125 % of its threshold."]
+        errors["clear_below"] = ["A forecast clears at 125 % of its threshold; this cannot be set."]
     elif threshold is not None and clear_below > threshold:
-        errors["clear_below"] = ["It clears at or below the threshold, not above it."]
+        errors["clear_below"] = ["It must be at or below the threshold."]
     return errors

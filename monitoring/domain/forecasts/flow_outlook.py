@@ -1,4 +1,4 @@
-"""What a sweep of a source says of one flow: what it will lose, what holds it back. Pure."""
+"""Forecast of one flow from a sweep of its source: data loss and open transactions."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from monitoring.domain.forecasts.retention import (
+    CopyProgress,
     Risk,
     Step,
-    Track,
+    add_step,
     copy_rate,
-    follow,
-    follow_position,
-    pace,
+    deletion_pace,
     risk_of,
+    update_progress,
 )
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Range:
-    """What a partition of the source holds. Moments are epoch milliseconds.
+    """Offsets of a source partition. Times are epoch milliseconds.
 
-    `held_since`: since when an open transaction keeps `stable` from moving, as far as was seen.
+    `stable` is the last stable offset (LSO). `held_since` is since when an open transaction holds
+    it back, as far as sweeps observed it.
     """
 
     earliest: int
@@ -34,8 +35,8 @@ class Range:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Held:
-    """Records behind the last stable offset: written, but by a transaction that is still open."""
+class HeldRecords:
+    """Records above the last stable offset, which an open transaction holds back."""
 
     topic: str
     partition: int
@@ -45,17 +46,17 @@ class Held:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """`reached` is the sum of the positions: while it does not grow, nothing is copied."""
+    """`reached` is the sum of the positions; while it does not grow, nothing is copied."""
 
     reached: int
     risks: tuple[Risk, ...]
-    held: tuple[Held, ...]
-    tracks: Mapping[Place, Track]
+    held: tuple[HeldRecords, ...]
+    tracks: Mapping[TopicPartition, CopyProgress]
 
 
-def seen(before: Range | None, *, earliest: int, end: int, stable: int, at: int) -> Range:
-    """One look at a partition after the last one."""
-    steps = follow(
+def observe(before: Range | None, *, earliest: int, end: int, stable: int, at: int) -> Range:
+    """The offsets of a partition at this sweep, given those at the last one."""
+    steps = add_step(
         before.steps if before else (), before.earliest if before else None, earliest, at
     )
     held_since = None
@@ -71,15 +72,15 @@ def seen(before: Range | None, *, earliest: int, end: int, stable: int, at: int)
     )
 
 
-def look(
-    ranges: Mapping[Place, Range],
-    positions: Iterable[tuple[Place, int | None]],
-    tracks: Mapping[Place, Track],
+def forecast(
+    ranges: Mapping[TopicPartition, Range],
+    positions: Iterable[tuple[TopicPartition, int | None]],
+    tracks: Mapping[TopicPartition, CopyProgress],
     *,
     paused: bool,
     at: int,
 ) -> Outlook:
-    """`positions` are those of the flow; a partition that was not answered is left out."""
+    """`positions` are those of the flow; partitions without offsets in `ranges` are skipped."""
     reached = 0
     risks, held, followed = [], [], {}
     for place, position in positions:
@@ -91,16 +92,16 @@ def look(
         if position is None:
             continue
         reached += position
-        moves = pace(found.steps, at)
+        moves = deletion_pace(found.steps, at)
         if position >= found.end or (moves is None and position >= found.earliest):
             continue
-        track = followed[place] = follow_position(tracks.get(place), position, at)
+        track = followed[place] = update_progress(tracks.get(place), position, at)
         risk = risk_of(
             place,
             position=position,
             earliest=found.earliest,
             end=found.end,
-            found=moves,
+            pace=moves,
             copied=0.0 if paused else copy_rate(track),
             at=at,
         )
@@ -114,8 +115,8 @@ def look(
     )
 
 
-def _held(place: Place, found: Range) -> Held:
-    return Held(
+def _held(place: TopicPartition, found: Range) -> HeldRecords:
+    return HeldRecords(
         topic=place[0],
         partition=place[1],
         since=found.held_since or 0,

@@ -1,7 +1,7 @@
-"""When retention overtakes a flow: how fast first offsets move, and what lies between. Pure.
+"""When retention overtakes a flow, from the pace of the earliest offset and of the position.
 
-Brokers delete whole segments, so a first offset moves in steps. What is remembered are the moments
-at which it was seen to have moved; the mean over them is its pace.
+Brokers delete whole segments, so the earliest offset moves in steps. Each step is kept with the
+time at which a sweep observed it; the mean over the steps is the pace.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Sequence
 from mirrors.domain.formatting import duration, plural, rate
 
 Step = tuple[int, int]  # epoch milliseconds, first offset from then on
-Track = tuple[int, int, int, int]  # (moment, position) some time ago, and at the last look
+CopyProgress = tuple[int, int, int, int]  # (time, position) of an earlier sweep and of the last one
 
-KEPT = 24
+KEPT_STEPS = 24
 # After this many usual pauses without a step, deletion has stopped: there is no forecast.
-STANDS_AFTER = 6
-# A flow that copies is at risk only when it is clearly slower than deletion, and clearly behind.
+STALLED_AFTER = 6
+# A copying flow is at risk only if it is much slower than deletion, and far behind.
 SLOWER = 0.8
 BEHIND_SHARE = 0.05
 # A copy rate is measured over at least, and about, this many milliseconds.
-TRACK_AT_LEAST_MS = 5_000
-TRACK_MS = 60_000
+PROGRESS_AT_LEAST_MS = 5_000
+PROGRESS_MS = 60_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How a first offset moves: records a second, the size of a step, the last one."""
+    """How the earliest offset moves: records per second, mean size of a step, the last step."""
 
     per_second: float
     step: float
@@ -36,9 +36,9 @@ class Pace:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Risk:
-    """A partition whose records will be deleted before they are copied, or were.
+    """A partition whose records retention deletes before they are copied, or has deleted.
 
-    `per_second` is what retention deletes, `copied_per_second` what the flow copies meanwhile.
+    `per_second` is the rate of deletion, `copied_per_second` the rate of copying.
     """
 
     topic: str
@@ -55,43 +55,43 @@ class Risk:
         return max(0, self.earliest - self.position)
 
 
-def follow(steps: Sequence[Step], before: int | None, earliest: int, at: int) -> list[Step]:
-    """The steps with this look at the first offset; one that went back is another topic's."""
+def add_step(steps: Sequence[Step], before: int | None, earliest: int, at: int) -> list[Step]:
+    """The steps with the offset of this sweep. A lower one means a recreated topic: no steps."""
     if before is None or earliest < before:
         return []
     if earliest == before:
         return list(steps)
-    return [*steps, (at, earliest)][-KEPT:]
+    return [*steps, (at, earliest)][-KEPT_STEPS:]
 
 
-def pace(steps: Sequence[Step], at: int) -> Pace | None:
-    """None where too little was seen, or where deletion has come to rest."""
+def deletion_pace(steps: Sequence[Step], at: int) -> Pace | None:
+    """None with fewer than two steps, or if deletion has stalled."""
     if len(steps) < 2:
         return None
     (began, first), last = steps[0], steps[-1]
     every = (last[0] - began) / (len(steps) - 1)
     pause = at - last[0]
-    if every <= 0 or pause > every * STANDS_AFTER:
+    if every <= 0 or pause > every * STALLED_AFTER:
         return None
-    # A step that is overdue makes the whole slower.
+    # An overdue step lowers the pace.
     seconds = (last[0] - began + max(0.0, pause - every)) / 1000
     moved = last[1] - first
     return Pace(per_second=moved / seconds, step=moved / (len(steps) - 1), last=last)
 
 
-def follow_position(track: Track | None, position: int, at: int) -> Track:
+def update_progress(track: CopyProgress | None, position: int, at: int) -> CopyProgress:
     if track is None or position < track[3]:
         return (at, position, at, position)
     began, first, last, known = track
-    if at - began > TRACK_MS:
+    if at - began > PROGRESS_MS:
         began, first = last, known
     return (began, first, at, position)
 
 
-def copy_rate(track: Track) -> float | None:
-    """Records a second that were copied lately; None where it was not watched for long enough."""
+def copy_rate(track: CopyProgress) -> float | None:
+    """Records per second copied recently; None if observed for too short a time."""
     began, first, last, position = track
-    if last - began < TRACK_AT_LEAST_MS:
+    if last - began < PROGRESS_AT_LEAST_MS:
         return None
     return (position - first) * 1000 / (last - began)
 
@@ -102,17 +102,17 @@ def risk_of(
     position: int,
     earliest: int,
     end: int,
-    found: Pace | None,
+    pace: Pace | None,
     copied: float | None,
     at: int,
 ) -> Risk | None:
-    """None where nothing will be lost, or where it cannot be told."""
+    """None if nothing will be lost, or if that is unknown."""
     if position >= end:
         return None
     if position >= earliest:
-        if found is None or copied is None or _keeps_up(position, earliest, end, found, copied):
+        if pace is None or copied is None or _keeps_up(position, earliest, end, pace, copied):
             return None
-        left_ms = _left_ms(position, found, copied, at)
+        left_ms = _left_ms(position, pace, copied, at)
     else:
         left_ms = 0.0
     return Risk(
@@ -122,12 +122,12 @@ def risk_of(
         earliest=earliest,
         end=end,
         loses_at=at + round(left_ms),
-        per_second=found.per_second if found else 0.0,
+        per_second=pace.per_second if pace else 0.0,
         copied_per_second=copied or 0.0,
     )
 
 
-def in_words(risk: Risk, others: int, at: int) -> str:
+def describe_risk(risk: Risk, others: int, at: int) -> str:
     """The message: which partition, when, why, how many more."""
     more = f"; {plural(others, 'more partition')} at risk" if others else ""
     where = f"partition {risk.partition} of {risk.topic}"
@@ -142,16 +142,16 @@ def in_words(risk: Risk, others: int, at: int) -> str:
     )
 
 
-def _keeps_up(position: int, earliest: int, end: int, found: Pace, copied: float) -> bool:
+def _keeps_up(position: int, earliest: int, end: int, pace: Pace, copied: float) -> bool:
     if copied <= 0:
         return False
     if end - position < (end - earliest) * BEHIND_SHARE:
         return True
-    return copied >= found.per_second * SLOWER
+    return copied >= pace.per_second * SLOWER
 
 
-def _left_ms(position: int, found: Pace, copied: float, at: int) -> float:
-    """Along the mean of the steps, and half a step later: until its end a step deletes nothing."""
-    moved = min(found.step, found.per_second * (at - found.last[0]) / 1000)
-    left = position - found.last[1] - moved + found.step / 2
-    return max(0.0, left * 1000 / (found.per_second - copied))
+def _left_ms(position: int, pace: Pace, copied: float, at: int) -> float:
+    """Time until loss by the mean pace, plus half a step: a step deletes only at its end."""
+    moved = min(pace.step, pace.per_second * (at - pace.last[0]) / 1000)
+    left = position - pace.last[1] - moved + pace.step / 2
+    return max(0.0, left * 1000 / (pace.per_second - copied))

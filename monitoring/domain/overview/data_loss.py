@@ -1,7 +1,7 @@
-"""What would be lost if a source failed now: one sentence over all sources, the worst first.
+"""Data loss if a source fails now: one sentence over all sources.
 
-Known losses come first; an unknown one never takes the place of a known one. A figure that is old
-is a lower bound and says its age.
+The greatest known loss comes first; an unknown one never replaces a known one. A stale figure is a
+lower bound and says its age.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from mirrors.domain.account.sentences import amount
 from mirrors.domain.account.totals import NOTHING, OLD_AFTER_MS, Total, is_old
 from mirrors.domain.formatting import duration, plural, short_name
 
-RESTING = {"draft", "paused", "stopped", "failed_over"}
-# No client writes to the source of a draft for this flow, or to one that was failed over.
+NOT_RUNNING = {"draft", "paused", "stopped", "failed_over"}
+# Nothing to lose: a draft was never started, and clients left the source of a failed-over flow.
 _NOT_PROTECTED = {"draft", "failed_over"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# How many sources are named for each of known, unknown and no loss.
+# Number of sources named in each of the three groups: known, unknown and no loss.
 NAMED = 3
-# An amount that was observed longer ago says when: its source may have failed since.
+# An older amount says its age, because its source may have failed since.
 AGE_SAID_AFTER_MS = 5_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FlowPicture:
-    """One flow as the last report left it. `account` is what it owes, None while it never said."""
+class FlowSummary:
+    """A flow at its last report. `account` is what it owes, None before the first report."""
 
     name: str
     source: str
@@ -37,10 +37,10 @@ class FlowPicture:
     account: Total | None = None
     worst_topic: str = ""
     as_of: datetime | None = None
-    source_is_gone: bool = False
-    target_is_gone: bool = False
-    # The gravest alert that fires of it and that nobody silenced: how grave, and its sentence
-    # unless that is about the lag, which stands here fresher.
+    source_unreachable: bool = False
+    target_unreachable: bool = False
+    # Its most severe unsilenced alert: severity and sentence, without the sentence for lag,
+    # because `account` is fresher.
     severity: str = ""
     alert: str = ""
 
@@ -53,7 +53,7 @@ class FlowPicture:
         return self.total.time_lag_ms or 0
 
     def observed_at(self) -> datetime | None:
-        """When the source was last looked at for this account."""
+        """When the source was last read for this account."""
         if self.account is None or self.account.observed_at is None:
             return self.as_of
         return _EPOCH + timedelta(milliseconds=self.account.observed_at)
@@ -63,9 +63,9 @@ class FlowPicture:
         return hash(self.name)
 
 
-def worst_by_source(flows: Iterable[FlowPicture], now: datetime) -> list[FlowPicture]:
-    """For each source the flow that would lose most, the greatest known loss first."""
-    worst: dict[str, FlowPicture] = {}
+def worst_by_source(flows: Iterable[FlowSummary], now: datetime) -> list[FlowSummary]:
+    """For each source its flow with the greatest loss, the greatest known loss first."""
+    worst: dict[str, FlowSummary] = {}
     for flow in flows:
         if flow.state in _NOT_PROTECTED:
             continue
@@ -75,7 +75,7 @@ def worst_by_source(flows: Iterable[FlowPicture], now: datetime) -> list[FlowPic
     return sorted(worst.values(), key=lambda flow: (*_rank(flow, now), flow.source), reverse=True)
 
 
-def losses(flows: Iterable[FlowPicture], now: datetime) -> str:
+def losses(flows: Iterable[FlowSummary], now: datetime) -> str:
     """`Data loss if a source fails now: east at most 4,112 records; none for west (2 s ago).`"""
     ranked = worst_by_source(flows, now)
     known = [flow for flow in ranked if flow.total.records]
@@ -93,24 +93,24 @@ def losses(flows: Iterable[FlowPicture], now: datetime) -> str:
     return f"Data loss if a source fails now: {'; '.join(parts)}." if parts else ""
 
 
-def _rank(flow: FlowPicture, now: datetime) -> tuple[int, bool, int, timedelta]:
+def _rank(flow: FlowSummary, now: datetime) -> tuple[int, bool, int, timedelta]:
     age = timedelta.max if (seen := flow.observed_at()) is None else now - seen
     return flow.total.records, not _is_safe(flow, now), flow.time_lag_ms, age
 
 
-def _is_safe(flow: FlowPicture, now: datetime) -> bool:
-    """Nothing is owed, and every part was counted on a source that was seen just now."""
-    if flow.account is None or flow.source_is_gone:
+def _is_safe(flow: FlowSummary, now: datetime) -> bool:
+    """Nothing is owed, and every partition was counted on a source that was just read."""
+    if flow.account is None or flow.source_unreachable:
         return False
     stated = flow.account.as_of(_ms(now))
     return stated.certainty == "counted" and not stated.records
 
 
-def _known(flow: FlowPicture, now: datetime) -> str:
+def _known(flow: FlowSummary, now: datetime) -> str:
     """`east at most 4,112 records (oldest 38 s, most in payments)`."""
-    limit = -1 if flow.source_is_gone else OLD_AFTER_MS
+    limit = -1 if flow.source_unreachable else OLD_AFTER_MS
     stated = flow.total.as_of(_ms(now), limit)
-    notes = ["unreachable"] if flow.source_is_gone else []
+    notes = ["unreachable"] if flow.source_unreachable else []
     seen = flow.observed_at()
     when = "never observed" if seen is None else f"seen {how_long(seen, now)} ago"
     if flow.total.records > stated.records:
@@ -127,17 +127,17 @@ def _known(flow: FlowPicture, now: datetime) -> str:
     return f"{flow.source} {what} ({', '.join(notes)})" if notes else f"{flow.source} {what}"
 
 
-def _why_unknown(flow: FlowPicture, now: datetime) -> str:
+def _why_unknown(flow: FlowSummary, now: datetime) -> str:
     seen = flow.observed_at()
     if flow.account is None or seen is None:
         return "no figures yet"
     if flow.account.unknown:
         return f"unknown for {plural(flow.account.unknown, 'partition')}"
-    last = f"in step {how_long(seen, now)} ago"
-    return f"unreachable, {last}" if flow.source_is_gone else last
+    last = f"in sync {how_long(seen, now)} ago"
+    return f"unreachable, {last}" if flow.source_unreachable else last
 
 
-def _named(flows: Sequence[FlowPicture], note: object = None) -> str:
+def _named(flows: Sequence[FlowSummary], note: object = None) -> str:
     """`south (no figures yet), north and 2 more`."""
     names = [
         f"{flow.source} ({note(flow)})" if callable(note) else flow.source

@@ -1,4 +1,4 @@
-"""Can the standby be trusted: what drills have proven, over all flows, in one sentence."""
+"""Results of the last drills over all flows, as one sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import timedelta
 from mirrors.domain.drills.last_drill import ProvenState
 from mirrors.domain.formatting import arrow, duration
 
-# Up to this many flows are named one by one.
+# With at most this number of flows, each is named.
 _NAMED = 2
 
 
@@ -22,7 +22,7 @@ class Standby:
     age: timedelta | None = None
 
 
-def trust(standbys: Sequence[Standby]) -> str:
+def drill_sentence(standbys: Sequence[Standby]) -> str:
     if not standbys:
         return ""
     if all(one.proven == "never" for one in standbys):
@@ -31,7 +31,7 @@ def trust(standbys: Sequence[Standby]) -> str:
         return " ".join(_sentence(one) for one in standbys)
     counts = [(state, [one for one in standbys if one.proven == state]) for state in _WORDS]
     parts = [
-        f"{len(found)} {_WORDS[state]}{_who(found) if state == 'failed' else ''}"
+        f"{len(found)} {_WORDS[state]}{_names(found) if state == 'failed' else ''}"
         for state, found in counts
         if found
     ]
@@ -46,7 +46,7 @@ _WORDS: dict[ProvenState, str] = {
 }
 
 
-def _who(found: Sequence[Standby]) -> str:
+def _names(found: Sequence[Standby]) -> str:
     names = [arrow(one.flow) for one in found[:_NAMED]]
     return f" ({', '.join(names)}{', …' if len(found) > _NAMED else ''})"
 

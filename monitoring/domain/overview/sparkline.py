@@ -1,4 +1,4 @@
-"""Lines without axes: the last hour of one figure, in a table's cell or over what changed."""
+"""Sparklines: one figure over the last hour, as an SVG path."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ CURVE_WIDTH, CURVE_HEIGHT = 480, 72
 def path(
     values: Sequence[float | None], least_top: float, width: int = WIDTH, height: int = HEIGHT
 ) -> str:
-    """An SVG path from left to right, y from zero; it breaks where nothing is known.
+    """An SVG path from left to right, y from zero, with breaks at unknown values.
 
-    A figure that never passes `least_top` does not fill the height: noise shall look small.
+    Values below `least_top` do not fill the height, so that noise looks small.
     """
     known = [value for value in values if value is not None]
     if not known or len(values) < 2:
@@ -25,7 +25,7 @@ def path(
     before: float | None = None
     for at, value in enumerate(values):
         if value is not None:
-            # A step of no length makes a dot of a figure that stands alone.
+            # A segment of length 0 draws a single value as a dot.
             parts.append(
                 f"{'M' if before is None else 'L'}{at * step:.1f} {_y(value, top, height)}"
             )
@@ -36,11 +36,11 @@ def path(
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """The worst of several figures over time, what was asked for, and when something changed."""
+    """The worst of several figures over time, the objective, and the times of transitions."""
 
     line: str
     objective: str
-    # Where each change stands, from the left, in the order in which they were given.
+    # Distance of each transition from the left, in the given order.
     ticks: tuple[float, ...]
     values: tuple[float | None, ...]
 
@@ -62,7 +62,7 @@ def curve(
     start: datetime,
     span: timedelta,
 ) -> Curve | None:
-    """None where nothing is known of any step."""
+    """None if every step is unknown."""
     columns = zip(*(values for values in figures if values), strict=True)
     steps = [[value for value in column if value is not None] for column in columns]
     worst = tuple(max(known) if known else None for known in steps)

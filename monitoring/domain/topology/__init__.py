@@ -1,4 +1,4 @@
-"""The picture of clusters and flows: which column, which place, which line; the same every time."""
+"""The layout of the topology: deterministic for the same clusters and flows."""
 
 from monitoring.domain.topology.drawing import Box, Drawing, Line, draw, thickness
 from monitoring.domain.topology.graph import reaches

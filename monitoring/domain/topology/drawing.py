@@ -1,6 +1,6 @@
-"""The picture in numbers: boxes of clusters, lines of flows with their labels. No state in it.
+"""The drawing of the topology: boxes of clusters, lines of flows, labels.
 
-Where things stand follows from the names and the flows alone, so nothing moves when figures do.
+The layout depends only on names and flows, so nothing moves when figures change.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from monitoring.domain.topology.vertical_order import LABEL_HEIGHT, PORT, Item, 
 BOX_WIDTH = 160.0
 LABEL_WIDTH = 128.0
 MARGIN = 8.0
-BETWEEN = 36.0  # between two groups that no flow connects
-ROW_WIDTH = 1320.0  # groups stand side by side up to here
+BETWEEN = 36.0  # between two groups without a flow between them
+ROW_WIDTH = 1320.0  # maximum width of a row of groups
 HEAD = 9.0  # length of an arrow's head
 
 Point = tuple[float, float]
@@ -36,9 +36,9 @@ class Box:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One flow: its way from source to target, the head at its end, and its label's place.
+    """One flow: its route from source to target, its arrow head, and the box of its label.
 
-    The way curves from the first of `points` to the second, goes straight to the third, and so on.
+    The route alternates between curves and straight segments from one of `points` to the next.
     """
 
     source: str
@@ -79,14 +79,14 @@ def thickness(bytes_per_second: float | None) -> float:
 
 
 def draw(names: Iterable[str], edges: Iterable[Edge]) -> Drawing:
-    """The same picture for the same clusters and flows, in whichever order they come."""
+    """The same drawing for the same clusters and flows, in any order."""
     flows = tuple(sorted(set(edges)))
     return _draw(tuple(sorted({*names, *(name for edge in flows for name in edge)})), flows)
 
 
 @functools.lru_cache(maxsize=64)
 def _draw(known: tuple[str, ...], flows: tuple[Edge, ...]) -> Drawing:
-    """Laid out once: a page asks for the same picture every few seconds."""
+    """Cached, because a page requests the same drawing every few seconds."""
     boxes: list[Box] = []
     lines: list[Line] = []
     x, y, row_height, width = MARGIN, MARGIN, 0.0, 0.0
@@ -107,7 +107,7 @@ def _draw_group(group: Collection[str], edges: list[Edge]) -> Drawing:
     stacked = stack(ranks(group, edges), edges)
     starts = _starts(stacked)
     ports = _ports(stacked)
-    lines = tuple(_line(edge, way, starts, ports) for edge, way in stacked.ways.items())
+    lines = tuple(_line(edge, route, starts, ports) for edge, route in stacked.routes.items())
     items = [item for column in stacked.columns for item in column]
     boxes = tuple(_box(item, starts[item.column]) for item in items if item.name)
     width = starts[-1] + BOX_WIDTH
@@ -116,7 +116,7 @@ def _draw_group(group: Collection[str], edges: list[Edge]) -> Drawing:
 
 
 def _starts(stacked: Stacked) -> list[float]:
-    """Where each column begins; the space before it grows with how steep the lines in it are."""
+    """The left edge of each column; steeper lines get more space before it."""
     starts = [0.0]
     for at, column in enumerate(stacked.columns[:-1]):
         steep = max((abs(item.y - other.y) for item in column for other in item.right), default=0)
@@ -129,7 +129,7 @@ def _width(column: int) -> float:
 
 
 def _ports(stacked: Stacked) -> dict[tuple[Edge, str], float]:
-    """The height at which each flow meets each of its boxes: in the order of what it leads to."""
+    """The height at which each flow meets its boxes, in the order of the other ends."""
     found: dict[tuple[Edge, str], float] = {}
     for box in (item for column in stacked.columns for item in column if item.name):
         for side in (box.left, box.right):
@@ -140,20 +140,20 @@ def _ports(stacked: Stacked) -> dict[tuple[Edge, str], float]:
 
 
 def _line(
-    edge: Edge, way: list[Item], starts: list[float], ports: dict[tuple[Edge, str], float]
+    edge: Edge, route: list[Item], starts: list[float], ports: dict[tuple[Edge, str], float]
 ) -> Line:
     points: list[Point] = []
-    for at, item in enumerate(way):
+    for at, item in enumerate(route):
         x = starts[item.column]
-        if 0 < at < len(way) - 1:
+        if 0 < at < len(route) - 1:
             points += [(x, item.y), (x + _width(item.column), item.y)]
         else:
             points.append((x if at else x + BOX_WIDTH, round(ports[edge, item.name], 1)))
-    if way[-1].name != edge[1]:
+    if route[-1].name != edge[1]:
         points.reverse()
     (before, _), (x, y) = points[-2:]
     points[-1] = (x - HEAD if x > before else x + HEAD, y)
-    label = next(item for item in way if item.is_label)
+    label = next(item for item in route if item.is_label)
     return Line(*edge, tuple(points), _box(label, starts[label.column]))
 
 

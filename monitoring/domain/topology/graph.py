@@ -1,4 +1,4 @@
-"""Which clusters hang together, and in which column each stands: sources left, targets right."""
+"""Connected groups of clusters, and the column of each cluster: sources left, targets right."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Edge = tuple[str, str]
 
 
 def components(names: Collection[str], edges: Iterable[Edge]) -> list[list[str]]:
-    """Clusters that flows connect, the largest such group first, then by name."""
+    """Groups of connected clusters, the largest first, then by name."""
     place = {name: {name} for name in sorted(names)}
     for source, target in edges:
         if place[source] is not place[target]:
@@ -21,8 +21,8 @@ def components(names: Collection[str], edges: Iterable[Edge]) -> list[list[str]]
 def ranks(names: Collection[str], edges: Collection[Edge]) -> dict[str, int]:
     """A column for each cluster of one group, from 0.
 
-    A flow leads to the right wherever that is possible: where flows go round, the fewest that the
-    greedy order of Eades, Lin and Smyth finds lead back.
+    Flows lead to the right. In a cycle, some lead back: as few as the greedy order of Eades, Lin
+    and Smyth finds.
     """
     order = {name: at for at, name in enumerate(_order(names, edges))}
     forward = {tuple(sorted(edge, key=order.__getitem__)) for edge in edges}
@@ -34,7 +34,7 @@ def ranks(names: Collection[str], edges: Collection[Edge]) -> dict[str, int]:
     rank: dict[str, int] = {}
     for name in sorted(names, key=order.__getitem__):
         rank[name] = max((rank[left] + 1 for left in before[name]), default=0)
-    # Who only feeds a cluster far to the right stands beside it.
+    # A pure source stands next to its first target.
     for name in names:
         if not before[name] and after[name]:
             rank[name] = min(rank[right] for right in after[name]) - 1
@@ -69,9 +69,9 @@ def _order(names: Collection[str], edges: Collection[Edge]) -> list[str]:
 def reaches(
     edges: Iterable[tuple[str, str]], starts: Iterable[str] | None = None
 ) -> dict[str, dict[str, int]]:
-    """Cluster -> the clusters that its records get to, with the fewest flows on the way.
+    """Cluster -> the clusters that its records reach, with the smallest number of flows.
 
-    In the order of hops, then of names; of those clusters that are asked about.
+    Ordered by hops, then by name; for the clusters in `starts`, or for all.
     """
     after: dict[str, list[str]] = {}
     for source, target in sorted(set(edges)):

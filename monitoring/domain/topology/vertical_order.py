@@ -1,4 +1,4 @@
-"""Where things stand in their columns: in an order with few crossings, near what they lead to."""
+"""Vertical layout of each column: few crossings, items near their neighbors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ BOX_HEIGHT = 54.0
 LABEL_HEIGHT = 40.0
 BEND_HEIGHT = 10.0
 PORT = 14.0  # between two lines at one side of a box
-GAP = 14.0  # between two things of one column
+GAP = 14.0  # between two items of a column
 _SWEEPS = 6
 
 
 @dataclasses.dataclass(eq=False)
 class Item:
-    """A cluster's box, a flow's label, or the place where a longer flow passes a column."""
+    """The box of a cluster, the label of a flow, or a bend where a flow passes a column."""
 
     column: int
     height: float
@@ -39,45 +39,45 @@ class Stacked:
     """Columns from left to right (clusters in even ones), and each flow's items in that order."""
 
     columns: list[list[Item]]
-    ways: dict[Edge, list[Item]]
+    routes: dict[Edge, list[Item]]
 
 
 def stack(rank: dict[str, int], edges: Sequence[Edge]) -> Stacked:
-    """Everything of one group with its place; nothing is nearer to its neighbour than GAP."""
+    """All items of one group with their positions, at least GAP apart."""
     columns: list[list[Item]] = [[] for _ in range(2 * max(rank.values()) + 1)]
     boxes = {name: Item(2 * rank[name], BOX_HEIGHT, name=name) for name in sorted(rank)}
     for box in boxes.values():
         columns[box.column].append(box)
-    ways = {edge: _way(edge, boxes, columns) for edge in sorted(edges)}
+    routes = {edge: _route(edge, boxes, columns) for edge in sorted(edges)}
     for box in boxes.values():
         lines = max(len(box.left), len(box.right))
         box.height = max(BOX_HEIGHT, (lines + 1) * PORT)
     _order(columns)
-    _place(columns)
+    _position(columns)
     top = min(item.y - item.height / 2 for column in columns for item in column)
     for column in columns:
         for item in column:
             item.y = round(item.y - top, 1)
-    return Stacked(columns, ways)
+    return Stacked(columns, routes)
 
 
-def _way(edge: Edge, boxes: dict[str, Item], columns: list[list[Item]]) -> list[Item]:
-    """From the left box to the right one, whichever is the source; the label half way."""
+def _route(edge: Edge, boxes: dict[str, Item], columns: list[list[Item]]) -> list[Item]:
+    """From the left box to the right one, whichever is the source; the label in the middle."""
     ends = sorted((boxes[name] for name in edge), key=lambda box: box.column)
     first, last = ends[0].column, ends[1].column
     middle = first + 2 * ((last - first) // 4) + 1
-    way = [ends[0]]
+    route = [ends[0]]
     for column in range(first + 1, last):
         is_label = column == middle
         height = LABEL_HEIGHT if is_label else BEND_HEIGHT
         item = Item(column, height, edge=edge, is_label=is_label)
         columns[column].append(item)
-        way.append(item)
-    way.append(ends[1])
-    for left, right in itertools.pairwise(way):
+        route.append(item)
+    route.append(ends[1])
+    for left, right in itertools.pairwise(route):
         left.right.append(right)
         right.left.append(left)
-    return way
+    return route
 
 
 def _order(columns: list[list[Item]]) -> None:
@@ -96,27 +96,30 @@ def _order(columns: list[list[Item]]) -> None:
             places |= {id(item): float(at) for at, item in enumerate(column)}
 
 
-def _place(columns: list[list[Item]]) -> None:
+def _position(columns: list[list[Item]]) -> None:
     for column in columns:
-        _settle(column, [0.0] * len(column))
+        _fit(column, [0.0] * len(column))
     for sweep in range(_SWEEPS):
         for column in columns if sweep % 2 == 0 else reversed(columns):
-            wished = [
+            preferred = [
                 _mean([other.y for other in [*item.left, *item.right]], item.y) for item in column
             ]
-            _settle(column, wished)
+            _fit(column, preferred)
 
 
-def _settle(column: list[Item], wished: list[float]) -> None:
-    """The nearest places to the wished ones that keep order and distance (pooled violators)."""
+def _fit(column: list[Item], preferred: list[float]) -> None:
+    """The positions nearest to the preferred ones that keep order and distance.
+
+    Pool adjacent violators algorithm.
+    """
     offset, offsets = 0.0, []
     for at, item in enumerate(column):
         if at:
             offset += (column[at - 1].height + item.height) / 2 + GAP
         offsets.append(offset)
     pools: list[list[float]] = []
-    for wish, offset in zip(wished, offsets, strict=True):
-        pools.append([wish - offset, 1])
+    for preference, offset in zip(preferred, offsets, strict=True):
+        pools.append([preference - offset, 1])
         while len(pools) > 1 and pools[-2][0] >= pools[-1][0]:
             mean, count = pools.pop()
             other, more = pools[-1]
