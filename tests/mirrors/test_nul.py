@@ -104,5 +104,5 @@ def test_what_a_command_says_is_kept(settings: Settings, tmp_path: Any) -> None:
     settings.UNDERSTUDY_FAILOVER_COMMANDS = {"say": str(path)}
     context = context_of(failover_command="say")
     words = call(context, "command").words
-    assert words.endswith("ended with 3: no\ufffdsuch host.")
+    assert words.endswith("exited with 3: no\ufffdsuch host.")
     context.row.words = words
