@@ -7,11 +7,13 @@ import json
 import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.failover.plan import OLDEST_MS, FailoverPlan, plan_failover
 from mirrors.domain.failover.plan_types import FailoverPicture, GroupPicture, PartitionPicture
+from mirrors.domain.failover.runbook.plan_drift import standing_blockers
 from mirrors.domain.groups.resume import GroupPlace
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.offsets.translation import Translation
@@ -161,6 +163,23 @@ def test_what_stands_in_the_way_is_named() -> None:
     every = {"gap", "unread", "group_active", "sample_too_old", "no_groups", "no_map", "writing"}
     assert codes(plan) == every
     assert all(finding.sentence.endswith(".") for finding in plan.blockers)
+
+
+@pytest.mark.parametrize(
+    ("not_running", "position", "expected"),
+    [("stopped", 90, {"not_running"}), ("stopped", 100, set()), ("", 90, set())],
+)
+def test_a_flow_that_copies_nothing_and_still_owes_records_blocks_a_switchover(
+    not_running: str, position: int, expected: set[str]
+) -> None:
+    rows = (partition(position=position),)
+    plan = plan_failover(picture(partitions=rows, not_running=not_running))
+    assert codes(plan) == expected
+    if expected:
+        (finding,) = plan.blockers
+        assert "east->west is stopped, and at most 10 records" in finding.sentence
+        # A failover does not wait for them, so it may begin.
+        assert standing_blockers("failover", {"blockers": [dataclasses.asdict(finding)]}) == ()
 
 
 def test_clients_learn_the_names_that_the_policy_in_force_gives() -> None:

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from mirrors.domain.account.sentences import amount
+from mirrors.domain.account.sentences import owed as owed_words
+from mirrors.domain.account.totals import total
 from mirrors.domain.failover.drift import drift_blockers, drift_warnings
 from mirrors.domain.failover.partition_blockers import ended, not_copied_blockers, part_blockers
 from mirrors.domain.failover.partitions import Part
@@ -38,6 +40,12 @@ def find_blockers(
     """`picture` holds what takes part, `parts` all that the flow selects."""
     if picture.writing:
         yield Finding(code="writing", where=picture.flow, sentence=picture.writing, page="jobs")
+    if picture.not_running and (owing := _owing(parts)):
+        words = (
+            f"{picture.flow} is {picture.not_running}, and {owing} would not be replicated: a "
+            "switchover would wait for them in vain. Start the flow, or fail over without them."
+        )
+        yield Finding(code="not_running", where=picture.flow, sentence=words, page="jobs")
     if picture.not_visible:
         words = f"{picture.not_visible} What these topics hold would be lost, and is unknown."
         yield Finding(code="not_visible", where=picture.source, sentence=words, page="source")
@@ -65,6 +73,14 @@ def find_blockers(
                 "at the latest."
             )
             yield Finding(code="no_map", where=where, sentence=words, page="groups")
+
+
+def _owing(parts: Sequence[Part]) -> str:
+    """What the partitions that take part still owe; empty if that is nothing."""
+    found = total(part.owed for part in parts if part.role == "replicated")
+    if found.records == 0 and not found.unknown:
+        return ""
+    return owed_words(found)
 
 
 def _out(parts: Sequence[Part]) -> set[str]:

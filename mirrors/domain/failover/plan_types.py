@@ -72,7 +72,8 @@ class GroupPicture:
 class FailoverPicture:
     """Both sides at one moment. `source_trouble` says why the source could not be asked.
 
-    `writing` is the sentence about a job of the flow that still writes to the target. `gone` are
+    `writing` is the sentence about a job of the flow that still writes to the target;
+    `not_running` is `paused` or `stopped` where the flow replicates nothing. `gone` are
     topics that were copied and that the source no longer has, or not whole; `gone_at` (epoch ms) is
     set where it did not say so itself, and they were not there when the flow last saw it.
     `left_behind` are the decisions that hold, `not_visible` says why topics may be hidden from us.
@@ -86,6 +87,7 @@ class FailoverPicture:
     taken_at: int
     source_trouble: str = ""
     writing: str = ""
+    not_running: str = ""
     partitions: tuple[PartitionPicture, ...] = ()
     groups: tuple[GroupPicture, ...] = ()
     gone: tuple[str, ...] = ()

@@ -25,6 +25,7 @@ from mirrors.kafka.admin.topics import Admin, Partial, Place
 from mirrors.kafka.internal_topics.positions import read_positions
 from mirrors.models import Flow, FlowAccount, FlowPartition, FlowTopic, Gap, Job, PartitionMap
 from mirrors.models.account import STATES
+from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.left_behind import decisions_of
 from mirrors.services.failover.permissions import with_rights
@@ -209,6 +210,7 @@ class _Questions:
             taken_at=self._now,
             source_trouble=seen.groups.trouble or theirs.trouble,
             writing=_writing(flow),
+            not_running="" if flow.desired_state == DesiredState.RUNNING else flow.desired_state,
             partitions=tuple(_with_ends(theirs.rows, seen.ends.done)),
             groups=tuple(
                 with_answers(flow, here, theirs.rows, logs, seen.listed, self._home, positions)

@@ -14,7 +14,7 @@ from mirrors.domain.formatting import plural
 # So many more records than were simulated, or twice as many, are not worth stopping for.
 LOSS_MARGIN = 1_000
 # A run stops the flow itself, and the last figures of a dead source grow older by themselves.
-EXPECTED = {"switchover": {"writing"}, "failover": {"writing", "sample_too_old"}}
+EXPECTED = {"switchover": {"writing"}, "failover": {"writing", "not_running", "sample_too_old"}}
 Plan = Mapping[str, Any]
 
 
