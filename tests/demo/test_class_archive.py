@@ -1,4 +1,5 @@
-"""Java's archive of a broker's classes: made once whoever starts first, and never in the way."""
+"""Java's archive of a broker's classes: created once, whichever process starts first, and never a
+reason to fail."""
 
 from __future__ import annotations
 

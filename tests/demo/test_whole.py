@@ -134,7 +134,7 @@ def test_demo_json_lets_a_program_in_and_ctrl_c_ends_all(demo: Demo, directory: 
 def test_a_killed_demo_leaves_no_process_and_the_next_one_takes_over(
     demo: Demo, directory: Path
 ) -> None:
-    # All of it is there; that its flows run and programs are told of it need not be waited for.
+    # All of it is there; running flows and notified programs need not be waited for.
     state = directory / "state.json"
     demo.wait_for(lambda: demo.said and state.exists() and len(brand(directory).living()) > 8)
     family = brand(directory)

@@ -43,7 +43,7 @@ def test_a_reader_of_the_syncs_is_never_led_ahead_and_gets_none_twice(world: Mak
         assert guess is not None
         assert answer.downstream is not None
         assert guess <= answer.downstream
-    # A topic of syncs that was made anew gets them all again.
+    # A recreated topic of syncs gets all of them again.
     count = len(found)
     SyncedPartition.objects.all().delete()
     assert here.do(write_offset_syncs).counts["syncs"] >= count

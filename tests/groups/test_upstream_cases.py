@@ -1,4 +1,5 @@
-"""What MM2's own integration tests ask of two clusters, asked of ours (mm2-upstream-cases.md)."""
+"""What MM2's own integration tests ask of two clusters, applied to Understudy
+(mm2-upstream-cases.md)."""
 
 from __future__ import annotations
 

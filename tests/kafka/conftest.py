@@ -35,7 +35,7 @@ def topic(admin: Admin) -> Iterator[Callable[..., str]]:
         )
         admin.create_topics([wanted]).raise_first()
         made.append(name)
-        # A broker learns of a topic a moment after the controller said that it is made.
+        # A broker knows a topic a moment after the controller created it.
         until = time.monotonic() + 10
         places = [(name, number) for number in range(partitions)]
         while admin.list_offsets(places, "latest").failed and time.monotonic() < until:

@@ -23,7 +23,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Network:
-    """Answers after so many seconds; None: never. `tried` in order, with the time each had."""
+    """Answers after this many seconds; None: never. `tried` in order, with the time each had."""
 
     def __init__(self, **answers: float | None) -> None:
         self.answers = answers

@@ -1,4 +1,4 @@
-"""Every error of either client becomes one of ours, in one sentence that says what to do."""
+"""Every error of either client is translated into one sentence that says what to do."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_it_brings_what_a_reader_of_committed_records_finds_from_wherever_one_st
     for start in range(end + 1):
         tail = news.behind(topic, Bookmark(known.topic_id, start), deadline_s=20)
         assert tail is not None
-        # Under which leader is told once a batch was read.
+        # The leader epoch is known once a batch was read.
         epoch = 0 if start < end else -1
         assert (tail.done, tail.restarts) == (Bookmark(known.topic_id, end, epoch), False)
         assert list(tail.records or ()) == [one for one in wanted if one.offset >= start]

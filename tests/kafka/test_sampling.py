@@ -1,4 +1,5 @@
-"""Samples of real partitions: windows, throw-away groups that begin where they stand, and go."""
+"""Samples of real partitions: windows, and temporary groups that begin at their offsets and are
+deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Alerts over rows: each change is told once, whoever dies, races, silences or acknowledges."""
+"""Alerts over rows: each change is sent once, despite crashes, races, silences and
+acknowledgments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database that is slow, locked or stands still: pages answer within a second and say so.
+"""A database that is slow, locked or hangs: pages answer within a second and say so.
 
 As `make run-web` serves them: two processes, forked from one that has loaded all.
 """
@@ -55,7 +55,7 @@ class Web:
         self.person = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
 
     def get(self, path: str = "/login/", by: Opener | None = None, **headers: str) -> Answer:
-        """As a stranger, or `by` a person who signed in."""
+        """Without a session, or `by` a person who signed in."""
         asked = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
         began = time.monotonic()
         try:

@@ -25,7 +25,7 @@ SCRAM_USER = "co=pi,er"  # both characters are escaped inside a SCRAM message
 OAUTH_CLIENT = "copier-client"
 
 # What the listeners' certificates are like; all but the first two are wrong in one way.
-CERTIFICATES = ("TLS", "MTLS", "EXPIRED", "FUTURE", "ELSEWHERE", "STRANGER", "ENDING")
+CERTIFICATES = ("TLS", "MTLS", "EXPIRED", "FUTURE", "ELSEWHERE", "UNKNOWNCA", "ENDING")
 SASL = ("LOGIN", "LOGINTLS", "PLAINONLY", "RENEWED")
 # At that listener a login holds so long (KIP-368).
 RENEWED_MS = 1500
@@ -165,7 +165,7 @@ class SecuredBroker:
             return authority.issue(name, right, start_days=3)
         if name == "ELSEWHERE":
             return authority.issue(name, ("kafka-1.elsewhere.example", "10.9.8.7"))
-        if name == "STRANGER":
+        if name == "UNKNOWNCA":
             return self.vault.stranger.issue(name, right)
         return authority.issue(name, right, end_days=5 if name == "ENDING" else 200)
 

@@ -100,7 +100,7 @@ def _wrong_door(secured: SecuredBroker, listener: str, mechanism: str) -> Cluste
         return secured.spec(listener, mechanism, properties=url)
     if mechanism:
         return secured.spec(listener, mechanism, sasl_username="nobody")
-    return secured.spec(listener, bootstrap_servers=secured.address("STRANGER"))
+    return secured.spec(listener, bootstrap_servers=secured.address("UNKNOWNCA"))
 
 
 def _consume(spec: ClusterSpec) -> None:

@@ -18,7 +18,7 @@ from tests.security.secured import SecuredBroker
 
 # The good listener, its mechanism, and listeners that refuse those who are right there.
 WRONG = [
-    ("TLS", "", ["EXPIRED", "ELSEWHERE", "STRANGER", "PLAINTEXT", "LOGINTLS", "MTLS"]),
+    ("TLS", "", ["EXPIRED", "ELSEWHERE", "UNKNOWNCA", "PLAINTEXT", "LOGINTLS", "MTLS"]),
     ("LOGINTLS", "SCRAM-SHA-512", ["EXPIRED", "TLS", "LOGIN"]),
     ("LOGIN", "SCRAM-SHA-256", ["PLAINONLY", "TLS", "PLAINTEXT"]),
     ("LOGIN", "OAUTHBEARER", ["PLAINONLY", "PLAINTEXT"]),
@@ -74,7 +74,7 @@ def test_each_conversation_goes_on_at_the_next_address(
 def _failure(conversation: Conversation, spec: ClusterSpec, topic: str) -> str:
     try:
         conversation(spec, topic)
-    except Exception as error:  # noqa: BLE001 - all of them are told together
+    except Exception as error:  # noqa: BLE001 - all of them are reported together
         return f"{type(error).__name__}: {error}"
     return ""
 

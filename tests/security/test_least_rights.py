@@ -1,4 +1,4 @@
-"""What docs/operations grants is enough to copy, and the way back that it tells works."""
+"""What docs/operations grants is enough to copy, and a failback by its commands works."""
 
 from __future__ import annotations
 

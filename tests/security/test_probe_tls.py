@@ -17,7 +17,7 @@ WRONG_CERTIFICATES = [
         "tls_wrong_host",
         "is for kafka-1.elsewhere.example, 10.9.8.7, not for 127.0.0.1",
     ),
-    ("STRANGER", "tls_unknown_ca", "was not issued by the CA in file:"),
+    ("UNKNOWNCA", "tls_unknown_ca", "was not issued by the CA in file:"),
 ]
 
 
@@ -63,8 +63,8 @@ def test_a_client_certificate_of_a_stranger_is_named(secured: SecuredBroker, vau
     issued = vault.stranger.issue("copier-by-certificate")
     spec = secured.spec(
         "MTLS",
-        ssl_certificate=vault.put("stranger.pem", issued.certificate),
-        ssl_key=vault.put("stranger.key", issued.key),
+        ssl_certificate=vault.put("unknown-ca.pem", issued.certificate),
+        ssl_key=vault.put("unknown-ca.key", issued.key),
     )
     report = ask(spec)
     assert report.code == "tls_client_certificate"

@@ -64,7 +64,7 @@ def test_a_rule_that_the_target_lacks_is_found(
 
 
 def keep(side: ClusterSpec, rules: list[AclRule]) -> None:
-    """Make them, and wait until the broker itself tells of them."""
+    """Make them, and wait until the broker itself lists them."""
     with Acls(side) as acls:
         acls.create_rules(rules).raise_first()
         until = time.monotonic() + 15

@@ -1,4 +1,4 @@
-"""A simulation under a principal that may only read, and make and delete the throw-away groups."""
+"""A simulation under a principal that may only read, and create and delete the temporary groups."""
 
 from __future__ import annotations
 
@@ -138,7 +138,8 @@ def wait_for_rights(world: World, flow: Flow, topic: str) -> None:
 
 
 def the_plan_names_what_a_real_run_lacks(plan: dict[str, Any], flow: Flow, group: str) -> None:
-    """It may simulate, so nothing of that is missing; the rest is told before anybody begins."""
+    """It may simulate, so nothing of that is missing; the rest is reported before anybody
+    begins."""
     source, target = flow.source.alias, flow.target.alias
     rights = {row["where"]: row for row in plan["blockers"] if row["code"] == "rights"}
     kept_in = f"mm2-divergence.{source}.internal on {target}"

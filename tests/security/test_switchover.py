@@ -178,7 +178,7 @@ def test_an_abort_behind_the_fence_takes_away_exactly_its_rules_and_the_flow_run
     world.commit(orders.group, orders.topic, 0)
     before = rules_of(world, orders.topic)
     run = begin(world, "switchover", simulated(world))
-    receiver.answers = [(403, {})]  # whoever starts the consumers refuses
+    receiver.answers = [(403, {})]  # the receiver that starts the consumers refuses
     until = time.monotonic() + 60
     while run.state in ("queued", "running"):
         assert time.monotonic() < until, list(run.steps.values_list("name", "state", "reason"))
@@ -195,7 +195,7 @@ def test_an_abort_behind_the_fence_takes_away_exactly_its_rules_and_the_flow_run
     wait_for_rules(world, orders.topic, before)
     world.flow.refresh_from_db()
     assert world.flow.desired_state == "running"
-    # Whoever was called and may have acted is told of it as well.
+    # A receiver that was called and may have acted is notified as well.
     assert [(body["step"], body["undo"]) for body in receiver.bodies] == [
         ("start_consumers", False),
         ("start_consumers", True),

@@ -40,7 +40,7 @@ class Sample:
 
 
 def sample(stage: Stage) -> dict[str, Sample]:
-    """Every service of ours at this moment, the runner among them; brokers are not ours."""
+    """Every service of Understudy at this moment, with the runner and without brokers."""
     return {
         name: _measured(root, is_pool=name.startswith("celery-"))
         for name, root in _roots(stage).items()

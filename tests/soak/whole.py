@@ -47,7 +47,7 @@ _IDENTITY = {
 class WholeStage(Stage):
     """A stage whose brokers also take clients with certificates, through a proxy each."""
 
-    # None is replaced after so many tasks, so that what they leak is seen.
+    # None is replaced after a number of tasks, so that what they leak is seen.
     worker_options: ClassVar[tuple[str, ...]] = ("--max-tasks-per-child", "1000000")
 
     def __init__(self, workspace: Workspace, console: Console, vault: Vault) -> None:
