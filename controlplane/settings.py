@@ -105,7 +105,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "controlplane.database.stale_page_cache.KeptPagesMiddleware",
-    "controlplane.database.timeouts.PatienceMiddleware",
+    "controlplane.database.timeouts.DatabaseTimeoutMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

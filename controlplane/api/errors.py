@@ -91,7 +91,9 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> Response:
         return _refused(request, error)
     if isinstance(error, OperationalError | InterfaceError):
         log.error("the database does not answer: %s", error)
-        body = error_body(request, code="database_unavailable", message=_gone(request))
+        body = error_body(
+            request, code="database_unavailable", message=_database_unavailable(request)
+        )
         return Response(body, status=status.HTTP_503_SERVICE_UNAVAILABLE)
     if isinstance(error, Http404):
         error = exceptions.NotFound(_not_found(request))
@@ -106,7 +108,7 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> Response:
     return Response(body, status=status.HTTP_500_INTERNAL_SERVER_ERROR)
 
 
-def _gone(request: Any) -> str:
+def _database_unavailable(request: Any) -> str:
     return _DATABASE_GONE if request.method in SAFE_METHODS else _DATABASE_GONE_MEANWHILE
 
 
@@ -199,7 +201,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     gone = isinstance(sys.exc_info()[1], OperationalError | InterfaceError)
     if _is_rest(request):
         if gone:
-            return _json(request, 503, "database_unavailable", _gone(request))
+            return _json(request, 503, "database_unavailable", _database_unavailable(request))
         return _json(request, 500, "internal", _BROKEN)
     context = {"gone": gone, "reads": request.method in SAFE_METHODS}
     return _plain_page(request, "500.html", 503 if gone else 500, **context)

@@ -125,7 +125,7 @@ class Brokers:
         read_trails(self.target, filled.records, deadline_s=60)
         self.target_topics.delete([_WARM])
 
-    def recall(self, topics: Iterable[str]) -> int:
+    def load(self, topics: Iterable[str]) -> int:
         """Have in memory what the source holds of these topics; returns how many bytes that is.
 
         What was filled in since is newer, so the kernel would give up the source's log first and

@@ -75,7 +75,7 @@ class Session:
         self._data: Data | None = None
         self._data_of: object = None
 
-    def recall(self) -> None:
+    def load(self) -> None:
         """Take up what the last invocation wrote."""
         try:
             self.runs = results.read(self.directory / RESULT)
@@ -138,7 +138,7 @@ class Session:
             configuration = system.configuration(measurement.order)
             self.setting.configurations.setdefault(label, configuration)
             ballast.top_up(writes_mb=cell.backlog_mb)
-            recalled = brokers.recall(data.topics)
+            recalled = brokers.load(data.topics)
             self._say(f"  the source's log is in memory: {recalled / 1e9:.1f} GB")
             run = measurement.run()
             self.runs.append(run)

@@ -169,7 +169,7 @@ def bounded(seconds: float) -> Iterator[None]:
         yield
 
 
-class PatienceMiddleware:
+class DatabaseTimeoutMiddleware:
     def __init__(self, get_response: Respond) -> None:
         self.get_response = get_response
 

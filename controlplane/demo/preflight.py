@@ -37,7 +37,7 @@ def wanted_port(name: str) -> int:
 def service_port(workspace: Workspace, name: str) -> int:
     """The wanted port, or the one of the last start if it is still free, or any free one."""
     port = wanted_port(name)
-    last = workspace.recall(f"{name}_port")
+    last = workspace.load(f"{name}_port")
     if not port and isinstance(last, int) and is_free(last):
         port = last
     port = port or free_port()

@@ -49,13 +49,13 @@ class Api:
         except urllib.error.HTTPError as error:
             path = urllib.parse.urlsplit(address).path
             raise DemoError(
-                f"The web answered {error.code} at {path}: {_words(error)}", code="web_refused"
+                f"The web answered {error.code} at {path}: {_message_of(error)}", code="web_refused"
             ) from error
         except (OSError, ValueError) as error:
             raise DemoError(f"The web does not answer: {error}.", code="web_away") from error
 
 
-def _words(error: urllib.error.HTTPError) -> str:
+def _message_of(error: urllib.error.HTTPError) -> str:
     try:
         return str(json.load(error)["error"]["message"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -71,7 +71,7 @@ class Workspace:
         self._state.update(facts)
         self._write(_STATE, self._state)
 
-    def recall(self, name: str) -> Any:
+    def load(self, name: str) -> Any:
         return self._state.get(name)
 
     def secret(self, name: str, length: int = 24) -> str:

@@ -90,7 +90,7 @@ def look_before_start(
         )
 
     found, waited = signs(before, 0.0), 0.0
-    until = _patience(target, before, int(now() * 1000)) if before else 0.0
+    until = _watch_seconds(target, before, int(now() * 1000)) if before else 0.0
     while not found.code and waited < until:
         sleep(POLL_S)
         waited += POLL_S
@@ -128,7 +128,7 @@ def selected_topics(spec: FlowSpec, source: ClusterSnapshot) -> list[str]:
     return [name for name in source.topics if selection.decide(name).replicated]
 
 
-def _patience(target: Admin, ends: dict[Place, int], now_ms: int) -> float:
+def _watch_seconds(target: Admin, ends: dict[Place, int], now_ms: int) -> float:
     """How long to watch: longer where a record is newer than a minute."""
     since = target.list_offsets(ends, now_ms - RECENT_MS, deadline_s=DEADLINE_S).done
     is_recent = any(since.get(place, end) < end for place, end in ends.items())

@@ -64,7 +64,7 @@ class Throttles:
 THROTTLES = Throttles()
 
 
-def quota_words(alias: str) -> str:
+def describe_quota(alias: str) -> str:
     """A sentence for what is late; empty when no quota throttled us lately."""
     last = THROTTLES.lately(alias)
     if last is None:
@@ -75,7 +75,7 @@ def quota_words(alias: str) -> str:
     )
 
 
-def slow_words(alias: str, within_s: float) -> str:
+def describe_lateness(alias: str, within_s: float) -> str:
     """The same for what goes on, only slower; it changes only when the throttling does."""
     if THROTTLES.lately(alias, within_s) is None:
         return ""
@@ -84,4 +84,4 @@ def slow_words(alias: str, within_s: float) -> str:
 
 def late(alias: str, sentence: str) -> KafkaUnavailable:
     """The error for what did not end in time, with the quota that may be why."""
-    return KafkaUnavailable(f"{sentence} {quota_words(alias)}".rstrip(), code="timeout")
+    return KafkaUnavailable(f"{sentence} {describe_quota(alias)}".rstrip(), code="timeout")

@@ -14,7 +14,7 @@ T = TypeVar("T")
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
-class Patience:
+class RetryBackoff:
     """Waits a little longer each time, and never past the deadline."""
 
     def __init__(self, deadline: float) -> None:
@@ -36,10 +36,10 @@ def until_answered(look: Callable[[], T], deadline: float) -> T:
 
     Raises the KafkaUnavailable of the last look when there is no time for another one.
     """
-    patience = Patience(deadline)
+    backoff = RetryBackoff(deadline)
     while True:
         try:
             return look()
         except KafkaUnavailable:
-            if not patience.wait():
+            if not backoff.wait():
                 raise

@@ -11,7 +11,7 @@ from mirrors.domain.offsets.runs import runs_topic
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.producers.producer_id import Identity
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
-from mirrors.kafka.retry import Patience
+from mirrors.kafka.retry import RetryBackoff
 from spark_runner.engine.commit_records import Book
 from spark_runner.engine.model.partition import Track
 from spark_runner.engine.model.receive_buffers import Arenas
@@ -106,7 +106,7 @@ def arenas_for(limits: FetchLimits, *, brokers: int) -> Arenas:
 def book_for(work: SliceWork, target: ClusterClient, repeats: RepeatsSeen, deadline: float) -> Book:
     """The two topics that a slice writes beside the data; that of the runs is made if missing."""
     names = (work.positions_topic, runs_topic(work.source.alias))
-    patience = Patience(deadline)
+    backoff = RetryBackoff(deadline)
     while True:
         views = target.describe(names, deadline)
         positions, runs = (views.get(name) for name in names)
@@ -118,7 +118,7 @@ def book_for(work: SliceWork, target: ClusterClient, repeats: RepeatsSeen, deadl
             )
         if runs is not None and not runs.error and runs.leaders:
             break
-        if not patience.wait():
+        if not backoff.wait():
             raise KafkaRefused(
                 f"Cluster {target.alias}: the topic {names[1]} cannot be made.", code="runs_missing"
             )

@@ -35,7 +35,7 @@ from mirrors.kafka.connection.client_config import client_config
 from mirrors.kafka.errors import translate
 from mirrors.kafka.internal_topics.topic import POSITIONS_CONFIGS
 from mirrors.kafka.producers.transactions import plan_id, slice_id
-from mirrors.kafka.quotas import quota_words
+from mirrors.kafka.quotas import describe_quota
 
 __all__ = [
     "CONNECT_PARTITIONS",
@@ -201,7 +201,7 @@ def _records(
                 return
     raise KafkaUnavailable(
         f"Cluster {spec.alias}: {topic} could not be read to its end in time; a transaction may "
-        f"be open there. Understudy retries. {quota_words(spec.alias)}".rstrip(),
+        f"be open there. Understudy retries. {describe_quota(spec.alias)}".rstrip(),
         code="positions_slow",
     )
 

@@ -140,7 +140,7 @@ def test_runs_that_are_added_stand_beside_those_of_the_last_result(tmp_path: Pat
     setting.add("manage.py bench", "2 x A")
     setting.write(tmp_path / "setting.json")
     session = Session(tmp_path, say=lambda _: None)
-    session.recall()
+    session.load()
     session.setting.add("manage.py bench --add --only latency", "2 x B")
     assert session.runs == RUNS
     page = document(session.runs, session.setting)

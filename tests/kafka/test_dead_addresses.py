@@ -31,7 +31,7 @@ from mirrors.kafka.internal_topics import heartbeats, topic_tail
 from mirrors.kafka.internal_topics import topic as internal
 from mirrors.kafka.producers import transactions
 from mirrors.kafka.producers.fence import fence
-from mirrors.kafka.producers.flow_writer import FlowPen, Outgoing
+from mirrors.kafka.producers.flow_writer import FlowWriter, Outgoing
 from mirrors.kafka.protocol import addresses, sockets
 from mirrors.kafka.protocol.addresses import BOOK
 from mirrors.kafka.reading.samples import read_windows
@@ -100,7 +100,7 @@ def fence_ids(spec: ClusterSpec, topic: str) -> None:
 
 
 def write_as_flow(spec: ClusterSpec, topic: str) -> None:
-    pen = FlowPen(spec, _id())
+    pen = FlowWriter(spec, _id())
     pen.take_over(positions_topic=topic, runs_topic=topic, slices=1, deadline_s=20)
     with pen.transaction(deadline_s=10):
         pen.send([Outgoing(topic=topic, partition=0, key=b"k", value=b"v")], deadline_s=10)

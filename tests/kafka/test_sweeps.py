@@ -17,7 +17,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.client_config import client_config
 from mirrors.models import Cluster, Flow, FlowAccount, FlowPartition
 from monitoring.forecasts import source_scan
-from monitoring.forecasts.source_scan import OPEN
+from monitoring.forecasts.source_scan import CONNECTIONS
 from monitoring.models import ClusterSweep, FlowOutlook, PartitionRange
 from tests.pages import world
 
@@ -32,7 +32,7 @@ def flow(db: None, cluster: ClusterSpec) -> Iterator[Flow]:
     source = world.cluster("primary", bootstrap_servers=cluster.bootstrap_servers)
     flow = world.flow(source, world.cluster("backup"), desired_state="paused")
     yield flow
-    OPEN.close(source.pk)
+    CONNECTIONS.close(source.pk)
 
 
 @pytest.fixture
@@ -136,8 +136,8 @@ def test_deleted_topics_of_a_target_are_told_from_those_that_are_there(
     there, gone = topic(), f"gone-{uuid.uuid4().hex[:8]}"
     target = world.cluster("backup", bootstrap_servers=cluster.bootstrap_servers)
     try:
-        assert OPEN.missing(target, {there, gone}, deadline_s=10) == {gone}
-        assert OPEN.missing(target, {there}, deadline_s=10) == set()
-        assert OPEN.missing(target, {gone}, deadline_s=10) == {gone}
+        assert CONNECTIONS.missing(target, {there, gone}, deadline_s=10) == {gone}
+        assert CONNECTIONS.missing(target, {there}, deadline_s=10) == set()
+        assert CONNECTIONS.missing(target, {gone}, deadline_s=10) == {gone}
     finally:
-        OPEN.close(target.pk)
+        CONNECTIONS.close(target.pk)

@@ -17,7 +17,7 @@ from mirrors.kafka.admin.groups import list_groups
 from mirrors.kafka.connection.broker_pool import Dialogues
 from mirrors.kafka.errors import translate
 from mirrors.kafka.internal_topics import topic as internal
-from mirrors.kafka.quotas import THROTTLES, quota_words, slow_words
+from mirrors.kafka.quotas import THROTTLES, describe_lateness, describe_quota
 from spark_runner.positions.mm2_export import ConnectOffsetsWriter
 
 QUOTA = 200.0
@@ -78,10 +78,10 @@ def test_records_that_are_late_name_the_quota(
 
 
 def test_requests_that_are_throttled_are_remembered_for_a_while(cluster: ClusterSpec) -> None:
-    assert quota_words("primary") == slow_words("primary", 5) == ""
+    assert describe_quota("primary") == describe_lateness("primary", 5) == ""
     with quota(cluster, "understudy-groups", "request_percentage", 0.01):
         for _ in range(20):
-            if quota_words("primary"):
+            if describe_quota("primary"):
                 break
             with contextlib.suppress(KafkaUnavailable):
                 list_groups(cluster, deadline_s=3)

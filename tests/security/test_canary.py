@@ -20,7 +20,7 @@ from mirrors.kafka.connection.client_config import client_config
 from mirrors.kafka.connection_test.probe import probe
 from mirrors.kafka.security.connection_settings import connection_facts
 from mirrors.kafka.security.oauth import token_source
-from tests.security.asking import LOGINS
+from tests.security.connection_attempts import LOGINS
 from tests.security.secured import SecuredBroker
 from tests.security.vault import Vault
 

@@ -11,7 +11,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.broker_connection import Dialogue
 from mirrors.kafka.connection.client_config import client_config
 from mirrors.kafka.security.connection_settings import connection_facts
-from tests.security.asking import WAYS_IN
+from tests.security.connection_attempts import WAYS_IN
 from tests.security.secured import SecuredBroker
 
 

@@ -13,7 +13,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.protocol.addresses import BOOK
 from tests.kafka.test_dead_addresses import CONVERSATIONS, Conversation
-from tests.security.asking import ask
+from tests.security.connection_attempts import ask
 from tests.security.secured import SecuredBroker
 
 # The good listener, its mechanism, and listeners that refuse those who are right there.

@@ -26,7 +26,7 @@ from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
 from spark_runner.positions.topic import slice_id
-from tests.security.asking import WAYS_IN
+from tests.security.connection_attempts import WAYS_IN
 from tests.security.secured import SecuredBroker
 
 PARTITIONS = 2

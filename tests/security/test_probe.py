@@ -8,7 +8,7 @@ import json
 import pytest
 
 from controlplane.demo.processes.ports import HOST, free_port
-from tests.security.asking import WAYS_IN, ask
+from tests.security.connection_attempts import WAYS_IN, ask
 from tests.security.secured import LIMITED, NOWHERE, SecuredBroker
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controlplane.demo.processes.ports import HOST, free_port
-from tests.security.asking import ask, plain
+from tests.security.connection_attempts import ask, plain
 from tests.security.secured import SecuredBroker
 
 

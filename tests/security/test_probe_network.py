@@ -18,7 +18,7 @@ from kafka.protocol.metadata import ApiVersionsResponse
 
 from controlplane.demo.processes.ports import HOST, free_port, is_open
 from mirrors.domain.specs import ClusterSpec
-from tests.security.asking import ask, plain
+from tests.security.connection_attempts import ask, plain
 from tests.security.secured import NOWHERE, SecuredBroker
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.security.asking import ask, plain
 from tests.security.authority import private_pem
+from tests.security.connection_attempts import ask, plain
 from tests.security.secured import SecuredBroker
 from tests.security.vault import Vault
 

@@ -149,7 +149,7 @@ class Latency(Series):
         self._reader.close()
 
 
-class Asking(Series):
+class RequestTimes(Series):
     """Somebody who looks at pages, a program that asks REST, a scraper: how long a round takes, ms.
 
     `said` counts the reasons that flows gave for their state.

@@ -17,7 +17,7 @@ from tests.journeys.refusals import refusals, sent_again
 from tests.security.vault import Vault
 from tests.soak.judging import grown, say, slowed
 from tests.soak.load import Traffic, create
-from tests.soak.meter import Asking, Latency, Series, open_files, sample, thread_names
+from tests.soak.meter import Latency, RequestTimes, Series, open_files, sample, thread_names
 from tests.soak.unrest import BULK, GROWS, Unrest
 from tests.soak.whole import LIMIT, WholeStage, switch_on
 from tests.spark.reading import records
@@ -67,7 +67,11 @@ def test_memory_latency_files_threads_and_connections_stay_flat(
     until(lambda: "primary.steady" in partition_counts(backup), 60, "the steady topic is there")
     plain = Latency(backup, "primary.steady", PARTITIONS, "primary")
     secured = Latency(backup, "both", PARTITIONS, "left")
-    series: dict[str, Series] = {"plain": plain, "tls": secured, "asking": Asking(whole, flows)}
+    series: dict[str, Series] = {
+        "plain": plain,
+        "tls": secured,
+        "asking": RequestTimes(whole, flows),
+    }
     for one in (*series.values(), unrest):
         one.start()
     threads = (*writers, *series.values(), unrest)
@@ -90,7 +94,7 @@ def test_memory_latency_files_threads_and_connections_stay_flat(
         one.end()
 
     asking = series["asking"]
-    assert isinstance(asking, Asking)
+    assert isinstance(asking, RequestTimes)
     assert any(f"Limited to {LIMIT} bytes/s" in reason for reason in asking.said), asking.said
     say(f"threads that came: {dict(others - names)}, went: {dict(names - others)}")
     say(f"files that came: {dict(opened - files)}, went: {dict(files - opened)}")

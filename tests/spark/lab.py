@@ -55,7 +55,7 @@ class Lab:
         process = launcher.start_runner(self.directory, "lab", master, self.env)
 
         def is_ready() -> bool:
-            assert launcher.is_alive(process.pid, process.start_tick), self.last_words()
+            assert launcher.is_alive(process.pid, process.start_tick), self.exit_reason()
             status = launcher.read_runner(self.directory)
             return status is not None and status.pid == process.pid and status.state == "ready"
 
@@ -76,7 +76,7 @@ class Lab:
         assert status is not None
         return launcher.RunnerProcess(status.pid, status.start_tick)
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         return "".join(
             path.read_text(encoding="utf-8")
             for name in ("runner.out", "runner.log")

@@ -121,7 +121,7 @@ def test_a_runner_whose_java_dies_ends_and_says_so(victim: Lab) -> None:
     java = next(p for p in psutil.Process(process.pid).children() if "java" in p.name())
     java.kill()
     wait_for(lambda: not launcher.is_alive(process.pid, process.start_tick), seconds=30)
-    assert "Java process died" in victim.last_words()
+    assert "Java process died" in victim.exit_reason()
 
 
 @contextlib.contextmanager

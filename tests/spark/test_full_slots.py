@@ -48,7 +48,7 @@ def test_a_new_topic_is_copied_soon_under_load_with_nothing_lost_or_repeated(ful
         for partition in range(4):
             full.write(new, range(50), partition)
         flow.wait_in_sync(new, seconds=SOON_S)
-        assert "gave the next epoch no slot" in full.last_words()
+        assert "gave the next epoch no slot" in full.exit_reason()
         reached = written[0]
         wait_for(lambda: written[0] > reached + 500, what="the load")
     flow.wait_in_sync(topic, new)

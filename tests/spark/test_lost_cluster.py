@@ -113,7 +113,7 @@ def test_a_dead_cluster_has_no_slots_and_a_new_master_is_registered_with(
         seconds=60,
         what="the end of the runner",
     )
-    assert "restarted and does not know this application" in lab.last_words()
+    assert "restarted and does not know this application" in lab.exit_reason()
     lab.start_runner(cluster.master)
     assert wait_until(lab, "ready", seconds=90).slots == 2
     lab.write(topic, range(70, 80))

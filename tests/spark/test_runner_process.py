@@ -106,11 +106,11 @@ def test_a_secret_reference_that_leads_nowhere_is_said_and_never_shown(lab: Lab)
 def test_a_spec_file_that_is_no_spec_is_logged_and_others_go_on(lab: Lab) -> None:
     path = launcher.spec_path(lab.directory, 999)
     path.write_text("{")
-    wait_for(lambda: "Flow 999: its spec file cannot be read" in lab.last_words(), seconds=15)
+    wait_for(lambda: "Flow 999: its spec file cannot be read" in lab.exit_reason(), seconds=15)
     path.unlink()
     flow = lab.flow().start()
     flow.wait_state("running")
-    assert "Traceback" not in lab.last_words().split("Flow 999", 1)[1]
+    assert "Traceback" not in lab.exit_reason().split("Flow 999", 1)[1]
     flow.stop()
 
 

@@ -13,7 +13,7 @@ from mirrors.domain.internal_topics.records import Position
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.positions import count_slices, read_positions
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.flow_writer import FlowPen, Outgoing
+from mirrors.kafka.producers.flow_writer import FlowWriter, Outgoing
 from mirrors.kafka.producers.producer_id import Identity
 from mirrors.kafka.producers.transactions import plan_id
 from spark_runner.kafka_protocol.records import Record
@@ -25,8 +25,8 @@ each_end = pytest.mark.parametrize("commit", [True, False])
 pytestmark = pytest.mark.usefixtures("trusting")
 
 
-def pen_of(flow: Flow, *places: tuple[str, int]) -> FlowPen:
-    return FlowPen(flow.target.spec, flow.work().spec.name).take_over(
+def pen_of(flow: Flow, *places: tuple[str, int]) -> FlowWriter:
+    return FlowWriter(flow.target.spec, flow.work().spec.name).take_over(
         positions_topic=flow.positions_topic,
         runs_topic=flow.runs_topic,
         slices=1,
@@ -52,7 +52,7 @@ def written(flow: Flow, row: Record) -> Outgoing:
     return Outgoing(topic=flow.positions_topic, partition=0, key=row.key, value=row.value)
 
 
-def write_both(pen: FlowPen, flow: Flow, topic: str, *, commit: bool = True) -> None:
+def write_both(pen: FlowWriter, flow: Flow, topic: str, *, commit: bool = True) -> None:
     """Five records and the position behind them, of which the records will have no marker."""
     remote = f"{flow.alias}.{topic}"
     with pen.transaction(deadline_s=20):

@@ -15,7 +15,7 @@ import pytest
 
 from mirrors.domain.internal_topics.records import OWNER_KEY, Position, owner_value
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.producers.flow_writer import FlowPen
+from mirrors.kafka.producers.flow_writer import FlowWriter
 from mirrors.kafka.producers.producer_id import ProducerLost
 from spark_runner.engine.copy_loop import Engine
 from spark_runner.engine.epoch import RawCopier
@@ -68,7 +68,7 @@ def test_who_was_taken_for_dead_copies_nothing_while_somebody_writes_in_the_flow
     flow, remote = written(source, target)
     owned(flow, "mine")
     work = dataclasses.replace(flow.work(seconds=5), owner="mine")
-    FlowPen(target.spec, work.spec.name).take_over(
+    FlowWriter(target.spec, work.spec.name).take_over(
         positions_topic=flow.positions_topic,
         runs_topic=flow.runs_topic,
         slices=1,

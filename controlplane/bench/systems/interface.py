@@ -128,11 +128,11 @@ class ProcessSystem(System):
     def check(self) -> None:
         if self._process is not None and (code := self._process.poll()) is not None:
             raise BenchError(
-                f"{self.label} ended by itself with code {code}: {self.last_words()}. Its files "
+                f"{self.label} ended by itself with code {code}: {self.exit_reason()}. Its files "
                 f"are in {self.directory}."
             )
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         text = ""
         for path in sorted(self.directory.glob("*.log")):
             with contextlib.suppress(OSError):

@@ -79,7 +79,7 @@ class Understudy(System):
     def check(self) -> None:
         runner = self._runner
         if runner is not None and not launcher.is_alive(runner.pid, runner.start_tick):
-            raise BenchError(f"The runner ended by itself: {self._last_words()}.")
+            raise BenchError(f"The runner ended by itself: {self._exit_reason()}.")
         for flow in self._flows:
             status = launcher.read_status(self.directory, flow)
             if status is not None and status.state in ("failed", "stopped"):
@@ -98,7 +98,7 @@ class Understudy(System):
         known = (launcher.read_status(self.directory, flow) for flow in self._flows)
         return sum(part.epoch for status in known if status for part in status.slices)
 
-    def _last_words(self) -> str:
+    def _exit_reason(self) -> str:
         for name in (launcher.OUTPUT_FILE, "runner.log"):
             path = self.directory / name
             text = path.read_text(errors="replace").strip() if path.exists() else ""

@@ -24,9 +24,9 @@ from controlplane.demo.kafka.class_data_archive import archive_options
 from controlplane.demo.kafka.jars import BROKER as NEWEST
 from controlplane.demo.kafka.jars import JarSet, kafka_jars
 from controlplane.demo.kafka.server_properties import LOGGING, Listener, Seat, server_properties
-from controlplane.demo.processes.exit_reasons import PortTaken, explain, port_taken, words_of
+from controlplane.demo.processes.exit_reasons import PortTaken, explain, port_taken, read_tails
 from controlplane.demo.processes.java import plain_environment
-from controlplane.demo.processes.ports import HOST, free_port, is_free, is_open, recall_ports
+from controlplane.demo.processes.ports import HOST, free_port, is_free, is_open, load_ports
 
 __all__ = ["KafkaBroker", "Listener", "PortTaken", "new_cluster_id"]
 
@@ -169,7 +169,7 @@ class KafkaBroker:
 
     def why(self) -> DemoError:
         """What its output says of its death."""
-        return self._because(words_of(self.log, self._console))
+        return self._because(read_tails(self.log, self._console))
 
     @property
     def _title(self) -> str:
@@ -186,7 +186,7 @@ class KafkaBroker:
     def _choose_ports(self) -> None:
         if self._port_is_wanted and not is_free(self.port):
             raise port_taken(self._title, self.port)
-        last = recall_ports(self._remembered)
+        last = load_ports(self._remembered)
         self.port = self.port or last.get("port") or free_port()
         self._controller_port = last.get("controller") or free_port()
         self.listeners = [

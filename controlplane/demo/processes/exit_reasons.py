@@ -43,7 +43,7 @@ def explain(said: str, *, name: str, log: Path, port: int = 0) -> DemoError:
             f"{name} got no memory from this machine. Free about 1 GB and start again.",
             code="memory_short",
         )
-    return DemoError(f"{name} died: {last_words(said)}. More in {log}.", code="died")
+    return DemoError(f"{name} died: {exit_reason(said)}. More in {log}.", code="died")
 
 
 def _is_full(directory: Path) -> bool:
@@ -54,7 +54,7 @@ def _is_full(directory: Path) -> bool:
         return False
 
 
-def words_of(*logs: Path) -> str:
+def read_tails(*logs: Path) -> str:
     """The ends of these files, as far as they are there."""
     texts = []
     for path in logs:
@@ -63,7 +63,7 @@ def words_of(*logs: Path) -> str:
     return "\n".join(texts)
 
 
-def last_words(text: str) -> str:
+def exit_reason(text: str) -> str:
     """The line of a dead program's output that most likely says why it died."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if " INFO " not in line] or lines

@@ -53,7 +53,7 @@ def is_open(port: int, timeout: float = 0.5) -> bool:
     return False
 
 
-def recall_ports(book: Path) -> dict[str, int]:
+def load_ports(book: Path) -> dict[str, int]:
     """The ports that were written there and are still free."""
     try:
         last = json.loads(book.read_text())

@@ -38,7 +38,7 @@ class Pair:
             return ""
         if shift > 0 and right.begin > 0 and left.records.endswith(right.records):
             return ""
-        if compacted and left.holes + right.holes:
+        if compacted and left.offsets_without_record + right.offsets_without_record:
             return self._compacted_difference()
         return self._first_difference(_common_head(left, right)) + self._in_all()
 
@@ -89,9 +89,9 @@ class Pair:
                     return self._changed(one, two)
                 pairs.append((one, two))
         # Every record that only the other side still has must have left a hole on this one.
-        if len(self.right) - len(pairs) > self.left.holes:
+        if len(self.right) - len(pairs) > self.left.offsets_without_record:
             return self._first_difference(_common_head(self.left, self.right))
-        if len(self.left) - len(pairs) > self.right.holes:
+        if len(self.left) - len(pairs) > self.right.offsets_without_record:
             return self._first_difference(_common_head(self.left, self.right))
         order = [two for _, two in sorted(pairs)]
         for before, after in itertools.pairwise(order):

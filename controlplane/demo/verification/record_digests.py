@@ -42,7 +42,7 @@ class PartitionDigest:
         return len(self.offsets)
 
     @property
-    def holes(self) -> int:
+    def offsets_without_record(self) -> int:
         """Offsets without a record: transaction markers, aborted records, what compaction took."""
         return self.end - self.begin - len(self)
 

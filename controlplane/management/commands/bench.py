@@ -79,10 +79,10 @@ class Command(BaseCommand):
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             if options["last"]:
-                session.recall()
+                session.load()
             else:
                 if options["add"]:
-                    session.recall()
+                    session.load()
                 with only_one(options["lock"], self._say):
                     session.run(cells, command=as_told(sys.argv[1:]))
         except UnderstudyError as error:

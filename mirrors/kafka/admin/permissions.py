@@ -215,7 +215,7 @@ def ask_rights(
         seen = dialogues.ask_any(request, at_most=_METADATA)
         found = Rights(
             alias=spec.alias,
-            cluster=_words(seen.authorized_operations),
+            cluster=_acl_operation_names(seen.authorized_operations),
             topics=_told(
                 (
                     topic.name,
@@ -271,13 +271,13 @@ def _told(rows: Iterable[tuple[str, bool, Iterable[int] | None]]) -> dict[str, f
     """Each name that the broker rejects or reports."""
     found = {}
     for name, refused, operations in rows:
-        words = NOTHING if refused else _words(operations)
+        words = NOTHING if refused else _acl_operation_names(operations)
         if words is not None:
             found[name] = words
     return found
 
 
-def _words(operations: Iterable[int] | None) -> frozenset[str] | None:
+def _acl_operation_names(operations: Iterable[int] | None) -> frozenset[str] | None:
     """Kafka's words for the bits; one that is newer than this program is left out."""
     if operations is None:
         return None

@@ -77,7 +77,9 @@ class Admin(TopicChanges):
             raise translate(error, where=self.spec.alias, doing="list topics") from None
         names = sorted(listing.topics) if topics is None else sorted(set(topics))
         found = self._describe(names, deadline)
-        failed = {name: error.message for name, error in found.failed.items() if not _gone(error)}
+        failed = {
+            name: error.message for name, error in found.failed.items() if not _is_missing(error)
+        }
         states = found.done
         if with_configs and states:
             configs = self.describe_configs(states, deadline_s=_left(deadline))
@@ -100,7 +102,7 @@ class Admin(TopicChanges):
         """Of these topics, asked for by name, those that cannot be described although they may
         exist. Kafka does not say of a topic that a principal may not describe whether it exists."""
         found = self._describe(sorted(set(topics)), time.monotonic() + deadline_s)
-        return {name: error for name, error in found.failed.items() if not _gone(error)}
+        return {name: error for name, error in found.failed.items() if not _is_missing(error)}
 
     def _describe(self, names: Sequence[str], deadline: float) -> Partial[str, TopicState]:
         if not names:
@@ -220,7 +222,7 @@ def _left(deadline: float) -> float:
     return max(0.1, deadline - time.monotonic())
 
 
-def _gone(error: UnderstudyError) -> bool:
+def _is_missing(error: UnderstudyError) -> bool:
     return error.code == "not_found"
 
 

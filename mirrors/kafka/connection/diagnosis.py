@@ -36,7 +36,7 @@ SIGNS: tuple[tuple[bytes, str], ...] = (
 )
 
 
-def name_stranger(said: bytes) -> str:
+def protocol_of(said: bytes) -> str:
     """What the bytes are a sign of; empty when they say nothing."""
     for sign, name in SIGNS:
         if said.startswith(sign):
@@ -160,7 +160,7 @@ def _tls(scene: Scene) -> UnderstudyError:
         with scene.without_tls_and_login():
             pass
     except Broken as second:
-        return _tls_stranger(scene, second)
+        return _tls_diagnosis(scene, second)
     return KafkaUnavailable(
         f"{scene.at} is a Kafka listener without TLS, but the cluster is set to "
         f"{scene.spec.security_protocol}. Set PLAINTEXT or SASL_PLAINTEXT, or use the TLS port.",
@@ -168,9 +168,9 @@ def _tls(scene: Scene) -> UnderstudyError:
     )
 
 
-def _tls_stranger(scene: Scene, second: Broken) -> UnderstudyError:
+def _tls_diagnosis(scene: Scene, second: Broken) -> UnderstudyError:
     said = second.cause.said if isinstance(second.cause, Alien) else b""
-    if name := name_stranger(said or greet(scene.host, scene.port, scene.seconds)):
+    if name := protocol_of(said or greet(scene.host, scene.port, scene.seconds)):
         if name != "TLS":
             return _not_kafka(scene, name)
     elif isinstance(scene.failed.cause, TimeoutError):
@@ -189,7 +189,7 @@ def _versions(scene: Scene) -> UnderstudyError:
     cause = scene.failed.cause
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
         return tls_failure(cause, scene.spec, scene.host, scene.port, scene.seconds)
-    name = _stranger(scene)
+    name = _answering_protocol(scene)
     if name == "TLS":
         return KafkaUnavailable(
             f"{scene.at} speaks TLS, but the cluster is set to {scene.spec.security_protocol}. "
@@ -211,16 +211,16 @@ def _versions(scene: Scene) -> UnderstudyError:
     )
 
 
-def _stranger(scene: Scene) -> str:
+def _answering_protocol(scene: Scene) -> str:
     """Who answers on that port, as far as its bytes tell; empty when they do not."""
     cause = scene.failed.cause
-    name = name_stranger(cause.said) if isinstance(cause, Alien) else ""
+    name = protocol_of(cause.said) if isinstance(cause, Alien) else ""
     if name or scene.facts.tls is not None:
         return name
     # A TLS server objects at once to bytes that are no TLS: one that waits is something else.
     if not isinstance(cause, TimeoutError) and _speaks_tls(scene):
         return "TLS"
-    return name_stranger(greet(scene.host, scene.port, scene.seconds))
+    return protocol_of(greet(scene.host, scene.port, scene.seconds))
 
 
 def _not_kafka(scene: Scene, name: str) -> UnderstudyError:

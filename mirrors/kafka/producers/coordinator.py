@@ -13,7 +13,7 @@ from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code, failure
 from mirrors.kafka.producers.cluster import Cluster
 from mirrors.kafka.producers.transaction_state import Described, describe_transaction
 from mirrors.kafka.protocol.brokers import CONNECT_S
-from mirrors.kafka.retry import Patience
+from mirrors.kafka.retry import RetryBackoff
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Coordinator:
     def _wherever(
         self, ask: Callable[[int, float], T], error_of: Callable[[T], int], deadline: float
     ) -> T:
-        patience = Patience(deadline)
+        backoff = RetryBackoff(deadline)
         while True:
             problem: KafkaUnavailable | None = None
             try:
@@ -62,7 +62,7 @@ class Coordinator:
             except KafkaUnavailable as error:
                 problem = error
             self.forget()
-            if not patience.wait():
+            if not backoff.wait():
                 raise problem or failure(
                     Code.COORDINATOR_NOT_AVAILABLE,
                     where=self._cluster.alias,
@@ -76,7 +76,7 @@ class Coordinator:
     def _find(self, deadline: float) -> int:
         if self._node is not None:
             return self._node
-        patience = Patience(deadline)
+        backoff = RetryBackoff(deadline)
         while True:
             request = FindCoordinatorRequest(
                 key=self._id, key_type=_TRANSACTION, coordinator_keys=[self._id]
@@ -87,7 +87,7 @@ class Coordinator:
                 self._cluster.brokers[found.node_id] = (found.host, found.port)
                 self._node = int(found.node_id)
                 return self._node
-            if found.error_code not in COORDINATOR_MOVING or not patience.wait():
+            if found.error_code not in COORDINATOR_MOVING or not backoff.wait():
                 raise failure(
                     found.error_code,
                     where=self._cluster.alias,

@@ -43,7 +43,7 @@ class Outgoing:
     headers: Sequence[tuple[str, bytes | None]] = ()
 
 
-class FlowPen:
+class FlowWriter:
     """Opened, it holds nothing yet: `take_over` does, and fences that many slices of the flow
     too."""
 

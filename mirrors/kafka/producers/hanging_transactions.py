@@ -23,7 +23,7 @@ from mirrors.kafka.producers.cluster import Cluster, Place
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.producer_id import Identity, ProducerLost
 from mirrors.kafka.producers.transaction_state import Open, open_transactions
-from mirrors.kafka.retry import Patience, until_answered
+from mirrors.kafka.retry import RetryBackoff, until_answered
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +87,10 @@ class Hanging:
         return states(self._cluster, places, self._leaders, self._identity.producer_id)
 
     def _insist(self) -> States:
-        patience = Patience(time.monotonic() + OWN_S)
+        backoff = RetryBackoff(time.monotonic() + OWN_S)
         while True:
             found = self.states(self._own)
-            if len(found) == len(self._own) or not patience.wait():
+            if len(found) == len(self._own) or not backoff.wait():
                 return found
 
     def unended(self, places: Iterable[Place]) -> list[Place]:
@@ -102,7 +102,7 @@ class Hanging:
         if not places:
             return
         deadline = time.monotonic() + END_S
-        patience = Patience(deadline)
+        backoff = RetryBackoff(deadline)
         how = "committed" if commit else "aborted"
         noted = self._identity.noted
         first = _name(places[0])
@@ -120,7 +120,7 @@ class Hanging:
                 )
                 self._transact(places, commit)
                 places = self._seen_ended(places)
-                if places and not patience.wait():
+                if places and not backoff.wait():
                     raise self._refused(first, how, "its broker left it out again")
             if commit:
                 self._identity.note(noted, time.monotonic() + END_S)
@@ -136,9 +136,9 @@ class Hanging:
 
     def _seen_ended(self, places: list[Place]) -> list[Place]:
         """Waits for the markers, which are written behind the reply; those without them."""
-        patience = Patience(time.monotonic() + SEEN_S)
+        backoff = RetryBackoff(time.monotonic() + SEEN_S)
         while left := self.unended(places):
-            if not patience.wait():
+            if not backoff.wait():
                 break
         return left
 
@@ -207,7 +207,7 @@ def see_ended(
     Raises KafkaUnavailable when some are left out, or do not come in time.
     """
     coordinator = Coordinator(cluster, transactional_id)
-    patience, wanted = Patience(deadline), list(places)
+    backoff, wanted = RetryBackoff(deadline), list(places)
     late: float | None = None
     while (last := coordinator.describe(deadline)) is not None:
         if not last.is_ending:
@@ -222,7 +222,7 @@ def see_ended(
                     "transaction. It is written when the flow is taken over next.",
                     code=HANGING,
                 )
-        if not patience.wait():
+        if not backoff.wait():
             raise KafkaUnavailable(
                 f"Cluster {cluster.alias}: our last transaction has not ended in all of its "
                 "partitions yet: a broker is slow, or down. It is tried again.",

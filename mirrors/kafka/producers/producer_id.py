@@ -22,7 +22,7 @@ from mirrors.kafka.error_codes import COORDINATOR_MOVING, FENCING, PRODUCER_LOST
 from mirrors.kafka.producers.cluster import Cluster, Place
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.transaction_state import Described
-from mirrors.kafka.retry import Patience
+from mirrors.kafka.retry import RetryBackoff
 
 _END_BUMPS = 5
 _BUSY = (Code.CONCURRENT_TRANSACTIONS, Code.REQUEST_TIMED_OUT)
@@ -85,7 +85,7 @@ class Identity:
         `may_hang` is asked, with the id of the predecessor's producer, whether the outcome of his
         last transaction is still needed. It is noted then: `note` takes that away.
         """
-        patience = Patience(deadline)
+        backoff = RetryBackoff(deadline)
         offered = self._cluster.features.get("transaction.version", 0)
         self.version = 2 if offered >= 2 and self._most_version >= 2 else 1
         self.last_end = LastEnd(bumps=self.version == 2, orderly=self._orderly)
@@ -100,7 +100,7 @@ class Identity:
             number = self._init(_NOBODY, known if is_needed else None, deadline)
             if not number:
                 return
-            if number not in _BUSY or not patience.wait():
+            if number not in _BUSY or not backoff.wait():
                 raise self._refused(number, "take over the transactional id")
 
     def note(self, committed: bool | None, deadline: float) -> None:
@@ -111,9 +111,9 @@ class Identity:
         """
         if committed is self.noted:
             return
-        patience = Patience(deadline)
+        backoff = RetryBackoff(deadline)
         while number := self._init((self.producer_id, self.epoch), committed, deadline):
-            if number not in _BUSY or not patience.wait():
+            if number not in _BUSY or not backoff.wait():
                 raise self._lost_or_refused(number, "go on under the transactional id")
 
     def _init(self, owner: tuple[int, int], noted: bool | None, deadline: float) -> int:
@@ -156,7 +156,7 @@ class Identity:
         them (yet), or we may not write them. The others are.
         """
         wanted, left_out = set(partitions), dict[Place, int]()
-        patience = Patience(deadline)
+        backoff = RetryBackoff(deadline)
         while wanted:
             refused = _refusals(self._coordinator.ask(self._add_request(wanted), deadline))
             if not refused:
@@ -169,7 +169,7 @@ class Identity:
                 continue
             if worst in COORDINATOR_MOVING:
                 self._coordinator.forget()
-            if worst not in _ADD_LATER or not patience.wait():
+            if worst not in _ADD_LATER or not backoff.wait():
                 raise self._lost_or_refused(worst, "add partitions to the transaction")
         return left_out
 
@@ -201,12 +201,12 @@ class Identity:
         )
         # From version 5 on the broker takes the transaction for one of version 2, and bumps.
         newest = _END_BUMPS if self.version == 2 else _END_BUMPS - 1
-        patience = Patience(deadline)
+        backoff = RetryBackoff(deadline)
         while True:
             reply = self._coordinator.ask(request, deadline, newest=newest)
             if not reply.error_code:
                 break
-            if reply.error_code not in _BUSY or not patience.wait():
+            if reply.error_code not in _BUSY or not backoff.wait():
                 word = "commit" if commit else "abort"
                 raise self._lost_or_refused(reply.error_code, f"{word} the transaction")
         # Near the end of int16 even the producer id is another one.

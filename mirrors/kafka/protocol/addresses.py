@@ -31,7 +31,7 @@ class _Outcome:
     took_s: float | None
 
 
-class AddressBook:
+class BrokerAddresses:
     """How the last attempt at each address ended, by the alias of its cluster. Thread safe."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class AddressBook:
         return ATTEMPT_S if took is None else max(ATTEMPT_S, took * _MARGIN)
 
 
-BOOK = AddressBook()
+BOOK = BrokerAddresses()
 
 
 class NoAnswer(Exception):

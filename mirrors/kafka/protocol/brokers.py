@@ -12,7 +12,7 @@ from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.protocol.addresses import BOOK, Address, NoAnswer, connect_any
 from mirrors.kafka.protocol.checked_connection import ClientConnection
-from mirrors.kafka.retry import Patience
+from mirrors.kafka.retry import RetryBackoff
 from mirrors.kafka.security.connection_settings import ConnectionFacts, connection_facts
 
 C = TypeVar("C", bound=ClientConnection)
@@ -121,7 +121,7 @@ class ClusterConnections(Generic[C]):
 
         A given broker that takes none is the caller's matter, at once: another one may lead by now.
         """
-        node, patience = how.get("node"), Patience(deadline)
+        node, backoff = how.get("node"), RetryBackoff(deadline)
         while True:
             link = None
             try:
@@ -138,7 +138,7 @@ class ClusterConnections(Generic[C]):
                     self.drop(link)
                 elif node is not None:
                     raise
-                if not patience.wait():
+                if not backoff.wait():
                     raise
 
     def learn(self, reply: Any) -> Any:

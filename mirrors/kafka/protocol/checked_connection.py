@@ -63,14 +63,14 @@ def too_late(where: str) -> KafkaUnavailable:
 
 
 def cut_off(where: str, error: OSError | None) -> KafkaUnavailable:
-    cause = "it was closed by the other side" if error is None else _words(error)
+    cause = "it was closed by the other side" if error is None else _reason_of(error)
     return KafkaUnavailable(
         f"Cluster {where}: the connection was lost ({cause}). The broker may be restarting.",
         code="connection_lost",
     )
 
 
-def _words(error: OSError) -> str:
+def _reason_of(error: OSError) -> str:
     if error.errno in (errno.ECONNRESET, errno.EPIPE):
         return "reset by the other side"
     return os.strerror(error.errno).lower() if error.errno else type(error).__name__
@@ -148,7 +148,7 @@ def _not_connected(at: str, cause: Exception) -> UnderstudyError:
             code="timeout",
         )
     return KafkaUnavailable(
-        f"{at}: no connection ({_words(cause)}). Check that the broker runs and that the address "
-        "it advertises can be reached from here.",
+        f"{at}: no connection ({_reason_of(cause)}). Check that the broker runs and that the "
+        "address it advertises can be reached from here.",
         code="unreachable",
     )

@@ -16,7 +16,7 @@ from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin.topics import Admin, At, Place
 from mirrors.kafka.internal_topics.positions import count_slices, read_positions
 from mirrors.kafka.internal_topics.topic import POSITIONS_CONFIGS, ensure_topic
-from mirrors.kafka.producers.flow_writer import FlowPen, Outgoing
+from mirrors.kafka.producers.flow_writer import FlowWriter, Outgoing
 from mirrors.models import Flow
 from mirrors.services.gaps.deleted_partitions import find_deleted
 
@@ -128,13 +128,13 @@ def fence_stopped_flow(spec: FlowSpec) -> None:
     open_writer(spec)
 
 
-def open_writer(spec: FlowSpec, places: Iterable[Place] = ()) -> FlowPen:
+def open_writer(spec: FlowSpec, places: Iterable[Place] = ()) -> FlowWriter:
     """Fence every other writer of the flow; `places` are remote partitions that an earlier
     writer may have written."""
     topic = positions_topic_of(spec)
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         slices = count_slices(admin, topic, deadline_s=DEADLINE_S)
-    return FlowPen(spec.target, spec.name).take_over(
+    return FlowWriter(spec.target, spec.name).take_over(
         positions_topic=topic,
         runs_topic=runs_topic(spec.source.alias),
         slices=slices,

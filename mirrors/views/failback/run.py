@@ -50,19 +50,19 @@ def ask_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
         raise PermissionDenied("This needs the role operator.")
     flow = get_object_or_404(Flow.objects.select_related("source", "target", "runner"), pk=pk)
     if request.method != "POST":
-        return _asking(request, flow)
+        return _begin_page(request, flow)
     why = request.POST.get("reason", "").strip()[:500]
     if not why:
-        return _asking(request, flow, "Say why: it is kept in the history.", 422)
+        return _begin_page(request, flow, "Say why: it is kept in the history.", 422)
     try:
         run = lifecycle.request_failback(flow=flow, who=request.user.get_username(), why=why)
     except UnderstudyError as error:
-        return _asking(request, flow, error.message, 409)
+        return _begin_page(request, flow, error.message, 409)
     tasks.run_failback.delay_on_commit(run.pk)
     return redirect("failback", pk=run.pk)
 
 
-def _asking(
+def _begin_page(
     request: HttpRequest, flow: Flow, error: str = "", status: int = 200
 ) -> HttpResponseBase:
     points = Divergence.objects.filter(flow=flow)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.foreign_records import Hole
 from mirrors.domain.internal_topics.records import Position
-from mirrors.kafka.retry import Patience
+from mirrors.kafka.retry import RetryBackoff
 from spark_runner.engine import setup
 from spark_runner.engine.commit_records import Rows
 from spark_runner.engine.model.partition import Track
@@ -162,14 +162,14 @@ class Remote:
     def _who_wrote(self, at: int | None) -> int | None:
         """The id under which the record at this offset of the positions topic was written."""
         deadline = time.monotonic() + _LOOK_S
-        patience = Patience(deadline)
+        backoff = RetryBackoff(deadline)
         try:
             view = self._client.describe([self._topic], deadline)[self._topic]
             track = Track(self._topic, 0, self._topic, remote_id=view.topic_id, ledger=True)
             while at is not None:
                 for _, seen in read_holes(self._client, track, [Hole(at, at + 1)], deadline):
                     return next(one.producer for one in seen if one.first <= at <= one.last)
-                if not patience.wait():
+                if not backoff.wait():
                     break
         except UnderstudyError as error:
             log.warning("under which id this slice writes is not known: %s", error.message)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import RETRY, Code, failure
-from mirrors.kafka.retry import Patience
+from mirrors.kafka.retry import RetryBackoff
 from spark_runner.kafka_protocol import fetch
 from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL
 from spark_runner.kafka_protocol.cluster import REQUEST_S, ClusterClient
@@ -48,12 +48,12 @@ class RunsTail:
 
     def read(self, deadline: float) -> Iterator[Row]:
         """Everything up to the end of this moment."""
-        patience = Patience(deadline)
+        backoff = RetryBackoff(deadline)
         while True:
             try:
                 yield from self._read(deadline)
             except KafkaUnavailable:
-                if not patience.wait():
+                if not backoff.wait():
                     raise
                 self._look_again(deadline)
             except _Cut:
