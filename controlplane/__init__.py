@@ -1,4 +1,4 @@
-"""The Django project: settings, addresses, the queue. Wiring only, no rules."""
+"""The Django project: settings, URLs, Celery. Wiring only, no rules."""
 
 from controlplane.celery import app as celery_app
 

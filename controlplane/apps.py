@@ -1,4 +1,4 @@
-"""The Django app of the project itself, and the admin site that goes by roles."""
+"""The Django app of the project, and its admin site."""
 
 from django.apps import AppConfig
 from django.contrib.admin.apps import AdminConfig
@@ -16,5 +16,5 @@ class ControlPlaneConfig(AppConfig):
         connections.install()
 
 
-class PeopleAdminConfig(AdminConfig):
+class UsersAdminConfig(AdminConfig):
     default_site = "controlplane.admin_site.RoleAdminSite"

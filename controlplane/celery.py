@@ -1,12 +1,12 @@
-"""The Celery app: its queues, its brokers' time-outs, and the whole beat table.
+"""The Celery app: queues, broker timeouts, and the beat schedule.
 
     celery -A controlplane worker -n reconcile@%h -Q reconcile -c 1
     celery -A controlplane worker -n tasks@%h     -Q default,collect -c 2
     celery -A controlplane worker -n watch@%h     -Q watch -c 2
     celery -A controlplane beat
 
-Nothing on the queues `reconcile` and `watch` calls Kafka, so a dead cluster can hold up neither
-supervision nor the alert about it.
+Tasks on the queues `reconcile` and `watch` never call Kafka, so an unreachable cluster delays
+neither supervision nor alerts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from django.db import transaction
 from kombu.entity import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
-# Celery would run Django's checks and throw away what they say; for that it loads every page.
+# Celery would run Django's checks, discard their output, and load every view for them.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 RECONCILE = "reconcile"
@@ -30,12 +30,12 @@ WATCH = "watch"
 
 
 class Task(DjangoTask):
-    """A task whose message may be lost: every row that waits for one is found again by beat."""
+    """A task whose message may be lost: tasks sent by beat find every unprocessed row again."""
 
     def delay_on_commit(self, *args: Any, **kwargs: Any) -> None:
-        """Send when the transaction is committed; a queue that is down is logged, never an error.
+        """Send after the commit of the transaction; an unreachable queue is logged, never an error.
 
-        The row is committed by then: to answer 500 would be a lie, and beat makes up for it.
+        The row is committed by then, and beat sends the task again.
         """
 
         def send() -> None:
@@ -46,7 +46,7 @@ class Task(DjangoTask):
 
 @celeryd_after_setup.connect(weak=False)
 def serve_this_host(instance: Any, **_: Any) -> None:
-    """Who reconciles also serves the queue of its host: runners there are its own to supervise."""
+    """A reconcile worker also consumes the queue of its host, to supervise the runners there."""
     queues = instance.app.amqp.queues
     if RECONCILE in queues.consume_from:
         queues.select_add(f"{RECONCILE}.{settings.UNDERSTUDY_HOST}")
@@ -62,44 +62,44 @@ DUTIES_SECONDS = 2.0
 HEARTBEATS_SECONDS = 2.5
 RUNS_SECONDS = 5.0
 DRILLS_SECONDS = 10.0
-# What runs by itself. A message not taken before it expires is dropped, so none pile up.
+# Periodic tasks. A message that expires is dropped, so messages do not accumulate.
 BEAT: dict[str, dict[str, Any]] = {
     "reconcile every runner and flow": {
         "task": "mirrors.tasks.reconcile",
         "schedule": RECONCILE_SECONDS,
         "options": {"queue": RECONCILE, "expires": 1.8},
     },
-    "show that the workers work": {
+    "record that workers are alive": {
         "task": "mirrors.tasks.show_sign",
         "schedule": 5.0,
         "options": {"queue": "default", "expires": 4.5},
     },
-    "end connection tests that nobody finished": {
+    "end abandoned connection tests": {
         "task": "mirrors.tasks.sweep_tests",
         "schedule": 10.0,
         "options": {"queue": "default", "expires": 9.0},
     },
-    "look at every cluster": {
+    "check every cluster": {
         "task": "mirrors.tasks.check_clusters",
         "schedule": 10.0,
         "options": {"queue": "collect", "expires": 9.0},
     },
-    "keep what is known of every flow": {
+    "take samples and evaluate alert rules": {
         "task": "monitoring.tasks.collect",
         "schedule": 10.0,
         "options": {"queue": WATCH, "expires": 20.0},
     },
-    "sweep the sources whose turn it is": {
+    "sweep due source clusters": {
         "task": "monitoring.tasks.sweep_sources",
         "schedule": 10.0,
         "options": {"queue": WATCH, "expires": 9.0},
     },
-    "tell what is to be told": {
+    "send due alert messages": {
         "task": "monitoring.tasks.deliver",
         "schedule": 5.0,
         "options": {"queue": WATCH, "expires": 10.0},
     },
-    "forget what was told": {
+    "prune alert messages": {
         "task": "monitoring.tasks.prune",
         "schedule": 3600.0,
         "options": {"queue": WATCH, "expires": 3000.0},
@@ -109,17 +109,17 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": HEARTBEATS_SECONDS,
         "options": {"queue": "default", "expires": 2.4},
     },
-    "have the duties done that are due": {
+    "run due sync tasks": {
         "task": "mirrors.tasks.run_due_duties",
         "schedule": DUTIES_SECONDS,
         "options": {"queue": "default", "expires": 1.8},
     },
-    "keep the index of offset runs up": {
+    "refresh the index of offset runs": {
         "task": "mirrors.tasks.refresh_runs",
         "schedule": RUNS_SECONDS,
         "options": {"queue": "collect", "expires": 4.5},
     },
-    "end failover runs that nobody finished": {
+    "end abandoned failover runs": {
         "task": "mirrors.tasks.sweep_failovers",
         "schedule": 10.0,
         "options": {"queue": "default", "expires": 9.0},
@@ -129,17 +129,17 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": DRILLS_SECONDS,
         "options": {"queue": "default", "expires": 9.0},
     },
-    "have comparisons go on": {
+    "continue comparisons": {
         "task": "mirrors.tasks.sweep_comparisons",
         "schedule": 10.0,
         "options": {"queue": "default", "expires": 9.0},
     },
-    "go on with ways back that nobody finished": {
+    "continue abandoned failbacks": {
         "task": "mirrors.tasks.sweep_failbacks",
         "schedule": 10.0,
         "options": {"queue": "default", "expires": 9.0},
     },
-    "retire runs that nobody can ask for": {
+    "retire unreachable offset runs": {
         "task": "mirrors.tasks.retire_runs",
         "schedule": 3600.0,
         "options": {"queue": "default", "expires": 3000.0},
@@ -153,7 +153,7 @@ BEAT: dict[str, dict[str, Any]] = {
 
 app.conf.update(
     beat_schedule=BEAT,
-    # The table is code, so beat keeps no file: nothing to corrupt, nothing to lock.
+    # The schedule is code, so beat has no state file that could be corrupted or locked.
     beat_scheduler="celery.beat:Scheduler",
     beat_max_loop_interval=1.0,
     task_queues=[Queue(name) for name in (RECONCILE, WATCH, "collect", "default")],
@@ -164,7 +164,7 @@ app.conf.update(
         "mirrors.tasks.retire_blocks_of": {"queue": "collect"},
         "mirrors.tasks.retire_notes_of": {"queue": "collect"},
         "mirrors.tasks.retire_runs_of": {"queue": "collect"},
-        # It alone of these asks Kafka.
+        # The only one of these that calls Kafka.
         "monitoring.tasks.sweep_source": {"queue": "collect"},
         "monitoring.tasks.*": {"queue": WATCH},
     },
@@ -193,7 +193,7 @@ app.conf.update(
         "socket_keepalive": True,
         "health_check_interval": 10,
     },
-    # A page that enqueues must not hang while Redis is away.
+    # A view that enqueues must not hang while Redis is unreachable.
     task_publish_retry=False,
     timezone="UTC",
 )

@@ -1,4 +1,4 @@
-"""System checks: what must be on this machine and in its environment before anything can work."""
+"""Django system checks: programs, packages and settings that this deployment needs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def java(app_configs: Any, **options: Any) -> list[CheckMessage]:
     if not path or not shutil.which(path):
         return [Warning("No Java found.", hint=hint, id="understudy.W001")]
     try:
-        done = subprocess.run(  # noqa: S603 (a path of our own, no shell)
+        done = subprocess.run(  # noqa: S603 (own path, no shell)
             [path, "-version"], capture_output=True, text=True, check=False, timeout=20
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return [Warning(f"Java does not answer: {error}.", hint=hint, id="understudy.W001")]
+        return [Warning(f"Java does not respond: {error}.", hint=hint, id="understudy.W001")]
     found = re.search(r'version "(\d+)', done.stderr + done.stdout)
     if not found or int(found[1]) < MINIMUM_JAVA:
         version = found[1] if found else "of an unknown version"
@@ -59,14 +59,14 @@ def broker_url(app_configs: Any, **options: Any) -> list[CheckMessage]:
     if parts.scheme in {"unix", "redis+socket"} and parts.path:
         return []
     hint = "Set REDIS_URL to redis://host:port/number or redis+socket:///path/to/redis.sock."
-    return [Error("REDIS_URL is not the address of a Redis.", hint=hint, id="understudy.E005")]
+    return [Error("REDIS_URL is not a URL of Redis.", hint=hint, id="understudy.E005")]
 
 
 def secret_key(app_configs: Any, **options: Any) -> list[CheckMessage]:
     if settings.SECRET_KEY_IS_SET:
         return []
     hint = "Set UNDERSTUDY_SECRET_KEY or UNDERSTUDY_SECRET_KEY_FILE to 50 random characters."
-    text = "Each process makes its own secret key, so people are logged out when it restarts."
+    text = "Each process generates its own secret key, so a restart logs users out."
     return [Error(text, hint=hint, id="understudy.E006")]
 
 
@@ -75,8 +75,8 @@ def signing_key(app_configs: Any, **options: Any) -> list[CheckMessage]:
         return []
     hint = "Set UNDERSTUDY_SIGNING_KEY_FILE to an Ed25519 key in PEM, the same for every worker."
     text = (
-        "Certificates of drills are signed with a key that each worker makes for itself in "
-        f"{settings.UNDERSTUDY_SIGNING_KEY_PATH}; it is new wherever that file is not kept."
+        "Certificates of drills are signed with a key that each worker generates in "
+        f"{settings.UNDERSTUDY_SIGNING_KEY_PATH}; if that file is lost, the key changes."
     )
     return [Warning(text, hint=hint, id="understudy.W007")]
 
@@ -93,9 +93,9 @@ def cleartext_logins(app_configs: Any, **options: Any) -> list[CheckMessage]:
 def refused_settings(
     app_configs: Any, *, databases: Any = None, **options: Any
 ) -> list[CheckMessage]:
-    """Saved clusters and channels whose references or logins this deployment refuses.
+    """Saved clusters and channels whose references or logins this deployment rejects.
 
-    Run by `migrate` and by `check --database default`: after an upgrade it names what to change.
+    Runs in `migrate` and `check --database default`, so an upgrade reports what to change.
     """
     if not databases or "default" not in databases:
         return []
@@ -105,7 +105,7 @@ def refused_settings(
     try:
         refused = {**refused_clusters(), **refused_channels()}
     except DatabaseError:
-        # The tables are not there yet: this is the first migration.
+        # Before the first migration the tables do not exist.
         return []
     hint = "docs/operations/secrets.md lists the settings and how to move a secret."
     return [
@@ -115,7 +115,7 @@ def refused_settings(
 
 
 def install() -> None:
-    """Java is asked for at deployment only: it takes a second, and the web needs none."""
+    """Register the checks. Java only at deployment: it takes a second, and web needs none."""
     register(python_packages, Tags.compatibility)
     register(broker_url, Tags.compatibility)
     register(java, Tags.compatibility, deploy=True)

@@ -1,4 +1,4 @@
-"""Values of the environment: text, switches, lists, secrets from files, a database by address."""
+"""Environment variables: text, switches, lists, secrets from files, the database URL."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def database(url: str) -> dict[str, Any]:
             "NAME": urllib.parse.unquote(parts.path[1:]),
             "OPTIONS": {
                 "timeout": 20,
-                # A writer takes its lock when the transaction begins, so it waits its turn
-                # (timeout) instead of failing half-way with "database is locked".
+                # A writer locks at the start of its transaction, so it waits (timeout) instead
+                # of failing later with "database is locked".
                 "transaction_mode": "IMMEDIATE",
                 "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
             },
@@ -51,7 +51,7 @@ def database(url: str) -> dict[str, Any]:
         "HOST": query.pop("host", "") or urllib.parse.unquote(parts.hostname or ""),
         "PORT": str(parts.port or ""),
         "CONN_MAX_AGE": 60,
-        # A database that was restarted costs one reconnection, not one error per old connection.
+        # After a restart of the database, old connections are replaced without an error.
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {"connect_timeout": 5, **query},
     }

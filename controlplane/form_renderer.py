@@ -1,4 +1,4 @@
-"""How forms become HTML: as Django does it, but for lists of choices, which may be long."""
+"""Rendering of forms: Django's, except for long select lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPTION = "django/forms/widgets/select_option.html"
 
 
 class Renderer(DjangoTemplates):
-    """A template for each of five hundred options takes longer than the rest of its page."""
+    """Renders options in Python: 500 template calls take longer than the rest of the page."""
 
     def render(
         self, template_name: str, context: dict[str, Any], request: Any = None

@@ -1,4 +1,4 @@
-"""What a process has loaded is taken out of sight of the collector of garbage."""
+"""Excludes objects that are loaded at start-up from garbage collection."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from importlib import import_module
 from django.conf import settings
 
 
-def settle() -> None:
-    """Load every view; then nothing of it is walked again.
+def freeze() -> None:
+    """Load every view, then freeze all objects.
 
-    A full collection looks at all that lives. With everything that is loaded it takes 200 ms, and
-    whichever page it falls into waits for it.
+    A full collection visits all live objects. Without `gc.freeze` it takes 200 ms, during which
+    the current request waits.
     """
     import_module(settings.ROOT_URLCONF)
     gc.collect()

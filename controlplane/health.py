@@ -1,4 +1,4 @@
-"""Liveness and readiness: is this process up, and is each thing that it depends on."""
+"""Liveness and readiness: this process and its dependencies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirrors.services.process_liveness import Readiness, readiness
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """This process answers; nothing else is asked."""
+    """200 if this process responds; checks no dependency."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
@@ -27,7 +27,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """503 with the names of what is missing. Reasons only: no address, no version."""
+    """503 with the names of failed checks. Reasons only, no addresses or versions."""
     checks = [_redis()]
     try:
         with bounded(settings.UNDERSTUDY_READ_SECONDS):
@@ -35,7 +35,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
                 cursor.execute("SELECT 1")
             checks = [Readiness(name="database", ok=True, reason=""), *checks, *readiness()]
     except DatabaseError:
-        checks.insert(0, Readiness(name="database", ok=False, reason="It does not answer."))
+        checks.insert(0, Readiness(name="database", ok=False, reason="It does not respond."))
     ready = all(check.ok for check in checks)
     body = {
         "status": "ready" if ready else "not ready",
@@ -49,7 +49,7 @@ def _redis() -> Readiness:
     try:
         client.ping()
     except redis.RedisError:
-        return Readiness(name="redis", ok=False, reason="It does not answer.")
+        return Readiness(name="redis", ok=False, reason="It does not respond.")
     finally:
         client.close()
     return Readiness(name="redis", ok=True, reason="")

@@ -1,4 +1,4 @@
-"""What every request passes: an id that the log knows, and the role that its page demands."""
+"""Middleware: the id of a request, and the role that its view requires."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class RequestIdMiddleware:
-    """Gives each request a reference; log lines carry it, and so does every error that is shown."""
+    """Gives each request a reference, which log lines and error messages contain."""
 
     def __init__(self, get_response: Respond) -> None:
         self.get_response = get_response
@@ -38,9 +38,9 @@ class RequestIdMiddleware:
 
 
 class RoleMiddleware:
-    """Denies by default: a page marked with no role is read by viewers and written by admins.
+    """Denies by default: without a role on the view, viewers may read and admins may write.
 
-    REST views answer for themselves (`RolePermission`), as do pages open to everybody.
+    REST views check roles themselves (`RolePermission`). Public pages have no check.
     """
 
     def __init__(self, get_response: Respond) -> None:
@@ -63,13 +63,13 @@ class RoleMiddleware:
         if role_of(request.user) < demanded:
             raise PermissionDenied(
                 f"This needs the role {demanded.word}; you have "
-                f"{role_of(request.user).word}. An admin can give it to you under People."
+                f"{role_of(request.user).word}. An admin can assign it on the page People."
             )
         return None
 
 
 def role(request: HttpRequest) -> dict[str, Any]:
-    """For templates: what this person may do (`can.operate`) and the request's reference."""
+    """For templates: permissions of the user (`can.operate`) and the reference of the request."""
     held = role_of(request.user) if hasattr(request, "user") else Role.NONE
     return {
         "role": held.word,

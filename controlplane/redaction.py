@@ -1,4 +1,4 @@
-"""What must never reach a log: passwords, tokens and credentials are blotted out of every line."""
+"""Removes passwords, tokens and credentials from every log line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import re
 from typing import Any
 
-# The request (or task) that a line belongs to; an error shown to a person names it.
+# The request or task of a log line; error messages name it.
 reference: contextvars.ContextVar[str] = contextvars.ContextVar("reference", default="-")
 
 _SECRETS = (
@@ -15,7 +15,7 @@ _SECRETS = (
     (re.compile(r"(?<=://)[^\s/@:]*:[^\s/@]*(?=@)"), "***"),
     # Authorization: Token 0123… / Basic … / Bearer …
     (re.compile(r"(?i)\b(token|bearer|basic)\s+[\w\-./+=]{16,}"), r"\1 ***"),
-    # password=…, "sasl_password": "…", secret: …; a reference (env:, file:) is no secret
+    # password=…, "sasl_password": "…", secret: …; a reference (env:, file:) is not a secret
     (
         re.compile(
             r"(?i)([\w.-]*(?:password|passwd|secret|api_?key|private_?key|jaas[\w.]*)['\"]?\s*[=:]\s*)"
@@ -28,13 +28,13 @@ _SECRETS = (
 
 
 def redact(text: str) -> str:
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
     return text
 
 
 class RedactSecrets(logging.Filter):
-    """Blots out secrets in the message and in the traceback; adds the request's reference."""
+    """Redacts the message and the traceback, and adds the reference of the request."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.reference = reference.get()
@@ -47,7 +47,7 @@ class RedactSecrets(logging.Filter):
 
 
 def logging_settings(level: str) -> dict[str, Any]:
-    """One handler, and every line of it passes the filter."""
+    """One handler, whose filter redacts every line."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -61,7 +61,7 @@ def logging_settings(level: str) -> dict[str, Any]:
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             "django": {"level": "INFO", "handlers": [], "propagate": True},
-            # Several lines every two seconds, of work that rows and figures show better.
+            # Several lines every two seconds, which metrics show better.
             "celery.worker.strategy": {"level": "WARNING"},
             "celery.app.trace": {"level": "WARNING"},
             "celery.beat": {"level": "WARNING"},

@@ -1,4 +1,4 @@
-"""The queue's Redis, asked directly and with a deadline."""
+"""A client of the queue's Redis, with a timeout."""
 
 from __future__ import annotations
 

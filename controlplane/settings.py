@@ -1,6 +1,6 @@
-"""Settings of the control plane: one file, every value through the helpers of `environment`.
+"""Django settings of the control plane, read with the helpers of `environment`.
 
-Names start with UNDERSTUDY_, except DATABASE_URL and REDIS_URL, which every platform knows.
+Variables start with UNDERSTUDY_, except DATABASE_URL and REDIS_URL, which platforms set.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from controlplane.redaction import logging_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# --- who we are ---------------------------------------------------------------------------------
+# --- deployment ---------------------------------------------------------------------------------
 
 DEBUG = env_bool("UNDERSTUDY_DEBUG")
-# Without one the process makes its own, so sessions end with it; checks.py says so.
+# Without one, the process generates a key, so a restart ends all sessions (see checks.py).
 SECRET_KEY_IS_SET = bool(env_secret("UNDERSTUDY_SECRET_KEY"))
 SECRET_KEY = env_secret("UNDERSTUDY_SECRET_KEY") or secrets.token_urlsafe(48)
 ALLOWED_HOSTS = env_list("UNDERSTUDY_HOSTS", "localhost,127.0.0.1,[::1]")
@@ -30,37 +30,37 @@ HTTPS = env_bool("UNDERSTUDY_HTTPS")
 
 # --- runners ------------------------------------------------------------------------------------
 
-# One directory per runner: its lock, its log, spec files in, status files out.
+# One directory per runner: lock, log, job specs, status files.
 RUNNER_ROOT = Path(env_str("UNDERSTUDY_RUNNER_ROOT") or BASE_DIR / ".runners")
-# The name under which this machine supervises runners; containers need a stable one.
+# The name of this host as supervisor of runners; containers need a stable one.
 UNDERSTUDY_HOST = env_str("UNDERSTUDY_HOST") or socket.gethostname()
 UNDERSTUDY_RUNNER_NAME = env_str("UNDERSTUDY_RUNNER_NAME", "default")
 UNDERSTUDY_RUNNER_MASTER = env_str("UNDERSTUDY_RUNNER_MASTER", "local[256,4]")
 UNDERSTUDY_RUNNER_SLOTS = int(env_str("UNDERSTUDY_RUNNER_SLOTS", "256"))
-UNDERSTUDY_READ_SECONDS = float(env_str("UNDERSTUDY_READ_SECONDS", "0.7"))  # patience.py
-# How many connection tests one person may ask for in a minute.
+UNDERSTUDY_READ_SECONDS = float(env_str("UNDERSTUDY_READ_SECONDS", "0.7"))
+# Connection tests per user and minute.
 UNDERSTUDY_TESTS_PER_MINUTE = int(env_str("UNDERSTUDY_TESTS_PER_MINUTE", "20"))
 
 # --- drills and their certificates ---------------------------------------------------------------
 
-# Ed25519 in PEM. Without it the first certificate makes a key in the file below, on its host.
+# Ed25519 in PEM. Without it, the first certificate generates a key in the file below.
 UNDERSTUDY_SIGNING_KEY = env_secret("UNDERSTUDY_SIGNING_KEY")
 UNDERSTUDY_SIGNING_KEY_PATH = Path(
     env_str("UNDERSTUDY_SIGNING_KEY_PATH") or BASE_DIR / ".signing" / "ed25519.pem"
 )
-# So long a drill that passed proves something; so long the rows of a simulation are kept.
+# How long a passed drill is valid, and how long the rows of a simulation are kept.
 UNDERSTUDY_PROVEN_DAYS = int(env_str("UNDERSTUDY_PROVEN_DAYS", "30"))
 UNDERSTUDY_EVIDENCE_DAYS = int(env_str("UNDERSTUDY_EVIDENCE_DAYS", "90"))
-# How many certificates one address may have verified in a minute, per web process.
+# Certificate verifications per client address and minute, per web process.
 UNDERSTUDY_VERIFICATIONS_PER_MINUTE = int(env_str("UNDERSTUDY_VERIFICATIONS_PER_MINUTE", "60"))
 
 # --- failovers ----------------------------------------------------------------------------------
 
-# How old a simulation may be that a switchover or failover is begun from.
+# Maximum age of a simulation from which a switchover or failover may start.
 UNDERSTUDY_FAILOVER_FRESH_MINUTES = int(env_str("UNDERSTUDY_FAILOVER_FRESH_MINUTES", "15"))
-# Whether a second person must approve one, where a flow does not say.
+# Whether a second person must approve a run; a flow may override it.
 UNDERSTUDY_FAILOVER_SECOND_PERSON = env_bool("UNDERSTUDY_FAILOVER_SECOND_PERSON")
-# What a flow's steps may run, `name=/path` separated by commas; nothing else is ever run.
+# Commands that hooks may run: `name=/path`, separated by commas. Nothing else is run.
 UNDERSTUDY_FAILOVER_COMMANDS = {
     name.strip(): path.strip()
     for name, _, path in (part.partition("=") for part in env_list("UNDERSTUDY_FAILOVER_COMMANDS"))
@@ -69,7 +69,7 @@ UNDERSTUDY_FAILOVER_COMMANDS = {
 
 # --- alerts -------------------------------------------------------------------------------------
 
-# How people reach these pages, for the links in what is sent; empty: no links.
+# Base URL of these pages, for links in alert messages; empty for no links.
 UNDERSTUDY_URL = env_str("UNDERSTUDY_URL")
 EMAIL_HOST = env_str("UNDERSTUDY_SMTP_HOST")
 EMAIL_PORT = int(env_str("UNDERSTUDY_SMTP_PORT", "25"))
@@ -83,7 +83,7 @@ DEFAULT_FROM_EMAIL = env_str("UNDERSTUDY_SMTP_FROM", "understudy@localhost")
 
 INSTALLED_APPS = [
     "controlplane.apps.ControlPlaneConfig",
-    "controlplane.apps.PeopleAdminConfig",
+    "controlplane.apps.UsersAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -104,7 +104,7 @@ MIDDLEWARE = [
     "controlplane.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "controlplane.database.stale_page_cache.KeptPagesMiddleware",
+    "controlplane.database.stale_page_cache.StalePageMiddleware",
     "controlplane.database.timeouts.DatabaseTimeoutMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -155,13 +155,13 @@ STATICFILES_FINDERS = [
     "controlplane.static_finders.PlotlyFinder",
 ]
 TESTING = "pytest" in sys.modules
-# Serve straight from the source folders where nothing was collected (demo, tests, development).
+# Without collected files (demo, tests, development), serve from the source folders.
 WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = DEBUG or TESTING or not STATIC_ROOT.is_dir()
 _HASHED = "whitenoise.storage.CompressedManifestStaticFilesStorage"
 _PLAIN = "django.contrib.staticfiles.storage.StaticFilesStorage"
 STORAGES = {"staticfiles": {"BACKEND": _PLAIN if WHITENOISE_USE_FINDERS else _HASHED}}
 
-# --- people, tokens, headers --------------------------------------------------------------------
+# --- users, tokens, headers ---------------------------------------------------------------------
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
@@ -186,7 +186,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 12 * 3600
-# Two demos on one machine differ only by port, which cookies ignore: a name of its own for each.
+# Cookies ignore ports, so each of several demos on one machine needs its own cookie name.
 SESSION_COOKIE_NAME = env_str("UNDERSTUDY_COOKIE_PREFIX", "understudy") + "_session"
 CSRF_COOKIE_NAME = env_str("UNDERSTUDY_COOKIE_PREFIX", "understudy") + "_csrf"
 SECURE_SSL_REDIRECT = HTTPS
@@ -218,7 +218,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["mirrors.api.authentication.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["controlplane.api.json_parser.StrictJSONParser"],
-    "DEFAULT_PAGINATION_CLASS": "controlplane.api.errors.Pages",
+    "DEFAULT_PAGINATION_CLASS": "controlplane.api.errors.Pagination",
     "DEFAULT_FILTER_BACKENDS": [
         "mirrors.api.base.ExactFilter",
         "mirrors.api.base.Search",

@@ -1,4 +1,4 @@
-"""Finds plotly.min.js inside the package plotly, as the static file `plotly/plotly.min.js`."""
+"""Serves plotly.min.js of the package plotly as the static file `plotly/plotly.min.js`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFIX = "plotly"
 
 
 class PlotlyFinder(BaseFinder):
-    """One file: the package also holds data sets and widgets that no page wants."""
+    """Finds only this file; the package also has data sets and widgets that no page uses."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -25,7 +25,7 @@ class PlotlyFinder(BaseFinder):
         self.storage.prefix = PREFIX  # type: ignore[attr-defined]
 
     def check(self, **kwargs: Any) -> list[Any]:
-        return []  # controlplane.checks says when the script is missing
+        return []  # controlplane.checks reports a missing script
 
     def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
         found = path == f"{PREFIX}/{NAME}" and self.storage.exists(NAME)

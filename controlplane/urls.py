@@ -1,4 +1,4 @@
-"""Every address of the control plane."""
+"""URLs of the control plane."""
 
 from __future__ import annotations
 
@@ -22,9 +22,6 @@ from mirrors.api import (
     sync,
     tokens,
 )
-from mirrors.api import (
-    runners as logs,
-)
 from mirrors.api.audit import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
 from mirrors.api.drills import certificates, readiness, runs
 from mirrors.api.failover import runs as failovers
@@ -42,7 +39,7 @@ from monitoring.views.prometheus import Metrics
 
 
 class Router(SimpleRouter):
-    """Addresses work with and without the slash at their end, POST included."""
+    """Paths work with and without a trailing slash, also for POST."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +84,7 @@ for name, rows in (
     ("groups", groups.GroupViewSet),
     ("gaps", gaps.GapViewSet),
     ("jobs", flow_progress.JobViewSet),
-    ("log", logs.FlowLogViewSet),
+    ("log", runners.FlowLogViewSet),
     ("transitions", flow_progress.TransitionViewSet),
     ("history", SettingChangeViewSet),
     ("audit", AuditOfFlowViewSet),
@@ -118,7 +115,7 @@ urlpatterns = [
         name="flow-objectives-rest",
     ),
     path("api/v1/", include(router.urls)),
-    re_path(r"^api/", errors.nowhere),
+    re_path(r"^api/", errors.unknown_path),
     path("admin/", admin.site.urls),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),

@@ -1,7 +1,7 @@
-"""Ends a worker that no longer takes messages though they wait: its supervisor starts another.
+"""Ends a worker that no longer receives messages; its supervisor starts a new one.
 
-After a Redis restart a Celery worker may be connected and yet consume nothing. The sign is exact:
-messages wait on its queues, it has nothing in hand, and it received nothing for a while.
+After a restart of Redis, a Celery worker may be connected without consuming. The watchdog ends it
+if its queues hold messages, it runs no task, and it received nothing for `STALLED_AFTER_S`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from controlplane.redis_connection import redis_client
 
 log = logging.getLogger(__name__)
 
-DEAF_AFTER_S = float(os.environ.get("UNDERSTUDY_DEAF_AFTER_SECONDS", "20"))
-EXIT_DEAF = 75
-_LOOK_EVERY_S = 2.0
+STALLED_AFTER_S = float(os.environ.get("UNDERSTUDY_DEAF_AFTER_SECONDS", "20"))
+EXIT_STALLED = 75
+_CHECK_EVERY_S = 2.0
 
 
 class Watchdog(threading.Thread):
-    """Looks at the queues by a connection of its own, which the worker's troubles do not touch."""
+    """Polls the queues through its own connection, independent of the worker's."""
 
     def __init__(self, queues: list[str]) -> None:
         super().__init__(name="watchdog", daemon=True)
@@ -39,14 +39,14 @@ class Watchdog(threading.Thread):
 
     def run(self) -> None:
         while True:
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_CHECK_EVERY_S)
             if state.reserved_requests or not self.waiting():
                 self.idle_since = time.monotonic()
-            elif time.monotonic() - self.idle_since > DEAF_AFTER_S:
+            elif time.monotonic() - self.idle_since > STALLED_AFTER_S:
                 self.end()
 
     def waiting(self) -> bool:
-        """Whether messages wait; a Redis that does not answer is no fault of this worker."""
+        """Whether messages wait; False if Redis does not respond: not a fault of the worker."""
         client = redis_client()
         try:
             return any(client.llen(queue) for queue in self.queues)
@@ -57,13 +57,13 @@ class Watchdog(threading.Thread):
 
     def end(self) -> None:
         log.critical(
-            "messages wait on %s, but none was received for %d s: this worker ends itself "
-            "so that another one takes over",
+            "messages wait on %s, but none was received for %d s: this worker exits, and its "
+            "supervisor starts another",
             ", ".join(self.queues),
-            DEAF_AFTER_S,
+            STALLED_AFTER_S,
         )
         logging.shutdown()
-        os._exit(EXIT_DEAF)
+        os._exit(EXIT_STALLED)
 
 
 @worker_ready.connect(weak=False)

@@ -1,4 +1,4 @@
-"""The page of the REST API: the OpenAPI document as plain HTML, without a script from anywhere."""
+"""The page of the REST API: the OpenAPI document as HTML without scripts (docs/adr/0013-*.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def docs(request: HttpRequest) -> HttpResponse:
 
 @functools.cache
 def document() -> dict[str, Any]:
-    """The OpenAPI document; the same for everybody, so it is made once a process."""
+    """The OpenAPI document; equal for all users, so it is generated once per process."""
     schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
     return schema
 

@@ -1,4 +1,4 @@
-"""How REST speaks: one shape for every error, pages out."""
+"""Errors in one JSON format, and pagination of lists."""
 
 from __future__ import annotations
 
@@ -25,18 +25,15 @@ from mirrors.services.errors import Conflict, TooMany
 
 log = logging.getLogger(__name__)
 
-_DATABASE_GONE = (
-    "The database does not answer, so nothing was read or changed. Records keep flowing; "
-    "try again in a moment."
+_DATABASE_UNAVAILABLE = (
+    "The database does not respond; nothing was read or changed. Replication continues. "
+    "Try again in a moment."
 )
-_DATABASE_GONE_MEANWHILE = (
-    "The database does not answer. Whether the last action was carried out is not known here: look "
-    "before you repeat it. Records keep flowing."
+_WRITE_OUTCOME_UNKNOWN = (
+    "The database does not respond. The outcome of the last action is unknown: check it before "
+    "you repeat it. Replication continues."
 )
-_BROKEN = (
-    "Something broke on our side; nothing more is known to you here. The log has the details "
-    "under the reference."
-)
+_INTERNAL_ERROR = "Internal error. The log of the server has the details under the reference."
 _STATUS: dict[type[UnderstudyError], int] = {
     Conflict: status.HTTP_409_CONFLICT,
     TooMany: status.HTTP_429_TOO_MANY_REQUESTS,
@@ -44,13 +41,13 @@ _STATUS: dict[type[UnderstudyError], int] = {
 
 
 class PageNotFound(exceptions.ValidationError):
-    """A page that a list has not: not found, and the parameter named."""
+    """A page number that does not exist: 404 with the name of the parameter."""
 
     status_code = status.HTTP_404_NOT_FOUND
     default_code = "not_found"
 
 
-class Pages(PageNumberPagination):
+class Pagination(PageNumberPagination):
     page_size = 100
     page_size_query_param = "page_size"
     max_page_size = 1000
@@ -58,7 +55,9 @@ class Pages(PageNumberPagination):
     def get_page_size(self, request: Any) -> int | None:
         asked = request.query_params.get(self.page_size_query_param, "1")
         if not asked.isascii() or not asked.isdecimal() or not asked.strip("0"):
-            sentence = f"It is a whole number from 1 to {self.max_page_size}, not {asked[:40]!r}."
+            sentence = (
+                f"It must be a whole number from 1 to {self.max_page_size}, not {asked[:40]!r}."
+            )
             raise exceptions.ValidationError({self.page_size_query_param: [sentence]})
         return super().get_page_size(request)
 
@@ -85,14 +84,14 @@ def error_body(
 
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> Response:
-    """Every error of a REST view, known or not, in the one shape."""
+    """Every error of a REST view in the one format."""
     request = context["request"]
     if isinstance(error, UnderstudyError):
-        return _refused(request, error)
+        return _known_error(request, error)
     if isinstance(error, OperationalError | InterfaceError):
-        log.error("the database does not answer: %s", error)
+        log.error("the database does not respond: %s", error)
         body = error_body(
-            request, code="database_unavailable", message=_database_unavailable(request)
+            request, code="database_unavailable", message=_unavailable_message(request)
         )
         return Response(body, status=status.HTTP_503_SERVICE_UNAVAILABLE)
     if isinstance(error, Http404):
@@ -104,15 +103,15 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> Response:
     if isinstance(error, exceptions.APIException):
         return _api_error(request, error)
     log.exception("unexpected error in a REST call", exc_info=error)
-    body = error_body(request, code="internal", message=_BROKEN)
+    body = error_body(request, code="internal", message=_INTERNAL_ERROR)
     return Response(body, status=status.HTTP_500_INTERNAL_SERVER_ERROR)
 
 
-def _database_unavailable(request: Any) -> str:
-    return _DATABASE_GONE if request.method in SAFE_METHODS else _DATABASE_GONE_MEANWHILE
+def _unavailable_message(request: Any) -> str:
+    return _DATABASE_UNAVAILABLE if request.method in SAFE_METHODS else _WRITE_OUTCOME_UNKNOWN
 
 
-def _refused(request: Any, error: UnderstudyError) -> Response:
+def _known_error(request: Any, error: UnderstudyError) -> Response:
     fields = error.fields if isinstance(error, InvalidSettings) else None
     code = next((number for kind, number in _STATUS.items() if isinstance(error, kind)), 400)
     body = error_body(request, code=error.code, message=error.message, fields=fields)
@@ -138,7 +137,7 @@ def _api_error(request: Any, error: exceptions.APIException) -> Response:
 
 
 def _flat(detail: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Nested complaints as dotted paths: properties.topics, offsets.3.partition."""
+    """Nested errors as dotted paths: properties.topics, offsets.3.partition."""
     if isinstance(detail, dict):
         for key, item in detail.items():
             yield from _flat(item, f"{path}.{key}" if path else str(key))
@@ -152,10 +151,10 @@ def _flat(detail: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _not_found(request: Any) -> str:
-    return f"Nothing is at {request.path}. The list of addresses is at /api/v1/docs/."
+    return f"No resource at {request.path}. All paths are listed at /api/v1/docs/."
 
 
-# --- what Django itself refuses, before or outside a REST view ------------------------------------
+# --- errors of Django, before or outside a REST view ----------------------------------------------
 
 
 def _is_rest(request: HttpRequest) -> bool:
@@ -167,7 +166,7 @@ def _json(request: HttpRequest, status: int, code: str, message: str) -> HttpRes
 
 
 def _plain_page(request: HttpRequest, name: str, status: int, **context: Any) -> HttpResponse:
-    """An error page that asks neither session nor database: either may be what is broken."""
+    """An error page without session and database, which may be the cause."""
     context["reference"] = getattr(request, "reference", "")
     return HttpResponse(get_template(name).render(context), status=status)
 
@@ -192,21 +191,21 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 @login_not_required
 @csrf_exempt
-def nowhere(request: HttpRequest) -> HttpResponse:
-    """Whatever else is asked for below /api/: never an HTML page, never a redirect."""
+def unknown_path(request: HttpRequest) -> HttpResponse:
+    """Any other path below /api/: JSON, never an HTML page or a redirect."""
     return _json(request, 404, "not_found", _not_found(request))
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    gone = isinstance(sys.exc_info()[1], OperationalError | InterfaceError)
+    is_unavailable = isinstance(sys.exc_info()[1], OperationalError | InterfaceError)
     if _is_rest(request):
-        if gone:
-            return _json(request, 503, "database_unavailable", _database_unavailable(request))
-        return _json(request, 500, "internal", _BROKEN)
-    context = {"gone": gone, "reads": request.method in SAFE_METHODS}
-    return _plain_page(request, "500.html", 503 if gone else 500, **context)
+        if is_unavailable:
+            return _json(request, 503, "database_unavailable", _unavailable_message(request))
+        return _json(request, 500, "internal", _INTERNAL_ERROR)
+    context = {"gone": is_unavailable, "reads": request.method in SAFE_METHODS}
+    return _plain_page(request, "500.html", 503 if is_unavailable else 500, **context)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    sentence = "The form was too old or came from another site. Load the page again and retry."
+    sentence = "The form is too old or from another site. Reload the page and retry."
     return permission_denied(request, PermissionDenied(sentence))

@@ -1,4 +1,4 @@
-"""What REST takes in: JSON that every database and every program after us can hold."""
+"""Parser of REST requests: only JSON that databases can store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TooLarge(exceptions.APIException):
 
 
 class StrictJSONParser(JSONParser):
-    """JSON that any database takes: bounded in size and depth, no NUL, no half of a surrogate."""
+    """JSON of limited size and depth, without NUL and lone surrogates."""
 
     def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
         raw = stream.read(MAX_BODY + 1)

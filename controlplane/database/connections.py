@@ -1,11 +1,10 @@
-"""What is set on every new database connection.
+"""Settings of every new database connection.
 
-- PostgreSQL compiles no statement (`jit`). It compiles what it considers expensive; ours look up
-  many rows by an index, which it takes for expensive, and run for some milliseconds, while to
-  compile them takes tens, each time. A statement says it: a pooler between us and the server
-  refuses start-up parameters that it does not know.
-- No parameter holds NUL. PostgreSQL refuses it in text and in JSON, and the row of such a value
-  could never be saved. Group ids, client ids and error texts of programs may hold it.
+- `jit = off`: PostgreSQL compiles statements that it estimates to be expensive. Ours look up many
+  rows by an index, take milliseconds, and would take tens of milliseconds to compile, each time. It
+  is a statement, because a connection pooler rejects unknown start-up parameters.
+- Parameters contain no NUL. PostgreSQL rejects it in text and JSON, so such a row could never be
+  saved. Group ids, client ids and error texts of clients may contain it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ try:
 except ImportError:  # SQLite alone
     Json = Jsonb = None  # type: ignore[assignment,misc]
 
-# An escape of JSON: a NUL, or anything else, so that `\\u0000` is read as a backslash and text.
+# A JSON escape: NUL, or any other, so that `\\u0000` is read as a backslash and text.
 _ESCAPE = re.compile(r"\\(u0000|.)", re.DOTALL)
 
 
@@ -35,7 +34,7 @@ def install() -> None:
 
 
 def _prepare(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
-    # A connection that is opened again keeps its wrappers.
+    # A reopened connection keeps its wrappers.
     if _clean not in connection.execute_wrappers:
         connection.execute_wrappers.append(_clean)
     if connection.vendor == "postgresql":

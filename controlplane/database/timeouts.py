@@ -1,12 +1,15 @@
-"""How long a request waits for its database: a reader gets an answer in a second, be it a refusal.
+"""Database timeouts of a request: a reader gets a page or an error within a second.
 
-Only the time of PostgreSQL counts. When it is used up, the statement is cancelled over another
-connection, be it
-slow or waiting for a lock. A hanging server does not receive that: then the socket is shut,
-and the connection opened again by the next request. A database that cannot be reached at all is
-left
-alone for some seconds, in which everybody is refused at once. Scrapes, whole lists and what changes
-something get longer, but an end: each that waited for ever would take a thread from the pages.
+- Only the time spent waiting for PostgreSQL counts.
+- When it is used up, the statement is cancelled over a second connection, whether it is slow or
+  waits for a lock.
+- A server that hangs does not process the cancel request. Then the socket is shut down, and the
+  next request opens a new connection.
+- After a failed connection, requests fail at once for `_RETRY_AFTER_S`.
+- Scrapes, whole lists and writes get more time, but not unlimited time: a request that waits
+  forever blocks a web thread.
+
+PostgreSQL's own timeouts cannot replace this module: docs/adr/0013-*.md.
 """
 
 from __future__ import annotations
@@ -27,85 +30,87 @@ from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 
 Respond = Callable[[HttpRequest], HttpResponse]
-_LOOK_EVERY_S = 0.05
-# So long a server may take to hear that it is to stop.
+_CHECK_EVERY_S = 0.05
+# Time that a server has to process the cancel request.
 _CANCEL_S = 0.1
-# Whole lists and scrapes are no pages.
+# Whole lists and scrapes take longer than pages.
 _WHOLE = ("/metrics", "/api/v1/exports")
 _WHOLE_S = 20.0
-# What changes something is cut off only when nobody can hope any more.
+# A write is cancelled only after a minute.
 _WRITE_S = 60.0
-# They answer whatever the database does: `healthz` asks it nothing, `readyz` says how it is.
+# `healthz` makes no query; `readyz` sets a timeout of its own.
 _HEALTH = ("/healthz", "/readyz")
-# A database that does not take connections is tried so often only.
-_LEFT_ALONE_S = 3.0
+# After a failed connection, the next attempt is made after this time.
+_RETRY_AFTER_S = 3.0
 
 
 @dataclasses.dataclass
-class _Wait:
+class _Statement:
+    """A statement in progress, and when it is to be cancelled."""
+
     until: float
     raw: psycopg.Connection[Any]
     cancelled: bool = False
 
 
-class _Keeper:
-    """One thread a process; it sleeps while nobody waits for the database."""
+class _Canceller:
+    """Cancels overdue statements in one thread per process, which sleeps while none is running."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, _Wait] = {}
-        self._somebody = threading.Event()
+        self._statements: dict[int, _Statement] = {}
+        self._running = threading.Event()
         self._pid = 0
 
-    def waits(self, key: int, until: float, raw: psycopg.Connection[Any]) -> None:
-        if self._pid != os.getpid():  # a worker that was forked has no thread of its own yet
+    def watch(self, key: int, until: float, raw: psycopg.Connection[Any]) -> None:
+        if self._pid != os.getpid():  # a forked worker has no thread yet
             self._pid = os.getpid()
-            threading.Thread(target=self._keep, name="patience", daemon=True).start()
-        self._waiting[key] = _Wait(until, raw)
-        self._somebody.set()
+            threading.Thread(target=self._run, name="database-timeout", daemon=True).start()
+        self._statements[key] = _Statement(until, raw)
+        self._running.set()
 
-    def is_done(self, key: int) -> None:
-        self._waiting.pop(key, None)
+    def unwatch(self, key: int) -> None:
+        self._statements.pop(key, None)
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         while True:
-            self._somebody.wait()
-            self._somebody.clear()
-            while self._waiting:
-                time.sleep(_LOOK_EVERY_S)
+            self._running.wait()
+            self._running.clear()
+            while self._statements:
+                time.sleep(_CHECK_EVERY_S)
                 now = time.monotonic()
-                for key, wait in list(self._waiting.items()):
-                    if now >= wait.until:
-                        self._end(key, wait)
+                for key, statement in list(self._statements.items()):
+                    if now >= statement.until:
+                        self._end(key, statement)
 
-    def _end(self, key: int, wait: _Wait) -> None:
-        if not wait.cancelled:
-            wait.cancelled, wait.until = True, wait.until + _CANCEL_S
-            cancel = functools.partial(_cancel, wait.raw)
-            threading.Thread(target=cancel, name="patience-cancel", daemon=True).start()
-        elif self._waiting.pop(key, None) is not None:
-            _shut(wait.raw)
+    def _end(self, key: int, statement: _Statement) -> None:
+        if not statement.cancelled:
+            statement.cancelled, statement.until = True, statement.until + _CANCEL_S
+            cancel = functools.partial(_cancel, statement.raw)
+            threading.Thread(target=cancel, name="database-cancel", daemon=True).start()
+        elif self._statements.pop(key, None) is not None:
+            _shut_down(statement.raw)
 
 
-_KEEPER = _Keeper()
+_CANCELLER = _Canceller()
 
 
 def _cancel(raw: psycopg.Connection[Any]) -> None:
-    """A server that works at the statement, or waits for a lock, would go on for nobody."""
+    """Otherwise the server goes on with a statement whose result nobody reads."""
     with contextlib.suppress(psycopg.Error, OSError):
-        raw.cancel_safe(timeout=_LEFT_ALONE_S)
+        raw.cancel_safe(timeout=_RETRY_AFTER_S)
 
 
-def _shut(raw: psycopg.Connection[Any]) -> None:
-    """The duplicate is ours to close; the connection itself finds its socket at an end."""
+def _shut_down(raw: psycopg.Connection[Any]) -> None:
+    """Close a duplicate of the socket; the connection then reads end of file."""
     with (
         contextlib.suppress(OSError, psycopg.Error),
-        socket.socket(fileno=os.dup(raw.fileno())) as twin,
+        socket.socket(fileno=os.dup(raw.fileno())) as duplicate,
     ):
-        twin.shutdown(socket.SHUT_RDWR)
+        duplicate.shutdown(socket.SHUT_RDWR)
 
 
-def _takes_connections(seconds: float) -> bool:
-    """Tried beside: the driver itself waits for at least two seconds."""
+def _accepts_connections(seconds: float) -> bool:
+    """Connect in another thread, because libpq's `connect_timeout` is at least two seconds."""
     ended, reached = threading.Event(), threading.Event()
     parameters = connection.get_connection_params()
 
@@ -116,60 +121,62 @@ def _takes_connections(seconds: float) -> bool:
         ended.set()
 
     if seconds > 0:
-        threading.Thread(target=reach, name="patience-reach", daemon=True).start()
+        threading.Thread(target=reach, name="database-connect", daemon=True).start()
         ended.wait(seconds)
     return reached.is_set()
 
 
-class _Door:
-    """To the database: who found it shut keeps the next ones from waiting there."""
+class _CircuitBreaker:
+    """After a failed connection, requests fail at once instead of waiting for the database."""
 
     def __init__(self) -> None:
-        self._shut_until = 0.0
+        self._open_until = 0.0
 
-    def enter(self, watch: _Watch) -> None:
-        """Have a connection that works, before anything is asked."""
-        if time.monotonic() < self._shut_until:
-            raise OperationalError("the database could not be reached a moment ago")
+    def connect(self, budget: _Budget) -> None:
+        """Ensure a working connection before the first statement."""
+        if time.monotonic() < self._open_until:
+            raise OperationalError("the database was unreachable a moment ago")
         try:
             if connection.connection is not None:
-                watch(connection.close_if_health_check_failed)
+                budget(connection.close_if_health_check_failed)
             if connection.connection is None:
-                self._connect(watch)
+                self._open(budget)
         except OperationalError:
-            self._shut_until = time.monotonic() + _LEFT_ALONE_S
+            self._open_until = time.monotonic() + _RETRY_AFTER_S
             raise
 
-    def _connect(self, watch: _Watch) -> None:
-        """Ours takes as long as the one beside did: what is not left is not begun."""
+    def _open(self, budget: _Budget) -> None:
+        """The connection takes as long as the trial did: raise if the budget does not allow it."""
         began = time.monotonic()
-        reached = _takes_connections(watch.left)
-        watch.left -= 2 * (time.monotonic() - began)
-        if not reached or watch.left <= 0:
-            raise OperationalError("the database does not answer")
-        with connection.execute_wrapper(watch):  # the statements of its setup count too
+        reached = _accepts_connections(budget.left)
+        budget.left -= 2 * (time.monotonic() - began)
+        if not reached or budget.left <= 0:
+            raise OperationalError("the database does not respond")
+        with connection.execute_wrapper(budget):  # the statements of its setup count too
             connection.ensure_connection()
 
 
-_DOOR = _Door()
+_CIRCUIT_BREAKER = _CircuitBreaker()
 
 
 @contextlib.contextmanager
 def bounded(seconds: float) -> Iterator[None]:
-    """Whatever is asked within waits for PostgreSQL so long in all; 0: for ever.
+    """Limit the total wait for PostgreSQL inside the block; 0 means no limit.
 
-    Raises OperationalError when it cannot be reached, now or a moment ago.
+    Raises OperationalError if it is unreachable, or was a moment ago.
     """
     if not seconds or connection.vendor != "postgresql":
         yield
         return
-    watch = _Watch(seconds)
-    _DOOR.enter(watch)
-    with connection.execute_wrapper(watch):
+    budget = _Budget(seconds)
+    _CIRCUIT_BREAKER.connect(budget)
+    with connection.execute_wrapper(budget):
         yield
 
 
 class DatabaseTimeoutMiddleware:
+    """Limits the wait for the database of each request."""
+
     def __init__(self, get_response: Respond) -> None:
         self.get_response = get_response
 
@@ -189,17 +196,17 @@ def _seconds(request: HttpRequest) -> float:
     return seconds
 
 
-class _Watch:
-    """Around each statement of one request; `left` is what it may still wait for the database."""
+class _Budget:
+    """Wrapper of each statement of a request; `left` is the remaining wait in seconds."""
 
     def __init__(self, seconds: float) -> None:
         self.left = seconds
 
     def __call__(self, execute: Callable[..., Any], *arguments: Any) -> Any:
         began = time.monotonic()
-        _KEEPER.waits(id(self), began + self.left, connection.connection)
+        _CANCELLER.watch(id(self), began + self.left, connection.connection)
         try:
             return execute(*arguments)
         finally:
-            _KEEPER.is_done(id(self))
+            _CANCELLER.unwatch(id(self))
             self.left -= time.monotonic() - began

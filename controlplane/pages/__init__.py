@@ -1,1 +1,1 @@
-"""Pages of the project itself: sign-in, tokens, people, search, help."""
+"""Pages of accounts, search and help."""

@@ -1,4 +1,4 @@
-"""API tokens of a person, and people with their roles for administrators."""
+"""Pages of API tokens, and of users and their roles."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROLES = {role.word: role for role in Role if role is not Role.NONE}
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.VIEWER)
 def tokens(request: HttpRequest) -> HttpResponseBase:
-    """The one answer that carries a token is the answer to its creation; it is never stored."""
+    """Only the response to its creation contains a token; just its hash is stored."""
     fresh = ""
     if request.method == "POST":
         given = request.POST.get("days", "")
@@ -69,14 +69,14 @@ class PersonForm(SettingsForm):
         label="First password",
         max_length=500,
         widget=forms.PasswordInput({"autocomplete": "new-password"}),
-        help_text="Eight characters or more. They change it under their name.",
+        help_text="Eight characters or more. The user can change it in the user menu.",
     )
 
     def clean_username(self) -> str:
         name = User.normalize_username(self.cleaned_data["username"])
         User.username_validator(name)
         if User.objects.filter(username__iexact=name).exists():
-            raise forms.ValidationError(f"{name} is there already.")
+            raise forms.ValidationError(f"A user {name} exists already.")
         return name
 
     def clean_password(self) -> str:
@@ -96,10 +96,10 @@ def people(request: HttpRequest) -> HttpResponseBase:
         messages.success(request, f"{person.username} can sign in as {facts['role']}.")
         return redirect("people")
     form.mark_fields()
-    everyone: list[Any] = list(User.objects.prefetch_related("groups").order_by("username"))
-    for person in everyone:
+    users: list[Any] = list(User.objects.prefetch_related("groups").order_by("username"))
+    for person in users:
         person.role_word = _role_word(person)
-    context = {"people": everyone, "roles": ROLES, "form": form}
+    context = {"people": users, "roles": ROLES, "form": form}
     if file := PEOPLE.file(request, context, "people"):
         return file
     status = 422 if form.errors else 200
@@ -109,7 +109,7 @@ def people(request: HttpRequest) -> HttpResponseBase:
 
 
 def _role_word(person: User) -> str:
-    """As `role_of`, from the groups that the list has fetched already."""
+    """Like `role_of`, from prefetched groups."""
     names = {group.name for group in person.groups.all()}
     return max((role for role in Role if role.word in names), default=Role.NONE).word
 
@@ -120,10 +120,10 @@ def set_role(request: HttpRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
     word = request.POST.get("role", "")
     if word not in ROLES:
-        messages.error(request, f"{word[:40]} is not a role; nothing was changed.")
+        messages.error(request, f"{word[:40]} is not a role. Nothing was changed.")
     elif person == request.user or person.is_superuser:
-        messages.error(request, "Your own role, or a superuser's, is not changed here.")
+        messages.error(request, "You cannot change your own role or that of a superuser.")
     else:
         ensure_person(username=person.username, password=None, role=ROLES[word])
-        messages.success(request, f"{person.username} is {word} from the next click on.")
+        messages.success(request, f"{person.username} has the role {word} now.")
     return redirect("people")

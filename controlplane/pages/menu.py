@@ -1,4 +1,4 @@
-"""What the menu counts, by one query on every page that has a menu."""
+"""Counts in the menu, with one query per page."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from django.utils.functional import SimpleLazyObject
 from mirrors.models import Cluster, FailoverRun, Flow
 from monitoring.models.alerts import unsilenced_alerts
 
-# The gravest first, with the state whose shape and colour it has.
+# Severities, most severe first, with the CSS state of each.
 _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """All flows and clusters; failovers under way; alerts that fire and that nobody silenced.
+    """Numbers of flows, clusters, open failover runs, and firing alerts that are not silenced.
 
-    `tone` is that of the gravest alert, empty while none fires.
+    `tone` is that of the most severe alert, empty without alerts.
     """
 
     flows: int = 0
@@ -32,14 +32,14 @@ class Counts:
 
 
 def menu(request: HttpRequest) -> dict[str, Any]:
-    """For templates; nothing is asked where no menu is drawn."""
+    """For templates; lazy, so a page without a menu makes no query."""
     return {"counts": SimpleLazyObject(count)}
 
 
 def count() -> Counts:
-    rows = _counted("flows", Flow.objects.all()).union(
-        _counted("clusters", Cluster.objects.all()),
-        _counted("runs", FailoverRun.objects.filter(ended_at=None)),
+    rows = _count_rows("flows", Flow.objects.all()).union(
+        _count_rows("clusters", Cluster.objects.all()),
+        _count_rows("runs", FailoverRun.objects.filter(ended_at=None)),
         unsilenced_alerts(timezone.now())
         .order_by()
         .values_list(F("severity"))
@@ -57,5 +57,5 @@ def count() -> Counts:
     )
 
 
-def _counted(name: str, rows: QuerySet[Any]) -> QuerySet[Any]:
+def _count_rows(name: str, rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows.order_by().annotate(what=Value(name)).values_list("what").annotate(n=Count("pk"))

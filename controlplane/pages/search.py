@@ -1,4 +1,4 @@
-"""Search over names of flows, clusters, runners, topics and groups; help with the glossary."""
+"""Search by names of flows, clusters, runners, topics and groups; the help page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirrors.views.page import mark_cluster, render_page
 from mirrors.views.tables import Sheet, clean
 
 LIMIT = 25
-# The palette asks for this too, as JSON.
+# The command palette requests this as JSON.
 FOUND = Sheet("found", ("name", "kind", "state", "where", "link"))
 
 
@@ -78,7 +78,7 @@ def _topics(q: str) -> Iterator[Hit]:
 
 
 def _groups(q: str) -> Iterator[Hit]:
-    """In no order of the database's: to sort all that match takes longer than to find these."""
+    """Without ORDER BY: sorting all matches takes longer than finding the first ones."""
     rows = GroupOffset.objects.filter(group__icontains=q).order_by()
     pairs = list(rows.values_list("flow", "group").distinct()[:LIMIT])
     flows = Flow.objects.select_related("source", "target").in_bulk({flow for flow, _ in pairs})

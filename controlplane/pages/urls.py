@@ -1,4 +1,4 @@
-"""Addresses of sign-in, tokens, people, search and help."""
+"""URLs of accounts, search and help."""
 
 from django.contrib.auth import views as auth
 from django.urls import path

@@ -23,12 +23,16 @@ def test_a_kept_page_says_that_it_is_old_until_the_first_fresh_answer(
             route.fulfill(status=503, body="away") if away[0] else route.continue_()
             return
         fresh, now = route.fetch(), time.time()
-        route.fulfill(response=fresh, body=stale_page_cache._dated(fresh.body(), now - 90, now))
+        route.fulfill(
+            response=fresh, body=stale_page_cache._mark_stale(fresh.body(), now - 90, now)
+        )
 
     page.route("**/flows/", answer)
     page.goto("/flows/")
     banner = page.locator("#stale-banner")
-    expect(banner).to_contain_text("The database does not answer. This page is from")
+    expect(banner).to_contain_text(
+        "The database does not respond. This page and its figures are from"
+    )
     expect(banner).to_contain_text("1 min 30 s ago")
     page.wait_for_timeout(4_000)
     expect(banner).to_be_visible()

@@ -144,8 +144,8 @@ def test_a_worker_that_takes_no_message_though_some_wait_ends_itself(
     running: Stack, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.REDIS_URL = running.environment["REDIS_URL"]
-    monkeypatch.setattr(worker_watchdog, "DEAF_AFTER_S", 1.0)
-    monkeypatch.setattr(worker_watchdog, "_LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(worker_watchdog, "STALLED_AFTER_S", 1.0)
+    monkeypatch.setattr(worker_watchdog, "_CHECK_EVERY_S", 0.1)
     ended = threading.Event()
 
     def end(self: worker_watchdog.Watchdog) -> None:

@@ -108,7 +108,7 @@ def test_guessing_a_password_ends_in_a_lock_that_explains_itself(
 def test_a_form_from_elsewhere_is_refused_in_words(db: None) -> None:
     answer = Client(enforce_csrf_checks=True).post("/login/", {"username": "x"})
     assert answer.status_code == 403
-    assert "too old or came from another site" in answer.content.decode()
+    assert "too old or from another site" in answer.content.decode()
     assert "Reference" in answer.content.decode()
 
 

@@ -15,7 +15,7 @@ from django.test import Client
 from tests.pages import world
 from tests.pages.conftest import As
 
-KEPT = "The database does not answer. This page is from"
+KEPT = "The database does not respond. This page and its figures are from"
 GONE = "<h1>The database does not answer</h1>"
 
 

@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from controlplane.bench.scale.page_urls import LISTS, PAGES, SCRAPES
-from controlplane.garbage_collection import settle
+from controlplane.garbage_collection import freeze
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
 from mirrors.models import (
     Cluster,
@@ -60,7 +60,7 @@ class Measured:
 
 
 def measure(*, times: int) -> list[Measured]:
-    settle()
+    freeze()
     person = Client(headers={"host": "localhost"})
     person.force_login(
         ensure_person(username=PERSON, password=None, role=Role.ADMIN),
