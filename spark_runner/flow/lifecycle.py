@@ -3,14 +3,7 @@
 The flow's thread never waits for Kafka. A background thread runs the blocking operations, Spark
 jobs have their own threads. The flow's thread handles results once a second, or when woken.
 
-Phases:
-
-- taking_over: the background thread takes the flow over and plans; nothing is copied
-- copying: every slice runs an epoch or waits for a retry
-- committing: every slice was ordered to stop; `_next_phase` follows when all have committed
-- paused: the plan is kept, nothing is copied
-- failed: an operator has to change something; a new spec starts over
-- stopped: the thread ends
+`flow.state` declares the phases and their transitions.
 """
 
 from __future__ import annotations
@@ -25,10 +18,10 @@ from mirrors.domain.flows.bandwidth import is_live_edit
 from mirrors.domain.runners.job_files import JobSpec, JobState
 from mirrors.domain.specs import FlowSpec
 from spark_runner.flow.operation_schedule import OperationSchedule
-from spark_runner.flow.operations import Event, Operations, Phase
+from spark_runner.flow.operations import Event, Operations
 from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.flow.slice_supervisor import SliceSupervisor
-from spark_runner.flow.state import FlowFacts, visible_state
+from spark_runner.flow.state import PHASES, FlowFacts, Phase, visible_state
 from spark_runner.status.board import FlowProgress
 from spark_runner.status.file import FlowStatusWriter
 
@@ -174,20 +167,21 @@ class FlowRun(threading.Thread):
                 self._resume()
 
     def _begin_commit(self, next_phase: Phase, now: float) -> None:
-        self._next_phase, self._phase = next_phase, "committing"
+        self._next_phase = next_phase
+        self._enter("committing")
         self._stop_deadline = now + COMMIT_S
         self._last_copy = None
         self._supervisor.order("stop")
 
     def _resume(self) -> None:
         self._next_phase = "taking_over"
-        self._phase = "copying" if self._operations.is_planned else "taking_over"
+        self._enter("copying" if self._operations.is_planned else "taking_over")
         self._operations.schedule.request("look")
         self._supervisor.retry_now()
 
     def _handle(self, event: Event, now: float) -> None:
         if event == "planned" and self._phase == "taking_over":
-            self._phase = "copying"
+            self._enter("copying")
         elif event == "no_slots":
             self._fail(self._operations.no_slots)
         elif event == "start_refused" and self._operations.start_refused is not None:
@@ -227,14 +221,19 @@ class FlowRun(threading.Thread):
         if self._operations.is_busy and now < self._last_copy + LAST_COPY_S:
             return
         if self._next_phase != "taking_over":
-            self._phase = self._next_phase
+            self._enter(self._next_phase)
         elif not self._operations.is_busy and self._next_job is not None:
             self._operations.close()
             self._resources.slots.release(self.job.flow)
             self._begin(self._next_job)
 
     def _fail(self, reason: str) -> None:
-        self._phase, self._reason = "failed", reason
+        self._enter("failed")
+        self._reason = reason
+
+    def _enter(self, phase: Phase) -> None:
+        PHASES.check(self._phase, phase)
+        self._phase = phase
 
     def _report(self, now: float) -> None:
         as_of = int(time.time() * 1000)

@@ -16,6 +16,7 @@ from spark_runner.flow.background_thread import BackgroundThread
 from spark_runner.flow.kafka_calls import KafkaCalls
 from spark_runner.flow.operation_schedule import Operation, OperationSchedule
 from spark_runner.flow.slice_supervisor import SliceSupervisor
+from spark_runner.flow.state import Phase
 from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.positions.topic import Place
@@ -23,7 +24,6 @@ from spark_runner.positions.writer import is_producer_lost
 from spark_runner.spark.slots import Slots
 from spark_runner.status.board import FlowProgress
 
-Phase = Literal["taking_over", "copying", "committing", "paused", "failed", "stopped"]
 # Results that the flow has to handle. All others only change the progress.
 Event = Literal["planned", "ownership_lost", "no_slots", "start_refused"]
 # An operator cannot decide on a gap while the source has not answered.

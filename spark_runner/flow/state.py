@@ -1,11 +1,61 @@
-"""The state of a flow that operators see, with its reason."""
+"""The phases of a flow in a runner, and the state that operators see."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 from mirrors.domain.runners.job_files import JobState
-from spark_runner.flow.operations import Phase
+from mirrors.domain.state_machine import State, StateMachine
+
+Phase = Literal["taking_over", "copying", "committing", "paused", "failed", "stopped"]
+
+# The phase at the start of a job is that which its spec wants.
+PHASES = StateMachine(
+    [
+        State(
+            name="taking_over",
+            meaning="the runner fences earlier copiers and plans; nothing is copied",
+            cause="a job starts, or a flow is resumed that was never planned",
+            predecessors=frozenset({"committing", "paused"}),
+        ),
+        State(
+            name="copying",
+            meaning="every slice runs an epoch or waits for a retry",
+            cause="the first plan is applied, or a planned flow is resumed",
+            predecessors=frozenset({"taking_over", "committing", "paused"}),
+        ),
+        State(
+            name="committing",
+            meaning="every slice was ordered to commit and end",
+            cause="a pause, an edit, a stop, the end of a bounded run, or a lost ownership",
+            predecessors=frozenset({"taking_over", "copying", "paused", "failed", "stopped"}),
+        ),
+        State(
+            name="paused",
+            meaning="the plan is kept, nothing is copied",
+            cause="all slices have committed after a pause",
+            predecessors=frozenset({"committing"}),
+            action="resume the flow",
+        ),
+        State(
+            name="failed",
+            meaning="nothing is copied; a new spec starts over",
+            cause="the settings are invalid, no slot is free, another runner owns the flow, or an "
+            "internal error occurred",
+            predecessors=frozenset({"taking_over", "copying", "committing", "paused", "stopped"}),
+            action="read the reason and correct its cause; the control plane retries with backoff",
+        ),
+        State(
+            name="stopped",
+            meaning="the flow's thread ends",
+            cause="all slices have committed after a stop, or at the end of a bounded run",
+            predecessors=frozenset({"committing"}),
+            action="start the flow",
+        ),
+    ],
+    initial=("taking_over", "paused"),
+)
 
 _AFTER_COMMIT: dict[Phase, str] = {"paused": "paused.", "stopped": "stopped.", "failed": "failed."}
 

@@ -12,8 +12,9 @@ import pytest
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from spark_runner.flow.kafka_calls import KafkaCalls, MetadataChanges
 from spark_runner.flow.operation_schedule import OperationSchedule
-from spark_runner.flow.operations import GAP_RANGES_AGAIN_S, Operations, Phase
+from spark_runner.flow.operations import GAP_RANGES_AGAIN_S, Operations
 from spark_runner.flow.slice_supervisor import SliceSupervisor
+from spark_runner.flow.state import Phase
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.planning.gaps import PlanContext
