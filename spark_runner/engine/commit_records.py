@@ -8,9 +8,9 @@ from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.generation import generation
 from mirrors.domain.offsets.runs import BlockKey, OpenBlock, Run, left_out, pack
 from mirrors.domain.offsets.truncation_marks import MARK_BODY, cut_key
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.pending_batch import Parcel
-from spark_runner.engine.recovery.duplicates import RepeatsSeen
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.pending_batch import PendingBatch
+from spark_runner.engine.recovery.duplicates import DuplicateCounter
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.metadata import id_text
@@ -21,65 +21,69 @@ _BATCH_BYTES = 512 << 10
 _PACK_FROM = 1024
 
 
-class Rows:
+class PositionRecords:
     """Positions as they are written down, with what is known of the remote partition."""
 
-    def __init__(self, repeats: RepeatsSeen, *, source_cluster: str, target_cluster: str) -> None:
+    def __init__(
+        self, repeats: DuplicateCounter, *, source_cluster: str, target_cluster: str
+    ) -> None:
         # A transaction that wrote into a partition ends there with one marker.
         self.markers = 1
-        self._repeats = repeats
+        self._duplicates = repeats
         # Remote partitions that were found cut, by where they end, and those not yet written down.
-        self._cuts: dict[Track, int] = {}
-        self.unsaid: set[Track] = set()
+        self._truncated: dict[Partition, int] = {}
+        self.to_rewrite: set[Partition] = set()
         self._source_cluster = source_cluster
         self._target_cluster = target_cluster
 
-    def mark(self, track: Track, remote_end: int) -> None:
+    def mark_truncated(self, partition: Partition, remote_end: int) -> None:
         """The next commit writes down that its remote partition was cut there."""
-        self._cuts[track] = remote_end
-        self.unsaid.add(track)
+        self._truncated[partition] = remote_end
+        self.to_rewrite.add(partition)
 
-    def say_again(self, tracks: Iterable[Track]) -> None:
+    def rewrite(self, partitions: Iterable[Partition]) -> None:
         """The next commit writes their positions down once more: they were found to be the last."""
-        self.unsaid.update(tracks)
+        self.to_rewrite.update(partitions)
 
-    def position(self, track: Track, at: int) -> Position:
-        repeats = self._repeats.after_commit(track)
-        there = max(track.there, self.after_commit(track))
+    def position(self, partition: Partition, at: int) -> Position:
+        repeats = self._duplicates.after_commit(partition)
+        there = max(partition.committed_downstream, self.after_commit(partition))
         return Position(
-            topic=track.topic,
-            partition=track.partition,
+            topic=partition.topic,
+            partition=partition.partition,
             position=at,
             source_cluster=self._source_cluster,
-            source_topic_id=id_text(track.source_id),
+            source_topic_id=id_text(partition.source_id),
             target_cluster=self._target_cluster,
-            target_topic_id=id_text(track.remote_id),
-            leader_epoch=track.epoch if track.epoch >= 0 else None,
-            resets=track.resets,
-            kept=track.kept,
+            target_topic_id=id_text(partition.remote_id),
+            leader_epoch=partition.acknowledged_epoch
+            if partition.acknowledged_epoch >= 0
+            else None,
+            resets=partition.resets,
+            kept=partition.kept,
             next_downstream=there if there >= 0 else None,
-            map_end=track.next_map_end,
-            remote_end=self._cuts.get(track),
+            map_end=partition.next_map_end,
+            remote_end=self._truncated.get(partition),
             repeats=repeats.records,
             owed=repeats.owed,
-            producer=self._repeats.producer,
+            producer=self._duplicates.producer,
         )
 
-    def after_commit(self, track: Track) -> int:
+    def after_commit(self, partition: Partition) -> int:
         """Where the next batch belongs once this transaction has ended."""
-        if track.next_there < 0 or not track.records:
-            return track.next_there
-        return track.next_there + self.markers
+        if partition.next_downstream < 0 or not partition.records:
+            return partition.next_downstream
+        return partition.next_downstream + self.markers
 
 
-class Book(Rows):
+class CommitRecords(PositionRecords):
     """Turns what moved into records; remembers each partition's block of runs while it is open."""
 
     def __init__(
         self,
-        positions: Track,
-        runs: Track,
-        repeats: RepeatsSeen,
+        positions: Partition,
+        runs: Partition,
+        repeats: DuplicateCounter,
         *,
         source_cluster: str,
         target_cluster: str,
@@ -87,34 +91,42 @@ class Book(Rows):
         super().__init__(repeats, source_cluster=source_cluster, target_cluster=target_cluster)
         self.positions = positions
         self.runs = runs
-        self._open: dict[tuple[Track, str], OpenBlock] = {}
-        self._next: dict[tuple[Track, str], OpenBlock] = {}
+        self._open: dict[tuple[Partition, str], OpenBlock] = {}
+        self._next: dict[tuple[Partition, str], OpenBlock] = {}
 
     @property
-    def ledgers(self) -> tuple[Track, Track]:
+    def internal_partitions(self) -> tuple[Partition, Partition]:
         return self.positions, self.runs
 
-    def write(self, moved: Iterable[Track], now_ms: int) -> None:
+    def write(self, moved: Iterable[Partition], now_ms: int) -> None:
         """Queue the records of this transaction."""
         positions: list[tuple[bytes, bytes]] = []
         blocks: list[tuple[bytes, bytes]] = []
-        for track in self.unsaid & self._cuts.keys():
-            into, end = id_text(track.remote_id), self._cuts[track]
-            key = cut_key(track.topic, track.partition, self._generation(track), into, end)
+        for partition in self.to_rewrite & self._truncated.keys():
+            into, end = id_text(partition.remote_id), self._truncated[partition]
+            key = cut_key(
+                partition.topic, partition.partition, self._generation(partition), into, end
+            )
             blocks.append((key.to_bytes(), MARK_BODY))
-        for track in moved:
-            row = self.position(track, track.done)
+        for partition in moved:
+            row = self.position(partition, partition.acknowledged_offset)
             positions.append((row.key, row.value))
-            born = self._generation(track)
-            blocks += self._blocks(track, born, map(Run._make, track.runs), track.map_end)
-            blocks += self._blocks(track, left_out(born), track.left_out.runs_until(track.done))
-        _queue(self.positions, positions, now_ms)
-        _queue(self.runs, blocks, now_ms)
+            born = self._generation(partition)
+            blocks += self._blocks(
+                partition, born, map(Run._make, partition.runs), partition.map_end
+            )
+            blocks += self._blocks(
+                partition,
+                left_out(born),
+                partition.skipped.runs_until(partition.acknowledged_offset),
+            )
+        _queue_records(self.positions, positions, now_ms)
+        _queue_records(self.runs, blocks, now_ms)
 
     def committed(self) -> None:
         self._open |= self._next
         self._next = {}
-        self.unsaid.clear()
+        self.to_rewrite.clear()
 
     def begin(self) -> None:
         """Begin new blocks. Nobody knows whether the last transaction of a lost producer counts:
@@ -122,44 +134,44 @@ class Book(Rows):
         self._open = {}
         self._next = {}
 
-    def _generation(self, track: Track) -> str:
+    def _generation(self, partition: Partition) -> str:
         return generation(
             self._source_cluster,
-            id_text(track.source_id),
+            id_text(partition.source_id),
             self._target_cluster,
-            id_text(track.remote_id),
-            track.resets - track.kept,
+            id_text(partition.remote_id),
+            partition.resets - partition.kept,
         )
 
     def _blocks(
-        self, track: Track, born: str, runs: Iterable[Run], follows: int | None = None
+        self, partition: Partition, born: str, runs: Iterable[Run], follows: int | None = None
     ) -> Iterable[tuple[bytes, bytes]]:
-        packed = pack(self._open.get((track, born)), runs, follows)
+        packed = pack(self._open.get((partition, born)), runs, follows)
         if packed.blocks and packed.open is not None:
-            self._next[track, born] = packed.open
-        into = id_text(track.remote_id)
+            self._next[partition, born] = packed.open
+        into = id_text(partition.remote_id)
         for block in packed.blocks:
-            key = BlockKey(track.topic, track.partition, born, block.first.upstream, into)
+            key = BlockKey(partition.topic, partition.partition, born, block.first.upstream, into)
             yield key.to_bytes(), block.to_bytes()
 
 
-def _queue(track: Track, rows: list[tuple[bytes, bytes]], now_ms: int) -> None:
-    batch: list[Record] = []
+def _queue_records(partition: Partition, rows: list[tuple[bytes, bytes]], now_ms: int) -> None:
+    records: list[Record] = []
     size = 0
     for key, value in rows:
-        if batch and size + len(key) + len(value) > _BATCH_BYTES:
-            _enqueue(track, batch, size)
-            batch, size = [], 0
-        batch.append(Record(len(batch), now_ms, key, value))
+        if records and size + len(key) + len(value) > _BATCH_BYTES:
+            _enqueue(partition, records, size)
+            records, size = [], 0
+        records.append(Record(len(records), now_ms, key, value))
         size += len(key) + len(value)
-    if batch:
-        _enqueue(track, batch, size)
+    if records:
+        _enqueue(partition, records, size)
 
 
-def _enqueue(track: Track, batch: list[Record], size: int) -> None:
+def _enqueue(partition: Partition, records: list[Record], size: int) -> None:
     # Names and ids repeat in every record.
     codec = compression.LZ4 if size >= _PACK_FROM else compression.NONE
-    memory = encode_batch(batch, codec=codec)
+    memory = encode_batch(records, codec=codec)
     view = memoryview(memory)
-    track.queue.append(Parcel(None, view, 0, address_of(memory), read_header(view), ""))
-    track.queued_bytes += len(memory)
+    partition.queue.append(PendingBatch(None, view, 0, address_of(memory), read_header(view), ""))
+    partition.queued_bytes += len(memory)

@@ -17,7 +17,7 @@ _COST_SHARE: Final = 6.0
 _QUIET_S: Final = 5.0
 
 
-class Pace:
+class CommitTiming:
     """Pure but for the clock readings it is given."""
 
     def __init__(self, *, longest_s: float, readers_wait: bool) -> None:

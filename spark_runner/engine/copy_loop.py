@@ -12,37 +12,37 @@ from collections.abc import Callable
 
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.producer_id import Identity, ProducerLost
-from spark_runner.engine.commit_records import Book
-from spark_runner.engine.commit_timing import Pace
-from spark_runner.engine.flush import Drain
+from spark_runner.engine.commit_records import CommitRecords
+from spark_runner.engine.commit_timing import CommitTiming
+from spark_runner.engine.flush import Flush
 from spark_runner.engine.identity_checks import changed_topics
-from spark_runner.engine.model.lane_counters import Tally
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.receive_buffers import Arenas
-from spark_runner.engine.model.stop_reason import Verdict
-from spark_runner.engine.model.target_settings import Tuning
-from spark_runner.engine.partition_stop import Stops
-from spark_runner.engine.poller import Ears
-from spark_runner.engine.recovery.duplicates import RepeatsSeen
-from spark_runner.engine.recovery.foreign_records import Strangers
-from spark_runner.engine.recovery.hanging_transactions import Endings
+from spark_runner.engine.model.lane_counters import LaneCounters
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.receive_buffers import ReceiveBuffers
+from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.model.target_settings import ProducerSettings
+from spark_runner.engine.partition_stop import PartitionStops
+from spark_runner.engine.poller import Poller
+from spark_runner.engine.recovery.duplicates import DuplicateCounter
+from spark_runner.engine.recovery.foreign_records import ForeignRecordCheck
+from spark_runner.engine.recovery.hanging_transactions import HangingTransactions
 from spark_runner.engine.source.fetch_connection import FetchLimits
-from spark_runner.engine.source.reader import Intake
-from spark_runner.engine.source.replicated_filter import Replicated
+from spark_runner.engine.source.reader import SourceReader
+from spark_runner.engine.source.replicated_filter import ReplicatedFilter
 from spark_runner.engine.source.throttle import Throttle
-from spark_runner.engine.target.batch_preparation import Preparer
-from spark_runner.engine.target.leaders import Homes
-from spark_runner.engine.target.retries import Returns
-from spark_runner.engine.target.transaction import Members
-from spark_runner.engine.target.writer import Outlet
+from spark_runner.engine.target.batch_preparation import BatchPreparer
+from spark_runner.engine.target.leaders import TargetLeaders
+from spark_runner.engine.target.retries import Retries
+from spark_runner.engine.target.transaction import TransactionPartitions
+from spark_runner.engine.target.writer import TargetWriter
 from spark_runner.kafka_protocol.batch_header import BatchStamper
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
-_DRAIN_S = 20.0
+_FLUSH_S = 20.0
 _HURRIED_S = 3.0
 
 
-class Engine:
+class CopyLoop:
     """Everything of one slice but the contract with the driver.
 
     Tracks that cannot go on stop alone. What ends or restarts the slice is raised, by `begin`,
@@ -54,67 +54,81 @@ class Engine:
         self,
         source: ClusterClient,
         target: ClusterClient,
-        tracks: list[Track],
-        book: Book,
+        partitions: list[Partition],
+        commit_records: CommitRecords,
         identity: Identity,
-        endings: Endings,
+        hanging_transactions: HangingTransactions,
         *,
         limits: FetchLimits,
-        arenas: Arenas,
-        pace: Pace,
-        tally: Tally,
+        buffers: ReceiveBuffers,
+        timing: CommitTiming,
+        lane_counters: LaneCounters,
         throttle: Throttle,
-        repeats: RepeatsSeen,
-        replicated: Replicated | None = None,
+        duplicates: DuplicateCounter,
+        replicated_filter: ReplicatedFilter | None = None,
         transactional: bool,
-        tuning: Tuning,
+        tuning: ProducerSettings,
         newest_produce: int = 13,
     ) -> None:
-        self.tracks = tracks
+        self.partitions = partitions
         self._source, self._target = source, target
-        self._book = book
-        self._repeats = repeats
-        self._identity, self._endings = identity, endings
+        self._commit_records = commit_records
+        self._duplicates = duplicates
+        self._identity, self._hanging_transactions = identity, hanging_transactions
         self._transactional = transactional
-        self._pace = pace
-        self._arenas = arenas
-        self._pen = BatchStamper(transactional=transactional)
-        book.markers = int(transactional)
+        self._timing = timing
+        self._buffers = buffers
+        self._stamper = BatchStamper(transactional=transactional)
+        commit_records.markers = int(transactional)
         # Where nothing binds them together, no position before its runs: nobody would add those.
-        runs, positions = book.runs, book.positions
-        self._ledgers: tuple[tuple[Track, ...], ...] = (
+        runs, positions = commit_records.runs, commit_records.positions
+        self._internal_partitions: tuple[tuple[Partition, ...], ...] = (
             ((runs, positions),) if transactional else ((runs,), (positions,))
         )
-        self._strangers = Strangers(target, identity, watches=replicated is None)
-        homes = Homes(
+        self._foreign_records = ForeignRecordCheck(
+            target, identity, watches=replicated_filter is None
+        )
+        target_leaders = TargetLeaders(
             target,
-            [*tracks, positions, runs],
+            [*partitions, positions, runs],
             transactional_id=identity.transactional_id if transactional else None,
             tuning=tuning,
             newest=newest_produce,
         )
-        self._homes = homes
-        self._stops = stops = Stops(homes, book)
-        stops.preparer = preparer = Preparer(
-            self._pen, arenas, target.alias, merged_bytes=tuning.merged_bytes, leave=stops.leave
+        self._target_leaders = target_leaders
+        self._stops = stops = PartitionStops(target_leaders, commit_records)
+        stops.preparer = preparer = BatchPreparer(
+            self._stamper,
+            buffers,
+            target.alias,
+            merged_bytes=tuning.merged_bytes,
+            stop_reading=stops.stop_reading,
         )
-        self._members = Members(identity, request_s=target.request_s)
-        returns = Returns(homes, preparer, self._members, stop=stops.now, stall=stops.stall)
-        self._outlet = Outlet(
-            homes, returns, preparer, arenas, tally, self._members, check=endings.check
+        self._transaction = TransactionPartitions(identity, request_s=target.request_s)
+        retries = Retries(
+            target_leaders, preparer, self._transaction, stop=stops.stop, stall=stops.set_stalled
         )
-        self._intake = stops.intake = Intake(
+        self._writer = TargetWriter(
+            target_leaders,
+            retries,
+            preparer,
+            buffers,
+            lane_counters,
+            self._transaction,
+            find_unverified=hanging_transactions.find_unverified,
+        )
+        self._reader = stops.reader = SourceReader(
             source,
             (),
-            arenas,
+            buffers,
             limits,
-            offer=self._outlet.offer,
-            stop=stops.behind,
+            offer=self._writer.offer,
+            stop=stops.stop_after_queued,
             throttle=throttle,
-            replicated=replicated,
+            replicated=replicated_filter,
         )
-        self._ears = Ears(homes, self._intake, self._outlet, pace)
-        self._drain = Drain(homes, returns, self._outlet)
+        self._poller = Poller(target_leaders, self._reader, self._writer, timing)
+        self._flush = Flush(target_leaders, retries, self._writer)
         self.commits = 0
 
     @property
@@ -127,36 +141,36 @@ class Engine:
 
         Asked again after each ProducerLost: what is not committed is forgotten.
         """
-        for track, verdict in self._endings.begin().items():
-            self._stops.now(track, verdict)
-        going = [track for track in self.tracks if track.error is None]
-        self._pen.take(self._identity.producer_id, self._identity.epoch)
-        for track in (self._book.positions, self._book.runs):
-            track.rewind(0)
-        self._book.begin()
-        self._outlet.restart()
-        self._intake.restart(track for track in going if not track.is_read)
+        for partition, stop_reason in self._hanging_transactions.begin().items():
+            self._stops.stop(partition, stop_reason)
+        going = [partition for partition in self.partitions if partition.error is None]
+        self._stamper.take(self._identity.producer_id, self._identity.epoch)
+        for partition in (self._commit_records.positions, self._commit_records.runs):
+            partition.rewind(0)
+        self._commit_records.begin()
+        self._writer.restart()
+        self._reader.restart(partition for partition in going if not partition.is_read)
         # Last: nobody has a buffer any more.
-        self._arenas.reset()
-        self._pace.begin(time.monotonic())
-        if self._book.unsaid:
-            self._pace.opened(time.monotonic())
+        self._buffers.reset()
+        self._timing.begin(time.monotonic())
+        if self._commit_records.to_rewrite:
+            self._timing.opened(time.monotonic())
 
-    def turn(self, hurry: Callable[[], bool]) -> None:
+    def run_once(self, hurry: Callable[[], bool]) -> None:
         """Once round: send what can be sent, wait half a second at most, take what has come.
 
         A commit that is due takes the place of the rest; for `hurry` see there.
         """
         now = time.monotonic()
-        self._intake.pump(now)
-        self._outlet.pump(now)
-        if self._pace.is_due(now, idle=not self._outlet.is_busy()):
+        self._reader.send_requests(now)
+        self._writer.send_ready(now)
+        if self._timing.is_due(now, idle=not self._writer.is_busy()):
             self.commit(hurry=hurry)
             return
-        for end in self._ears.wait(now):
-            self._ears.hear(end, time.monotonic())
-        self._intake.give_up_overdue(now)
-        self._outlet.give_up_overdue(now)
+        for connection in self._poller.wait(now):
+            self._poller.handle(connection, time.monotonic())
+        self._reader.give_up_overdue(now)
+        self._writer.give_up_overdue(now)
 
     def commit(self, *, hurry: Callable[[], bool]) -> bool:
         """Everything that has landed becomes visible, with its positions and runs; or nothing.
@@ -165,38 +179,42 @@ class Engine:
         Returns whether there was anything to commit.
         """
         began = time.monotonic()
-        self._drain.settle(began + _DRAIN_S, hurry)
-        unsaid = self._book.unsaid
-        moved = [track for track in self.tracks if track.has_moved or track in unsaid]
+        self._flush.wait_for_batches(began + _FLUSH_S, hurry)
+        to_rewrite = self._commit_records.to_rewrite
+        moved = [
+            partition
+            for partition in self.partitions
+            if partition.has_moved or partition in to_rewrite
+        ]
         if not moved:
-            if self._members.is_left_open(self.tracks, time.monotonic()):
+            if self._transaction.is_left_open(self.partitions, time.monotonic()):
                 self._end_transaction(hurry, commit=False)
-            self._pace.nothing(began)
+            self._timing.nothing(began)
             return False
         # At least once what is written counts at once, so before.
-        self._check_names()
-        self._repeats.look(moved)
-        self._book.write(moved, int(time.time() * 1000))
-        for ledgers in self._ledgers:
-            self._drain.close(ledgers, time.monotonic() + _DRAIN_S, hurry)
+        self._check_topic_names()
+        self._duplicates.look(moved)
+        self._commit_records.write(moved, int(time.time() * 1000))
+        for internal_partitions in self._internal_partitions:
+            self._flush.write_internal(internal_partitions, time.monotonic() + _FLUSH_S, hurry)
         self._end_transaction(hurry)
-        self._book.committed()
-        self._repeats.committed(moved)
-        for track in moved:
-            track.commit(self._book.after_commit(track))
+        self._commit_records.committed()
+        self._duplicates.committed(moved)
+        for partition in moved:
+            partition.commit(self._commit_records.after_commit(partition))
         self.commits += 1
-        self._pace.committed(began, time.monotonic())
+        self._timing.committed(began, time.monotonic())
         if not hurry():
-            self._homes.spread(time.monotonic())
-            self._strangers.look(self.tracks, time.monotonic())
+            self._target_leaders.balance_connections(time.monotonic())
+            self._foreign_records.look(self.partitions, time.monotonic())
         return True
 
-    def look_last(self) -> None:
+    def check_foreign_records_last(self) -> None:
         """Behind the last commit: look into holes that were not looked into yet.
 
         The next epoch knows nothing of them.
         """
-        self._strangers.look(self.tracks, time.monotonic(), last=True)
+        self._foreign_records.look(self.partitions, time.monotonic(), last=True)
 
     def abort(self, within: float) -> None:
         """Give the open transaction up within so many seconds, as well as it goes.
@@ -210,37 +228,39 @@ class Engine:
         Raises as `commit` does; the transaction may be open still then.
         """
         until = time.monotonic() + within
-        is_begun = self._transactional and self._members.is_begun
+        is_begun = self._transactional and self._transaction.is_begun
         if is_begun and self._identity.version == 1:
-            self._drain.settle(until, lambda: False)
-        if is_begun and not self._endings.is_mending:
+            self._flush.wait_for_batches(until, lambda: False)
+        if is_begun and not self._hanging_transactions.is_mending:
             self._identity.end(commit=False, deadline=until)
 
     def _end_transaction(self, hurry: Callable[[], bool], *, commit: bool = True) -> None:
         """At least once there is none. The outlet learns which epoch holds from now on."""
         if not self._transactional:
             return
-        deadline = time.monotonic() + (_HURRIED_S if hurry() else _DRAIN_S)
-        self._endings.ending()
+        deadline = time.monotonic() + (_HURRIED_S if hurry() else _FLUSH_S)
+        self._hanging_transactions.note_end_begins()
         is_another = self._identity.end(commit=commit, deadline=deadline)
         now = time.monotonic()
         if is_another:
-            self._pen.take(self._identity.producer_id, self._identity.epoch)
-            self._outlet.new_epoch((track for track in self.tracks if track.held_since), now)
+            self._stamper.take(self._identity.producer_id, self._identity.epoch)
+            self._writer.new_epoch(
+                (partition for partition in self.partitions if partition.retry_since), now
+            )
         else:
-            self._outlet.same_epoch(now)
+            self._writer.same_epoch(now)
 
-    def _check_names(self) -> None:
+    def _check_topic_names(self) -> None:
         """Old brokers know topics by name only: is each still the one that was planned?
 
         If not, what was read or written may be the wrong topic's, and must not be committed.
         """
-        verdicts: dict[Track, Verdict] = {}
-        if self._intake.reads_by_name:
-            verdicts |= changed_topics(self._source, self.tracks, remote=False)
-        if self._homes.writes_by_name:
-            verdicts |= changed_topics(self._target, self.tracks, remote=True)
-        for track, verdict in verdicts.items():
-            self._stops.now(track, verdict)
-        if verdicts:
+        stop_reasons: dict[Partition, StopReason] = {}
+        if self._reader.reads_by_name:
+            stop_reasons |= changed_topics(self._source, self.partitions, remote=False)
+        if self._target_leaders.writes_by_name:
+            stop_reasons |= changed_topics(self._target, self.partitions, remote=True)
+        for partition, stop_reason in stop_reasons.items():
+            self._stops.stop(partition, stop_reason)
+        if stop_reasons:
             raise ProducerLost(Code.UNKNOWN_TOPIC_ID, "prove that the topics are still the same")

@@ -14,19 +14,18 @@ from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, Unders
 from mirrors.kafka.error_codes import name_of
 from mirrors.kafka.producers.producer_id import ProducerLost
 from spark_runner.engine import setup
-from spark_runner.engine import setup as heap
-from spark_runner.engine.commit_timing import Pace
-from spark_runner.engine.copy_loop import Engine
+from spark_runner.engine.commit_timing import CommitTiming
+from spark_runner.engine.copy_loop import CopyLoop
 from spark_runner.engine.identity_checks import check_clusters, check_owner
-from spark_runner.engine.model.lane_counters import Tally
-from spark_runner.engine.model.target_settings import Tuning
+from spark_runner.engine.model.lane_counters import LaneCounters
+from spark_runner.engine.model.target_settings import ProducerSettings
 from spark_runner.engine.recovery import target_truncation, truncated_positions
-from spark_runner.engine.recovery.duplicates import RepeatsSeen
-from spark_runner.engine.recovery.hanging_transactions import Endings
+from spark_runner.engine.recovery.duplicates import DuplicateCounter
+from spark_runner.engine.recovery.hanging_transactions import HangingTransactions
 from spark_runner.engine.recovery.position_reader import PositionReader
 from spark_runner.engine.recovery.resume_offset import resume
-from spark_runner.engine.slice_report import Account
-from spark_runner.engine.source.replicated_filter import Replicated
+from spark_runner.engine.slice_report import SliceReport
+from spark_runner.engine.source.replicated_filter import ReplicatedFilter
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.ipc.messages import EndedBecause, SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Channel
@@ -53,7 +52,7 @@ class RawCopier:
         # Nothing on the hot path makes cycles, and a collection costs 10 ms and more.
         collecting = gc.isenabled()
         gc.disable()
-        heap.hold_on()
+        setup.retain_freed_memory()
         epoch = _Epoch(work, channel, *self._newest)
         try:
             return epoch.run()
@@ -77,32 +76,38 @@ class _Epoch:
         self._settings = settings = work.spec.settings
         self._source = ClusterClient(work.source, settings.consumer)
         self._target = ClusterClient(work.target, settings.producer)
-        self._tuning = Tuning.of({**work.target.properties, **settings.producer})
+        self._producer_settings = ProducerSettings.of(
+            {**work.target.properties, **settings.producer}
+        )
         self._transactional = self._settings.delivery == "exactly_once"
-        self._tracks = [setup.track_of(row, self._settings.producer) for row in work.partitions]
-        self._tally = Tally()
+        self._partitions = [
+            setup.partition_of(row, self._settings.producer) for row in work.partitions
+        ]
+        self._lane_counters = LaneCounters()
         self._throttle = Throttle(work, channel)
-        self._repeats = RepeatsSeen(self._target, transactional=self._transactional)
-        self._account = Account(self._tracks, channel, self._tally, self._throttle, self._repeats)
-        self._engine: Engine | None = None
+        self._duplicates = DuplicateCounter(self._target, transactional=self._transactional)
+        self._report = SliceReport(
+            self._partitions, channel, self._lane_counters, self._throttle, self._duplicates
+        )
+        self._engine: CopyLoop | None = None
         self._restarts = 0
 
     def run(self) -> SliceResult:
         ended = self._connect()
         if ended is not None:
-            return self._account.result(ended)
+            return self._report.result(ended)
         engine = self._engine
         assert engine is not None  # noqa: S101 - _connect made it
         try:
             self._take_over()
             ended = self._copy(engine)
         except Fenced as error:
-            return self._account.result("fenced", error.message, error.code)
+            return self._report.result("fenced", error.message, error.code)
         except UnderstudyError as error:
             with contextlib.suppress(UnderstudyError, ProducerLost):
                 engine.abort(ABORT_S)
-            return self._account.result("failed", error.message, error.code)
-        return self._account.result(ended)
+            return self._report.result("failed", error.message, error.code)
+        return self._report.result(ended)
 
     def close(self) -> None:
         self._source.close()
@@ -126,49 +131,49 @@ class _Epoch:
             brokers=brokers,
             isolation_level=settings.isolation_level,
             newest=self._newest_fetch,
-            memory_bytes=self._tuning.memory_bytes,
+            memory_bytes=self._producer_settings.memory_bytes,
             request_s=self._source.request_s,
         )
-        replicated = None
+        replicated_filter = None
         if settings.skip_replicated:
-            replicated = Replicated(self._source, self._tracks)
-            replicated.prepare(time.monotonic() + READ_S)
-        book = setup.book_for(work, self._target, self._repeats, until)
+            replicated_filter = ReplicatedFilter(self._source, self._partitions)
+            replicated_filter.prepare(time.monotonic() + READ_S)
+        commit_records = setup.commit_records_for(work, self._target, self._duplicates, until)
         self._identity = setup.identity_of(work, self._target, newest_produce=self._newest_produce)
-        self._endings = Endings(
+        self._hanging_transactions = HangingTransactions(
             self._target,
             self._identity,
-            self._tracks,
-            book.ledgers,
+            self._partitions,
+            commit_records.internal_partitions,
             transactional=self._transactional,
             own=truncated_positions.producers_of(self._target, self._identity, work),
-            say_again=book.say_again,
+            rewrite=commit_records.rewrite,
         )
-        self._engine = Engine(
+        self._engine = CopyLoop(
             self._source,
             self._target,
-            self._tracks,
-            book,
+            self._partitions,
+            commit_records,
             self._identity,
-            self._endings,
+            self._hanging_transactions,
             limits=limits,
-            arenas=setup.arenas_for(limits, brokers=brokers),
-            pace=Pace(
+            buffers=setup.buffers_for(limits, brokers=brokers),
+            timing=CommitTiming(
                 longest_s=settings.commit_interval_ms / 1000, readers_wait=self._transactional
             ),
-            tally=self._tally,
+            lane_counters=self._lane_counters,
             throttle=self._throttle,
-            repeats=self._repeats,
-            tuning=self._tuning,
-            replicated=replicated,
+            duplicates=self._duplicates,
+            tuning=self._producer_settings,
+            replicated_filter=replicated_filter,
             transactional=self._transactional,
             newest_produce=self._newest_produce,
         )
-        target_truncation.prepare(self._target, self._tracks)
+        target_truncation.prepare(self._target, self._partitions)
         self._positions = PositionReader(self._target, work.positions_topic)
         # Most of the topic is read while the predecessor still copies, the rest after the fence.
         self._positions.read(time.monotonic() + READ_S)
-        self._account.report("ready")
+        self._report.report("ready")
         if self._channel.wait_for_turn(max(0.0, self._ends_at - time.monotonic())):
             return None
         return self._channel.order() or "deadline"
@@ -178,25 +183,25 @@ class _Epoch:
         engine = self._engine
         assert engine is not None  # noqa: S101 - made by _connect
         self._fence()
-        self._endings.mend_ledgers()
-        self._repeats.writes_as(self._identity.producer_id)
-        places = [track.place for track in self._tracks]
+        self._hanging_transactions.end_in_internal_topics()
+        self._duplicates.add_producer(self._identity.producer_id)
+        places = [partition.topic_partition for partition in self._partitions]
         known = self._positions.read(time.monotonic() + READ_S, places)
         check_owner(self._work, self._positions.owner)
-        self._endings.doubted.clear()
-        for track in self._tracks:
-            place = known.get(track.place)
-            resume(track, place, self._work)
-            self._repeats.resumed(track, place)
+        self._hanging_transactions.possibly_stale.clear()
+        for partition in self._partitions:
+            place = known.get(partition.topic_partition)
+            resume(partition, place, self._work)
+            self._duplicates.resumed(partition, place)
             if place is not None and place.producer is None and self._positions.is_old(place):
-                self._endings.doubted.add(track)
-        self._account.knows_positions = True
+                self._hanging_transactions.possibly_stale.add(partition)
+        self._report.knows_positions = True
         engine.begin()
 
     def _fence(self) -> None:
         until = time.monotonic() + FENCE_S
         try:
-            self._endings.fence(until)
+            self._hanging_transactions.fence(until)
         except KafkaRefused as error:
             if self._transactional or error.code != "not_authorised":
                 raise
@@ -204,27 +209,27 @@ class _Epoch:
             # our first batch is repeated without being counted.
             self._identity.join_anonymously(until)
 
-    def _copy(self, engine: Engine) -> EndedBecause:
+    def _copy(self, engine: CopyLoop) -> EndedBecause:
         while True:
             try:
                 ended = self._until_ended(engine)
                 engine.commit(hurry=_somebody_waits)
-                engine.look_last()
+                engine.check_foreign_records_last()
             except ProducerLost as lost:
-                self._lost(engine, lost)
+                self._restart(engine, lost)
                 continue
             return ended
 
-    def _until_ended(self, engine: Engine) -> EndedBecause:
+    def _until_ended(self, engine: CopyLoop) -> EndedBecause:
         commits, reported = engine.commits, -1
         while True:
-            engine.turn(self._is_hurried)
+            engine.run_once(self._is_hurried)
             if engine.commits != commits:
                 commits = engine.commits
                 self._restarts = 0
             if self._channel.due(moved=engine.events != reported):
                 reported = engine.events
-                self._account.report("copying")
+                self._report.report("copying")
             order = self._channel.order()
             if order is not None:
                 return order
@@ -234,7 +239,7 @@ class _Epoch:
     def _is_hurried(self) -> bool:
         return self._channel.order() is not None
 
-    def _lost(self, engine: Engine, lost: ProducerLost) -> None:
+    def _restart(self, engine: CopyLoop, lost: ProducerLost) -> None:
         """Throw the producer away; what was not committed is copied again."""
         self._restarts += 1
         if self._restarts > MOST_RESTARTS or self._is_hurried():

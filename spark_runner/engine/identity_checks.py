@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from mirrors.domain.errors import Fenced, KafkaRefused
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.ipc.messages import SliceWork
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.metadata import NO_ID
@@ -15,15 +15,15 @@ _LOOK_S = 5.0
 
 
 def changed_topics(
-    cluster: ClusterClient, tracks: list[Track], *, remote: bool
-) -> dict[Track, Verdict]:
+    cluster: ClusterClient, partitions: list[Partition], *, remote: bool
+) -> dict[Partition, StopReason]:
     """The tracks whose topic on this cluster is another one by now, each with its verdict."""
-    going = [track for track in tracks if track.error is None]
-    names = dict.fromkeys(_planned(track, remote=remote)[0] for track in going)
+    going = [partition for partition in partitions if partition.error is None]
+    names = dict.fromkeys(_planned(partition, remote=remote)[0] for partition in going)
     views = cluster.describe(names, time.monotonic() + _LOOK_S)
-    changed: dict[Track, Verdict] = {}
-    for track in going:
-        name, planned = _planned(track, remote=remote)
+    changed: dict[Partition, StopReason] = {}
+    for partition in going:
+        name, planned = _planned(partition, remote=remote)
         view = views.get(name)
         if view is not None and (view.topic_id == planned or planned == NO_ID):
             continue
@@ -31,14 +31,14 @@ def changed_topics(
             f"Topic {name} was deleted and created again on {cluster.alias} while it was copied; "
             "nothing of it is copied."
         )
-        changed[track] = Verdict("gap", "generation", reason)
+        changed[partition] = StopReason("gap", "generation", reason)
     return changed
 
 
-def _planned(track: Track, *, remote: bool) -> tuple[str, bytes]:
+def _planned(partition: Partition, *, remote: bool) -> tuple[str, bytes]:
     if remote:
-        return track.remote_topic, track.remote_id
-    return track.topic, track.source_id
+        return partition.remote_topic, partition.remote_id
+    return partition.topic, partition.source_id
 
 
 def check_owner(work: SliceWork, owner: str | None) -> None:

@@ -7,60 +7,60 @@ tracks of the slice go on.
 from __future__ import annotations
 
 from mirrors.domain.errors import KafkaRefused
-from spark_runner.engine.commit_records import Book
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.stop_reason import Verdict
-from spark_runner.engine.source.reader import Intake
-from spark_runner.engine.target.batch_preparation import Preparer
-from spark_runner.engine.target.leaders import Homes
+from spark_runner.engine.commit_records import CommitRecords
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.source.reader import SourceReader
+from spark_runner.engine.target.batch_preparation import BatchPreparer
+from spark_runner.engine.target.leaders import TargetLeaders
 
 
-class Stops:
+class PartitionStops:
     """One for an epoch. `intake` and `preparer` tell it of tracks too, so they are set after it."""
 
-    intake: Intake
-    preparer: Preparer
+    reader: SourceReader
+    preparer: BatchPreparer
 
-    def __init__(self, homes: Homes, book: Book) -> None:
-        self._homes = homes
-        self._book = book
+    def __init__(self, target_leaders: TargetLeaders, commit_records: CommitRecords) -> None:
+        self._target_leaders = target_leaders
+        self._commit_records = commit_records
         # How many tracks have stopped for good in this epoch.
         self.count = 0
 
-    def leave(self, track: Track) -> None:
+    def stop_reading(self, partition: Partition) -> None:
         """Read no more of it; what was read still crosses."""
-        self.intake.leave(track)
+        self.reader.stop_reading(partition)
 
-    def behind(self, track: Track, verdict: Verdict) -> None:
+    def stop_after_queued(self, partition: Partition, stop_reason: StopReason) -> None:
         """The source cannot be read on: the track stops when what was read has crossed."""
-        self.intake.leave(track)
-        if track.queue or track.flying or track.returned:
-            track.ending = verdict
+        self.reader.stop_reading(partition)
+        if partition.queue or partition.in_flight or partition.to_retry:
+            partition.ending = stop_reason
         else:
-            self.now(track, verdict)
+            self.stop(partition, stop_reason)
 
-    def now(self, track: Track, verdict: Verdict) -> None:
+    def stop(self, partition: Partition, stop_reason: StopReason) -> None:
         """Nothing more of it crosses. A remote partition that was cut is marked in the next commit.
 
         Raises KafkaRefused for one of our own topics: without those nothing can be committed.
         """
-        if track.ledger:
+        if partition.ledger:
             raise KafkaRefused(
-                f"Cluster {self._homes.alias}: {track.topic} does not take what the flow has to "
-                f"write there: {verdict.reason}",
-                code=verdict.code,
+                f"Cluster {self._target_leaders.alias}: {partition.topic} does not take what the "
+                f"flow has to write there: {stop_reason.reason}",
+                code=stop_reason.code,
             )
-        self.intake.leave(track)
-        self._homes.forget(track)
-        self.preparer.discard(track)
-        if verdict.gap is not None and verdict.gap.remote_end is not None:
-            self._book.mark(track, verdict.gap.remote_end)
-        track.error = verdict.on(track.place, track.done)
+        self.reader.stop_reading(partition)
+        self._target_leaders.forget(partition)
+        self.preparer.discard_queued(partition)
+        if stop_reason.gap is not None and stop_reason.gap.remote_end is not None:
+            self._commit_records.mark_truncated(partition, stop_reason.gap.remote_end)
+        partition.error = stop_reason.on(partition.topic_partition, partition.acknowledged_offset)
         self.count += 1
 
-    def stall(self, track: Track, stuck: bool) -> None:
+    def set_stalled(self, partition: Partition, stuck: bool) -> None:
         """The target does not take it for a while: it is read again once it is stuck no longer."""
         if stuck:
-            self.intake.leave(track)
-        elif track.error is None:
-            self.intake.join(track)
+            self.reader.stop_reading(partition)
+        elif partition.error is None:
+            self.reader.resume_reading(partition)

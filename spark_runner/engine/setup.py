@@ -11,12 +11,12 @@ from mirrors.domain.offsets.runs import runs_topic
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.producers.producer_id import Identity
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
-from mirrors.kafka.retry import RetryBackoff
-from spark_runner.engine.commit_records import Book
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.receive_buffers import Arenas
-from spark_runner.engine.model.target_settings import Policy
-from spark_runner.engine.recovery.duplicates import RepeatsSeen
+from mirrors.kafka.retry import Patience
+from spark_runner.engine.commit_records import CommitRecords
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.receive_buffers import ReceiveBuffers
+from spark_runner.engine.model.target_settings import TopicSettings
+from spark_runner.engine.recovery.duplicates import DuplicateCounter
 from spark_runner.engine.source.fetch_connection import FetchLimits
 from spark_runner.ipc.messages import PartitionWork, SliceWork
 from spark_runner.kafka_protocol import compression, fetch, produce
@@ -38,8 +38,8 @@ RUNS_CONFIGS = {
 _CREATE_S = 20.0
 
 
-def track_of(row: PartitionWork, producer: dict[str, str]) -> Track:
-    track = Track(
+def partition_of(row: PartitionWork, producer: dict[str, str]) -> Partition:
+    partition = Partition(
         row.topic,
         row.partition,
         row.remote_topic,
@@ -47,12 +47,12 @@ def track_of(row: PartitionWork, producer: dict[str, str]) -> Track:
         remote_id=id_bytes(row.remote_topic_id),
         position=row.start,
     )
-    track.stop_at = row.stop
-    track.policy = policy_of(row.remote_configs, producer)
-    return track
+    partition.stop_offset = row.stop
+    partition.settings = topic_settings_of(row.remote_configs, producer)
+    return partition
 
 
-def policy_of(remote: dict[str, str], producer: dict[str, str]) -> Policy:
+def topic_settings_of(remote: dict[str, str], producer: dict[str, str]) -> TopicSettings:
     """What the remote topic's configs ask of a batch; a codec asked for by the flow comes second.
 
     A topic that says `producer` keeps what it gets; with another codec named there the broker would
@@ -62,7 +62,7 @@ def policy_of(remote: dict[str, str], producer: dict[str, str]) -> Policy:
     if named == "producer":
         named = producer.get("compression.type", "")
     name = "none" if named == "uncompressed" else named
-    return Policy(
+    return TopicSettings(
         codec=compression.NAMES.index(name) if name in compression.NAMES else None,
         most_bytes=int(remote.get("max.message.bytes", 0)),
         keep_append_time=remote.get("message.timestamp.type") != "LogAppendTime",
@@ -99,14 +99,16 @@ def limits_of(
     )
 
 
-def arenas_for(limits: FetchLimits, *, brokers: int) -> Arenas:
-    return Arenas(size=limits.max_bytes + _HEADROOM, count=brokers + 2)
+def buffers_for(limits: FetchLimits, *, brokers: int) -> ReceiveBuffers:
+    return ReceiveBuffers(size=limits.max_bytes + _HEADROOM, count=brokers + 2)
 
 
-def book_for(work: SliceWork, target: ClusterClient, repeats: RepeatsSeen, deadline: float) -> Book:
+def commit_records_for(
+    work: SliceWork, target: ClusterClient, repeats: DuplicateCounter, deadline: float
+) -> CommitRecords:
     """The two topics that a slice writes beside the data; that of the runs is made if missing."""
     names = (work.positions_topic, runs_topic(work.source.alias))
-    backoff = RetryBackoff(deadline)
+    retry = Patience(deadline)
     while True:
         views = target.describe(names, deadline)
         positions, runs = (views.get(name) for name in names)
@@ -118,16 +120,16 @@ def book_for(work: SliceWork, target: ClusterClient, repeats: RepeatsSeen, deadl
             )
         if runs is not None and not runs.error and runs.leaders:
             break
-        if not backoff.wait():
+        if not retry.wait():
             raise KafkaRefused(
                 f"Cluster {target.alias}: the topic {names[1]} cannot be made.", code="runs_missing"
             )
         make_runs_topic(work, positions.replicas)
     ours = [
-        Track(view.name, 0, view.name, remote_id=view.topic_id, ledger=True)
+        Partition(view.name, 0, view.name, remote_id=view.topic_id, ledger=True)
         for view in (positions, runs)
     ]
-    return Book(
+    return CommitRecords(
         ours[0],
         ours[1],
         repeats,
@@ -183,7 +185,7 @@ _HELD = {_MMAP_THRESHOLD: 4 << 20, _TRIM_THRESHOLD: 8 << 20, _TOP_PAD: 1 << 20}
 
 
 @functools.cache
-def hold_on() -> bool:
+def retain_freed_memory() -> bool:
     """Keep up to 8 MB of freed memory; False where the C library has no such setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and all(mallopt(name, size) for name, size in _HELD.items())

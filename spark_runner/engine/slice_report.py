@@ -6,9 +6,9 @@ import os
 import time
 from typing import Literal
 
-from spark_runner.engine.model.lane_counters import Tally
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.recovery.duplicates import RepeatsSeen
+from spark_runner.engine.model.lane_counters import LaneCounters
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.recovery.duplicates import DuplicateCounter
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.ipc.messages import EndedBecause, Figures, PartitionFigure, SliceResult
 from spark_runner.ipc.task_channel import Channel
@@ -22,38 +22,40 @@ _REASONS: dict[str, str] = {
 }
 
 
-class Account:
+class SliceReport:
     """Reads the tracks; only what is committed counts."""
 
     def __init__(
         self,
-        tracks: list[Track],
+        partitions: list[Partition],
         channel: Channel,
-        tally: Tally,
+        lane_counters: LaneCounters,
         throttle: Throttle,
-        repeats: RepeatsSeen,
+        duplicates: DuplicateCounter,
     ) -> None:
         self._throttle = throttle
-        self._repeats = repeats
-        self._tracks = tracks
-        self._tally = tally
+        self._duplicates = duplicates
+        self._partitions = partitions
+        self._lane_counters = lane_counters
         self._channel = channel
-        self._told: dict[Track, int] = {}
-        self._told_left_out: dict[Track, int] = {}
-        self._told_copied: dict[Track, int] = {}
-        self._told_errors: set[Track] = set()
+        self._reported: dict[Partition, int] = {}
+        self._reported_skipped: dict[Partition, int] = {}
+        self._reported_copied: dict[Partition, int] = {}
+        self._reported_errors: set[Partition] = set()
         # Before the committed positions are read, the tracks stand where the plan saw them.
         self.knows_positions = False
 
     def report(self, state: Literal["connecting", "ready", "copying", "stopping"]) -> None:
         moved = [
-            track
-            for track in self._known()
-            if self._told.get(track) != track.position or track.strangers
+            partition
+            for partition in self._known()
+            if self._reported.get(partition) != partition.position or partition.foreign_records
         ]
-        self._told.update({track: track.position for track in moved})
-        stopped = [track for track in self._stopped() if track not in self._told_errors]
-        self._told_errors.update(stopped)
+        self._reported.update({partition: partition.position for partition in moved})
+        stopped = [
+            partition for partition in self._stopped() if partition not in self._reported_errors
+        ]
+        self._reported_errors.update(stopped)
         self._channel.report(
             Figures(
                 as_of=int(time.time() * 1000),
@@ -62,8 +64,10 @@ class Account:
                 records=self._records(),
                 bytes=self._bytes(),
                 partitions=tuple(map(self._figure, moved)),
-                errors=tuple(track.error for track in stopped if track.error is not None),
-                lanes=self._tally.lanes(self._tracks),
+                errors=tuple(
+                    partition.error for partition in stopped if partition.error is not None
+                ),
+                lanes=self._lane_counters.lanes(self._partitions),
                 limited=self._throttle.is_limited,
                 quota=self._throttle.quota,
                 weight=self._throttle.weight,
@@ -78,41 +82,47 @@ class Account:
             records=self._records(),
             bytes=self._bytes(),
             partitions=tuple(map(self._figure, self._known())),
-            errors=tuple(track.error for track in self._stopped() if track.error is not None),
-            lanes=self._tally.lanes(self._tracks),
+            errors=tuple(
+                partition.error for partition in self._stopped() if partition.error is not None
+            ),
+            lanes=self._lane_counters.lanes(self._partitions),
         )
 
-    def _stopped(self) -> list[Track]:
+    def _stopped(self) -> list[Partition]:
         """Those whose last records are committed: till then a gap has a number too high."""
-        return [track for track in self._tracks if track.error is not None and not track.has_moved]
+        return [
+            partition
+            for partition in self._partitions
+            if partition.error is not None and not partition.has_moved
+        ]
 
-    def _known(self) -> list[Track]:
-        return self._tracks if self.knows_positions else []
+    def _known(self) -> list[Partition]:
+        return self._partitions if self.knows_positions else []
 
     def _records(self) -> int:
-        return sum(track.counts.committed_records for track in self._tracks)
+        return sum(partition.counts.committed_records for partition in self._partitions)
 
     def _bytes(self) -> int:
-        return sum(track.counts.committed_bytes for track in self._tracks)
+        return sum(partition.counts.committed_bytes for partition in self._partitions)
 
-    def _figure(self, track: Track) -> PartitionFigure:
-        told = self._told_left_out.get(track, 0)
-        self._told_left_out[track] = track.left_out.records
-        copied_before = self._told_copied.get(track, 0)
-        self._told_copied[track] = track.counts.committed_records
-        found, track.strangers = tuple(track.strangers), []
+    def _figure(self, partition: Partition) -> PartitionFigure:
+        reported = self._reported_skipped.get(partition, 0)
+        self._reported_skipped[partition] = partition.skipped.records
+        copied_before = self._reported_copied.get(partition, 0)
+        self._reported_copied[partition] = partition.counts.committed_records
+        found, partition.foreign_records = tuple(partition.foreign_records), []
         return PartitionFigure(
-            topic=track.topic,
-            partition=track.partition,
-            position=track.position,
-            timestamp=track.counts.committed_timestamp,
-            end=track.end,
-            stable_end=track.stable_end,
-            lane="repack" if track.why else "raw",
-            why=track.why,
-            left_out=track.left_out.records - told,
-            copied=track.counts.committed_records - copied_before,
+            topic=partition.topic,
+            partition=partition.partition,
+            position=partition.position,
+            timestamp=partition.counts.committed_timestamp,
+            end=partition.high_watermark,
+            stable_end=partition.last_stable_offset,
+            lane="repack" if partition.repack_reason else "raw",
+            why=partition.repack_reason,
+            left_out=partition.skipped.records - reported,
+            copied=partition.counts.committed_records - copied_before,
             strangers=found,
-            repeats=self._repeats.count(track),
-            there=track.there if track.there >= 0 else None,
+            repeats=self._duplicates.count(partition),
+            there=partition.committed_downstream if partition.committed_downstream >= 0 else None,
         )

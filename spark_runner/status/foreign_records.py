@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from mirrors.domain.gaps.foreign_records import Hole, Stretch, strangers
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.engine.recovery.target_batches import read_holes
+from spark_runner.engine.recovery.target_batches import read_ranges
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.positions.topic import Place
 from spark_runner.status.source_offsets import OffsetSampler
@@ -117,6 +117,6 @@ class ForeignRecordFinder:
 
     def _read(self, remote: RemotePartition, hole: Hole, until: float) -> list[Stretch] | None:
         """None if the range cannot be read now."""
-        for _, batches in read_holes(self._cluster, remote, [hole], until):
+        for _, batches in read_ranges(self._cluster, remote, [hole], until):
             return strangers(hole, batches, ())
         return None

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.gaps.foreign_records import Hole, Seen
-from spark_runner.engine.recovery.duplicates import Repeats, attempts
+from spark_runner.engine.recovery.duplicates import Duplicates, attempts
 
 OURS, FORMER, OTHER = 7, 6, 8
 
@@ -27,16 +27,16 @@ def test_at_each_commit_it_is_the_number_a_reader_counts_below_the_position(
 ) -> None:
     """The target as a list of upstream offsets; a life begins at the position."""
     there: list[int] = []
-    known, position, next_there = Repeats(), 0, 0
+    known, position, next_downstream = Duplicates(), 0, 0
     for commits, left in lives:
-        behind = Counter(_rising(there[next_there:]))
-        now = known.also(behind.values())
+        behind = Counter(_rising(there[next_downstream:]))
+        now = known.with_owed(behind.values())
         at = position
         for landed in commits:
             there += range(at, at + landed)
             at += landed
             now = now.after(landed)
-            known, position, next_there = now, at, len(there)
+            known, position, next_downstream = now, at, len(there)
             copies = [offset for offset in there if offset < position]
             assert known.records == len(copies) - len(set(copies))
         there += range(at, at + left)
@@ -67,6 +67,6 @@ def test_what_is_left_is_told_by_attempt_and_only_ours_counts() -> None:
 
 
 def test_a_stretch_that_is_passed_owes_nothing() -> None:
-    assert Repeats(4, (3, 8)).after(3) == Repeats(10, (5,))
-    assert Repeats(10, (5,)).after(20) == Repeats(15)
-    assert Repeats(15).after(7) == Repeats(15)
+    assert Duplicates(4, (3, 8)).after(3) == Duplicates(10, (5,))
+    assert Duplicates(10, (5,)).after(20) == Duplicates(15)
+    assert Duplicates(15).after(7) == Duplicates(15)

@@ -46,10 +46,10 @@ from mirrors.services.flows import progress
 from mirrors.services.groups import store
 from mirrors.services.runners import logs
 from spark_runner.engine.batches import header_scan
-from spark_runner.engine.model.lane_counters import Tally
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.recovery.duplicates import RepeatsSeen
-from spark_runner.engine.slice_report import Account
+from spark_runner.engine.model.lane_counters import LaneCounters
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.recovery.duplicates import DuplicateCounter
+from spark_runner.engine.slice_report import SliceReport
 from spark_runner.ipc.messages import PartitionWork
 from spark_runner.planning.plan import Plan
 from spark_runner.status.board import FlowProgress
@@ -93,10 +93,10 @@ def take_in(flow: Flow, **said: Any) -> None:
 
 def told_by_a_runner(flow: Flow, why: str) -> PartitionStatus:
     """What the status file says after a batch that crossed for this reason."""
-    track = Track("orders", 0, "east.orders")
-    track.why = why
-    repeats = RepeatsSeen(None, transactional=True)  # type: ignore[arg-type]
-    account = Account([track], None, Tally(), None, repeats)  # type: ignore[arg-type]
+    partition = Partition("orders", 0, "east.orders")
+    partition.repack_reason = why
+    repeats = DuplicateCounter(None, transactional=True)  # type: ignore[arg-type]
+    account = SliceReport([partition], None, LaneCounters(), None, repeats)  # type: ignore[arg-type]
     account.knows_positions = True
     work = PartitionWork(
         topic="orders", topic_id="", partition=0, remote_topic="east.orders", remote_topic_id="",

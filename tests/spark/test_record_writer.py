@@ -10,11 +10,11 @@ import pytest
 from mirrors.domain.errors import Fenced
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
-from spark_runner.engine.record_lane.producer import Writer
+from spark_runner.engine.record_lane.producer import RecordProducer
 from spark_runner.ipc.messages import PartitionWork, SliceWork
 from tests.spark.lab import unique
 
-CALLS: dict[str, Callable[[Writer, PartitionWork], object]] = {
+CALLS: dict[str, Callable[[RecordProducer, PartitionWork], object]] = {
     "serve": lambda writer, _: writer.serve(),
     "flush": lambda writer, _: writer.flush(),
     "write": lambda writer, part: [write(writer, part, 100), writer.flush()],
@@ -54,17 +54,17 @@ def work(primary: str, backup: str) -> SliceWork:
     )
 
 
-def write(writer: Writer, part: PartitionWork, count: int) -> None:
+def write(writer: RecordProducer, part: PartitionWork, count: int) -> None:
     for offset in range(count):
         writer.write(part, offset, b"k", b"v", 1000, None)
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_writer_whose_id_was_taken_over_says_so_whichever_call_meets_it(
-    work: SliceWork, call: Callable[[Writer, PartitionWork], object]
+    work: SliceWork, call: Callable[[RecordProducer, PartitionWork], object]
 ) -> None:
     [part] = work.partitions
-    ours, rival = (Writer(work, hurry=lambda: False) for _ in range(2))
+    ours, rival = (RecordProducer(work, hurry=lambda: False) for _ in range(2))
     ours.take_over(deadline_s=20)
     write(ours, part, 10)
     assert ours.flush() == []
@@ -77,7 +77,9 @@ def test_a_writer_whose_id_was_taken_over_says_so_whichever_call_meets_it(
 
 
 def until_fenced(
-    writer: Writer, part: PartitionWork, call: Callable[[Writer, PartitionWork], object]
+    writer: RecordProducer,
+    part: PartitionWork,
+    call: Callable[[RecordProducer, PartitionWork], object],
 ) -> None:
     """As the lane goes on: the call, then the failures of its records, then a commit."""
     call(writer, part)

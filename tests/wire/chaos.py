@@ -26,12 +26,12 @@ from kafka.protocol.producer import (
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.coordinator import Coordinator
-from spark_runner.engine.commit_records import Book
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.engine.commit_records import CommitRecords
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.source.fetch_connection import FetchConnection
 from spark_runner.engine.target import leaders
-from spark_runner.engine.target.in_flight import Flight
-from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.engine.target.in_flight import BatchesInFlight
+from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC_AT
 from spark_runner.kafka_protocol.produce import Answer
 
@@ -59,8 +59,10 @@ class Fate:
         self.frozen = threading.Event()
         self.thawed = threading.Event()
         self._wild = wild
-        self.held: set[Track] = set()
-        self.told: dict[int, tuple[Flight, dict[Track, int], dict[Track, int]]] = {}
+        self.held: set[Partition] = set()
+        self.told: dict[
+            int, tuple[BatchesInFlight, dict[Partition, int], dict[Partition, int]]
+        ] = {}
 
     def happens(self, often: float) -> bool:
         return self.chance.random() < often * self._wild
@@ -82,13 +84,13 @@ class Chaos:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._mine = threading.local()
         self.seen: Counter[str] = Counter()
-        self._wrap(patch, Pipe, "send", self._send)
-        self._wrap(patch, Pipe, "read", self._read)
-        self._wrap(patch, Feeder, "read", self._feed)
+        self._wrap(patch, ProduceConnection, "send", self._send)
+        self._wrap(patch, ProduceConnection, "read", self._read)
+        self._wrap(patch, FetchConnection, "read", self._feed)
         self._wrap(patch, Coordinator, "ask", self._ask)
-        self._wrap(patch, Book, "write", self._write)
-        self._wrap(patch, Book, "committed", _as_it_is)
-        self._wrap(patch, leaders, "width_after", self._spread)
+        self._wrap(patch, CommitRecords, "write", self._write)
+        self._wrap(patch, CommitRecords, "committed", _as_it_is)
+        self._wrap(patch, leaders, "connections_after", self._spread)
 
     def under(self, fate: Fate) -> None:
         """What this thread does from now on."""
@@ -116,62 +118,73 @@ class Chaos:
 
     # -- the target
 
-    def _spread(self, fate: Fate, width_after: Any, width: int, *facts: Any) -> int:
+    def _spread(self, fate: Fate, connections_after: Any, width: int, *facts: Any) -> int:
         """Partitions move to the other connection and back more often than load would have it."""
         if self._happens(fate, "another connection", 0.2):
             return 3 - width
-        after: int = width_after(width, *facts)
+        after: int = connections_after(width, *facts)
         return after
 
-    def _send(self, fate: Fate, send: Any, pipe: Pipe, flight: Flight, now: float) -> None:
+    def _send(
+        self,
+        fate: Fate,
+        send: Any,
+        connection: ProduceConnection,
+        batches: BatchesInFlight,
+        now: float,
+    ) -> None:
         if self._happens(fate, "cut before a batch", 0.01):
-            pipe.flights.append(flight)
+            connection.in_flight.append(batches)
             raise _cut()
         refused, maybe = {}, {}
-        for track in flight:
-            if self._happens(fate, "refused", 0.015 if track.ledger else 0.1):
-                refused[track] = fate.chance.choice(_REFUSED)
-                fate.held.add(track)
-            elif not track.ledger and self._happens(fate, "refused for good", 0.01):
-                refused[track] = fate.chance.choice(_FOR_GOOD)
+        for partition in batches:
+            if self._happens(fate, "refused", 0.015 if partition.ledger else 0.1):
+                refused[partition] = fate.chance.choice(_REFUSED)
+                fate.held.add(partition)
+            elif not partition.ledger and self._happens(fate, "refused for good", 0.01):
+                refused[partition] = fate.chance.choice(_FOR_GOOD)
             elif self._happens(fate, "perhaps written", 0.01):
-                maybe[track] = fate.chance.choice(_MAYBE)
+                maybe[partition] = fate.chance.choice(_MAYBE)
         try:
             # Without a batch it is an honest request too, and the broker answers it.
-            send(pipe, {t: p for t, p in flight.items() if t not in refused}, now)
+            send(connection, {t: p for t, p in batches.items() if t not in refused}, now)
         finally:
             # What was launched is what is waited for.
-            pipe.flights[-1] = flight
-        fate.told[id(flight)] = flight, refused, maybe
+            connection.in_flight[-1] = batches
+        fate.told[id(batches)] = batches, refused, maybe
         if self._happens(fate, "cut behind a batch", 0.01):
             raise _cut()
 
-    def _read(self, fate: Fate, read: Any, pipe: Pipe, now: float) -> tuple[Flight, list[Answer]]:
+    def _read(
+        self, fate: Fate, read: Any, connection: ProduceConnection, now: float
+    ) -> tuple[BatchesInFlight, list[Answer]]:
         if self._happens(fate, "answer of a batch lost", 0.01):
             raise _cut()
-        flight, answers = read(pipe, now)
-        _, refused, maybe = fate.told.pop(id(flight), (flight, {}, {}))
-        mapped = {(track.remote_key, track.partition): code for track, code in maybe.items()}
+        batches, answers = read(connection, now)
+        _, refused, maybe = fate.told.pop(id(batches), (batches, {}, {}))
+        mapped = {
+            (partition.remote_key, partition.partition): code for partition, code in maybe.items()
+        }
         told = [
             answer._replace(error=mapped.get((answer.key, answer.partition), 0), base_offset=-1)
             if not answer.error and (answer.key, answer.partition) in mapped
             else answer
             for answer in answers
         ]
-        told += [_refusal(track, code) for track, code in refused.items()]
+        told += [_refusal(partition, code) for partition, code in refused.items()]
         fate.chance.shuffle(told)
-        return flight, told
+        return batches, told
 
     # -- the source
 
-    def _feed(self, fate: Fate, read: Any, feeder: Feeder, *args: Any) -> Any:
+    def _feed(self, fate: Fate, read: Any, connection: FetchConnection, *args: Any) -> Any:
         if self._happens(fate, "cut at the source", 0.01):
             raise _cut()
-        arena, rows = read(feeder, *args)
+        buffer, rows = read(connection, *args)
         for row in rows:
             if self._happens(fate, "damaged", 0.002):
-                _damage(arena.view, row.start, row.stop, fate.chance)
-        return arena, [
+                _damage(buffer.view, row.start, row.stop, fate.chance)
+        return buffer, [
             row._replace(error=int(Code.NOT_LEADER_OR_FOLLOWER), start=0, stop=0, diverging=None)
             if self._happens(fate, "refused by the source", 0.005)
             else row
@@ -211,11 +224,11 @@ class Chaos:
 
     # -- the moments of a commit
 
-    def _write(self, fate: Fate, write: Any, book: Book, *args: Any) -> None:
+    def _write(self, fate: Fate, write: Any, book: CommitRecords, *args: Any) -> None:
         write(book, *args)
         # What was put off may go out again at the worst moment.
-        for track in fate.held:
-            track.held_until = 0.0
+        for partition in fate.held:
+            partition.retry_at = 0.0
         fate.held.clear()
 
 
@@ -234,5 +247,5 @@ def _cut() -> KafkaUnavailable:
     return KafkaUnavailable("Chaos: the connection was cut.", code="closed")
 
 
-def _refusal(track: Track, code: int) -> Answer:
-    return Answer(track.remote_key, track.partition, code, -1, -1, "", ())
+def _refusal(partition: Partition, code: int) -> Answer:
+    return Answer(partition.remote_key, partition.partition, code, -1, -1, "", ())

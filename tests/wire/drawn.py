@@ -6,7 +6,7 @@ import random
 
 from hypothesis import strategies as st
 
-from spark_runner.engine.model.pending_batch import Parcel
+from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.batch_header import Header
 from spark_runner.kafka_protocol.crc32c import address_of
@@ -31,13 +31,15 @@ def source_batches(draw: st.DrawFn) -> list[tuple[int, list[Record]]]:
     return found
 
 
-def parcel(codec: int, rows: list[Record]) -> Parcel:
+def pending_batch(codec: int, rows: list[Record]) -> PendingBatch:
     batch = encode_batch(rows, codec=codec, base=rows[0].offset)
     return wrapped(batch)
 
 
-def wrapped(batch: bytearray) -> Parcel:
-    return Parcel(None, memoryview(batch), 0, address_of(batch), read_header(memoryview(batch)), "")
+def wrapped(batch: bytearray) -> PendingBatch:
+    return PendingBatch(
+        None, memoryview(batch), 0, address_of(batch), read_header(memoryview(batch)), ""
+    )
 
 
 def plain(batch: bytearray) -> tuple[Header, bytes]:
@@ -48,7 +50,7 @@ def plain(batch: bytearray) -> tuple[Header, bytes]:
 
 
 @st.composite
-def starved_groups(draw: st.DrawFn) -> list[Parcel]:
+def starved_groups(draw: st.DrawFn) -> list[PendingBatch]:
     """Batches as a producer writes them that does not wait: small, alike, of up to 300 records."""
     # By a number: to draw each of thousands of records would leave room for none of them.
     chance = random.Random(draw(st.integers(0, 2**32)))
@@ -57,7 +59,7 @@ def starved_groups(draw: st.DrawFn) -> list[Parcel]:
     least, most = draw(st.sampled_from(sizes[many > 6]))
     ticks = (0, 1, 1, 5, 70) if many == 6 else (*[0] * 29, 1)
     gap = draw(st.sampled_from([0, 1, 7, 300, 5_000]))
-    group: list[Parcel] = []
+    group: list[PendingBatch] = []
     offset, now = draw(st.integers(0, 2**40)), draw(st.integers(0, 2**42))
     for _ in range(draw(st.integers(1, 30 if many == 6 else 4))):
         rows = []
@@ -65,6 +67,6 @@ def starved_groups(draw: st.DrawFn) -> list[Parcel]:
             now += chance.choice(ticks) if gap else 0
             rows.append(Record(offset, now, b"k", chance.randbytes(chance.randint(least, most))))
             offset += 1
-        group.append(parcel(chance.choice((compression.NONE, compression.LZ4)), rows))
+        group.append(pending_batch(chance.choice((compression.NONE, compression.LZ4)), rows))
         now += gap
     return group

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from spark_runner.engine import setup
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.stop_reason import Verdict
-from spark_runner.engine.source.reader import Intake
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.source.reader import SourceReader
 from spark_runner.engine.source.throttle import Throttle
 from tests.wire.world import Driver, Flow
 
 
-def never(track: Track, verdict: Verdict) -> None:
-    raise AssertionError(f"{track.name}: {verdict.reason}")
+def never(partition: Partition, stop_reason: StopReason) -> None:
+    raise AssertionError(f"{partition.name}: {stop_reason.reason}")
 
 
-def reading(flow: Flow) -> tuple[Intake, Track]:
+def reading(flow: Flow) -> tuple[SourceReader, Partition]:
     """Of a flow with one partition; nothing was asked yet."""
     work = flow.work()
-    track = setup.track_of(work.partitions[0], {})
+    partition = setup.partition_of(work.partitions[0], {})
     limits = setup.limits_of(
         {},
         brokers=1,
@@ -26,13 +26,13 @@ def reading(flow: Flow) -> tuple[Intake, Track]:
         memory_bytes=64 << 20,
         request_s=20.0,
     )
-    intake = Intake(
+    reader = SourceReader(
         flow.source.client,
-        [track],
-        setup.arenas_for(limits, brokers=1),
+        [partition],
+        setup.buffers_for(limits, brokers=1),
         limits,
         offer=lambda _track: None,
         stop=never,
         throttle=Throttle(work, Driver()),
     )
-    return intake, track
+    return reader, partition

@@ -15,7 +15,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.producers.producer_id import Identity
 from mirrors.kafka.retry import until_answered
-from spark_runner.engine.batches.header_scan import Filter
+from spark_runner.engine.batches.header_scan import AbortedFilter
 from spark_runner.kafka_protocol import compression, fetch, produce
 from spark_runner.kafka_protocol.batch_header import CONTROL, BatchStamper, Sequences
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -151,7 +151,7 @@ class Side:
         until = soon()
         while at < end and time.monotonic() < until:
             row, frame = self._fetch(topic, partition, at, int(committed))
-            aborted = Filter(row.aborted)
+            aborted = AbortedFilter(row.aborted)
             before = at
             for batch in batches(frame[row.start : row.stop]):
                 header = read_header(batch)

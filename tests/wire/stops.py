@@ -9,10 +9,10 @@ import pytest
 
 from mirrors.kafka.error_codes import Code
 from spark_runner.engine.epoch import RawCopier
-from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.record_lane.epoch import RecordLane
-from spark_runner.engine.target.in_flight import Flight
-from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.engine.target.in_flight import BatchesInFlight
+from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.ipc.messages import PartitionError, SliceResult
 from spark_runner.kafka_protocol.produce import Answer
 from tests.wire.world import Driver, Flow, Side, unique
@@ -52,25 +52,31 @@ def only_error(result: SliceResult) -> PartitionError:
 class KeptBack:
     """Batches of these tracks are kept from the target, which is said to lack replicas for them."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, which: Callable[[Track], bool]) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, which: Callable[[Partition], bool]) -> None:
         self.times = 0
         self._which = which
-        self._refused: dict[int, list[Track]] = {}
-        self._send, self._read = Pipe.send, Pipe.read
-        patch.setattr(Pipe, "send", lambda *args: self._send_less(*args))
-        patch.setattr(Pipe, "read", lambda *args: self._read_more(*args))
+        self._refused: dict[int, list[Partition]] = {}
+        self._send, self._read = ProduceConnection.send, ProduceConnection.read
+        patch.setattr(ProduceConnection, "send", lambda *args: self._send_less(*args))
+        patch.setattr(ProduceConnection, "read", lambda *args: self._read_more(*args))
 
-    def _send_less(self, pipe: Pipe, flight: Flight, now: float) -> None:
-        kept = self._refused[id(flight)] = [track for track in flight if self._which(track)]
+    def _send_less(
+        self, connection: ProduceConnection, batches: BatchesInFlight, now: float
+    ) -> None:
+        kept = self._refused[id(batches)] = [
+            partition for partition in batches if self._which(partition)
+        ]
         self.times += len(kept)
-        self._send(pipe, {t: p for t, p in flight.items() if t not in kept}, now)
+        self._send(connection, {t: p for t, p in batches.items() if t not in kept}, now)
         # What was launched is what is waited for.
-        pipe.flights[-1] = flight
+        connection.in_flight[-1] = batches
 
-    def _read_more(self, pipe: Pipe, now: float) -> tuple[Flight, list[Answer]]:
-        flight, answers = self._read(pipe, now)
+    def _read_more(
+        self, connection: ProduceConnection, now: float
+    ) -> tuple[BatchesInFlight, list[Answer]]:
+        batches, answers = self._read(connection, now)
         code = Code.NOT_ENOUGH_REPLICAS
-        return flight, answers + [
-            Answer(track.remote_key, track.partition, code, -1, -1, "", ())
-            for track in self._refused.pop(id(flight))
+        return batches, answers + [
+            Answer(partition.remote_key, partition.partition, code, -1, -1, "", ())
+            for partition in self._refused.pop(id(batches))
         ]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.engine.batches.header_scan import Filter
+from spark_runner.engine.batches.header_scan import AbortedFilter
 from spark_runner.kafka_protocol import compression, varint
 from spark_runner.kafka_protocol.batch_header import (
     CONTROL,
@@ -212,7 +212,7 @@ def data(offset: int, producer: int) -> Header:
 
 
 def test_a_producer_is_aborted_from_its_first_aborted_offset_to_its_marker() -> None:
-    aborted = Filter([(5, 9), (20, 9)])
+    aborted = AbortedFilter([(5, 9), (20, 9)])
     assert not aborted.drops(data(4, 9))
     assert aborted.drops(data(5, 9))
     assert not aborted.drops(data(6, 8))

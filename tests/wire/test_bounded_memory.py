@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_runner.engine import setup
-from spark_runner.engine.model.receive_buffers import Arenas
+from spark_runner.engine.model.receive_buffers import ReceiveBuffers
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.proxy import Proxy
 from tests.wire.running import NOW, Running
@@ -26,29 +26,29 @@ class Memory:
     """Of a slice: its buffers, and what Python allocates beside them."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.made: list[Arenas] = []
+        self.made: list[ReceiveBuffers] = []
         self.all_taken = False
         self._peak = 0
-        plain = setup.arenas_for
+        plain = setup.buffers_for
 
-        def arenas_for(*args: Any, **named: Any) -> Arenas:
+        def buffers_for(*args: Any, **named: Any) -> ReceiveBuffers:
             self.made.append(plain(*args, **named))
             return self.made[-1]
 
-        patch.setattr(setup, "arenas_for", arenas_for)
+        patch.setattr(setup, "buffers_for", buffers_for)
 
     @property
     def buffers(self) -> int:
-        (arenas,) = self.made
-        return arenas.size * len(arenas._all)
+        (buffers,) = self.made
+        return buffers.size * len(buffers._all)
 
     def watch(self, seconds: float) -> None:
         """Look for so long; what was allocated before is not counted."""
-        (arenas,) = self.made
+        (buffers,) = self.made
         tracemalloc.start()
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            self.all_taken = self.all_taken or arenas.taken == len(arenas._all)
+            self.all_taken = self.all_taken or buffers.taken == len(buffers._all)
             time.sleep(0.01)
         self.beside = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -118,6 +118,6 @@ def test_batches_larger_than_a_buffer_are_counted_as_buffers(
         memory.watch(1.0)
         proxies[1].mode = "pass"
         running.caught_up()
-    (arenas,) = memory.made
-    assert memory.beside < OWN + len(arenas._all) * (size + 100_000)
+    (buffers,) = memory.made
+    assert memory.beside < OWN + len(buffers._all) * (size + 100_000)
     check(flow, topic, remote, 8)

@@ -8,8 +8,8 @@ import pytest
 
 from spark_runner.engine import copy_loop
 from spark_runner.engine.epoch import RawCopier
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.recovery.position_reader import PositionReader
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW
@@ -27,10 +27,10 @@ def test_what_was_read_under_a_name_that_means_another_topic_is_no_progress(
     flow.add(topic)
     flow.copy(RawCopier(newest_fetch=12))
     source.write(topic, 0, [Record(0, NOW, b"another's", BIG)] * 6)
-    another = Verdict("gap", "generation", "It was deleted and created again.")
+    another = StopReason("gap", "generation", "It was deleted and created again.")
 
-    def changed(_: object, tracks: list[Track], **__: Any) -> dict[Track, Verdict]:
-        return {track: another for track in tracks if track.done > 3}
+    def changed(_: object, partitions: list[Partition], **__: Any) -> dict[Partition, StopReason]:
+        return {partition: another for partition in partitions if partition.acknowledged_offset > 3}
 
     monkeypatch.setattr(copy_loop, "changed_topics", changed)
     driver = Driver(until=lambda driver: any(row.errors for row in driver.figures))

@@ -13,10 +13,10 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.specs import ClusterSpec
-from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.recovery import target_truncation
 from spark_runner.engine.recovery.position_reader import PositionReader
-from spark_runner.engine.source.offset_runs import RunsTail
+from spark_runner.engine.source.offset_runs import OffsetRunsReader
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.list_offsets import list_offsets
 from spark_runner.kafka_protocol.metadata import TopicView
@@ -121,9 +121,9 @@ def test_the_ends_of_remote_partitions_are_asked_of_who_leads_them_now(
     topic = unique("remote")
     view = target.make(topic)
     target.write(topic, 0, [Record(0, NOW, b"k", b"v")])
-    track = Track("t", 0, topic, remote_id=view.topic_id)
+    partition = Partition("t", 0, topic, remote_id=view.topic_id)
     late.fall(2)
-    assert target_truncation.ends(late, [track]) == {track: 1}
+    assert target_truncation.ends(late, [partition]) == {partition: 1}
 
 
 def test_runs_are_read_where_they_are_led_now(target: Side, late: Late) -> None:
@@ -132,7 +132,7 @@ def test_runs_are_read_where_they_are_led_now(target: Side, late: Late) -> None:
     target.write(topic, 0, [Record(0, NOW, b"k", b"v")])
     late.fall(1)
     began = time.monotonic()
-    assert list(RunsTail(late, view, lambda: None).read(soon())) == [(b"k", b"v", -1)]
+    assert list(OffsetRunsReader(late, view, lambda: None).read(soon())) == [(b"k", b"v", -1)]
     assert time.monotonic() - began < MOMENT_S
 
 

@@ -10,9 +10,9 @@ import pytest
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.producer_id import ProducerLost
-from spark_runner.engine.copy_loop import Engine
+from spark_runner.engine.copy_loop import CopyLoop
 from spark_runner.engine.epoch import RawCopier
-from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.engine.source.fetch_connection import FetchConnection
 from spark_runner.engine.target import leaders
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW, only_error
@@ -22,14 +22,14 @@ from tests.wire.world import Driver, Flow, Side, unique
 
 def diverges(monkeypatch: pytest.MonkeyPatch, end: int) -> None:
     """The source says so at once behind what it gave first, while that is queued."""
-    read = Feeder.read
+    read = FetchConnection.read
 
-    def altered(self: Feeder, *args: Any) -> Any:
-        arena, rows = read(self, *args)
+    def altered(self: FetchConnection, *args: Any) -> Any:
+        buffer, rows = read(self, *args)
         given = [row for row in rows if row.stop > row.start]
-        return arena, rows + [row._replace(start=0, stop=0, diverging=(0, end)) for row in given]
+        return buffer, rows + [row._replace(start=0, stop=0, diverging=(0, end)) for row in given]
 
-    monkeypatch.setattr(Feeder, "read", altered)
+    monkeypatch.setattr(FetchConnection, "read", altered)
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_a_gap_behind_what_was_given_up_is_looked_at_anew(
         source.write(topic, 0, [Record(0, NOW, b"k", BIG)])
     flow = Flow(source, target, commit_interval_ms="400")
     remote = flow.add(topic)
-    end_transaction = Engine._end_transaction
+    end_transaction = CopyLoop._end_transaction
 
-    def lost_once(self: Engine, deadline: float) -> None:
+    def lost_once(self: CopyLoop, deadline: float) -> None:
         monkeypatch.undo()
         raise ProducerLost(Code.INVALID_TXN_STATE, "commit")
 
     diverges(monkeypatch, 4)
-    monkeypatch.setattr(Engine, "_end_transaction", lost_once)
+    monkeypatch.setattr(CopyLoop, "_end_transaction", lost_once)
     result, _ = flow.copy()
     assert result.errors == ()
-    assert Engine._end_transaction is end_transaction
+    assert CopyLoop._end_transaction is end_transaction
     assert len(target.read(remote)) == 10
 
 
@@ -113,23 +113,23 @@ def test_a_gap_behind_what_was_put_aside_is_looked_at_anew(
     flow = Flow(source, target, commit_interval_ms="50", **few)
     remote = flow.add(topic)
     until = time.monotonic() + LEADERLESS_S
-    read, plain = Feeder.read, leaders.leader_or_error
+    read, plain = FetchConnection.read, leaders.leader_or_error
     told = []
 
-    def altered(self: Feeder, *args: Any) -> Any:
-        arena, rows = read(self, *args)
+    def altered(self: FetchConnection, *args: Any) -> Any:
+        buffer, rows = read(self, *args)
         seen = [row for row in rows if row.stop > row.start]
         if seen and not told and next(iter(self.members.values())).next_fetch == 2:
             told.append(True)
             rows = rows + [row._replace(start=0, stop=0, diverging=(0, 2)) for row in seen]
-        return arena, rows
+        return buffer, rows
 
     def leaderless(view: Any, partition: int, topic_id: bytes, *, anew: int) -> Any:
         if view.name == remote and time.monotonic() < until:
             return None, Code.LEADER_NOT_AVAILABLE
         return plain(view, partition, topic_id, recreated=anew)
 
-    monkeypatch.setattr(Feeder, "read", altered)
+    monkeypatch.setattr(FetchConnection, "read", altered)
     monkeypatch.setattr(leaders, "leader_or_error", leaderless)
     result, _ = flow.copy(seconds=20)
     assert told

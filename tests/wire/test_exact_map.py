@@ -165,7 +165,7 @@ def test_at_least_once_no_position_is_written_before_its_runs(
     flow.copy()
     source.write(topic, 0, [Record(0, at, b"k", b"more") for at in range(7)])
     with monkeypatch.context() as patch:
-        kept = KeptBack(patch, lambda track: track.topic == flow.runs_topic)
+        kept = KeptBack(patch, lambda partition: partition.topic == flow.runs_topic)
         driver = Driver(until=lambda _: kept.times > 3)
         result = RawCopier().run(flow.work(), driver)  # type: ignore[arg-type]
         assert (result.ended_because, result.code) == ("failed", "timeout"), result

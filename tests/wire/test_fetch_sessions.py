@@ -11,7 +11,7 @@ import pytest
 from mirrors.kafka.error_codes import Code
 from spark_runner.engine.model import broker_availability
 from spark_runner.engine.recovery.position_reader import PositionReader
-from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.engine.source.fetch_connection import FetchConnection
 from spark_runner.kafka_protocol import fetch
 from spark_runner.kafka_protocol.fetch import FetchSession
 from spark_runner.kafka_protocol.records import Record
@@ -130,14 +130,14 @@ def test_without_a_session_every_partition_gets_its_turn(
     flow = Flow(odd_side, target, **{"consumer.fetch.max.bytes": "1000000"})
     remote = flow.add(topic)
     turns: list[int] = []
-    plain = Feeder.read
+    plain = FetchConnection.read
 
-    def read(feeder: Feeder, *facts: Any) -> Any:
-        arena, rows = plain(feeder, *facts)
+    def read(connection: FetchConnection, *facts: Any) -> Any:
+        buffer, rows = plain(connection, *facts)
         turns.extend(row.partition for row in rows if row.stop > row.start)
-        return arena, rows
+        return buffer, rows
 
-    monkeypatch.setattr(Feeder, "read", read)
+    monkeypatch.setattr(FetchConnection, "read", read)
     result, _ = flow.copy()
     assert (result.ended_because, result.errors) == ("stop", ()), result
     assert set(met) == {-1}, "the broker kept a session"

@@ -17,7 +17,7 @@ def faults():
         del blocks
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-held = setup.hold_on()
+held = setup.retain_freed_memory()
 faults()
 print(int(held), faults())
 """

@@ -13,10 +13,10 @@ import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.engine import epoch, flush
-from spark_runner.engine.copy_loop import Engine
+from spark_runner.engine.copy_loop import CopyLoop
 from spark_runner.engine.epoch import RawCopier
-from spark_runner.engine.target.in_flight import Flight
-from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.engine.target.in_flight import BatchesInFlight
+from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.records import Record
@@ -33,17 +33,17 @@ class Late:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.frame = b""
-        send = Pipe.send
+        send = ProduceConnection.send
 
-        def send_late(pipe: Pipe, flight: Flight, now: float) -> None:
-            if self.frame or all(track.ledger for track in flight):
-                send(pipe, flight, now)
+        def send_late(connection: ProduceConnection, batches: BatchesInFlight, now: float) -> None:
+            if self.frame or all(partition.ledger for partition in batches):
+                send(connection, batches, now)
                 return
             with patch.context() as held:
-                held.setattr(pipe.link, "send", lambda parts, _: self._keep(b"".join(parts)))
-                send(pipe, flight, now)
+                held.setattr(connection.link, "send", lambda parts, _: self._keep(b"".join(parts)))
+                send(connection, batches, now)
 
-        patch.setattr(Pipe, "send", send_late)
+        patch.setattr(ProduceConnection, "send", send_late)
 
     def _keep(self, frame: bytes) -> None:
         self.frame = frame
@@ -95,7 +95,7 @@ def test_what_has_landed_is_aborted_at_once_when_its_task_ends_in_trouble(
         raise KafkaUnavailable("No source.", code="timeout")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "commit", fail)
+        patch.setattr(CopyLoop, "commit", fail)
         driver = Driver(until=lambda _: target.ends(remote)[0] >= 3)
         copier = RawCopier(newest_produce=VERSION)
         ended = copier.run(flow.work(), driver)  # type: ignore[arg-type]

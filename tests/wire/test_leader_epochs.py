@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from spark_runner.engine.batches import repack
 from spark_runner.engine.batches.header_scan import scan
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.receive_buffers import Arena
-from spark_runner.engine.model.target_settings import Policy
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer
+from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL
 from spark_runner.kafka_protocol.crc32c import crc32c
 from spark_runner.kafka_protocol.records import Record, encode_batch
@@ -53,20 +53,20 @@ def test_the_epoch_never_ended_before_the_position(
     plan: list[tuple[int, bool, int]], merged: bool, in_two: bool
 ) -> None:
     log, known = log_of(plan)
-    track = Track("t", 0, "a.t")
+    partition = Partition("t", 0, "a.t")
     view = memoryview(log)
-    arena = Arena(view)
-    scan(track, arena, 0, len(view), [])
-    if merged and track.queue:
+    buffer = ReceiveBuffer(view)
+    scan(partition, buffer, 0, len(view), [])
+    if merged and partition.queue:
         limit = 150 if in_two else 0
-        built, _ = repack.rebuild(list(track.queue), Policy(most_bytes=limit))
-        track.queue.clear()
-        track.queue.extend(built)
+        built, _ = repack.rebuild(list(partition.queue), TopicSettings(most_bytes=limit))
+        partition.queue.clear()
+        partition.queue.extend(built)
     base = 0
-    while track.queue:
-        parcel = track.queue.popleft()
-        track.landed(parcel, base)
-        base += parcel.records
-        assert track.epoch >= epoch_before(known, track.done)
-    assert track.done == known[-1][0]
-    assert track.epoch == known[-1][1]
+    while partition.queue:
+        batch = partition.queue.popleft()
+        partition.acknowledge(batch, base)
+        base += batch.records
+        assert partition.acknowledged_epoch >= epoch_before(known, partition.acknowledged_offset)
+    assert partition.acknowledged_offset == known[-1][0]
+    assert partition.acknowledged_epoch == known[-1][1]

@@ -14,9 +14,9 @@ from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers import hanging_transactions
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.producer_id import ProducerLost
-from spark_runner.engine.copy_loop import Engine
+from spark_runner.engine.copy_loop import CopyLoop
 from spark_runner.engine.epoch import RawCopier
-from spark_runner.engine.recovery.hanging_transactions import Endings
+from spark_runner.engine.recovery.hanging_transactions import HangingTransactions
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from tests.wire.hanging import copied, is_the_same, leave_open, moved, records
@@ -67,9 +67,9 @@ def test_a_partition_without_a_leader_is_not_written_before_it_was_looked_at(
 ) -> None:
     """Written unseen, what was committed would be aborted with the batch that joined it."""
     flow, topic, remote = hang_committed(source, target, "raw")
-    begin, times = Endings.begin, []
+    begin, times = HangingTransactions.begin, []
 
-    def begin_blind(self: Endings) -> Any:
+    def begin_blind(self: HangingTransactions) -> Any:
         times.append(True)
         if len(times) > 1:
             return begin(self)
@@ -78,7 +78,7 @@ def test_a_partition_without_a_leader_is_not_written_before_it_was_looked_at(
         hidden.hide(remote, 0)
         return found
 
-    monkeypatch.setattr(Endings, "begin", begin_blind)
+    monkeypatch.setattr(HangingTransactions, "begin", begin_blind)
     is_the_same(flow, topic, remote, "raw")
     assert len(times) > 1
 
@@ -124,15 +124,15 @@ def test_our_own_topics_are_waited_for_behind_the_fence(
 ) -> None:
     """How the last transaction ended is kept meanwhile, also when the wait was too long."""
     flow, topic, remote = hang_in_positions(source, target, lane)
-    fence, times = Endings.fence, []
+    fence, times = HangingTransactions.fence, []
 
-    def hide_and_fence(self: Endings, deadline: float) -> None:
+    def hide_and_fence(self: HangingTransactions, deadline: float) -> None:
         if not times:
             hidden.hide(flow.positions_topic, 1.0 if patient else 60)
         times.append(True)
         fence(self, deadline)
 
-    monkeypatch.setattr(Endings, "fence", hide_and_fence)
+    monkeypatch.setattr(HangingTransactions, "fence", hide_and_fence)
     if not patient:
         with monkeypatch.context() as patch:
             patch.setattr(hanging_transactions, "OWN_S", 0.3)
@@ -149,15 +149,15 @@ def test_what_hangs_is_ended_also_where_others_wrote_behind_it(
     """The partition does not end too soon then; our next transaction, given up, would take it."""
     flow, topic, remote = hang_committed(source, target, "raw")
     target.write(remote, 0, records(2, b"theirs"))
-    end_transaction, lost = Engine._end_transaction, []
+    end_transaction, lost = CopyLoop._end_transaction, []
 
-    def lost_once(self: Engine, *args: Any, **how: Any) -> None:
+    def lost_once(self: CopyLoop, *args: Any, **how: Any) -> None:
         if not lost:
             lost.append(True)
             raise ProducerLost(Code.INVALID_TXN_STATE, "commit")
         end_transaction(self, *args, **how)
 
-    monkeypatch.setattr(Engine, "_end_transaction", lost_once)
+    monkeypatch.setattr(CopyLoop, "_end_transaction", lost_once)
     source.write(topic, 0, records(3, b"last"))
     result, _ = flow.copy(seconds=40)
     assert (result.ended_because, result.errors, lost) == ("stop", (), [True]), result
@@ -170,14 +170,14 @@ def test_an_epoch_that_fails_with_nothing_begun_leaves_it_known_how_the_last_one
 ) -> None:
     """An abort of nothing is all that the coordinator would remember."""
     flow, _, _, _ = copied(source, target, "raw")
-    turn = Engine.turn
+    turn = CopyLoop.run_once
 
-    def fails(self: Engine, *args: Any) -> None:
+    def fails(self: CopyLoop, *args: Any) -> None:
         turn(self, *args)
         if self.commits:
             raise KafkaUnavailable("The cluster is away.")
 
-    monkeypatch.setattr(Engine, "turn", fails)
+    monkeypatch.setattr(CopyLoop, "run_once", fails)
     result = RawCopier().run(flow.work(), Driver())  # type: ignore[arg-type]
     assert (result.ended_because, result.reason) == ("failed", "The cluster is away.")
     last = Coordinator(target.client, flow.work().transactional_id).describe(soon())

@@ -10,9 +10,9 @@ import pytest
 from mirrors.kafka.producers import transactions
 from spark_runner.engine import setup
 from spark_runner.engine.epoch import RawCopier
-from spark_runner.engine.record_lane.producer import FLUSH_S, Writer
+from spark_runner.engine.record_lane.producer import FLUSH_S, RecordProducer
 from spark_runner.engine.target import transaction
-from spark_runner.engine.target.writer import Outlet
+from spark_runner.engine.target.writer import TargetWriter
 from spark_runner.kafka_protocol.records import Record
 from tests.conftest import LATE_LOOKED_FOR_MS
 from tests.wire.stops import NOW, KeptBack, only_error, two_partitions
@@ -32,7 +32,7 @@ def test_a_commit_that_comes_late_as_it_was_told_to_is_taken(
 ) -> None:
     monkeypatch.setattr(setup, "TRANSACTION_TIMEOUT_MS", 1_000)
     # As with a backlog: then a commit comes as late as it may.
-    monkeypatch.setattr(Outlet, "is_busy", lambda _: True)
+    monkeypatch.setattr(TargetWriter, "is_busy", lambda _: True)
     topic = unique("late")
     source.make(topic)
     source.write(topic, 0, [Record(0, NOW, b"k", b"v")])
@@ -52,7 +52,7 @@ def test_the_record_lane_s_transactions_may_last_as_long(
     flow.add(topic)
     configs: list[dict[str, Any]] = []
     monkeypatch.setattr(transactions, "Producer", configs.append)
-    Writer(flow.work(), hurry=lambda: False)
+    RecordProducer(flow.work(), hurry=lambda: False)
     assert configs[0]["transaction.timeout.ms"] >= LONGEST_MS + FLUSH_S * 1000
 
 
@@ -89,7 +89,9 @@ def test_a_transaction_is_ended_before_it_is_late_although_a_batch_still_waits(
     flow.copy()
     source.write(topic, 0, [Record(0, NOW, b"k", b"v")] * 3)
     until = time.monotonic() + seconds
-    kept = KeptBack(monkeypatch, lambda track: track.topic == topic and time.monotonic() < until)
+    kept = KeptBack(
+        monkeypatch, lambda partition: partition.topic == topic and time.monotonic() < until
+    )
     result, driver = flow.copy(RawCopier(newest_produce=newest), seconds=30)
     assert result.ended_because == "stop", result
     assert told(result, driver) == []

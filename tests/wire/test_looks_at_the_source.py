@@ -10,10 +10,10 @@ import pytest
 
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.error_codes import Code
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.source import errors
-from spark_runner.engine.source.errors import Bench
+from spark_runner.engine.source.errors import SourceErrors
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import NOW
@@ -30,10 +30,15 @@ def silent() -> Iterator[tuple[str, int]]:
         yield held.getsockname()
 
 
-def judged(bench: Bench, tracks: list[Track], number: int) -> tuple[list[Verdict | None], float]:
+def judged(
+    source_errors: SourceErrors, partitions: list[Partition], number: int
+) -> tuple[list[StopReason | None], float]:
     """What is said of each, and how long all of that took in seconds."""
     began = time.monotonic()
-    found = [bench.judge(track, number, time.monotonic()) for track in tracks]
+    found = [
+        source_errors.stop_reason_of(partition, number, time.monotonic())
+        for partition in partitions
+    ]
     return found, time.monotonic() - began
 
 
@@ -46,20 +51,20 @@ def test_partitions_out_of_range_at_a_silent_broker_hold_up_nobody(
     client = ClusterClient(target.spec)
     client.open(soon())
     client.brokers[SILENT] = silent
-    bench = Bench(client)
-    tracks = [Track(topic, partition, "s.t", position=7) for partition in range(PARTITIONS)]
-    for track in tracks:
-        track.source_node = SILENT
+    source_errors = SourceErrors(client)
+    partitions = [Partition(topic, partition, "s.t", position=7) for partition in range(PARTITIONS)]
+    for partition in partitions:
+        partition.source_node = SILENT
     try:
-        found, seconds = judged(bench, tracks, Code.OFFSET_OUT_OF_RANGE)
+        found, seconds = judged(source_errors, partitions, Code.OFFSET_OUT_OF_RANGE)
         assert found == [None] * PARTITIONS
         assert 0.5 < seconds < 1.5
         # Asked for again in a moment, as for as long as it does not say.
-        assert judged(bench, tracks, Code.OFFSET_OUT_OF_RANGE)[1] < 0.1
-        tracks[0].source_node = leader
-        [verdict], seconds = judged(bench, tracks[:1], Code.OFFSET_OUT_OF_RANGE)
-        assert verdict is not None
-        assert "now ends at 1, before the position 7" in verdict.reason
+        assert judged(source_errors, partitions, Code.OFFSET_OUT_OF_RANGE)[1] < 0.1
+        partitions[0].source_node = leader
+        [stop_reason], seconds = judged(source_errors, partitions[:1], Code.OFFSET_OUT_OF_RANGE)
+        assert stop_reason is not None
+        assert "now ends at 1, before the position 7" in stop_reason.reason
         assert seconds < 0.5
     finally:
         client.close()
@@ -70,9 +75,9 @@ def test_a_topic_whose_cluster_says_nothing_is_not_looked_for_once_for_each_part
 ) -> None:
     host, port = silent
     client = ClusterClient(ClusterSpec(alias="one", bootstrap_servers=f"{host}:{port}"))
-    bench = Bench(client)
-    tracks = [Track("t", partition, "s.t") for partition in range(PARTITIONS)]
-    found, seconds = judged(bench, tracks, Code.UNKNOWN_TOPIC_OR_PARTITION)
+    source_errors = SourceErrors(client)
+    partitions = [Partition("t", partition, "s.t") for partition in range(PARTITIONS)]
+    found, seconds = judged(source_errors, partitions, Code.UNKNOWN_TOPIC_OR_PARTITION)
     assert found == [None] * PARTITIONS
     assert seconds < 1.5
     client.close()
@@ -83,16 +88,16 @@ def test_a_broker_that_is_only_slow_is_given_more_time_the_next_time(
 ) -> None:
     """Behind a long line it takes some time to be logged in at."""
     monkeypatch.setattr(errors, "LOOK_S", 0.1)
-    monkeypatch.setattr(errors, "MOST_S", 0.4)
+    monkeypatch.setattr(errors, "MAX_LOOK_S", 0.4)
     monkeypatch.setattr(errors, "SHARE", 1.0)
     client = ClusterClient(ClusterSpec(alias="one", bootstrap_servers="127.0.0.1:1"))
     client.brokers = {SILENT: silent}
-    bench = Bench(client)
-    track = Track("t", 0, "s.t", position=7)
-    track.source_node = SILENT
+    source_errors = SourceErrors(client)
+    partition = Partition("t", 0, "s.t", position=7)
+    partition.source_node = SILENT
     waits = []
     for _ in range(4):
-        _, seconds = judged(bench, [track], Code.OFFSET_OUT_OF_RANGE)
+        _, seconds = judged(source_errors, [partition], Code.OFFSET_OUT_OF_RANGE)
         waits.append(round(seconds, 1))
         time.sleep(seconds + 0.02)
     assert waits == [0.1, 0.2, 0.4, 0.4]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.target_settings import Tuning
-from spark_runner.engine.target.leaders import Homes
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.target_settings import ProducerSettings
+from spark_runner.engine.target.leaders import TargetLeaders
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from spark_runner.kafka_protocol.request_header import PRODUCE
@@ -37,13 +37,15 @@ class Brokers:
 @pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 1, 0)])
 def test_a_reply_of_the_broker_before_finds_its_partition(order: tuple[int, ...]) -> None:
     brokers = Brokers()
-    track = Track("t", 0, "s.t", remote_id=TOPIC_ID)
-    homes = Homes(brokers, [track], transactional_id=None, tuning=Tuning())  # type: ignore[arg-type]
+    partition = Partition("t", 0, "s.t", remote_id=TOPIC_ID)
+    target_leaders = TargetLeaders(
+        brokers, [partition], transactional_id=None, tuning=ProducerSettings()
+    )  # type: ignore[arg-type]
     for moment, node in enumerate(order):
         brokers.leader = node
-        homes.leave(track, 0.0)
-        assert homes.look(float(moment + 1)) == [(track, 0)]
-        assert track.home == (node, 0)
-        assert track.remote_key == (produce.name_key("s.t"), TOPIC_ID)[node]
+        target_leaders.look_up_leader(partition, 0.0)
+        assert target_leaders.find_leaders(float(moment + 1)) == [(partition, 0)]
+        assert partition.connection_id == (node, 0)
+        assert partition.remote_key == (produce.name_key("s.t"), TOPIC_ID)[node]
     for key in (produce.name_key("s.t"), TOPIC_ID):
-        assert homes.by_key[key, 0] is track
+        assert target_leaders.by_key[key, 0] is partition

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_runner.engine.batches import merge
-from spark_runner.engine.model.pending_batch import Parcel
-from spark_runner.engine.model.target_settings import Policy
+from spark_runner.engine.model.pending_batch import PendingBatch
+from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.kafka_protocol import batch_header as batches
 from spark_runner.kafka_protocol import c_functions, compression
 from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, checksum_holds
 from spark_runner.kafka_protocol.crc32c import address_of, crc32c_address
 from spark_runner.kafka_protocol.records import Record, encode_batch, frame_batch
 from tests.machine_code import by_hand_alone
-from tests.wire.drawn import parcel, plain, source_batches, starved_groups, wrapped
+from tests.wire.drawn import pending_batch, plain, source_batches, starved_groups, wrapped
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -29,7 +29,7 @@ def _is_made() -> None:
     by_hand_alone()
 
 
-def merged(group: list[Parcel], codec: int) -> bytearray | None:
+def merged(group: list[PendingBatch], codec: int) -> bytearray | None:
     quick = compression.ACCELERATION if len(group) > 1 else 1
     sizes = [one.size for one in group]
     found: bytearray | None = by_hand_alone().merge(
@@ -38,7 +38,7 @@ def merged(group: list[Parcel], codec: int) -> bytearray | None:
     return found
 
 
-def spliced(group: list[Parcel], codec: int) -> bytearray | None:
+def spliced(group: list[PendingBatch], codec: int) -> bytearray | None:
     """What the Python makes of it; None as well where that makes no sense."""
     try:
         return merge.splice(group, codec)
@@ -58,7 +58,7 @@ def test_these_tests_compare_two_things() -> None:
 
 @given(starved_groups(), st.sampled_from([compression.NONE, compression.LZ4]))
 def test_small_batches_are_merged_as_the_python_splices_them(
-    group: list[Parcel], codec: int
+    group: list[PendingBatch], codec: int
 ) -> None:
     found, wanted = merged(group, codec), merge.splice(group, codec)
     assert found is not None
@@ -73,7 +73,9 @@ def test_batches_of_any_codec_are_merged_so_or_left_alone(
     drawn: list[tuple[int, list[Record]]], codec: int
 ) -> None:
     group = [
-        parcel(packed, [row._replace(offset=rows[0].offset + at) for at, row in enumerate(rows)])
+        pending_batch(
+            packed, [row._replace(offset=rows[0].offset + at) for at, row in enumerate(rows)]
+        )
         for packed, rows in drawn
     ]
     found = merged(group, codec)
@@ -88,7 +90,9 @@ def test_batches_of_any_codec_are_merged_so_or_left_alone(
 def test_times_that_wrap_are_merged_as_the_python_splices_them(base: int, step: int) -> None:
     """Deltas of more than 63 bits are the Python's alone."""
     group = [
-        parcel(compression.NONE, [Record(at, base, b"k", b"v"), Record(at + 1, base, b"k", None)])
+        pending_batch(
+            compression.NONE, [Record(at, base, b"k", b"v"), Record(at + 1, base, b"k", None)]
+        )
         for at in (0, 2)
     ]
     for one in group[1:]:
@@ -104,7 +108,7 @@ def test_times_that_wrap_are_merged_as_the_python_splices_them(base: int, step: 
 
 
 @given(starved_groups(), st.randoms(use_true_random=False))
-def test_a_turned_bit_is_never_merged(group: list[Parcel], chance: random.Random) -> None:
+def test_a_turned_bit_is_never_merged(group: list[PendingBatch], chance: random.Random) -> None:
     one = chance.choice(group)
     at = chance.randrange(batches.CRC_FROM, one.size)
     one.memory[at] ^= 1 << chance.randrange(8)
@@ -113,7 +117,7 @@ def test_a_turned_bit_is_never_merged(group: list[Parcel], chance: random.Random
 
 @given(starved_groups(), st.randoms(use_true_random=False), st.booleans())
 def test_what_makes_no_sense_is_merged_as_the_python_takes_it_or_not_at_all(
-    group: list[Parcel], chance: random.Random, packed: bool
+    group: list[PendingBatch], chance: random.Random, packed: bool
 ) -> None:
     """Bytes inside are turned and a checksum that holds is put before them."""
     damaged = []
@@ -132,7 +136,7 @@ def test_what_makes_no_sense_is_merged_as_the_python_takes_it_or_not_at_all(
         records = header.records + chance.choice((0, 0, 0, 0, 1, -1))
         made = frame_batch(header.base_offset, codec, body, records - 1, *header[7:9], records)
         damaged.append(wrapped(made))
-    if not merge.are_whole(damaged, Policy()):
+    if not merge.are_whole(damaged, TopicSettings()):
         return
     found = merged(damaged, compression.LZ4)
     if found is not None:
@@ -141,7 +145,9 @@ def test_what_makes_no_sense_is_merged_as_the_python_takes_it_or_not_at_all(
 
 def test_more_than_is_put_together_at_once_is_left_to_the_python() -> None:
     """Small batches may hold a thousand times what they weigh."""
-    group = [parcel(compression.LZ4, [Record(at, 0, b"k", bytes(6 << 20))]) for at in range(3)]
+    group = [
+        pending_batch(compression.LZ4, [Record(at, 0, b"k", bytes(6 << 20))]) for at in range(3)
+    ]
     assert merged(group[:2], compression.LZ4) is not None
     assert merged(group, compression.LZ4) is None
 
@@ -149,7 +155,7 @@ def test_more_than_is_put_together_at_once_is_left_to_the_python() -> None:
 def test_what_does_not_shrink_is_kept_as_it_is() -> None:
     chance = random.Random(5)
     rows = [Record(at, 0, None, chance.randbytes(40_000)) for at in range(9)]
-    group = [parcel(compression.LZ4, rows)]
+    group = [pending_batch(compression.LZ4, rows)]
     found, wanted = merged(group, compression.LZ4), merge.splice(group, compression.LZ4)
     assert found is not None
     assert found == wanted
@@ -172,8 +178,10 @@ def test_a_block_that_says_less_than_it_holds_is_left_to_the_python(stored: bool
 
 def test_without_the_functions_of_others_nothing_is_merged() -> None:
     module = by_hand_alone()
-    group = [parcel(compression.LZ4, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
-    plain_group = [parcel(compression.NONE, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
+    group = [pending_batch(compression.LZ4, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
+    plain_group = [
+        pending_batch(compression.NONE, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)
+    ]
     try:
         module.learn(0, 0, 0)
         assert merged(plain_group, compression.NONE) is None

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from spark_runner.engine.batches.header_scan import OLD_FORMAT
-from spark_runner.engine.model.receive_buffers import Arena
-from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer
+from spark_runner.engine.source.fetch_connection import FetchConnection
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.batch_header import CONTROL
 from spark_runner.kafka_protocol.records import Record, batches, decode_batch, read_header
@@ -55,24 +55,24 @@ def wrapper(magic: int, codec: int) -> Convert:
 
 
 def replies_become_old(patch: pytest.MonkeyPatch, convert: Convert) -> None:
-    plain = Feeder.read
+    plain = FetchConnection.read
 
-    def read(feeder: Feeder, *facts: Any) -> Any:
-        arena, rows = plain(feeder, *facts)
+    def read(connection: FetchConnection, *facts: Any) -> Any:
+        buffer, rows = plain(connection, *facts)
         at = max((row.stop for row in rows), default=0)
         found = []
         for row in rows:
-            data = _old(arena, row.start, row.stop, convert)
-            arena.view[at : at + len(data)] = data
+            data = _old(buffer, row.start, row.stop, convert)
+            buffer.view[at : at + len(data)] = data
             found.append(row._replace(start=at, stop=at + len(data)))
             at += len(data)
-        return arena, found
+        return buffer, found
 
-    patch.setattr(Feeder, "read", read)
+    patch.setattr(FetchConnection, "read", read)
 
 
-def _old(arena: Arena, start: int, stop: int, convert: Convert) -> bytes:
-    return b"".join(map(convert, batches(arena.view[start:stop])))
+def _old(buffer: ReceiveBuffer, start: int, stop: int, convert: Convert) -> bytes:
+    return b"".join(map(convert, batches(buffer.view[start:stop])))
 
 
 def records(batch: int) -> list[Record]:

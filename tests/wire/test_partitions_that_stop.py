@@ -69,7 +69,7 @@ def test_a_topic_made_again_with_more_records_is_not_read_on(source: Side, targe
 def test_a_topic_that_is_gone_is_said_to_be_gone(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_trouble, "GONE_AFTER_S", 2.0)
+    monkeypatch.setattr(source_trouble, "MISSING_AFTER_S", 2.0)
     flow, topic, _ = two_partitions(source, target)
     source.write(topic, 0, [Record(0, NOW, b"old", BIG)])
     flow.copy()
@@ -97,7 +97,7 @@ def test_a_remote_topic_made_again_while_copying_is_not_written(source: Side, ta
 def test_a_remote_topic_that_is_deleted_stops_alone(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest: int
 ) -> None:
-    monkeypatch.setattr(target_trouble, "GONE_AFTER_S", 1.5)
+    monkeypatch.setattr(target_trouble, "MISSING_AFTER_S", 1.5)
     gone, stays = unique("gone"), unique("stays")
     flow = Flow(source, target, commit_interval_ms="50")
     for topic in (gone, stays):

@@ -16,12 +16,12 @@ from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.kafka.protocol import messages
 from mirrors.kafka.security.connection_settings import connection_facts
-from spark_runner.engine.copy_loop import Engine
-from spark_runner.engine.model.receive_buffers import Arena
-from spark_runner.engine.poller import Sockets
+from spark_runner.engine.copy_loop import CopyLoop
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer
+from spark_runner.engine.poller import Selector
 from spark_runner.engine.source import fetch_connection
-from spark_runner.engine.source.fetch_connection import Feeder
-from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.engine.source.fetch_connection import FetchConnection
+from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.kafka_protocol.cluster import RECEIVE_S
 from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.fetch import Fetched
@@ -35,7 +35,7 @@ from tests.wire.world import Flow, Side, unique
 
 MB = 1 << 20
 VERSION = 9
-Read = tuple[Arena, list[Fetched]] | None
+Read = tuple[ReceiveBuffer, list[Fetched]] | None
 
 
 def ask(link: Connection) -> float:
@@ -72,22 +72,22 @@ class Seen:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
         self.events: list[str] = []
-        read, commit = Feeder.read, Engine.commit
+        read, commit = FetchConnection.read, CopyLoop.commit
         monkeypatch.setattr(fetch_connection, "_PART", part)
 
-        def reads(end: Feeder, now: float) -> Read:
+        def reads(end: FetchConnection, now: float) -> Read:
             found = read(end, now)
             self.events.append("part" if found is None else "whole")
             return found
 
-        def commits(engine: Engine, **how: object) -> bool:
+        def commits(engine: CopyLoop, **how: object) -> bool:
             done = commit(engine, **how)  # type: ignore[arg-type]
             if done:
                 self.events.append("commit")
             return done
 
-        monkeypatch.setattr(Feeder, "read", reads)
-        monkeypatch.setattr(Engine, "commit", commits)
+        monkeypatch.setattr(FetchConnection, "read", reads)
+        monkeypatch.setattr(CopyLoop, "commit", commits)
 
 
 def test_the_target_is_served_and_commits_come_while_a_long_reply_is_on_its_way(
@@ -148,27 +148,27 @@ def test_a_source_is_not_given_up_for_what_others_took_while_its_reply_lay_ready
     flow = Flow(source, target)
     flow.add(topic)
     source.write(topic, 0, [Record(0, NOW, b"k", os.urandom(100_000))])
-    intake, _ = reading(flow)
-    intake.pump(time.monotonic())
-    (end,) = intake.feeders()
-    assert Sockets().wait([end], 10) == [end]
+    reader, _ = reading(flow)
+    reader.send_requests(time.monotonic())
+    (end,) = reader.connections()
+    assert Selector().wait([end], 10) == [end]
     # As after a commit of a hundred seconds.
     end.sent_at -= 100
     began = time.monotonic()
-    intake.receive(end, time.monotonic())
-    assert end.arena is not None
-    intake.give_up_overdue(began)
-    assert list(intake.feeders()) == [end]
+    reader.receive(end, time.monotonic())
+    assert end.buffer is not None
+    reader.give_up_overdue(began)
+    assert list(reader.connections()) == [end]
     # And the rest of a reply does not take for ever to come.
-    intake.give_up_overdue(time.monotonic() + RECEIVE_S + 0.1)
-    assert list(intake.feeders()) == []
+    reader.give_up_overdue(time.monotonic() + RECEIVE_S + 0.1)
+    assert list(reader.connections()) == []
 
 
 def test_what_was_read_ahead_of_a_source_does_not_keep_answers_of_the_target_waiting() -> None:
     """A connection with TLS has always something at hand in the middle of a reply."""
     ends: list[Any] = []
     with contextlib.ExitStack() as stack:
-        for kind in (Feeder, Pipe):
+        for kind in (FetchConnection, ProduceConnection):
             ours, theirs = socket.socketpair()
             stack.enter_context(ours)
             stack.enter_context(theirs).sendall(b"abc")
@@ -177,4 +177,4 @@ def test_what_was_read_ahead_of_a_source_does_not_keep_answers_of_the_target_wai
             ends.append(end)
         ends[0].link.stream.receive_into(memoryview(bytearray(1)), time.monotonic() + 5)
         assert ends[0].link.stream.pending()
-        assert Sockets().wait(ends, 0) == ends[::-1]
+        assert Selector().wait(ends, 0) == ends[::-1]

@@ -14,9 +14,9 @@ from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 from spark_runner.engine import copy_loop
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.source.fetch_connection import throttled_s
-from spark_runner.engine.source.leaders import Sources
-from spark_runner.engine.target.in_flight import Window
-from spark_runner.engine.target.leaders import Homes
+from spark_runner.engine.source.leaders import SourceLeaders
+from spark_runner.engine.target.in_flight import SendWindow
+from spark_runner.engine.target.leaders import TargetLeaders
 from spark_runner.kafka_protocol import request_header
 from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.records import Record
@@ -50,17 +50,17 @@ class Watch:
 
         patch.setattr(Connection, "send", sent)
         patch.setattr(Connection, "note_throttle", noted)
-        for kind in (Homes, Sources):
+        for kind in (TargetLeaders, SourceLeaders):
             self._watch(patch, kind)
 
     def _watch(self, patch: pytest.MonkeyPatch, kind: type) -> None:
-        plain = kind.lost  # type: ignore[attr-defined]
+        plain = kind.connection_lost  # type: ignore[attr-defined]
 
         def lost(self_: object, *facts: Any) -> None:
             self.breaks.append(facts)
             plain(self_, *facts)
 
-        patch.setattr(kind, "lost", lost)
+        patch.setattr(kind, "connection_lost", lost)
 
     def check(self) -> None:
         assert self.waits, "nothing was tested"
@@ -121,7 +121,7 @@ def is_same(flow: Flow, topic: str, remote: str) -> bool:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """As short beside this quota as the usual times are beside one of a few KB/s."""
-    monkeypatch.setattr(copy_loop, "_DRAIN_S", 1.0)
+    monkeypatch.setattr(copy_loop, "_FLUSH_S", 1.0)
     return {"producer.request.timeout.ms": "1000", "consumer.request.timeout.ms": "1000"}
 
 
@@ -206,7 +206,7 @@ def test_each_answer_with_nothing_but_a_wait_doubles_it_up_to_the_window_of_quot
 
 
 def test_what_flies_begins_small_grows_unless_throttled_and_is_never_nothing() -> None:
-    window = Window(40 << 20)
+    window = SendWindow(40 << 20)
     assert window.room == 512 << 10
     for _ in range(20):
         size = window.room
@@ -229,7 +229,7 @@ def test_what_flies_begins_small_grows_unless_throttled_and_is_never_nothing() -
 
 def test_what_flies_grows_no_more_where_it_waits_for_a_slow_connection() -> None:
     """A connection of 2 MB a second, a broker that takes 50 ms, and always as much as may fly."""
-    window, rate = Window(40 << 20), 2 << 20
+    window, rate = SendWindow(40 << 20), 2 << 20
     for _ in range(200):
         size = window.room
         window.sent(size)
@@ -242,7 +242,7 @@ def test_what_flies_grows_no_more_where_it_waits_for_a_slow_connection() -> None
         window.answered(size, 0.0, 0.05 + 3 * size / rate)
     assert 512 << 10 <= window.size <= rate // 2
     # A broker that takes three seconds for whatever it gets is not waited for any shorter by that.
-    slow = Window(40 << 20)
+    slow = SendWindow(40 << 20)
     for _ in range(40):
         size = slow.room
         slow.sent(size)

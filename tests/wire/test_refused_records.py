@@ -155,11 +155,11 @@ def test_a_batch_damaged_in_memory_is_never_passed_on(
     refused_in_the_middle(source, topic, Record(0, NOW, b"k", b"fine"))
     original = spark_runner.engine.source.reader.scan
 
-    def flip_a_bit(track: Any, arena: Any, *rest: Any) -> int:
-        found = original(track, arena, *rest)
-        for parcel in track.queue:
-            if parcel.first == 6 and track.partition == 0:
-                arena.view[parcel.at + 100] ^= 0x10
+    def flip_a_bit(partition: Any, buffer: Any, *rest: Any) -> int:
+        found = original(partition, buffer, *rest)
+        for batch in partition.queue:
+            if batch.first == 6 and partition.partition == 0:
+                buffer.view[batch.at + 100] ^= 0x10
         return found
 
     monkeypatch.setattr(spark_runner.engine.source.reader, "scan", flip_a_bit)
@@ -181,11 +181,11 @@ def test_of_a_damaged_batch_at_the_end_nobody_can_say_where_it_ends(
         source.write(topic, 0, [Record(0, NOW, b"k", BIG)] * 2)
     original = spark_runner.engine.source.reader.scan
 
-    def flip_a_bit(track: Any, arena: Any, *rest: Any) -> int:
-        found = original(track, arena, *rest)
-        for parcel in track.queue:
-            if parcel.first == 2:
-                arena.view[parcel.at + 100] ^= 0x10
+    def flip_a_bit(partition: Any, buffer: Any, *rest: Any) -> int:
+        found = original(partition, buffer, *rest)
+        for batch in partition.queue:
+            if batch.first == 2:
+                buffer.view[batch.at + 100] ^= 0x10
         return found
 
     monkeypatch.setattr(spark_runner.engine.source.reader, "scan", flip_a_bit)

@@ -13,7 +13,7 @@ from mirrors.domain.internal_topics.records import Position, read_position
 from mirrors.kafka.admin.topics import Admin
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.recovery import target_truncation
-from spark_runner.engine.target.writer import Outlet
+from spark_runner.engine.target.writer import TargetWriter
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import LANES, NOW, only_error, stopped
 from tests.wire.world import Driver, Flow, Side, unique
@@ -71,7 +71,9 @@ def write_both(source: Side, topic: str) -> None:
 def sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the cut came behind the look."""
     monkeypatch.setattr(
-        target_truncation, "ends", lambda _, tracks: {it: it.there for it in tracks}
+        target_truncation,
+        "ends",
+        lambda _, partitions: {it: it.committed_downstream for it in partitions},
     )
 
 
@@ -120,16 +122,16 @@ def test_what_was_not_committed_and_is_cut_is_copied_again(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow, topic, remote = copied(source, target)
-    landed, cut = Outlet._landed, []
+    landed, cut = TargetWriter._acknowledged, []
 
-    def cut_once(self: Outlet, track: Any, parcel: Any, base: int) -> None:
-        if not track.ledger and not cut:
+    def cut_once(self: TargetWriter, partition: Any, batch: Any, base: int) -> None:
+        if not partition.ledger and not cut:
             # The batch before it, of the same transaction, is there no more.
             cut.append(base)
-            track.next_there = base + 3
-        landed(self, track, parcel, base)
+            partition.next_downstream = base + 3
+        landed(self, partition, batch, base)
 
-    monkeypatch.setattr(Outlet, "_landed", cut_once)
+    monkeypatch.setattr(TargetWriter, "_acknowledged", cut_once)
     write_both(source, topic)
     result, _ = flow.copy()
     assert (result.errors, len(cut)) == ((), 1)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_runner.engine.batches import merge, repack
-from spark_runner.engine.batches.record_bytes import assemble, walk
-from spark_runner.engine.model.pending_batch import Parcel
-from spark_runner.engine.model.target_settings import Policy
+from spark_runner.engine.batches.record_bytes import assemble, read_records
+from spark_runner.engine.model.pending_batch import PendingBatch
+from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.records import (
@@ -22,16 +22,16 @@ from spark_runner.kafka_protocol.records import (
     frame_batch,
     read_header,
 )
-from tests.wire.drawn import parcel, plain, source_batches, starved_groups, wrapped
+from tests.wire.drawn import pending_batch, plain, source_batches, starved_groups, wrapped
 
 
-def unwound(built: list[Parcel]) -> list[Record]:
+def unwound(built: list[PendingBatch]) -> list[Record]:
     """The records with the upstream offsets that the stretches claim for them."""
     found = []
     for made in built:
         rows = list(decode_batch(made.memory))
         assert [row.offset for row in rows] == list(range(len(rows)))
-        offsets = [first + at for first, count in made.stretches for at in range(count)]
+        offsets = [first + at for first, count in made.offset_ranges for at in range(count)]
         found += [row._replace(offset=offset) for row, offset in zip(rows, offsets, strict=True)]
     return found
 
@@ -45,22 +45,28 @@ def test_whole_batches_spliced_are_the_batch_that_record_by_record_gives(
         for packed, rows in batches
     ]
     # Not consecutive either, where the shortened batches leave room between them.
-    group = [parcel(packed, rows) for packed, rows in whole]
+    group = [pending_batch(packed, rows) for packed, rows in whole]
     spliced = merge.splice(group, codec)
     pieces = [
-        piece for one in group for piece in walk(one.memory, one.header, keep_append_time=True)
+        piece
+        for one in group
+        for piece in read_records(one.memory, one.header, keep_append_time=True)
     ]
     assert plain(spliced) == plain(assemble(pieces, codec))
-    offsets = [at for first, count in merge.stretches(group) for at in range(first, first + count)]
+    offsets = [
+        at for first, count in merge.offset_ranges(group) for at in range(first, first + count)
+    ]
     assert offsets == [row.offset for _, rows in whole for row in rows]
 
 
 @given(starved_groups(), st.sampled_from([compression.NONE, compression.LZ4]))
 def test_small_batches_spliced_are_the_batch_that_record_by_record_gives(
-    group: list[Parcel], codec: int
+    group: list[PendingBatch], codec: int
 ) -> None:
     pieces = [
-        piece for one in group for piece in walk(one.memory, one.header, keep_append_time=True)
+        piece
+        for one in group
+        for piece in read_records(one.memory, one.header, keep_append_time=True)
     ]
     assert plain(merge.splice(group, codec)) == plain(assemble(pieces, codec))
 
@@ -77,9 +83,11 @@ def test_batches_of_many_small_records_are_spliced_byte_by_byte_too(
             Record(first + at, 1_700_000_000_000 + at // 9, b"k", bytes([at % 251]) * size)
             for at in range(records)
         ]
-        group.append(parcel(compression.LZ4, rows))
+        group.append(pending_batch(compression.LZ4, rows))
     pieces = [
-        piece for one in group for piece in walk(one.memory, one.header, keep_append_time=False)
+        piece
+        for one in group
+        for piece in read_records(one.memory, one.header, keep_append_time=False)
     ]
     spliced = merge.splice(group, compression.LZ4)
     assert plain(spliced) == plain(assemble(pieces, compression.LZ4))
@@ -87,7 +95,7 @@ def test_batches_of_many_small_records_are_spliced_byte_by_byte_too(
 
 @given(starved_groups(), st.randoms(use_true_random=False))
 def test_bytes_that_make_no_sense_are_not_spliced_to_something_else(
-    group: list[Parcel], chance: random.Random
+    group: list[PendingBatch], chance: random.Random
 ) -> None:
     """What it does not understand it leaves; attributes that Kafka does not use yet it keeps."""
     bodies = [compression.decompress(one.header.codec, one.memory[61:]) for one in group]
@@ -108,7 +116,9 @@ def test_bytes_that_make_no_sense_are_not_spliced_to_something_else(
     if spliced is None:
         return
     pieces = [
-        piece for one in damaged for piece in walk(one.memory, one.header, keep_append_time=True)
+        piece
+        for one in damaged
+        for piece in read_records(one.memory, one.header, keep_append_time=True)
     ]
     header, body = plain(spliced)
     wanted, wanted_body = plain(assemble(pieces, compression.NONE))
@@ -120,7 +130,7 @@ def test_bytes_that_make_no_sense_are_not_spliced_to_something_else(
 def test_merged_batches_are_not_larger_than_what_they_are_made_of() -> None:
     chance = random.Random(4)
     group = [
-        parcel(
+        pending_batch(
             compression.LZ4,
             [
                 Record(
@@ -142,8 +152,8 @@ def test_merged_batches_are_not_larger_than_what_they_are_made_of() -> None:
 
 def test_a_batch_whose_offsets_are_not_in_a_row_is_not_spliced() -> None:
     rows = [Record(at, 5, b"k", b"v") for at in (0, 2, 3)]
-    holed = parcel(compression.NONE, rows)
-    assert not merge.are_whole([holed], Policy())
+    holed = pending_batch(compression.NONE, rows)
+    assert not merge.are_whole([holed], TopicSettings())
     # A header that hides the hole is not believed.
     assert merge.splice([holed], compression.NONE) is None
 
@@ -152,10 +162,10 @@ def test_a_batch_whose_offsets_are_not_in_a_row_is_not_spliced() -> None:
 def test_merged_batches_hold_the_same_records_from_the_position_on(
     batches: list[tuple[int, list[Record]]], codec: int | None, cut: int
 ) -> None:
-    group = [parcel(*batch) for batch in batches]
+    group = [pending_batch(*batch) for batch in batches]
     position = group[0].first + cut
     group[0].first = position
-    built, too_large = repack.rebuild(group, Policy(codec=codec))
+    built, too_large = repack.rebuild(group, TopicSettings(codec=codec))
     wanted = [row for _, rows in batches for row in rows if row.offset >= position]
     assert too_large is None
     assert unwound(built) == wanted
@@ -168,8 +178,8 @@ def test_merged_batches_hold_the_same_records_from_the_position_on(
 def test_a_limit_splits_and_what_fits_nowhere_ends_the_copy_before_it(
     batches: list[tuple[int, list[Record]]], most: int
 ) -> None:
-    group = [parcel(codec, rows) for codec, rows in batches]
-    built, too_large = repack.rebuild(group, Policy(codec=compression.NONE, most_bytes=most))
+    group = [pending_batch(codec, rows) for codec, rows in batches]
+    built, too_large = repack.rebuild(group, TopicSettings(codec=compression.NONE, most_bytes=most))
     assert all(made.size <= most for made in built)
     wanted = [row for _, rows in batches for row in rows]
     if too_large is not None:
@@ -183,9 +193,9 @@ def test_append_time_becomes_the_time_of_every_record() -> None:
     rows = [Record(at, 100 + at, b"k", b"v") for at in range(5)]
     body = bytes(memoryview(encode_batch(rows))[61:])
     batch = frame_batch(0, 0x08, body, 4, 100, 777, 5)
-    built, _ = repack.rebuild([wrapped(batch)], Policy(keep_append_time=True))
+    built, _ = repack.rebuild([wrapped(batch)], TopicSettings(keep_append_time=True))
     assert {row.timestamp for row in decode_batch(built[0].memory)} == {777}
-    built, _ = repack.rebuild([wrapped(batch)], Policy(keep_append_time=False))
+    built, _ = repack.rebuild([wrapped(batch)], TopicSettings(keep_append_time=False))
     assert [row.timestamp for row in decode_batch(built[0].memory)] == [100 + at for at in range(5)]
 
 
@@ -196,6 +206,6 @@ def test_damaged_bodies_are_named_not_copied(codec: int) -> None:
     for cut in (len(whole) - 5, len(whole) // 2, 70):
         batch = whole[:cut]
         header = read_header(memoryview(whole))._replace(length=len(batch) - 12)
-        broken = Parcel(None, memoryview(batch), 0, address_of(batch), header, "")
+        broken = PendingBatch(None, memoryview(batch), 0, address_of(batch), header, "")
         with pytest.raises(repack.Damaged):
-            repack.rebuild([broken], Policy())
+            repack.rebuild([broken], TopicSettings())

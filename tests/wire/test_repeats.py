@@ -11,9 +11,9 @@ import pytest
 
 from mirrors.domain.errors import KafkaRefused
 from mirrors.kafka.producers.producer_id import Identity, ProducerLost
-from spark_runner.engine.commit_records import Book
+from spark_runner.engine.commit_records import CommitRecords
 from spark_runner.engine.epoch import RawCopier
-from spark_runner.engine.record_lane.target_state import Remote
+from spark_runner.engine.record_lane.target_state import TargetState
 from spark_runner.engine.recovery import duplicates
 from spark_runner.ipc.messages import SliceResult
 from spark_runner.kafka_protocol.records import Record
@@ -48,9 +48,9 @@ def dies(monkeypatch: pytest.MonkeyPatch, made: Made, lane: str) -> Callable[[],
 
     def run() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(Book, "write", gone)
+            patch.setattr(CommitRecords, "write", gone)
             # All is flushed by then.
-            patch.setattr(Remote, "cut", gone)
+            patch.setattr(TargetState, "cut", gone)
             with pytest.raises(Killed):
                 LANES[lane]().run(made[0].work(), Driver())  # type: ignore[arg-type]
 
@@ -120,14 +120,14 @@ def test_a_producer_that_is_lost_repeats_within_one_process(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow, topic, _ = made
-    plain, losses = Book.write, iter([False, True, True])
+    plain, losses = CommitRecords.write, iter([False, True, True])
 
-    def unlucky(book: Book, *args: Any) -> None:
+    def unlucky(book: CommitRecords, *args: Any) -> None:
         if next(losses, False):
             raise ProducerLost(1, "commit")
         plain(book, *args)
 
-    monkeypatch.setattr(Book, "write", unlucky)
+    monkeypatch.setattr(CommitRecords, "write", unlucky)
     write(flow, topic, 10)
     assert counted(flow.copy()[0]) == 0
     write(flow, topic, 20)
@@ -153,16 +153,16 @@ def test_without_the_right_to_a_transactional_id_the_last_commit_names_who_wrote
 
 def commits_once_and_dies(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     flow, topic, _ = made
-    plain, left = Book.write, iter([False, True])
+    plain, left = CommitRecords.write, iter([False, True])
 
-    def once(book: Book, *args: Any) -> None:
+    def once(book: CommitRecords, *args: Any) -> None:
         if next(left):
             raise Killed
         plain(book, *args)
         write(flow, topic, 7)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Book, "write", once)
+        patch.setattr(CommitRecords, "write", once)
         with pytest.raises(Killed):
             RawCopier().run(flow.work(), Driver())  # type: ignore[arg-type]
 
@@ -192,7 +192,7 @@ def test_what_cannot_be_read_counts_as_repeated_as_a_whole(
     copied(made, lane)
     write(flow, topic, 5)
     dies()
-    monkeypatch.setattr(duplicates, "read_holes", lambda *_: iter(()))
+    monkeypatch.setattr(duplicates, "read_ranges", lambda *_: iter(()))
     assert counted(copied(made, lane)[0]) == twice(made) == 5
 
 

@@ -13,10 +13,10 @@ from kafka.protocol.metadata import MetadataRequest
 from controlplane.demo.kafka.cluster import KafkaCluster
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.offsets.runs import is_runs_topic, runs_topic
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.receive_buffers import Arena
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer
 from spark_runner.engine.source import replicated_filter as lanes
-from spark_runner.engine.source.replicated_filter import Part, Replicated
+from spark_runner.engine.source.replicated_filter import FetchedBatches, ReplicatedFilter
 from spark_runner.kafka_protocol.batch_header import TRANSACTIONAL, BatchStamper
 from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
@@ -41,8 +41,8 @@ def test_runs_are_found_although_the_broker_that_we_ask_does_not_know_of_them_ye
     with monkeypatch.context() as patch:
         hear_late(patch, {hears_late})
         assert name not in client.describe_all(soon())
-        replicated = Replicated(client, [])
-        replicated._list(soon(20))
+        replicated = ReplicatedFilter(client, [])
+        replicated._list_runs_topics(soon(20))
         assert name in replicated._tails
     side.close()
 
@@ -62,41 +62,41 @@ def test_nobody_is_a_stranger_while_the_broker_that_would_know_him_is_silent(
     port = client.brokers[node][1]
     (leader,) = (broker for broker in three.brokers if broker.port == port)
     assert leader.process is not None
-    track = Track("t", 0, "s.t", source_id=side.make(unique("read")).topic_id)
-    part = written_by(4711, track)
+    partition = Partition("t", 0, "s.t", source_id=side.make(unique("read")).topic_id)
+    part = written_by(4711, partition)
     with monkeypatch.context() as patch:
         hear_late(patch, {address[1] for address in client.brokers.values()} - {port})
-        replicated = Replicated(client, [track])
+        replicated = ReplicatedFilter(client, [partition])
         os.kill(leader.process.pid, signal.SIGSTOP)
         try:
             with pytest.raises(KafkaUnavailable, match="a broker does not say"):
-                replicated.judge([part])
+                replicated.find_replicated([part])
         finally:
             os.kill(leader.process.pid, signal.SIGCONT)
-        replicated.judge([part])
+        replicated.find_replicated([part])
         assert name in replicated._tails
         # One that is away for good, and still named, is not waited for without an end.
         patch.setattr(lanes, "SILENT_S", 0.0)
         os.kill(leader.process.pid, signal.SIGSTOP)
         try:
             replicated._tails.clear()
-            assert replicated.judge([written_by(4712, track)]) == {}
+            assert replicated.find_replicated([written_by(4712, partition)]) == {}
         finally:
             os.kill(leader.process.pid, signal.SIGCONT)
     side.close()
 
 
-def written_by(producer: int, track: Track, *, at: int = 0) -> Part:
+def written_by(producer: int, partition: Partition, *, at: int = 0) -> FetchedBatches:
     """A reply with one batch of a transaction."""
     batch = encode_batch([Record(0, 5, b"k", b"v")])
     pen = BatchStamper(transactional=True)
     pen.take(producer, 0)
-    pen.write(memoryview(batch), 0, read_header(memoryview(batch)), track.sequences)
+    pen.write(memoryview(batch), 0, read_header(memoryview(batch)), partition.sequences)
     assert read_header(memoryview(batch)).attributes & TRANSACTIONAL
     memory = mmap.mmap(-1, 1 << 12)
     memory[: len(batch)] = bytes(batch)
     memory[:8] = at.to_bytes(8, "big")
-    return Part(track, Arena(memory), 0, len(batch))
+    return FetchedBatches(partition, ReceiveBuffer(memory), 0, len(batch))
 
 
 def hear_late(patch: pytest.MonkeyPatch, ports: set[int]) -> None:

@@ -9,9 +9,9 @@ import pytest
 from controlplane.demo.kafka.cluster import KafkaCluster
 from mirrors.domain.offsets.runs import BlockKey, Run, pack, runs_topic
 from mirrors.kafka.internal_topics.topic_tail import Bookmark, Tails
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.source.offset_runs import RunsTail
-from spark_runner.engine.source.replicated_filter import Replicated
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.source.offset_runs import OffsetRunsReader
+from spark_runner.engine.source.replicated_filter import ReplicatedFilter
 from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import NOW
@@ -26,7 +26,7 @@ class Runs:
     def __init__(self, side: Side, make: Callable[[str], object]) -> None:
         self._side = side
         self.name = runs_topic(unique("other").replace(".", ""))
-        self.track = Track("t", 0, "s.t", source_id=side.make(unique("read")).topic_id)
+        self.partition = Partition("t", 0, "s.t", source_id=side.make(unique("read")).topic_id)
         make(self.name)
 
     def note(self, side: Side, *firsts: int) -> None:
@@ -35,13 +35,13 @@ class Runs:
             side.write(self.name, 0, [Record(0, NOW, *self.block(first))])
 
     def block(self, first: int) -> tuple[bytes, bytes]:
-        key = BlockKey("t", 0, "g", first, id_text(self.track.source_id))
+        key = BlockKey("t", 0, "g", first, id_text(self.partition.source_id))
         return key.to_bytes(), pack(None, [Run(first, first, 10)]).blocks[0].to_bytes()
 
-    def known(self, replicated: Replicated) -> list[int]:
+    def known(self, replicated: ReplicatedFilter) -> list[int]:
         """Where the stretches begin that it knows of now."""
         replicated._catch_up(soon())
-        stretches = replicated._stretches[id_text(self.track.source_id), 0]
+        stretches = replicated._stretches[id_text(self.partition.source_id), 0]
         return [run.downstream for run in stretches.inside(0, 10_000)]
 
 
@@ -56,7 +56,7 @@ def test_what_is_written_in_their_place_after_an_unclean_election_is_read(
     runs = Runs(side, lambda name: make(side, name))
     runs.note(side, 0, 10, 20)
     reader = Side("many", three.bootstrap)
-    replicated = Replicated(reader.client, [runs.track])
+    replicated = ReplicatedFilter(reader.client, [runs.partition])
     replicated.prepare(soon())
     assert runs.known(replicated) == [0, 10, 20]
 
@@ -75,11 +75,11 @@ def test_what_is_written_in_their_place_after_an_unclean_election_is_read(
 def test_what_was_read_and_is_gone_counts_no_more_and_the_rest_is_read_anew(target: Side) -> None:
     runs = Runs(target, target.make)
     runs.note(target, 0, 10)
-    replicated = Replicated(target.client, [runs.track])
+    replicated = ReplicatedFilter(target.client, [runs.partition])
     replicated.prepare(soon())
     assert runs.known(replicated) == [0, 10]
     # As if it had held three more.
-    tail: RunsTail = replicated._tails[runs.name]
+    tail: OffsetRunsReader = replicated._tails[runs.name]
     assert tail._at == 2
     tail._at = 5
     replicated._take(runs.name, *runs.block(20), -1)
@@ -99,19 +99,23 @@ def test_who_writes_runs_writes_nothing_without_and_a_copy_in_none_stops_its_par
     copier, stranger = writer.producer_id, 4712
     # Whoever begins to read knows it: nobody has to have seen a copy of its first.
     for _ in range(2):
-        replicated = Replicated(target.client, [runs.track])
+        replicated = ReplicatedFilter(target.client, [runs.partition])
         replicated.prepare(soon())
-        torn = written_by(copier, runs.track, at=52)
-        verdict = replicated.judge([torn])[runs.track]
-        assert (verdict.state, verdict.code, verdict.offset) == ("faulted", "runs_torn", 52)
-        assert "the cluster has lost some" in verdict.reason
-        assert replicated.judge([written_by(copier, runs.track, at=3)]) == {}
-        assert runs.track.left_out.found
-        assert replicated.judge([written_by(stranger, runs.track, at=53)]) == {}
+        torn = written_by(copier, runs.partition, at=52)
+        stop_reason = replicated.find_replicated([torn])[runs.partition]
+        assert (stop_reason.state, stop_reason.code, stop_reason.offset) == (
+            "faulted",
+            "runs_torn",
+            52,
+        )
+        assert "the cluster has lost some" in stop_reason.reason
+        assert replicated.find_replicated([written_by(copier, runs.partition, at=3)]) == {}
+        assert runs.partition.skipped.found
+        assert replicated.find_replicated([written_by(stranger, runs.partition, at=53)]) == {}
         # Of a transaction that was aborted no run is left, and nobody sees it.
-        assert replicated.judge([torn._replace(aborted=[(50, copier)])]) == {}
-        assert replicated.judge([torn._replace(aborted=[(60, copier)])]) != {}
-        assert replicated.judge([torn._replace(aborted=None)]) == {}
+        assert replicated.find_replicated([torn._replace(aborted=[(50, copier)])]) == {}
+        assert replicated.find_replicated([torn._replace(aborted=[(60, copier)])]) != {}
+        assert replicated.find_replicated([torn._replace(aborted=None)]) == {}
 
 
 def test_whoever_writes_into_another_topic_of_runs_by_now_has_lost_none(target: Side) -> None:
@@ -119,14 +123,14 @@ def test_whoever_writes_into_another_topic_of_runs_by_now_has_lost_none(target: 
     runs = Runs(target, target.make)
     writer = target.transaction(unique("copier"))
     writer.write(runs.name, 0, [Record(0, NOW, *runs.block(0))])
-    replicated = Replicated(target.client, [runs.track])
+    replicated = ReplicatedFilter(target.client, [runs.partition])
     replicated.prepare(soon())
     later = runs_topic(unique("later").replace(".", ""))
     target.make(later)
     writer.write(later, 0, [Record(0, NOW, *runs.block(50))])
     writer.end(commit=True)
-    assert replicated.judge([written_by(writer.producer_id, runs.track, at=52)]) == {}
-    assert runs.track.left_out.found
+    assert replicated.find_replicated([written_by(writer.producer_id, runs.partition, at=52)]) == {}
+    assert runs.partition.skipped.found
 
 
 @pytest.mark.soak

@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 
-from spark_runner.engine.source.fetch_connection import Stride
+from spark_runner.engine.source.fetch_connection import FetchSize
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.proxy import Proxy
 from tests.wire.running import NOW, Running
@@ -75,7 +75,7 @@ def test_commits_and_a_stop_are_on_time_over_a_slow_connection_to_the_target(
 def test_what_is_asked_for_is_soon_all_on_a_fast_connection_and_half_a_second_s_on_a_slow_one() -> (
     None
 ):
-    stride, asked = Stride(16 << 20), []
+    stride, asked = FetchSize(16 << 20), []
     for _ in range(7):
         asked.append(stride.size)
         stride.came(stride.size, 0.01)
@@ -89,4 +89,4 @@ def test_what_is_asked_for_is_soon_all_on_a_fast_connection_and_half_a_second_s_
     for _ in range(20):
         stride.came(stride.size, stride.size / 1000)
     assert stride.size == 64 << 10
-    assert Stride(4096).size == 4096
+    assert FetchSize(4096).size == 4096

@@ -9,7 +9,7 @@ import pytest
 from mirrors.domain.settings.client_properties import TABLES, Role, without_effect
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.engine import setup
-from spark_runner.engine.model.target_settings import Tuning
+from spark_runner.engine.model.target_settings import ProducerSettings
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.batch_header import CONTROL
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -42,8 +42,8 @@ def names_asked_by_the_raw_lane(role: Role) -> set[str]:
     asked = Asked()
     ClusterClient(ClusterSpec(alias="a", bootstrap_servers="127.0.0.1:1"), asked)
     if role == "producer":
-        Tuning.of(asked)
-        setup.policy_of({}, asked)
+        ProducerSettings.of(asked)
+        setup.topic_settings_of({}, asked)
     else:
         setup.limits_of(
             asked,

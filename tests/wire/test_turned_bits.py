@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from spark_runner.engine.batches.header_scan import scan
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.receive_buffers import Arena, Arenas
-from spark_runner.engine.target.batch_preparation import Preparer
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer, ReceiveBuffers
+from spark_runner.engine.target.batch_preparation import BatchPreparer
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.batch_header import (
     CONTROL,
@@ -49,21 +49,24 @@ def sent(data: bytes, start: int = 0) -> tuple[list[bytes | None], int]:
     """What a broker takes of it, and the position behind that."""
     memory = mmap.mmap(-1, 1 << 12)
     memory[: len(data)] = data
-    arena, track = Arena(memory), Track("orders", 0, "primary.orders", position=start)
+    buffer, partition = (
+        ReceiveBuffer(memory),
+        Partition("orders", 0, "primary.orders", position=start),
+    )
     pen = BatchStamper(transactional=False)
     pen.take(1, 0)
-    arenas = Arenas(size=1, count=0)
-    preparer = Preparer(pen, arenas, "two", merged_bytes=1 << 16, leave=lambda _: None)
-    arena.users = scan(track, arena, 0, len(data), ()) + 1
+    buffers = ReceiveBuffers(size=1, count=0)
+    preparer = BatchPreparer(pen, buffers, "two", merged_bytes=1 << 16, stop_reading=lambda _: None)
+    buffer.users = scan(partition, buffer, 0, len(data), ()) + 1
     found: list[bytes | None] = []
-    while (parcel := preparer.next(track)) is not None:
-        view = parcel.view
+    while (batch := preparer.next(partition)) is not None:
+        view = batch.view
         assert view is not None
-        if not checksum_holds(view, 0, address_of(view), parcel.size):
+        if not checksum_holds(view, 0, address_of(view), batch.size):
             break
         found += [row.value for row in decode_batch(view)]
-        track.landed(parcel, 0)
-    return found, track.done
+        partition.acknowledge(batch, 0)
+    return found, partition.acknowledged_offset
 
 
 def turned(batches: list[bytes]) -> Iterator[tuple[int, int, int, bytes]]:
@@ -104,26 +107,26 @@ def ending(batches: list[bytes], *, merged: bool) -> tuple[list[bytes | None], s
     data = b"".join(batches)
     memory = mmap.mmap(-1, 1 << 16)
     memory[: len(data)] = data
-    arena, track = Arena(memory), Track("orders", 0, "primary.orders")
+    buffer, partition = ReceiveBuffer(memory), Partition("orders", 0, "primary.orders")
     pen = BatchStamper(transactional=False)
     pen.take(1, 0)
-    left: list[Track] = []
-    preparer = Preparer(
-        pen, Arenas(size=1, count=0), "two", merged_bytes=1 << 16, leave=left.append
+    left: list[Partition] = []
+    preparer = BatchPreparer(
+        pen, ReceiveBuffers(size=1, count=0), "two", merged_bytes=1 << 16, stop_reading=left.append
     )
-    arena.users = scan(track, arena, 0, len(data), ()) + 1
+    buffer.users = scan(partition, buffer, 0, len(data), ()) + 1
     found: list[bytes | None] = []
-    while (parcel := preparer.next(track)) is not None:
-        assert bool(parcel.why) == merged
-        assert parcel.view is not None
-        found += [row.value for row in decode_batch(parcel.view)]
-        track.landed(parcel, 0)
-    assert left == [track]
-    assert track.ending is not None
+    while (batch := preparer.next(partition)) is not None:
+        assert bool(batch.repack_reason) == merged
+        assert batch.view is not None
+        found += [row.value for row in decode_batch(batch.view)]
+        partition.acknowledge(batch, 0)
+    assert left == [partition]
+    assert partition.ending is not None
     # Nothing is owed: neither bytes that wait nor a buffer that is in use.
-    assert track.queued_bytes == 0
-    assert arena.users == 1
-    return found, track.ending.reason
+    assert partition.queued_bytes == 0
+    assert buffer.users == 1
+    return found, partition.ending.reason
 
 
 @pytest.mark.parametrize("sound", [0, 1, 5])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.engine.epoch import RawCopier
-from spark_runner.engine.target.in_flight import Flight
-from spark_runner.engine.target.produce_connection import Pipe, width_after
+from spark_runner.engine.target.in_flight import BatchesInFlight
+from spark_runner.engine.target.produce_connection import ProduceConnection, connections_after
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.connection import Connection
@@ -33,12 +33,12 @@ BUSY = st.lists(
 
 @given(BUSY, st.sampled_from([1, 2]))
 def test_two_for_whom_one_was_too_few_one_for_whom_one_would_do_and_else_as_before(
-    pipes: list[Any], before: int
+    connections: list[Any], before: int
 ) -> None:
-    width = width_after(before, pipes, 5)
-    if any(pipe.was_full for pipe in pipes):
+    width = connections_after(before, connections, 5)
+    if any(connection.was_full for connection in connections):
         assert width == 2
-    elif sum(pipe.most_in_flight for pipe in pipes) <= 5:
+    elif sum(connection.most_in_flight for connection in connections) <= 5:
         assert width == 1
     else:
         assert width == before
@@ -51,20 +51,20 @@ class Watched:
         self.sent: list[tuple[tuple[int, int], int]] = []
         # A partition's batches that flew over two connections at once: their order is nobody's.
         self.torn: list[tuple[str, int]] = []
-        self._pipes: set[Pipe] = set()
-        send = Pipe.send
+        self._pipes: set[ProduceConnection] = set()
+        send = ProduceConnection.send
 
-        def seen(pipe: Pipe, flight: Flight, now: float) -> None:
-            for track in flight:
-                if not track.ledger:
-                    self.sent.append((pipe.home, track.partition))
-                others = [p for p in self._pipes if p is not pipe]
-                if any(track in other for p in others for other in p.flights):
-                    self.torn.append((track.topic, track.partition))
-            self._pipes.add(pipe)
-            send(pipe, flight, now)
+        def seen(connection: ProduceConnection, batches: BatchesInFlight, now: float) -> None:
+            for partition in batches:
+                if not partition.ledger:
+                    self.sent.append((connection.connection_id, partition.partition))
+                others = [p for p in self._pipes if p is not connection]
+                if any(partition in other for p in others for other in p.in_flight):
+                    self.torn.append((partition.topic, partition.partition))
+            self._pipes.add(connection)
+            send(connection, batches, now)
 
-        patch.setattr(Pipe, "send", seen)
+        patch.setattr(ProduceConnection, "send", seen)
 
 
 def backlog(source: Side, topic: str) -> None:

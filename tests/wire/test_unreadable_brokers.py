@@ -20,10 +20,10 @@ from controlplane.demo.kafka.cluster import KafkaCluster
 from controlplane.demo.processes.guard import Guard
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
-from spark_runner.engine.model.receive_buffers import Arena
-from spark_runner.engine.record_lane.consumer import Reader
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer
+from spark_runner.engine.record_lane.consumer import RecordConsumer
 from spark_runner.engine.source import errors
-from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.engine.source.fetch_connection import FetchConnection
 from spark_runner.kafka_protocol import fetch
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, LANES, NOW, only_error, stopped
@@ -61,17 +61,17 @@ def test_partitions_of_a_broker_that_cuts_every_reply_stop_and_the_others_go_on(
     assert len(its) < PARTITIONS, "nothing is tested"
     for partition in range(PARTITIONS):
         source.write(topic, partition, [Record(0, NOW, b"k", BIG)] * 3)
-    read = Feeder.read
+    read = FetchConnection.read
 
-    def cut(feeder: Feeder, now: float) -> tuple[Arena, list[fetch.Fetched]]:
-        if feeder.node == victim:
+    def cut(connection: FetchConnection, now: float) -> tuple[ReceiveBuffer, list[fetch.Fetched]]:
+        if connection.node == victim:
             raise KafkaUnavailable("It was cut off.", code="connection_lost")
-        return read(feeder, now)
+        return read(connection, now)
 
     flow = Flow(source, target, commit_interval_ms="50")
     remote = flow.add(topic)
     with monkeypatch.context() as patch:
-        patch.setattr(Feeder, "read", cut)
+        patch.setattr(FetchConnection, "read", cut)
         result = stopped(flow, errors=len(its), seconds=15)
     assert result.ended_because == "stop", result
     assert {error.partition for error in result.errors} == its
@@ -91,15 +91,15 @@ def test_a_broker_that_cuts_some_replies_stops_nothing(
     source = Side("one", brokers.bootstrap)
     topic = unique("some")
     source.make(topic, PARTITIONS)
-    read, seen = Feeder.read, Counter[int]()
+    read, seen = FetchConnection.read, Counter[int]()
 
-    def cut(feeder: Feeder, now: float) -> tuple[Arena, list[fetch.Fetched]]:
-        seen[feeder.node] += 1
-        if not seen[feeder.node] % 2:
+    def cut(connection: FetchConnection, now: float) -> tuple[ReceiveBuffer, list[fetch.Fetched]]:
+        seen[connection.node] += 1
+        if not seen[connection.node] % 2:
             raise KafkaUnavailable("It was cut off.", code="connection_lost")
-        return read(feeder, now)
+        return read(connection, now)
 
-    monkeypatch.setattr(Feeder, "read", cut)
+    monkeypatch.setattr(FetchConnection, "read", cut)
     flow = Flow(source, target, commit_interval_ms="50")
     remote = flow.add(topic)
     result = stopped(flow, errors=1, seconds=6)
@@ -137,11 +137,13 @@ def meets_errors(patch: pytest.MonkeyPatch, topic: str, until: float) -> list[fl
         moments.append(time.monotonic())
         return moments[-1] < until
 
-    read, poll = Feeder.read, Reader.read
+    read, poll = FetchConnection.read, RecordConsumer.read
 
-    def read_raw(feeder: Feeder, now: float) -> tuple[Arena, list[fetch.Fetched]]:
-        arena, rows = read(feeder, now)
-        return arena, [
+    def read_raw(
+        connection: FetchConnection, now: float
+    ) -> tuple[ReceiveBuffer, list[fetch.Fetched]]:
+        buffer, rows = read(connection, now)
+        return buffer, [
             row._replace(error=int(Code.UNKNOWN), start=0, stop=0)
             if row.partition == 0 and is_met()
             else row
@@ -150,7 +152,7 @@ def meets_errors(patch: pytest.MonkeyPatch, topic: str, until: float) -> list[fl
 
     kept: list[Any] = []
 
-    def read_records(reader: Reader, *how: Any) -> list[Any]:
+    def read_records(reader: RecordConsumer, *how: Any) -> list[Any]:
         trouble = Trouble(topic)
         found = [*kept, *poll(reader, *how)]
         kept[:] = [message for message in found if message.partition() == 0]
@@ -159,8 +161,8 @@ def meets_errors(patch: pytest.MonkeyPatch, topic: str, until: float) -> list[fl
         kept.clear()
         return found
 
-    patch.setattr(Feeder, "read", read_raw)
-    patch.setattr(Reader, "read", read_records)
+    patch.setattr(FetchConnection, "read", read_raw)
+    patch.setattr(RecordConsumer, "read", read_records)
     return moments
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.pending_batch import Parcel
-from spark_runner.engine.model.target_settings import Tuning
-from spark_runner.engine.poller import Sockets
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.pending_batch import PendingBatch
+from spark_runner.engine.model.target_settings import ProducerSettings
+from spark_runner.engine.poller import Selector
 from spark_runner.engine.target import leaders
-from spark_runner.engine.target.batch_preparation import go_past
-from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.engine.target.batch_preparation import pass_over
+from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.metadata import Leader, TopicView
@@ -25,11 +25,13 @@ from tests.wire.world import Flow, Side, bare, soon, unique
 LEADERLESS_S = 1.6  # longer than a partition may wait before its buffers are taken from it
 
 
-def _pipe(side: Side) -> Pipe:
+def _connection(side: Side) -> ProduceConnection:
     link = Connection(
         side.client._facts, *next(iter(side.client.brokers.values())), deadline=soon()
     )
-    return Pipe(1, link, transactional_id=None, newest=13, tuning=Tuning(), patience_s=5)
+    return ProduceConnection(
+        1, link, transactional_id=None, newest=13, tuning=ProducerSettings(), request_s=5
+    )
 
 
 def test_a_partition_that_had_no_leader_is_read_again_once_it_has_one(
@@ -60,41 +62,41 @@ def test_a_partition_that_had_no_leader_is_read_again_once_it_has_one(
 
 
 def test_a_connection_that_the_cluster_itself_gave_up_is_seen_as_lost(target: Side) -> None:
-    pipe = _pipe(target)
-    pipe.link.close()
-    assert Sockets().wait([pipe], 0.0) == [pipe]
+    connection = _connection(target)
+    connection.link.close()
+    assert Selector().wait([connection], 0.0) == [connection]
     with pytest.raises(KafkaUnavailable):
-        pipe.read(time.monotonic())
+        connection.read(time.monotonic())
 
 
 def test_what_was_launched_on_a_login_that_fails_comes_back(
     target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipe = _pipe(target)
+    connection = _connection(target)
 
     def refused(link: Connection, deadline: float) -> None:
         raise KafkaUnavailable("The login was refused.", code="closed")
 
     monkeypatch.setattr(Connection, "renew_login", refused)
     with pytest.raises(KafkaUnavailable):
-        pipe.send({}, time.monotonic())
-    assert list(pipe.flights) == [{}]
-    pipe.link.close()
+        connection.send({}, time.monotonic())
+    assert list(connection.in_flight) == [{}]
+    connection.link.close()
 
 
 def test_a_batch_without_records_moves_no_position_past_what_is_on_its_way() -> None:
-    track = Track("orders", 0, "primary.orders")
-    flying, empty = (_parcel(first) for first in (0, 3))
-    track.flying.append(flying)
-    go_past(track, empty)
-    assert (track.done, track.has_moved) == (0, False)
-    track.flying.popleft()
-    track.landed(flying, 0)
-    assert track.done == 6
+    partition = Partition("orders", 0, "primary.orders")
+    in_flight, empty = (_pending_batch(first) for first in (0, 3))
+    partition.in_flight.append(in_flight)
+    pass_over(partition, empty)
+    assert (partition.acknowledged_offset, partition.has_moved) == (0, False)
+    partition.in_flight.popleft()
+    partition.acknowledge(in_flight, 0)
+    assert partition.acknowledged_offset == 6
 
 
-def _parcel(first: int) -> Parcel:
+def _pending_batch(first: int) -> PendingBatch:
     rows = [Record(first + at, NOW, b"k", b"v") for at in range(3)]
     batch = encode_batch(rows, codec=0, base=first)
     view = memoryview(batch)
-    return Parcel(None, view, 0, address_of(batch), read_header(view), "")
+    return PendingBatch(None, view, 0, address_of(batch), read_header(view), "")

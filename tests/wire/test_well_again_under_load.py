@@ -8,7 +8,7 @@ import pytest
 
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.model import target_settings
-from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.partition import Partition
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.proxy import Proxy
 from tests.wire.running import Running
@@ -38,14 +38,14 @@ def test_only_the_time_since_a_batch_of_it_landed_counts_against_it(
     refused_at: list[float] = []
     landed = 0
 
-    def is_refused(track: Track) -> bool:
+    def is_refused(partition: Partition) -> bool:
         """Once among others that fly, and once long after that."""
         nonlocal landed
         now = time.monotonic()
-        if track.topic != topic or len(track.flying) < 3 or len(refused_at) > 1:
+        if partition.topic != topic or len(partition.in_flight) < 3 or len(refused_at) > 1:
             return False
         if refused_at and now - refused_at[0] < 2 * GIVE_UP_S:
-            landed = track.records
+            landed = partition.records
             return False
         refused_at.append(now)
         return True

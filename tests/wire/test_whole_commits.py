@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from mirrors.kafka.error_codes import Code
-from spark_runner.engine.commit_records import Book
+from spark_runner.engine.commit_records import CommitRecords
 from spark_runner.engine.epoch import RawCopier
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.target.in_flight import Flight
-from spark_runner.engine.target.produce_connection import Pipe
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.target.in_flight import BatchesInFlight
+from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.kafka_protocol.produce import Answer
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW
@@ -27,52 +27,59 @@ class Busy:
 
     def __init__(self, patch: pytest.MonkeyPatch, partition: int) -> None:
         self._partition = partition
-        self.refused: Track | None = None
+        self.refused: Partition | None = None
         self.sent_while_closing = self._closing = False
-        self._flight: Flight | None = None
-        send, read, write, committed = Pipe.send, Pipe.read, Book.write, Book.committed
+        self._flight: BatchesInFlight | None = None
+        send, read, write, committed = (
+            ProduceConnection.send,
+            ProduceConnection.read,
+            CommitRecords.write,
+            CommitRecords.committed,
+        )
 
-        def send_less(pipe: Pipe, flight: Flight, now: float) -> None:
-            mine = [track for track in flight if self._is_mine(track)]
-            if mine and self.refused is None and len(flight) > 1:
-                self.refused, self._flight = mine[0], flight
-                send(pipe, {t: p for t, p in flight.items() if t not in mine}, now)
+        def send_less(connection: ProduceConnection, batches: BatchesInFlight, now: float) -> None:
+            mine = [partition for partition in batches if self._is_mine(partition)]
+            if mine and self.refused is None and len(batches) > 1:
+                self.refused, self._flight = mine[0], batches
+                send(connection, {t: p for t, p in batches.items() if t not in mine}, now)
                 # What was launched is what is waited for.
-                pipe.flights[-1] = flight
+                connection.in_flight[-1] = batches
                 return
             self.sent_while_closing |= bool(mine) and self._closing
-            send(pipe, flight, now)
+            send(connection, batches, now)
 
-        def read_more(pipe: Pipe, now: float) -> tuple[Flight, list[Answer]]:
-            flight, answers = read(pipe, now)
-            if flight is self._flight and (track := self.refused) is not None:
+        def read_more(
+            connection: ProduceConnection, now: float
+        ) -> tuple[BatchesInFlight, list[Answer]]:
+            batches, answers = read(connection, now)
+            if batches is self._flight and (partition := self.refused) is not None:
                 code = Code.NOT_ENOUGH_REPLICAS
-                refusal = Answer(track.remote_key, track.partition, code, -1, -1, "", ())
+                refusal = Answer(partition.remote_key, partition.partition, code, -1, -1, "", ())
                 answers = [*answers, refusal]
-            return flight, answers
+            return batches, answers
 
-        def write_late(book: Book, moved: Any, now_ms: int) -> None:
+        def write_late(book: CommitRecords, moved: Any, now_ms: int) -> None:
             write(book, moved, now_ms)
             if self.refused is not None:
-                self.refused.held_until, self._closing = 0.0, True
+                self.refused.retry_at, self._closing = 0.0, True
 
-        patch.setattr(Pipe, "send", send_less)
-        patch.setattr(Pipe, "read", read_more)
+        patch.setattr(ProduceConnection, "send", send_less)
+        patch.setattr(ProduceConnection, "read", read_more)
 
-        def committed_now(book: Book) -> None:
+        def committed_now(book: CommitRecords) -> None:
             committed(book)
             self._closing = False
 
-        patch.setattr(Book, "write", write_late)
-        patch.setattr(Book, "committed", committed_now)
+        patch.setattr(CommitRecords, "write", write_late)
+        patch.setattr(CommitRecords, "committed", committed_now)
 
     @property
     def waits(self) -> bool:
         """The batch is back in its queue."""
         return self.refused is not None and bool(self.refused.queue)
 
-    def _is_mine(self, track: Track) -> bool:
-        return not track.ledger and track.partition == self._partition
+    def _is_mine(self, partition: Partition) -> bool:
+        return not partition.ledger and partition.partition == self._partition
 
 
 class Doubtful:
@@ -83,18 +90,20 @@ class Doubtful:
 
     def __init__(self, patch: pytest.MonkeyPatch, partition: int, code: int) -> None:
         self.said = False
-        read = Pipe.read
+        read = ProduceConnection.read
 
-        def read_otherwise(pipe: Pipe, now: float) -> tuple[Flight, list[Answer]]:
-            flight, answers = read(pipe, now)
+        def read_otherwise(
+            connection: ProduceConnection, now: float
+        ) -> tuple[BatchesInFlight, list[Answer]]:
+            batches, answers = read(connection, now)
             for at, answer in enumerate(answers):
-                mine = answer.partition == partition and len(flight) > 1
+                mine = answer.partition == partition and len(batches) > 1
                 if mine and not answer.error and not self.said:
                     answers[at] = answer._replace(error=code, base_offset=-1)
                     self.said = True
-            return flight, answers
+            return batches, answers
 
-        patch.setattr(Pipe, "read", read_otherwise)
+        patch.setattr(ProduceConnection, "read", read_otherwise)
 
 
 VERSIONS = pytest.mark.parametrize("newest", [13, 11], ids=["version 2", "version 1"])
@@ -169,28 +178,30 @@ def test_what_a_stopped_partition_wrote_does_not_count_when_the_producer_is_lost
     flow, topic, remote = _flow(source, target, commit_interval_ms="5000")
     for partition in range(2):
         source.write(topic, partition, [Record(0, NOW, b"%d" % partition, BIG)] * 3)
-    send, read = Pipe.send, Pipe.read
-    kept: list[Flight] = []
+    send, read = ProduceConnection.send, ProduceConnection.read
+    kept: list[BatchesInFlight] = []
     codes = {1: Code.TOPIC_AUTHORIZATION_FAILED, 0: Code.OUT_OF_ORDER_SEQUENCE_NUMBER}
 
-    def send_none(pipe: Pipe, flight: Flight, now: float) -> None:
-        if not kept and len(flight) > 1 and all(parcel.first for parcel in flight.values()):
-            kept.append(flight)
-            send(pipe, {}, now)
-            pipe.flights[-1] = flight
+    def send_none(connection: ProduceConnection, batches: BatchesInFlight, now: float) -> None:
+        if not kept and len(batches) > 1 and all(batch.first for batch in batches.values()):
+            kept.append(batches)
+            send(connection, {}, now)
+            connection.in_flight[-1] = batches
         else:
-            send(pipe, flight, now)
+            send(connection, batches, now)
 
-    def read_refusals(pipe: Pipe, now: float) -> tuple[Flight, list[Answer]]:
-        flight, answers = read(pipe, now)
-        if kept and flight is kept[0]:
-            key = next(iter(flight)).remote_key
+    def read_refusals(
+        connection: ProduceConnection, now: float
+    ) -> tuple[BatchesInFlight, list[Answer]]:
+        batches, answers = read(connection, now)
+        if kept and batches is kept[0]:
+            key = next(iter(batches)).remote_key
             answers = [Answer(key, at, code, -1, -1, "", ()) for at, code in codes.items()]
-        return flight, answers
+        return batches, answers
 
     with monkeypatch.context() as patch:
-        patch.setattr(Pipe, "send", send_none)
-        patch.setattr(Pipe, "read", read_refusals)
+        patch.setattr(ProduceConnection, "send", send_none)
+        patch.setattr(ProduceConnection, "read", read_refusals)
         until = Driver(until=lambda driver: driver.position(topic, 0) == 6)
         ended = RawCopier().run(flow.work(), until)  # type: ignore[arg-type]
     assert [error.partition for error in ended.errors] == [1], "nothing was tested"

@@ -17,7 +17,7 @@ from mirrors.domain.internal_topics.records import OWNER_KEY, Position, owner_va
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.flow_writer import FlowWriter
 from mirrors.kafka.producers.producer_id import ProducerLost
-from spark_runner.engine.copy_loop import Engine
+from spark_runner.engine.copy_loop import CopyLoop
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.recovery.position_reader import PositionReader
 from spark_runner.ipc.messages import SliceResult, SliceWork
@@ -105,12 +105,12 @@ def test_who_inits_his_producer_again_asks_again(
     flow, remote = written(source, target)
     owned(flow, "mine")
 
-    def lost(self: Engine, deadline: float) -> None:
+    def lost(self: CopyLoop, deadline: float) -> None:
         monkeypatch.undo()
         owned(flow, "another's")
         raise ProducerLost(Code.REQUEST_TIMED_OUT, "wait for the last replies")
 
-    monkeypatch.setattr(Engine, "_end_transaction", lost)
+    monkeypatch.setattr(CopyLoop, "_end_transaction", lost)
     result = run(dataclasses.replace(flow.work(seconds=5), owner="mine"))
     assert result.ended_because == "fenced", result
     assert target.read(remote) == []

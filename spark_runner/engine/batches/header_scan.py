@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from spark_runner.engine.batches import message_v0_v1
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.pending_batch import RAW, Parcel
-from spark_runner.engine.model.receive_buffers import Arena
-from spark_runner.engine.model.target_settings import Policy
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.pending_batch import RAW, PendingBatch
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer
+from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.kafka_protocol.batch_header import (
     CODEC_MASK,
     CONTROL,
@@ -38,7 +38,7 @@ _LEAST_OLD: Final = 26
 _UNPACK_HEADER: Final = HEADER.unpack_from
 
 
-def walk(memory: memoryview, at: int, stop: int) -> Iterator[Header]:
+def read_headers(memory: memoryview, at: int, stop: int) -> Iterator[Header]:
     """Of all batches that are there whole; the last one may have a size that cannot be."""
     while True:
         row, at = headers(memory, at, stop)
@@ -48,25 +48,25 @@ def walk(memory: memoryview, at: int, stop: int) -> Iterator[Header]:
         if stop - at < _LEAST:
             return
         if memory[at + MAGIC_AT] != 2:
-            odd = _of_old_format(memory, at)
+            last = _old_format_header(memory, at)
         elif stop - at < HEADER_SIZE:
             return
         else:
-            odd = Header._make(_UNPACK_HEADER(memory, at))
-        if odd.size > stop - at:
+            last = Header._make(_UNPACK_HEADER(memory, at))
+        if last.size > stop - at:
             return
-        yield odd
-        if odd.size < least(odd):
+        yield last
+        if last.size < min_size(last):
             return
-        at += odd.size
+        at += last.size
 
 
-def least(header: Header) -> int:
+def min_size(header: Header) -> int:
     """How many bytes a batch, or a message of an old format, has at the least."""
     return HEADER_SIZE if header[3] == 2 else _LEAST_OLD
 
 
-def _of_old_format(memory: memoryview, at: int) -> Header:
+def _old_format_header(memory: memoryview, at: int) -> Header:
     """A message of format 0 or 1 as a header: its place and size; `legacy.py` reads the rest."""
     offset = int.from_bytes(memory[at : at + 8], "big")
     length = int.from_bytes(memory[at + 8 : at + 12], "big")
@@ -89,77 +89,81 @@ _UNPACK: Final = HEADER.unpack_from
 
 
 def scan(
-    track: Track, arena: Arena, start: int, stop: int, aborted: Sequence[tuple[int, int]]
+    partition: Partition,
+    buffer: ReceiveBuffer,
+    start: int,
+    stop: int,
+    aborted: Sequence[tuple[int, int]],
 ) -> int:
     """Queue what has to cross; returns how many batches were queued.
 
     `aborted` is the reply's list of (first offset, producer id). A batch cut at the end is left for
     the next fetch.
     """
-    memory, address = arena.view, arena.address
-    policy = track.policy
-    expected = track.next_fetch
-    filtering = Filter(aborted) if aborted else None
+    memory, address = buffer.view, buffer.address
+    settings = partition.settings
+    expected = partition.next_fetch
+    filtering = AbortedFilter(aborted) if aborted else None
     # Then nothing has to be asked but the header; as a whole, since this is done for each batch.
-    is_simple = filtering is None and not track.left_out.found
-    queue = track.queue
+    is_simple = filtering is None and not partition.skipped.found
+    queue = partition.queue
     before = len(queue)
     queued = 0
-    epoch = track.leader_epoch
+    epoch = partition.read_epoch
     at = start
-    for header in walk(memory, start, stop):
+    for header in read_headers(memory, start, stop):
         size = header[1] + LENGTH_OVERHEAD
         after = header[0] + header[6] + 1
-        if is_simple and _is_plain(header, expected, policy):
-            queue.append(Parcel(arena, memory, at, address + at, header, RAW))
+        if is_simple and _is_plain(header, expected, settings):
+            queue.append(PendingBatch(buffer, memory, at, address + at, header, RAW))
             queued += size
-        elif size < least(header):
-            queue += _damaged(arena, at, stop, expected)
+        elif size < min_size(header):
+            queue += _damaged(buffer, at, stop, expected)
             break
-        elif not _is_dropped(track, filtering, header, expected, memory, at):
-            queue.append(_parcel(arena, memory, at, address, header, expected, policy))
+        elif not _is_dropped(partition, filtering, header, expected, memory, at):
+            queue.append(_pending_batch(buffer, memory, at, address, header, expected, settings))
             queued += size
         elif not _is_sound(header, memory, at, address):
-            queue += _damaged(arena, at, stop, expected)
+            queue += _damaged(buffer, at, stop, expected)
             break
         elif after > expected:
-            track.pass_over(after, header[2])
+            partition.pass_over(after, header[2])
         if after > expected:
             expected = after
             epoch = header[2]
         at += size
-    track.next_fetch = expected
-    track.leader_epoch = epoch
-    track.queued_bytes += queued
+    partition.next_fetch = expected
+    partition.read_epoch = epoch
+    partition.queued_bytes += queued
     found = len(queue) - before
-    arena.users += found
+    buffer.users += found
     return found
 
 
-def _is_plain(header: Header, expected: int, policy: Policy) -> bool:
+def _is_plain(header: Header, expected: int, settings: TopicSettings) -> bool:
     """Whether it crosses as it is, as far as a header tells."""
     return (
         header[1] >= HEADER_SIZE - LENGTH_OVERHEAD
         and header[12] > 0
         and not header[5] & CONTROL
-        and not _why(header, expected, policy)
+        and not _repack_reason(header, expected, settings)
     )
 
 
-def _parcel(
-    arena: Arena,
+def _pending_batch(
+    buffer: ReceiveBuffer,
     memory: memoryview,
     at: int,
     address: int,
     header: Header,
     expected: int,
-    policy: Policy,
-) -> Parcel:
-    why = _why(header, expected, policy)
-    parcel = Parcel(arena, memory, at, address + at, header, why)
-    if why and (header[0] < expected or header[3] != 2):
-        parcel.first = expected
-    return parcel
+    settings: TopicSettings,
+) -> PendingBatch:
+    repack_reason = _repack_reason(header, expected, settings)
+    batch = PendingBatch(buffer, memory, at, address + at, header, repack_reason)
+    if repack_reason and (header[0] < expected or header[3] != 2):
+        batch.first = expected
+    return batch
 
 
 def _is_sound(header: Header, memory: memoryview, at: int, address: int) -> bool:
@@ -168,7 +172,7 @@ def _is_sound(header: Header, memory: memoryview, at: int, address: int) -> bool
     return message_v0_v1.is_sound(memory[at : at + header.size])
 
 
-def _damaged(arena: Arena, at: int, stop: int, expected: int) -> list[Parcel]:
+def _damaged(buffer: ReceiveBuffer, at: int, stop: int, expected: int) -> list[PendingBatch]:
     """A bit has turned: what looks as if it were to be dropped may hold records.
 
     The preparer checks what is not to cross as it is, and stops the track there. A piece too short
@@ -176,14 +180,14 @@ def _damaged(arena: Arena, at: int, stop: int, expected: int) -> list[Parcel]:
     """
     if stop - at < HEADER_SIZE:
         return []
-    header = Header._make(_UNPACK(arena.view, at))
+    header = Header._make(_UNPACK(buffer.view, at))
     header = header._replace(magic=2, length=HEADER_SIZE - LENGTH_OVERHEAD)
-    parcel = Parcel(arena, arena.view, at, arena.address + at, header, DAMAGED)
-    parcel.first = expected
-    return [parcel]
+    batch = PendingBatch(buffer, buffer.view, at, buffer.address + at, header, DAMAGED)
+    batch.first = expected
+    return [batch]
 
 
-def _why(header: Header, expected: int, policy: Policy) -> str:
+def _repack_reason(header: Header, expected: int, settings: TopicSettings) -> str:
     """The reason against the raw lane; empty when there is none."""
     if header[3] != 2:
         return OLD_FORMAT
@@ -192,18 +196,18 @@ def _why(header: Header, expected: int, policy: Policy) -> str:
     if header[0] < expected:
         return INSIDE
     attributes = header[5]
-    if attributes & LOG_APPEND_TIME and policy.keep_append_time:
+    if attributes & LOG_APPEND_TIME and settings.keep_append_time:
         return APPEND_TIME
-    if policy.codec is not None and attributes & CODEC_MASK != policy.codec:
+    if settings.codec is not None and attributes & CODEC_MASK != settings.codec:
         return CODEC
-    if policy.most_bytes and header[1] + LENGTH_OVERHEAD > policy.most_bytes:
+    if settings.most_bytes and header[1] + LENGTH_OVERHEAD > settings.most_bytes:
         return TOO_LARGE
     return RAW
 
 
 def _is_dropped(
-    track: Track,
-    filtering: Filter | None,
+    partition: Partition,
+    filtering: AbortedFilter | None,
     header: Header,
     expected: int,
     memory: memoryview,
@@ -218,14 +222,14 @@ def _is_dropped(
         return True
     if attributes & TRANSACTIONAL and filtering is not None and filtering.drops(header):
         return True
-    left_out = track.left_out
+    left_out = partition.skipped
     if left_out.found and (skip := left_out.found.pop(header[0], None)) is not None:
         left_out.passed.append(skip)
         return True
     return False
 
 
-class Filter:
+class AbortedFilter:
     """read_committed for one reply: whose batches are aborted at this point of the log."""
 
     __slots__ = ("_aborted", "_at", "_producers")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from spark_runner.engine.batches.record_bytes import KNOWN, MOST_TOGETHER, VARINTS, Enough
-from spark_runner.engine.model.pending_batch import Parcel, Stretch
-from spark_runner.engine.model.target_settings import Policy
+from spark_runner.engine.batches.record_bytes import KNOWN, MOST_TOGETHER, VARINTS, GroupTooLarge
+from spark_runner.engine.model.pending_batch import OffsetRange, PendingBatch
+from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.kafka_protocol import c_functions, compression
 from spark_runner.kafka_protocol.batch_header import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME
 from spark_runner.kafka_protocol.records import frame_batch
@@ -34,23 +34,23 @@ _DELTAS: Final = 64
 _FRONTS = [b"\x00" + time for time in VARINTS]
 
 
-def are_whole(group: list[Parcel], policy: Policy) -> bool:
+def are_whole(group: list[PendingBatch], settings: TopicSettings) -> bool:
     """Whether all records of the parcels cross, in each with offsets one after another."""
-    changed = LOG_APPEND_TIME if policy.keep_append_time else 0
-    for parcel in group:
-        header = parcel.header
+    changed = LOG_APPEND_TIME if settings.keep_append_time else 0
+    for batch in group:
+        header = batch.header
         if (
             header[12] != header[6] + 1
-            or parcel.first != header[0]
+            or batch.first != header[0]
             or header[3] != 2
-            or parcel.until is not None
+            or batch.end_offset is not None
             or header[5] & changed
         ):
             return False
     return True
 
 
-def merge(group: list[Parcel], codec: int) -> bytearray | None:
+def merge(group: list[PendingBatch], codec: int) -> bytearray | None:
     """As `splice`, by the functions in C, which look at the checksums as well.
 
     None without them, and for whatever is unusual.
@@ -58,11 +58,11 @@ def merge(group: list[Parcel], codec: int) -> bytearray | None:
     if _merge is None:
         return None
     quick = compression.ACCELERATION if len(group) > 1 else 1
-    addresses = [parcel.address for parcel in group]
-    return _merge(addresses, [parcel.size for parcel in group], codec, quick)
+    addresses = [batch.address for batch in group]
+    return _merge(addresses, [batch.size for batch in group], codec, quick)
 
 
-def splice(group: list[Parcel], codec: int) -> bytearray | None:
+def splice(group: list[PendingBatch], codec: int) -> bytearray | None:
     """One batch of all their records; None when the offsets inside a parcel are not in a row.
 
     Raises ValueError, IndexError or struct.error where the bytes make no sense, and Enough.
@@ -70,14 +70,14 @@ def splice(group: list[Parcel], codec: int) -> bytearray | None:
     out: list[bytes] = []
     number = base = inflated = 0
     newest = group[0].header.max_timestamp
-    for place, parcel in enumerate(group):
-        header, at = parcel.header, parcel.at
+    for place, batch in enumerate(group):
+        header, at = batch.header, batch.at
         body = compression.decompress(
-            header[5] & CODEC_MASK, parcel.memory[at + HEADER_SIZE : at + parcel.size]
+            header[5] & CODEC_MASK, batch.memory[at + HEADER_SIZE : at + batch.size]
         )
         inflated += len(body)
         if inflated > MOST_TOGETHER and place:
-            raise Enough(place)
+            raise GroupTooLarge(place)
         if not number:
             base = wrapped(_first_timestamp(body) + header[7])
         if not _add(out, body, header[12], number, header[7] - base):
@@ -161,14 +161,14 @@ def _add_rest(
     return True
 
 
-def stretches(group: list[Parcel]) -> tuple[Stretch, ...]:
+def offset_ranges(group: list[PendingBatch]) -> tuple[OffsetRange, ...]:
     """Where the upstream offsets of whole parcels are consecutive."""
-    found: list[Stretch] = []
+    found: list[OffsetRange] = []
     first = after = group[0].first
-    for parcel in group:
-        if parcel.first != after:
+    for batch in group:
+        if batch.first != after:
             found.append((first, after - first))
-            first = parcel.first
-        after = parcel.first + parcel.header[12]
+            first = batch.first
+        after = batch.first + batch.header[12]
     found.append((first, after - first))
     return tuple(found)

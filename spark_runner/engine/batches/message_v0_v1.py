@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import lz4.block
 
-from spark_runner.engine.batches.record_bytes import Piece
+from spark_runner.engine.batches.record_bytes import RecordBytes
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.varint import signed
 
@@ -59,7 +59,7 @@ def is_sound(data: memoryview) -> bool:
     return magic in (0, 1) and zlib.crc32(data[_CRC_FROM:]) == crc
 
 
-def pieces(data: memoryview) -> list[Piece]:
+def pieces(data: memoryview) -> list[RecordBytes]:
     """The records of one message, or of all the messages in one wrapper."""
     outer = next(_messages(data))
     if not outer.attributes & 0x07:
@@ -130,9 +130,9 @@ def _lz4_of_format_0(data: bytes) -> bytes:
     return b"".join(out)
 
 
-def _piece(offset: int, timestamp: int, message: Message) -> Piece:
+def _piece(offset: int, timestamp: int, message: Message) -> RecordBytes:
     rest = b"".join((_record_field(message.key), _record_field(message.value), _NO_HEADERS))
-    return Piece(offset, timestamp, _NO_ATTRIBUTES, rest)
+    return RecordBytes(offset, timestamp, _NO_ATTRIBUTES, rest)
 
 
 def _record_field(data: bytes | None) -> bytes:

@@ -19,15 +19,15 @@ _MOST: Final = (1 << 63) - 1
 MOST_TOGETHER: Final = 16 << 20
 
 
-class Enough(Exception):
+class GroupTooLarge(Exception):
     """The first `parcels` of a group hold as much as is put together at once."""
 
-    def __init__(self, parcels: int) -> None:
-        super().__init__(parcels)
-        self.parcels = parcels
+    def __init__(self, batches: int) -> None:
+        super().__init__(batches)
+        self.batches = batches
 
 
-class Piece(NamedTuple):
+class RecordBytes(NamedTuple):
     """One record: `rest` is all behind the offset delta, `attributes` the byte before both.
 
     A time may be out by 2^64, where a delta wrapped: `assemble` does not mind.
@@ -39,7 +39,9 @@ class Piece(NamedTuple):
     rest: bytes
 
 
-def walk(batch: memoryview, header: Header, *, keep_append_time: bool) -> Iterator[Piece]:
+def read_records(
+    batch: memoryview, header: Header, *, keep_append_time: bool
+) -> Iterator[RecordBytes]:
     """The records of a batch v2. Raises ValueError or IndexError where the bytes make no sense."""
     body = compression.decompress(header.codec, batch[HEADER_SIZE : header.size])
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -61,7 +63,7 @@ def walk(batch: memoryview, header: Header, *, keep_append_time: bool) -> Iterat
         delta, at = read_signed(body, at)
         if stop < at:
             raise ValueError("a record is shorter than what it holds")
-        yield Piece(
+        yield RecordBytes(
             base_offset + delta,
             base_timestamp + timestamp if appended is None else appended,
             attributes,
@@ -72,7 +74,7 @@ def walk(batch: memoryview, header: Header, *, keep_append_time: bool) -> Iterat
         raise ValueError("the records do not fill the batch")
 
 
-def assemble(pieces: list[Piece], codec: int) -> bytearray:
+def assemble(pieces: list[RecordBytes], codec: int) -> bytearray:
     """A batch v2 of these records, with offsets from 0 on and no producer."""
     base = newest = wrapped(pieces[0].timestamp)
     out: list[bytes] = []

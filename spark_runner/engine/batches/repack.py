@@ -12,9 +12,15 @@ import struct
 
 from spark_runner.engine.batches import merge as splice
 from spark_runner.engine.batches import message_v0_v1
-from spark_runner.engine.batches.record_bytes import MOST_TOGETHER, Enough, Piece, assemble, walk
-from spark_runner.engine.model.pending_batch import Parcel, Stretch
-from spark_runner.engine.model.target_settings import Policy
+from spark_runner.engine.batches.record_bytes import (
+    MOST_TOGETHER,
+    GroupTooLarge,
+    RecordBytes,
+    assemble,
+    read_records,
+)
+from spark_runner.engine.model.pending_batch import OffsetRange, PendingBatch
+from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.records import read_header
 
@@ -22,153 +28,175 @@ from spark_runner.kafka_protocol.records import read_header
 class Damaged(ValueError):
     """The bytes are no batch; `parcel` is its place in the group."""
 
-    def __init__(self, parcel: int, what: str) -> None:
+    def __init__(self, batch: int, what: str) -> None:
         super().__init__(what)
-        self.parcel = parcel
+        self.batch = batch
 
 
 TooLarge = tuple[int, int]
 """(upstream offset, size of a batch with that record alone)."""
 
 
-def rebuild(group: list[Parcel], policy: Policy) -> tuple[list[Parcel], TooLarge | None]:
+def rebuild(
+    group: list[PendingBatch], settings: TopicSettings
+) -> tuple[list[PendingBatch], TooLarge | None]:
     """New parcels for the records of a group that lie at or behind its first offset.
 
     With a record that is too large even alone, the parcels are those before it. Raises Damaged, or
     Enough: then the group is to be a shorter one.
     """
-    if (spliced := _splice(group, policy)) is not None:
+    if (spliced := _splice(group, settings)) is not None:
         return [spliced], None
     head = group[0]
-    pieces: list[Piece] = []
+    pieces: list[RecordBytes] = []
     inflated = 0
-    for number, parcel in enumerate(group):
+    for number, batch in enumerate(group):
         try:
-            found = _pieces(parcel, policy)
+            found = _pieces(batch, settings)
         except (IndexError, ValueError, struct.error) as error:
             raise Damaged(number, str(error) or "a record is cut off") from None
         inflated += sum([len(piece.rest) for piece in found])
         if inflated > MOST_TOGETHER and number:
-            raise Enough(number)
-        if parcel.until is not None:
-            found = [piece for piece in found if piece.offset < parcel.until]
+            raise GroupTooLarge(number)
+        if batch.end_offset is not None:
+            found = [piece for piece in found if piece.offset < batch.end_offset]
         pieces += [piece for piece in found if piece.offset >= head.first]
-    codec = policy.codec
+    codec = settings.codec
     if codec is None:
         codec = head.header.codec if head.header[3] == 2 else message_v0_v1.codec_of(_bytes(head))
-    built: list[Parcel] = []
-    too_large = _build(pieces, codec, policy, built, head)
+    built: list[PendingBatch] = []
+    too_large = _build(pieces, codec, settings, built, head)
     if built and too_large is None:
         built[-1].after = group[-1].after
     for made in built:
         # Of the last one in all: one that is too new does no harm, one too old does.
-        made.epoch = group[-1].epoch
+        made.leader_epoch = group[-1].leader_epoch
     return built, too_large
 
 
-def merge(group: list[Parcel], policy: Policy) -> Parcel | None:
+def merge(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch | None:
     """The group as one batch, looked at and put together in one go.
 
     None where it cannot be done so; then `rebuild` says why not, and what else can be.
     """
-    if not splice.are_whole(group, policy):
+    if not splice.are_whole(group, settings):
         return None
-    batch = splice.merge(group, group[0].header.codec if policy.codec is None else policy.codec)
-    return None if batch is None else _whole(group, batch, policy)
+    encoded = splice.merge(
+        group, group[0].header.codec if settings.codec is None else settings.codec
+    )
+    return None if encoded is None else _whole(group, encoded, settings)
 
 
-def _splice(group: list[Parcel], policy: Policy) -> Parcel | None:
+def _splice(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch | None:
     """The whole group as one batch, where only deltas change and it is not too large."""
-    if not splice.are_whole(group, policy):
+    if not splice.are_whole(group, settings):
         return None
     head = group[0]
     try:
-        batch = splice.splice(group, head.header.codec if policy.codec is None else policy.codec)
+        encoded = splice.splice(
+            group, head.header.codec if settings.codec is None else settings.codec
+        )
     except (IndexError, ValueError, struct.error):
         # Whose bytes they are is found record by record.
         return None
-    return None if batch is None else _whole(group, batch, policy)
+    return None if encoded is None else _whole(group, encoded, settings)
 
 
-def _whole(group: list[Parcel], batch: bytearray, policy: Policy) -> Parcel | None:
+def _whole(
+    group: list[PendingBatch], encoded: bytearray, settings: TopicSettings
+) -> PendingBatch | None:
     """What was made of a whole group; None where that is too large for the target."""
-    if policy.most_bytes and len(batch) > policy.most_bytes:
+    if settings.most_bytes and len(encoded) > settings.most_bytes:
         return None
     head = group[0]
-    memory = memoryview(batch)
-    made = Parcel(None, memory, 0, address_of(batch), read_header(memory), head.why)
-    made.stretches = splice.stretches(group)
-    made.first, made.after, made.epoch = head.first, group[-1].after, group[-1].epoch
+    memory = memoryview(encoded)
+    made = PendingBatch(
+        None, memory, 0, address_of(encoded), read_header(memory), head.repack_reason
+    )
+    made.offset_ranges = splice.offset_ranges(group)
+    made.first, made.after, made.leader_epoch = head.first, group[-1].after, group[-1].leader_epoch
     return made
 
 
-def split(parcel: Parcel, policy: Policy) -> list[Parcel]:
+def split(batch: PendingBatch, settings: TopicSettings) -> list[PendingBatch]:
     """The parcel at its cuts, each part a batch of its own; the limit is the broker's to tell."""
     try:
-        pieces = _pieces(parcel, policy)
+        pieces = _pieces(batch, settings)
     except (IndexError, ValueError) as error:
         raise Damaged(0, str(error) or "a record is cut off") from None
-    if parcel.stretches:
+    if batch.offset_ranges:
         # Built by us before: its own offsets begin at 0.
         pieces = [
             piece._replace(offset=offset)
-            for piece, offset in zip(pieces, parcel.offsets(), strict=True)
+            for piece, offset in zip(pieces, batch.offsets(), strict=True)
         ]
-    codec = parcel.header.codec if policy.codec is None else policy.codec
-    built: list[Parcel] = []
-    edges = [0, *parcel.cuts, len(pieces)]
+    codec = batch.header.codec if settings.codec is None else settings.codec
+    built: list[PendingBatch] = []
+    edges = [0, *batch.split_at, len(pieces)]
     for start, stop in itertools.pairwise(edges):
         if start < stop:
-            built.append(_parcel(pieces[start:stop], assemble(pieces[start:stop], codec), parcel))
-    built[-1].after = parcel.after
+            built.append(
+                _pending_batch(pieces[start:stop], assemble(pieces[start:stop], codec), batch)
+            )
+    built[-1].after = batch.after
     for made in built:
-        made.epoch = parcel.epoch
+        made.leader_epoch = batch.leader_epoch
     return built
 
 
-def _bytes(parcel: Parcel) -> memoryview:
-    return parcel.memory[parcel.at : parcel.at + parcel.size]
+def _bytes(batch: PendingBatch) -> memoryview:
+    return batch.memory[batch.at : batch.at + batch.size]
 
 
-def _pieces(parcel: Parcel, policy: Policy) -> list[Piece]:
-    if parcel.header[3] == 2:
-        return list(walk(_bytes(parcel), parcel.header, keep_append_time=policy.keep_append_time))
-    return message_v0_v1.pieces(_bytes(parcel))
+def _pieces(batch: PendingBatch, settings: TopicSettings) -> list[RecordBytes]:
+    if batch.header[3] == 2:
+        return list(
+            read_records(_bytes(batch), batch.header, keep_append_time=settings.keep_append_time)
+        )
+    return message_v0_v1.pieces(_bytes(batch))
 
 
 def _build(
-    pieces: list[Piece], codec: int, policy: Policy, built: list[Parcel], head: Parcel
+    pieces: list[RecordBytes],
+    codec: int,
+    settings: TopicSettings,
+    built: list[PendingBatch],
+    head: PendingBatch,
 ) -> TooLarge | None:
     """Append parcels; halves what is too large until a single record is."""
     if not pieces:
         return None
-    batch = assemble(pieces, codec)
-    if policy.most_bytes and len(batch) > policy.most_bytes:
+    encoded = assemble(pieces, codec)
+    if settings.most_bytes and len(encoded) > settings.most_bytes:
         if len(pieces) == 1:
-            return pieces[0].offset, len(batch)
+            return pieces[0].offset, len(encoded)
         middle = len(pieces) // 2
-        return _build(pieces[:middle], codec, policy, built, head) or _build(
-            pieces[middle:], codec, policy, built, head
+        return _build(pieces[:middle], codec, settings, built, head) or _build(
+            pieces[middle:], codec, settings, built, head
         )
-    built.append(_parcel(pieces, batch, head))
+    built.append(_pending_batch(pieces, encoded, head))
     return None
 
 
-def _parcel(pieces: list[Piece], batch: bytearray, head: Parcel) -> Parcel:
-    memory = memoryview(batch)
-    parcel = Parcel(None, memory, 0, address_of(batch), read_header(memory), head.why)
-    parcel.stretches = _stretches(pieces)
-    parcel.first = pieces[0].offset
-    parcel.after = pieces[-1].offset + 1
-    return parcel
+def _pending_batch(
+    pieces: list[RecordBytes], encoded: bytearray, head: PendingBatch
+) -> PendingBatch:
+    memory = memoryview(encoded)
+    batch = PendingBatch(
+        None, memory, 0, address_of(encoded), read_header(memory), head.repack_reason
+    )
+    batch.offset_ranges = _offset_ranges(pieces)
+    batch.first = pieces[0].offset
+    batch.after = pieces[-1].offset + 1
+    return batch
 
 
-def _stretches(pieces: list[Piece]) -> tuple[Stretch, ...]:
+def _offset_ranges(pieces: list[RecordBytes]) -> tuple[OffsetRange, ...]:
     """Where the upstream offsets of consecutive records are consecutive."""
     first = expected = pieces[0].offset
     if pieces[-1].offset - first == len(pieces) - 1:
         return ((first, len(pieces)),)
-    found: list[Stretch] = []
+    found: list[OffsetRange] = []
     for piece in pieces:
         if piece.offset != expected:
             found.append((first, expected - first))

@@ -6,43 +6,43 @@ from collections.abc import Iterable
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.kafka.quotas import late
-from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.partition import Partition
 
 
-class Leaderless:
+class LeaderlessPartitions:
     """Tracks that no broker is known for, each not to be asked for before its moment.
 
     They are asked for together, and no sooner than `pause_s` seconds after the last time: a broker
     that is away makes many of them at once, and each answer costs the cluster the same.
     """
 
-    def __init__(self, tracks: Iterable[Track], pause_s: float) -> None:
+    def __init__(self, partitions: Iterable[Partition], pause_s: float) -> None:
         self._pause_s = pause_s
-        self.begin(tracks)
+        self.begin(partitions)
 
-    def begin(self, tracks: Iterable[Track]) -> None:
+    def begin(self, partitions: Iterable[Partition]) -> None:
         """These and no others, at once."""
         # Public, since `in` is asked for every batch on its way.
-        self.not_before = dict.fromkeys(tracks, 0.0)
+        self.not_before = dict.fromkeys(partitions, 0.0)
         self._ask_at = 0.0
 
-    def add(self, tracks: Iterable[Track], not_before: float) -> None:
-        self.not_before.update(dict.fromkeys(tracks, not_before))
+    def add(self, partitions: Iterable[Partition], not_before: float) -> None:
+        self.not_before.update(dict.fromkeys(partitions, not_before))
         self._ask_at = min(self._ask_at, not_before)
 
-    def drop(self, track: Track) -> None:
+    def drop(self, partition: Partition) -> None:
         """It has a leader, or needs none any more."""
-        self.not_before.pop(track, None)
+        self.not_before.pop(partition, None)
 
     def wakes_at(self) -> float:
         return self._ask_at if self.not_before else float("inf")
 
-    def due(self, now: float) -> list[Track]:
+    def due(self, now: float) -> list[Partition]:
         """Whom to ask for now; until they are dropped they are due again after the pause."""
         if not self.not_before or now < self._ask_at:
             return []
         self._ask_at = now + self._pause_s
-        return [track for track, moment in self.not_before.items() if moment <= now]
+        return [partition for partition, moment in self.not_before.items() if moment <= now]
 
 
 GIVE_UP_AFTER_S = 30.0

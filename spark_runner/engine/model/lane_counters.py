@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mirrors.domain.flows.lanes import LaneFigure
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.pending_batch import Parcel
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.pending_batch import PendingBatch
 
 
-class Tally:
+class LaneCounters:
     """Counts what did not go raw; the rest of what the tracks counted did."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[int]] = {}
 
-    def count(self, parcel: Parcel) -> None:
-        row = self._rows.get(parcel.why)
+    def count(self, batch: PendingBatch) -> None:
+        row = self._rows.get(batch.repack_reason)
         if row is None:
-            row = self._rows[parcel.why] = [0, 0, 0]
+            row = self._rows[batch.repack_reason] = [0, 0, 0]
         row[0] += 1
-        row[1] += parcel.header[12]
-        row[2] += parcel.size
+        row[1] += batch.header[12]
+        row[2] += batch.size
 
-    def lanes(self, tracks: Iterable[Track]) -> tuple[LaneFigure, ...]:
+    def lanes(self, partitions: Iterable[Partition]) -> tuple[LaneFigure, ...]:
         batches = records = size = 0
-        for track in tracks:
-            counts = track.counts
+        for partition in partitions:
+            counts = partition.counts
             batches += counts.batches
             # Also what has landed in the transaction that is open: it was counted above.
-            records += counts.records + track.records
-            size += counts.bytes + track.bytes
+            records += counts.records + partition.records
+            size += counts.bytes + partition.bytes
         found = []
         for why, row in self._rows.items():
             found.append(

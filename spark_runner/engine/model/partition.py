@@ -7,15 +7,15 @@ from collections import deque
 from typing import Final
 
 from mirrors.domain.gaps.foreign_records import Stretch
-from spark_runner.engine.model.pending_batch import RAW, Parcel, Run
-from spark_runner.engine.model.skipped_batches import LeftOut
-from spark_runner.engine.model.stop_reason import Verdict
-from spark_runner.engine.model.target_settings import Policy
+from spark_runner.engine.model.pending_batch import RAW, PendingBatch, Run
+from spark_runner.engine.model.skipped_batches import SkippedBatches
+from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.kafka_protocol.batch_header import Sequences
 
 
-class Counts:
+class PartitionCounters:
     """Of one track in one epoch: records, and the bytes of their batches as they were sent."""
 
     __slots__ = (
@@ -49,10 +49,10 @@ class Counts:
 
 _INDEX: Final = struct.Struct(">i")
 # Beyond that nobody looks into each; the runs say all the same what is ours.
-MOST_HOLES: Final = 256
+MOST_UNVERIFIED: Final = 256
 
 
-class Track:
+class Partition:
     """A source partition and its place on the target.
 
     Offsets are upstream ones: `position` is committed, `done` lies behind all that the target has
@@ -66,55 +66,55 @@ class Track:
     """
 
     __slots__ = (
+        "acknowledged_epoch",
+        "acknowledged_offset",
         "bytes",
-        "confirmed",
+        "committed_downstream",
+        "confirmed_epoch",
+        "connection_id",
         "counts",
-        "done",
-        "doomed",
-        "end",
         "ending",
-        "epoch",
         "error",
-        "flying",
-        "held_since",
-        "held_until",
-        "holes",
-        "home",
+        "failing",
+        "foreign_records",
+        "high_watermark",
+        "in_flight",
         "index",
         "kept",
-        "key",
-        "leader_epoch",
+        "last_stable_offset",
         "ledger",
-        "left_out",
         "map_end",
         "name",
+        "next_downstream",
         "next_fetch",
-        "next_there",
         "partition",
-        "place",
-        "policy",
         "position",
         "queue",
         "queued_bytes",
+        "read_epoch",
         "records",
         "remote_id",
         "remote_key",
         "remote_topic",
+        "repack_reason",
         "resets",
-        "returned",
+        "retry_at",
+        "retry_since",
         "runs",
         "sequences",
+        "settings",
+        "skipped",
         "source_epoch",
         "source_id",
+        "source_key",
         "source_node",
-        "stable_end",
-        "stop_at",
-        "strangers",
-        "suspect",
-        "there",
+        "stop_offset",
+        "suspect_offset",
         "timestamp",
+        "to_retry",
         "topic",
-        "why",
+        "topic_partition",
+        "unverified_ranges",
     )
 
     def __init__(
@@ -134,105 +134,105 @@ class Track:
         # one of our own topics, not a copied one
         self.ledger = ledger
         self.name = f"{topic}-{partition}"
-        self.place = (topic, partition)
+        self.topic_partition = (topic, partition)
         # The keys name the topics on the wire: by id, or by name where a broker is old.
-        self.source_id, self.key = source_id, source_id
+        self.source_id, self.source_key = source_id, source_id
         self.remote_id, self.remote_key = remote_id, remote_id
         self.index = _INDEX.pack(partition)
-        self.policy = Policy()
+        self.settings = TopicSettings()
         # upstream
-        self.position = self.done = self.next_fetch = position
+        self.position = self.acknowledged_offset = self.next_fetch = position
         # of the last batch read, and of the last one that landed (KIP-320)
-        self.leader_epoch = self.epoch = -1
-        self.end: int | None = None
-        self.stable_end: int | None = None
+        self.read_epoch = self.acknowledged_epoch = -1
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
         # The end of a bounded run.
-        self.stop_at: int | None = None
+        self.stop_offset: int | None = None
         self.source_node = self.source_epoch = -1
         self.timestamp: int | None = None
         # on the way
-        self.queue: deque[Parcel] = deque()
+        self.queue: deque[PendingBatch] = deque()
         self.queued_bytes = 0
-        self.flying: deque[Parcel] = deque()
+        self.in_flight: deque[PendingBatch] = deque()
         # What other flows wrote here.
-        self.left_out = LeftOut()
+        self.skipped = SkippedBatches()
         # downstream
-        self.home = (-1, 0)
+        self.connection_id = (-1, 0)
         self.sequences = Sequences()
         self.runs: list[Run] = []
         # Where our next batch belongs if nobody else writes there, now and as committed; -1 when
         # that is not known.
-        self.next_there = self.there = -1
+        self.next_downstream = self.committed_downstream = -1
         # Where the last committed run ends; None when that is not known.
         self.map_end: int | None = None
         # Between our batches, each from its first offset to the one behind it; and what others
         # were found to have written there.
-        self.holes: list[tuple[int, int]] = []
-        self.strangers: list[Stretch] = []
+        self.unverified_ranges: list[tuple[int, int]] = []
+        self.foreign_records: list[Stretch] = []
         # Landed since the last commit; of what came before only the figures tell.
         self.records = 0
         self.bytes = 0
-        self.counts = Counts()
+        self.counts = PartitionCounters()
         # As in the committed position: an operator's decisions, and those that kept the map.
         self.resets = self.kept = 0
-        self.why = RAW
+        self.repack_reason = RAW
         # Until a batch has landed under this number only one may fly: a first sequence must be 0.
-        self.confirmed = -1
+        self.confirmed_epoch = -1
         # trouble
-        self.returned: list[Parcel] = []
-        self.held_since = 0.0
-        self.held_until = 0.0
-        self.suspect = -1
+        self.to_retry: list[PendingBatch] = []
+        self.retry_since = 0.0
+        self.retry_at = 0.0
+        self.suspect_offset = -1
         # ending: send what is queued, then stop; doomed: send nothing more, then stop
-        self.ending: Verdict | None = None
-        self.doomed: Verdict | None = None
+        self.ending: StopReason | None = None
+        self.failing: StopReason | None = None
         self.error: PartitionError | None = None
 
     def rewind(self, position: int) -> None:
         """Forget all that is not committed and go on from here."""
-        self.position = self.done = self.next_fetch = position
-        self.flying.clear()
+        self.position = self.acknowledged_offset = self.next_fetch = position
+        self.in_flight.clear()
         self.queue.clear()
-        self.returned.clear()
+        self.to_retry.clear()
         self.queued_bytes = 0
         self.runs = []
-        self.next_there = self.there
-        self.left_out.forget()
-        self.settle()
-        self.ending = self.doomed = None
-        self.held_since = self.held_until = 0.0
+        self.next_downstream = self.committed_downstream
+        self.skipped.forget()
+        self.count_acknowledged()
+        self.ending = self.failing = None
+        self.retry_since = self.retry_at = 0.0
 
     def pass_over(self, after: int, epoch: int) -> None:
         """What lies before this offset and behind all that was read does not cross.
 
         The epoch goes along: with that of an earlier batch the broker would call the log truncated.
         """
-        behind = self.queue or self.flying
+        behind = self.queue or self.in_flight
         if behind:
-            behind[-1].after, behind[-1].epoch = after, epoch
+            behind[-1].after, behind[-1].leader_epoch = after, epoch
         else:
-            self.done, self.epoch = after, epoch
+            self.acknowledged_offset, self.acknowledged_epoch = after, epoch
 
-    def landed(self, parcel: Parcel, base: int) -> None:
+    def acknowledge(self, batch: PendingBatch, base: int) -> None:
         """The target has the batch, from this downstream offset on."""
-        header = parcel.header
+        header = batch.header
         records = header[12]
-        if base > self.next_there >= 0 and len(self.holes) < MOST_HOLES:
-            self.holes.append((self.next_there, base))
-        self.next_there = base + records
-        if parcel.stretches:
-            for first, count in parcel.stretches:
+        if base > self.next_downstream >= 0 and len(self.unverified_ranges) < MOST_UNVERIFIED:
+            self.unverified_ranges.append((self.next_downstream, base))
+        self.next_downstream = base + records
+        if batch.offset_ranges:
+            for first, count in batch.offset_ranges:
                 self._run(first, base, count)
                 base += count
         else:
-            self._run(parcel.first, base, records)
-        self.done = parcel.after
+            self._run(batch.first, base, records)
+        self.acknowledged_offset = batch.after
         self.records += records
-        self.bytes += parcel.size
+        self.bytes += batch.size
         self.counts.batches += 1
         self.timestamp = header[8]
-        self.epoch = parcel.epoch
-        self.why = parcel.why
+        self.acknowledged_epoch = batch.leader_epoch
+        self.repack_reason = batch.repack_reason
 
     def _run(self, first: int, base: int, count: int) -> None:
         runs = self.runs
@@ -246,37 +246,40 @@ class Track:
     def read_again_from(self, offset: int) -> None:
         """Fetch on from this upstream offset: what was read behind it is not kept."""
         self.next_fetch = offset
-        self.left_out.read_again_from(offset)
+        self.skipped.read_again_from(offset)
 
-    def settle(self) -> None:
+    def count_acknowledged(self) -> None:
         """Count what has landed since the last commit, for good or in vain."""
         self.counts.settled(self.records, self.bytes)
         self.records = self.bytes = 0
 
-    def commit(self, there: int) -> None:
+    def commit(self, committed_downstream: int) -> None:
         """What has landed counts from now on; our next batch belongs at the offset `there`, or -1
         where that is not known."""
-        self.position = self.done
+        self.position = self.acknowledged_offset
         self.map_end = self.next_map_end
-        self.next_there, self.there = there, max(there, self.there)
+        self.next_downstream, self.committed_downstream = (
+            committed_downstream,
+            max(committed_downstream, self.committed_downstream),
+        )
         self.runs = []
-        self.left_out.commit(self.position)
+        self.skipped.commit(self.position)
         self.counts.committed(self.records, self.bytes, self.timestamp)
-        self.settle()
+        self.count_acknowledged()
 
     @property
     def next_map_end(self) -> int | None:
         """Where the last run ends once all that has landed is committed."""
         if not self.records:
             return self.map_end
-        return self.next_there if self.next_there >= 0 else None
+        return self.next_downstream if self.next_downstream >= 0 else None
 
     @property
     def is_read(self) -> bool:
         """Whether a bounded run wants no more of it."""
-        return self.stop_at is not None and self.next_fetch >= self.stop_at
+        return self.stop_offset is not None and self.next_fetch >= self.stop_offset
 
     @property
     def has_moved(self) -> bool:
         """Whether the next commit has a position to write down."""
-        return self.done != self.position
+        return self.acknowledged_offset != self.position

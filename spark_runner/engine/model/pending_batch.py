@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from spark_runner.engine.model.receive_buffers import Arena
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer
 from spark_runner.kafka_protocol.batch_header import LENGTH_OVERHEAD, Header
 
-Stretch = tuple[int, int]
+OffsetRange = tuple[int, int]
 """(first upstream offset, number of records), without a hole inside."""
 
 Run = tuple[int, int, int]
@@ -17,7 +17,7 @@ Run = tuple[int, int, int]
 RAW: Final = ""
 
 
-class Parcel:
+class PendingBatch:
     """A batch to be sent. `why` is empty in the raw lane, else the reason for the other one.
 
     `first` is the upstream offset to go back to when it is refused, `after` the one to go on from
@@ -30,45 +30,45 @@ class Parcel:
     __slots__ = (
         "address",
         "after",
-        "arena",
         "at",
-        "cuts",
-        "epoch",
+        "buffer",
+        "end_offset",
         "first",
         "header",
+        "is_stamped",
+        "leader_epoch",
         "memory",
+        "offset_ranges",
+        "repack_reason",
         "size",
-        "stamped",
-        "stretches",
-        "until",
+        "split_at",
         "view",
-        "why",
     )
 
     def __init__(
         self,
-        arena: Arena | None,
+        buffer: ReceiveBuffer | None,
         memory: memoryview,
         at: int,
         address: int,
         header: Header,
-        why: str,
+        repack_reason: str,
     ) -> None:
-        self.arena = arena
+        self.buffer = buffer
         self.memory = memory
         self.at = at
         self.address = address
         self.header = header
         self.size = header[1] + LENGTH_OVERHEAD
-        self.why = why
+        self.repack_reason = repack_reason
         self.first = header[0]
         self.after = header[0] + header[6] + 1
-        self.epoch = header[2]
-        self.stretches: tuple[Stretch, ...] = ()
-        self.cuts: tuple[int, ...] = ()
+        self.leader_epoch = header[2]
+        self.offset_ranges: tuple[OffsetRange, ...] = ()
+        self.split_at: tuple[int, ...] = ()
         # Records from this upstream offset on stay behind.
-        self.until: int | None = None
-        self.stamped = False
+        self.end_offset: int | None = None
+        self.is_stamped = False
         self.view: memoryview | None = None
 
     @property
@@ -78,12 +78,12 @@ class Parcel:
 
     def offsets(self) -> Iterator[int]:
         """The upstream offsets of its records."""
-        for first, count in self.stretches or ((self.first, self.records),):
+        for first, count in self.offset_ranges or ((self.first, self.records),):
             yield from range(first, first + count)
 
     def offset_at(self, position: int) -> int:
         """The upstream offset of the record at this place inside the batch."""
-        for first, count in self.stretches or ((self.first, self.header[12]),):
+        for first, count in self.offset_ranges or ((self.first, self.header[12]),):
             if position < count:
                 return first + position
             position -= count

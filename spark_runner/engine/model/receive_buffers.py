@@ -15,47 +15,49 @@ from spark_runner.kafka_protocol.crc32c import address_of
 _PAGE: Final = 1 << 21
 
 
-class Arena:
+class ReceiveBuffer:
     """One buffer. `users` counts the batches in it that are still to be acknowledged."""
 
-    __slots__ = ("address", "stands_for", "users", "view")
+    __slots__ = ("address", "replaces", "users", "view")
 
-    def __init__(self, memory: mmap.mmap | memoryview, stands_for: Arena | None = None) -> None:
+    def __init__(
+        self, memory: mmap.mmap | memoryview, replaces: ReceiveBuffer | None = None
+    ) -> None:
         self.view = memoryview(memory)
         self.address = address_of(self.view)
         self.users = 0
-        self.stands_for = stands_for
+        self.replaces = replaces
 
     def owns(self, frame: memoryview) -> bool:
         """Whether a frame landed here, or was too large and has memory of its own."""
         return frame.obj is self.view.obj
 
 
-class Arenas:
+class ReceiveBuffers:
     """The buffers of one slice, shared by the connections to all source brokers."""
 
     def __init__(self, *, size: int, count: int) -> None:
         self.size = size
-        self._free = [Arena(_pages(size)) for _ in range(count)]
+        self._free = [ReceiveBuffer(_pages(size)) for _ in range(count)]
         self._all = list(self._free)
 
-    def take(self) -> Arena | None:
+    def take(self) -> ReceiveBuffer | None:
         """A free buffer, or None: then the target is behind and the source has to wait."""
         return self._free.pop() if self._free else None
 
-    def give_back(self, arena: Arena) -> None:
-        self._free.append(arena.stands_for or arena)
+    def give_back(self, buffer: ReceiveBuffer) -> None:
+        self._free.append(buffer.replaces or buffer)
 
-    def release(self, arena: Arena, users: int = 1) -> None:
+    def release(self, buffer: ReceiveBuffer, users: int = 1) -> None:
         """So many batches of it need it no more."""
-        arena.users -= users
-        if not arena.users:
-            self.give_back(arena)
+        buffer.users -= users
+        if not buffer.users:
+            self.give_back(buffer)
 
     def reset(self) -> None:
         """All batches are forgotten; so every buffer is free."""
-        for arena in self._all:
-            arena.users = 0
+        for buffer in self._all:
+            buffer.users = 0
         self._free = list(self._all)
 
     @property
@@ -63,12 +65,12 @@ class Arenas:
         return len(self._all) - len(self._free)
 
 
-def stray(frame: memoryview, arena: Arena) -> Arena:
+def oversized_buffer(frame: memoryview, buffer: ReceiveBuffer) -> ReceiveBuffer:
     """For a frame larger than the buffers (a first batch comes whole, whatever the limits are).
 
     The buffer that it was meant for stays taken meanwhile, or such frames would have no bound.
     """
-    return Arena(frame, arena)
+    return ReceiveBuffer(frame, buffer)
 
 
 def _pages(size: int) -> mmap.mmap:

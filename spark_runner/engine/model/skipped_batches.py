@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mirrors.domain.offsets.runs import Run
 
 
-class Skip(NamedTuple):
+class SkippedBatch(NamedTuple):
     """A batch that another flow wrote: how many records it has, and where they came from."""
 
     # The upstream offset behind it.
@@ -22,16 +22,16 @@ class Skip(NamedTuple):
     runs: tuple[Run, ...]
 
 
-class LeftOut:
+class SkippedBatches:
     """Of one track: found in a reply, then passed over by its scan, then counted by a commit."""
 
     __slots__ = ("found", "passed", "records")
 
     def __init__(self) -> None:
         # By first upstream offset, of the reply that is scanned next.
-        self.found: dict[int, Skip] = {}
+        self.found: dict[int, SkippedBatch] = {}
         # In the order of the log, each until its position is committed.
-        self.passed: list[Skip] = []
+        self.passed: list[SkippedBatch] = []
         # So many were committed in this epoch.
         self.records = 0
 

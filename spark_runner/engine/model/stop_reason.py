@@ -9,7 +9,7 @@ from spark_runner.ipc.messages import ErrorState, PartitionError
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class StopReason:
     """`state` gap: offsets that can no longer be read are an operator's to decide on; faulted:
     something to mend, or with a gap, to pass by. Without an offset it is the first one not
     copied."""

@@ -18,7 +18,7 @@ _REQUEST_TIMEOUT_MS = 30_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Tuning:
+class ProducerSettings:
     """How much goes out at once, and how long the target may take."""
 
     in_flight: int = _MOST_IN_FLIGHT
@@ -47,7 +47,7 @@ class Tuning:
         )
 
 
-class Policy:
+class TopicSettings:
     """What the target asks of a batch; from the remote topic's configs and the flow's settings."""
 
     __slots__ = ("codec", "keep_append_time", "most_bytes")

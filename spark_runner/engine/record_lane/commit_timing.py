@@ -11,7 +11,7 @@ SOONEST_COMMIT_S = 0.02
 COMMIT_SHARE = 10
 
 
-class RecordPace:
+class RecordCommitTiming:
     """Pure but for the clock readings it is given; seconds all."""
 
     def __init__(self, interval_s: float) -> None:
@@ -34,7 +34,7 @@ class RecordPace:
     def is_due(self, now: float) -> bool:
         return self._due is not None and now >= self._due
 
-    def patience_s(self, now: float) -> float:
+    def wait_s(self, now: float) -> float:
         return IDLE_S if self._due is None else max(0.0, min(IDLE_S, self._due - now))
 
     def begun(self) -> None:

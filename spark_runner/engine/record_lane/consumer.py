@@ -35,7 +35,7 @@ _FIXED = {
 }
 
 
-class Reader:
+class RecordConsumer:
     """librdkafka's consumer of one slice, in no group. What it raises is one of our errors."""
 
     def __init__(self, work: SliceWork) -> None:
@@ -54,24 +54,24 @@ class Reader:
     def assign(self, parts: Iterable[CopiedPartition]) -> None:
         """Read these partitions from where they stand, and forget what was fetched before."""
         places = [TopicPartition(part.work.topic, part.work.partition, part.next) for part in parts]
-        with self._asking():
+        with self._translated_errors():
             self._consumer.assign(places)
 
-    def read(self, patience_s: float, most: int = AT_ONCE) -> list[Message]:
+    def read(self, wait_s: float, most: int = AT_ONCE) -> list[Message]:
         """The first message as soon as it is there, and what lies ready behind it."""
-        with self._asking():
-            first = self._consumer.poll(patience_s)
+        with self._translated_errors():
+            first = self._consumer.poll(wait_s)
             return [] if first is None else [first, *self._consumer.consume(most, 0)]
 
     def leave(self, place: Place) -> None:
-        with self._asking():
+        with self._translated_errors():
             self._consumer.incremental_unassign([TopicPartition(*place)])
 
     def close(self) -> None:
         self._consumer.close()
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except RAISED as error:

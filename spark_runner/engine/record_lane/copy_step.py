@@ -7,25 +7,30 @@ import time
 from confluent_kafka import KafkaError, Message
 
 from mirrors.kafka.admin.topics import Admin
-from spark_runner.engine.record_lane import errors as refusals
+from spark_runner.engine.record_lane import errors as record_errors
 from spark_runner.engine.record_lane import fidelity
-from spark_runner.engine.record_lane.commit_timing import RecordPace
-from spark_runner.engine.record_lane.consumer import END, Reader
-from spark_runner.engine.record_lane.producer import Writer
+from spark_runner.engine.record_lane.commit_timing import RecordCommitTiming
+from spark_runner.engine.record_lane.consumer import END, RecordConsumer
+from spark_runner.engine.record_lane.producer import RecordProducer
 from spark_runner.engine.record_lane.progress import CopiedPartition, Progress
 from spark_runner.engine.source import errors
 from spark_runner.positions.topic import Place
 
 
-class Taking:
+class CopyStep:
     """What was read since the last commit; `pending` records of it are with the producer."""
 
     def __init__(
-        self, source: Admin, reader: Reader, writer: Writer, progress: Progress, pace: RecordPace
+        self,
+        source: Admin,
+        consumer: RecordConsumer,
+        producer: RecordProducer,
+        progress: Progress,
+        pace: RecordCommitTiming,
     ) -> None:
         self._source = source
-        self._reader = reader
-        self._writer = writer
+        self._consumer = consumer
+        self._record_producer = producer
         self._progress = progress
         self._pace = pace
         self._read_out: set[Place] = set()
@@ -66,11 +71,11 @@ class Taking:
             timestamp = fidelity.timestamp_of(message)
             headers = fidelity.headers_of(message)
         except fidelity.Unfaithful as error:
-            reason = refusals.sentence(part.work, offset, error.message)
+            reason = record_errors.sentence(part.work, offset, error.message)
             self._progress.refuse(part, offset, error.code, reason, is_its_own=True)
             self._stop_at(part)
             return
-        self._writer.write(part.work, offset, key, value, timestamp, headers)
+        self._record_producer.write(part.work, offset, key, value, timestamp, headers)
         size = (len(key) if key else 0) + (len(value) if value else 0)
         part.count(offset, timestamp, size)
         self.pending += 1
@@ -81,25 +86,27 @@ class Taking:
         if part.place in self._read_out:
             return
         self._read_out.add(part.place)
-        self._reader.leave(part.place)
+        self._consumer.leave(part.place)
         part.next = max(part.next, stop)
         self._pace.moved(time.monotonic())
 
     def _stop_at(self, part: CopiedPartition) -> None:
-        self._reader.leave(part.place)
+        self._consumer.leave(part.place)
         self._progress.stop_refused(part)
 
     def _trouble(self, part: CopiedPartition | None, message: Message) -> None:
         """An error of the source's: of one partition, which then stops, or of the connection."""
         error = message.error()
-        if error is None or refusals.is_passing(error):
+        if error is None or record_errors.is_passing(error):
             return
         if part is None:
-            raise refusals.of_source(error, self._source.spec)
+            raise record_errors.of_source(error, self._source.spec)
         if part.error is None and not self._may_pass(part, error.code()):
-            self._reader.leave(part.place)
-            verdict = refusals.of_partition(self._source, part, error)
-            self._progress.stop(part, verdict.offset, verdict.state, verdict.code, verdict.reason)
+            self._consumer.leave(part.place)
+            stop_reason = record_errors.of_partition(self._source, part, error)
+            self._progress.stop(
+                part, stop_reason.offset, stop_reason.state, stop_reason.code, stop_reason.reason
+            )
 
     def _may_pass(self, part: CopiedPartition, code: int) -> bool:
         """A broker's own error: the client asks again by itself."""

@@ -21,16 +21,16 @@ from confluent_kafka import Message, TopicCollection
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable
 from mirrors.kafka.admin.topics import Admin, kafka_uuid
 from spark_runner.engine.identity_checks import check_clusters
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.stop_reason import Verdict
-from spark_runner.engine.record_lane import errors as refusals
-from spark_runner.engine.record_lane.commit_timing import RecordPace
-from spark_runner.engine.record_lane.consumer import AT_ONCE, Reader
-from spark_runner.engine.record_lane.copy_step import Taking
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.record_lane import errors as record_errors
+from spark_runner.engine.record_lane.commit_timing import RecordCommitTiming
+from spark_runner.engine.record_lane.consumer import AT_ONCE, RecordConsumer
+from spark_runner.engine.record_lane.copy_step import CopyStep
 from spark_runner.engine.record_lane.errors import Probe
-from spark_runner.engine.record_lane.producer import Failure, Landed, Writer
+from spark_runner.engine.record_lane.producer import AcknowledgedRecords, Failure, RecordProducer
 from spark_runner.engine.record_lane.progress import CopiedPartition, Progress
-from spark_runner.engine.record_lane.target_state import Remote
+from spark_runner.engine.record_lane.target_state import TargetState
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.ipc.messages import EndedBecause, SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Channel
@@ -75,7 +75,7 @@ class RecordLane:
 
     def run(self, work: SliceWork, channel: Channel) -> SliceResult:
         if work.spec.settings.skip_replicated:
-            return SliceResult(ended_because="failed", reason=refusals.NO_RUNS, code="no_runs")
+            return SliceResult(ended_because="failed", reason=record_errors.NO_RUNS, code="no_runs")
         with contextlib.closing(_Copy(work, channel)) as copy:
             try:
                 ended = copy.run()
@@ -92,65 +92,67 @@ class _Copy:
     def __init__(self, work: SliceWork, channel: Channel) -> None:
         self._work = work
         self._channel = channel
-        self._pace = RecordPace(work.spec.settings.commit_interval_ms / 1000)
+        self._pace = RecordCommitTiming(work.spec.settings.commit_interval_ms / 1000)
         self._probing: dict[Place, Probe] = {}
         self._throttle = Throttle(work, channel)
         self._source = Admin(work.source, client_id="understudy-reader-admin")
         self._target = Admin(work.target, client_id="understudy-writer-admin")
-        self._reader = Reader(work)
-        self._writer = Writer(work, hurry=lambda: channel.order() is not None)
-        self._remote = Remote(work, self._writer)
-        self.progress = Progress(work, NAME, self._throttle, self._remote.repeats)
-        self._taking = Taking(self._source, self._reader, self._writer, self.progress, self._pace)
+        self._consumer = RecordConsumer(work)
+        self._record_producer = RecordProducer(work, hurry=lambda: channel.order() is not None)
+        self._target_state = TargetState(work, self._record_producer)
+        self.progress = Progress(work, NAME, self._throttle, self._target_state.duplicates)
+        self._copy_step = CopyStep(
+            self._source, self._consumer, self._record_producer, self.progress, self._pace
+        )
 
     def close(self) -> None:
-        self._reader.close()
-        self._remote.close()
+        self._consumer.close()
+        self._target_state.close()
         self._source.close()
         self._target.close()
 
     def run(self) -> EndedBecause:
         ends = self._source, self._target
         check_clusters(self._work, *(cluster_id(it, deadline_s=START_DEADLINE_S) for it in ends))
-        tracks = [part.track for part in self.progress.parts.values()]
-        self._remote.open(tracks, time.monotonic() + START_DEADLINE_S)
+        partitions = [part.partition for part in self.progress.parts.values()]
+        self._target_state.open(partitions, time.monotonic() + START_DEADLINE_S)
         if not self._channel.wait_for_turn(self._left()):
             return self._ended() or "deadline"
-        self._take_over(tracks)
-        self._reader.assign(self.progress.going())
+        self._take_over(partitions)
+        self._consumer.assign(self.progress.going())
         self._channel.report(self.progress.figures("copying"))
         while (ended := self._ended()) is None:
             messages = self._read()
             for message in messages:
                 if self._probing and self._is_edge(message) and not self._commit():
                     break
-                self._taking.take(message)
-            self._writer.serve()
-            if len(messages) < AT_ONCE and 0 < self._taking.pending < AT_ONCE:
+                self._copy_step.take(message)
+            self._record_producer.serve()
+            if len(messages) < AT_ONCE and 0 < self._copy_step.pending < AT_ONCE:
                 self._pace.caught_up(time.monotonic())
-            if self._writer.failed or self._pace.is_due(time.monotonic()):
+            if self._record_producer.failed or self._pace.is_due(time.monotonic()):
                 self._commit()
             if self._channel.due(moved=self.progress.has_news()):
                 self._channel.report(self.progress.figures("copying"))
         self._commit()
         return ended
 
-    def _take_over(self, tracks: list[Track]) -> None:
-        self._remote.mend(tracks, lambda: self._read_ledger().positions)
-        self._writer.take_over(deadline_s=START_DEADLINE_S)
+    def _take_over(self, partitions: list[Partition]) -> None:
+        self._target_state.mend(partitions, lambda: self._read_ledger().positions)
+        self._record_producer.take_over(deadline_s=START_DEADLINE_S)
         ledger = self._read_ledger()
         self.progress.start_from(ledger)
-        self._stop_cut(self._remote.take_over(tracks, ledger.positions))
+        self._stop_cut(self._target_state.take_over(partitions, ledger.positions))
 
     def _read_ledger(self) -> StoredPositions:
         topic = self._work.positions_topic
         return read_positions(self._target, topic, deadline_s=START_DEADLINE_S)
 
-    def _stop_cut(self, cut: Mapping[Track, Verdict]) -> None:
+    def _stop_cut(self, cut: Mapping[Partition, StopReason]) -> None:
         """What the target lost is for a person to decide on; the next commit writes it down."""
-        for track, verdict in cut.items():
-            if verdict.gap is not None and verdict.gap.remote_end is not None:
-                self._remote.rows.mark(track, verdict.gap.remote_end)
+        for partition, stop_reason in cut.items():
+            if stop_reason.gap is not None and stop_reason.gap.remote_end is not None:
+                self._target_state.rows.mark_truncated(partition, stop_reason.gap.remote_end)
         self.progress.stop_cut(cut)
         if cut:
             self._pace.moved(time.monotonic())
@@ -165,10 +167,10 @@ class _Copy:
         """What is there, as far as the flow's bandwidth allows."""
         now = time.monotonic()
         if (wait := self._throttle.opens_at(now) - now) > 0:
-            self._channel.wait_for_order(min(wait, self._pace.patience_s(now)))
+            self._channel.wait_for_order(min(wait, self._pace.wait_s(now)))
             return []
         most = LIMITED if self._throttle.holds else AT_ONCE
-        messages = self._reader.read(self._pace.patience_s(now), most)
+        messages = self._consumer.read(self._pace.wait_s(now), most)
         size = sum(len(message) + len(message.key() or b"") for message in messages)
         self._throttle.took(size, time.monotonic())
         return messages
@@ -180,25 +182,27 @@ class _Copy:
     def _commit(self) -> bool:
         """False when it went back to the last commit: what was read since is void."""
         self._pace.begun()
-        if self._taking.pending and (failures := self._writer.flush()):
+        if self._copy_step.pending and (failures := self._record_producer.flush()):
             self._go_back(failures)
             return False
         moved = self.progress.moved()
-        unsaid = self._remote.rows.unsaid
-        if not moved and not unsaid:
+        to_rewrite = self._target_state.rows.to_rewrite
+        if not moved and not to_rewrite:
             return True
-        if self._taking.pending and (self._cut() or self._strangers(moved)):
+        if self._copy_step.pending and (self._cut() or self._find_recreated_topics(moved)):
             return False
         began = time.monotonic()
         for part in moved:
             # That of an earlier record would have the source called truncated.
-            part.track.epoch = -1
-        rows = {part.track: part.next for part in moved} | {it: it.position for it in unsaid}
-        self._writer.commit(self._remote.rows.position(*row) for row in rows.items())
+            part.partition.acknowledged_epoch = -1
+        rows = {part.partition: part.next for part in moved} | {
+            it: it.position for it in to_rewrite
+        }
+        self._record_producer.commit(self._target_state.rows.position(*row) for row in rows.items())
         self._pace.committed(time.monotonic() - began)
-        self._taking.pending = 0
-        self._writer.forget()
-        self._remote.committed(rows)
+        self._copy_step.pending = 0
+        self._record_producer.forget()
+        self._target_state.committed(rows)
         self.progress.committed(moved)
         for part in moved:
             if part.place in self._probing and part.position > self._probing[part.place].last:
@@ -208,32 +212,37 @@ class _Copy:
     def _cut(self) -> bool:
         """Whether the target lost what was committed there; if so, nothing since counts."""
         landed = self._landed()
-        if cut := self._remote.cut(landed):
+        if cut := self._target_state.cut(landed):
             self._stop_cut(cut)
             self._start_again()
             return True
-        for track, found in landed.items():
-            self._remote.landed(track, found)
+        for partition, found in landed.items():
+            self._target_state.acknowledged(partition, found)
         return False
 
-    def _landed(self) -> dict[Track, Landed]:
-        return {self.progress.parts[place].track: it for place, it in self._writer.landed.items()}
+    def _landed(self) -> dict[Partition, AcknowledgedRecords]:
+        return {
+            self.progress.parts[place].partition: it
+            for place, it in self._record_producer.acknowledged.items()
+        }
 
     def _go_back(self, failures: list[Failure]) -> None:
         """Nothing of this interval counts; copy it again up to each record that was refused."""
-        for place, suspects in refusals.suspects(failures, self._work).items():
+        for place, suspects in record_errors.suspects(failures, self._work).items():
             part = self.progress.parts[place]
             self._probing.pop(place, None)
             if suspects.is_one:
-                reason = refusals.of_record(part.work, suspects.first, suspects.error, self._work)
-                code = refusals.code_of(suspects.error)
+                reason = record_errors.of_record(
+                    part.work, suspects.first, suspects.error, self._work
+                )
+                code = record_errors.code_of(suspects.error)
                 own = suspects.is_its_own
                 self.progress.refuse(part, suspects.first, code, reason, is_its_own=own)
             else:
                 self._probing[place] = Probe(suspects.first, suspects.last)
         self._start_again()
 
-    def _strangers(self, moved: list[CopiedPartition]) -> bool:
+    def _find_recreated_topics(self, moved: list[CopiedPartition]) -> bool:
         """Whether a topic was replaced under our hands; then what was read of it must not count."""
         ids = (
             topic_ids(self._source, {p.work.topic for p in moved}, deadline_s=LOOK_DEADLINE_S),
@@ -244,7 +253,7 @@ class _Copy:
         replaced = [
             (part, reason)
             for part in moved
-            if (reason := refusals.of_generation(part.work, *ids, self._work)) is not None
+            if (reason := record_errors.of_generation(part.work, *ids, self._work)) is not None
         ]
         for part, reason in replaced:
             self.progress.stop(part, part.position, "gap", "generation", reason)
@@ -253,11 +262,11 @@ class _Copy:
         return bool(replaced)
 
     def _start_again(self) -> None:
-        self._writer.abort()
-        self._remote.in_vain(self._landed())
-        self._writer.forget()
+        self._record_producer.abort()
+        self._target_state.given_up(self._landed())
+        self._record_producer.forget()
         self.progress.roll_back()
-        self._taking.start_again()
+        self._copy_step.start_again()
         for probe in self._probing.values():
             probe.rewind()
-        self._reader.assign(self.progress.going())
+        self._consumer.assign(self.progress.going())

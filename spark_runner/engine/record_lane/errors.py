@@ -12,10 +12,10 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.errors import translate
 from mirrors.kafka.producers.transactions import given_up
-from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.record_lane.producer import Failure
 from spark_runner.engine.record_lane.progress import CopiedPartition
-from spark_runner.engine.source.errors import own_error
+from spark_runner.engine.source.errors import broker_error
 from spark_runner.ipc.messages import PartitionWork, SliceWork
 from spark_runner.positions.topic import Place
 from spark_runner.positions.validation import describe_range_gap
@@ -26,12 +26,12 @@ NO_RUNS = (
 )
 _LOOK_DEADLINE_S = 5.0
 # The neighbours of a refused record in its batch, and what went down with the transaction.
-_INNOCENT = (
+_NOT_THE_CAUSE = (
     KafkaError._INVALID_DIFFERENT_RECORD,
     KafkaError._PURGE_QUEUE,
     KafkaError._PURGE_INFLIGHT,
 )
-_WORDS: dict[int, tuple[str, str]] = {
+_REASONS: dict[int, tuple[str, str]] = {
     KafkaError.MSG_SIZE_TOO_LARGE: (
         "too_large",
         "it is larger than the remote topic takes; raise max.message.bytes of {remote} on {target}",
@@ -63,12 +63,12 @@ _WORDS: dict[int, tuple[str, str]] = {
     ),
     KafkaError.POLICY_VIOLATION: ("policy", "a policy of {target} forbids it"),
 }
-_OF_BATCHES = (
+_BATCH_ERRORS = (
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.INVALID_TIMESTAMP,
     KafkaError.INVALID_RECORD,
 )
-_GONE = (
+_MISSING = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
@@ -99,16 +99,16 @@ class Suspects:
     @property
     def is_its_own(self) -> bool:
         """Whether it is refused for its bytes, and not for a right or a topic that is missing."""
-        return self.error.code() in _OF_BATCHES
+        return self.error.code() in _BATCH_ERRORS
 
 
 def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[Place, Suspects]:
     """By partition; raises when the failure is not a record's."""
     found: dict[Place, Suspects] = {}
     for place, offset, error in failures:
-        if error.code() in _INNOCENT:
+        if error.code() in _NOT_THE_CAUSE:
             continue
-        if error.code() not in _WORDS:
+        if error.code() not in _REASONS:
             raise given_up(error, work.target, "write records")
         known = found.get(place, Suspects(offset, offset, error))
         first = min((known.first, known.error), (offset, error), key=lambda pair: pair[0])
@@ -117,12 +117,12 @@ def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[Place, Suspec
 
 
 def of_record(part: PartitionWork, offset: int, error: KafkaError, work: SliceWork) -> str:
-    words = _WORDS[error.code()][1].format(remote=part.remote_topic, target=work.target.alias)
+    words = _REASONS[error.code()][1].format(remote=part.remote_topic, target=work.target.alias)
     return sentence(part, offset, f'{words} (the broker: "{error.str()}")')
 
 
 def code_of(error: KafkaError) -> str:
-    return _WORDS[error.code()][0]
+    return _REASONS[error.code()][0]
 
 
 def of_generation(
@@ -158,21 +158,21 @@ def of_source(error: KafkaError, source: ClusterSpec) -> UnderstudyError:
     return translate(error, where=source.alias, doing="read records")
 
 
-def of_partition(source: Admin, part: CopiedPartition, error: KafkaError) -> Verdict:
+def of_partition(source: Admin, part: CopiedPartition, error: KafkaError) -> StopReason:
     """Why this source partition cannot be read on."""
     alias, place = source.spec.alias, f"{part.work.topic}-{part.work.partition}"
     code = error.code()
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-        return Verdict("gap", "out_of_range", _gap(source, part), part.next)
-    if code in _GONE:
+        return StopReason("gap", "out_of_range", _gap(source, part), part.next)
+    if code in _MISSING:
         reason = f"{place} no longer exists on {alias}."
-        return Verdict("faulted", "source_missing", reason, part.next)
+        return StopReason("faulted", "source_missing", reason, part.next)
     if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         reason = f"Reading {place} on {alias} is not allowed; grant Read to the principal."
-        return Verdict("faulted", "not_authorised", reason, part.next)
-    said = own_error() if code == KafkaError.UNKNOWN else error.str()
+        return StopReason("faulted", "not_authorised", reason, part.next)
+    said = broker_error() if code == KafkaError.UNKNOWN else error.str()
     reason = f"{place} on {alias} cannot be read at offset {part.next}: {said}."
-    return Verdict("faulted", "unreadable", reason, part.next)
+    return StopReason("faulted", "unreadable", reason, part.next)
 
 
 def _gap(source: Admin, part: CopiedPartition) -> str:

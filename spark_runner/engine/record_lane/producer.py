@@ -29,7 +29,7 @@ Failure = tuple[Place, int, KafkaError]
 
 
 @dataclasses.dataclass(slots=True)
-class Landed:
+class AcknowledgedRecords:
     """Acknowledged records of one partition since the last commit: how many, which offsets there.
 
     The offsets are downstream ones, of the first that was acknowledged and of the last. Of a batch
@@ -41,7 +41,7 @@ class Landed:
     count: int = 1
 
 
-class Writer:
+class RecordProducer:
     """One producer for one epoch. With `delivery` exactly_once all goes through transactions.
 
     With at_least_once positions are written after the acknowledgements, in no transaction: a
@@ -58,7 +58,7 @@ class Writer:
         self._hurry = hurry
         self._open = False
         self._failures: list[Failure] = []
-        self._landed: dict[Place, Landed] = {}
+        self._landed: dict[Place, AcknowledgedRecords] = {}
         self.transactional = work.spec.settings.delivery == "exactly_once"
         self._producer = open_producer(work)
 
@@ -108,7 +108,7 @@ class Writer:
 
     def serve(self, seconds: float = 0) -> None:
         """Let acknowledgements in, for so long."""
-        with self._asking("write records"):
+        with self._translated_errors("write records"):
             self._producer.poll(seconds)
 
     @property
@@ -123,7 +123,7 @@ class Writer:
         return failures
 
     @property
-    def landed(self) -> Mapping[Place, Landed]:
+    def acknowledged(self) -> Mapping[Place, AcknowledgedRecords]:
         """What was acknowledged since the last commit or abort, and lies there."""
         return self._landed
 
@@ -131,7 +131,7 @@ class Writer:
         """What has landed is committed, or given up."""
         self._landed = {}
 
-    def introduce(self, row: Position) -> int | None:
+    def rewrite_position(self, row: Position) -> int | None:
         """Write down again what holds; where it lies in the positions topic, None if nobody says.
 
         Outside transactions only, and before the first record.
@@ -141,7 +141,7 @@ class Writer:
         def delivered(_: KafkaError | None, message: Message) -> None:
             found.append(message.offset())
 
-        with self._asking(f"write {self._topic}"):
+        with self._translated_errors(f"write {self._topic}"):
             produce_row(self._producer, self._topic, row.key, row.value, delivered)
         self._drain(lambda: bool(found))
         return found[0]
@@ -150,7 +150,7 @@ class Writer:
         """Write the positions and commit. Everything before must have been flushed."""
         self._begin()
         for row in rows:
-            with self._asking(f"write {self._topic}"):
+            with self._translated_errors(f"write {self._topic}"):
                 produce_row(self._producer, self._topic, row.key, row.value)
         if not self.transactional:
             if self._left_after(FLUSH_S) > 0:
@@ -182,12 +182,12 @@ class Writer:
 
     def _left_after(self, seconds: float) -> int:
         """How many records are not acknowledged after so long."""
-        with self._asking("write records"):
+        with self._translated_errors("write records"):
             left: int = self._producer.flush(seconds)
         return left
 
     @contextlib.contextmanager
-    def _asking(self, doing: str) -> Iterator[None]:
+    def _translated_errors(self, doing: str) -> Iterator[None]:
         """A fatal error comes out of whichever call is the next one."""
         try:
             yield
@@ -209,7 +209,7 @@ class Writer:
         at = -1 if found is None else found
         landed = self._landed.get(place)
         if landed is None:
-            self._landed[place] = Landed(at, at)
+            self._landed[place] = AcknowledgedRecords(at, at)
         else:
             landed.last, landed.count = at, landed.count + 1
 

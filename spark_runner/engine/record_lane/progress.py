@@ -11,11 +11,11 @@ from typing import Literal
 from mirrors.domain.flows.lanes import Lane
 from mirrors.domain.gaps.lost_ranges import GapFacts, in_the_way
 from spark_runner.engine.identity_checks import check_owner
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.stop_reason import Verdict
-from spark_runner.engine.recovery.duplicates import RepeatsSeen
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.recovery.duplicates import DuplicateCounter
 from spark_runner.engine.recovery.resume_offset import resume
-from spark_runner.engine.setup import track_of
+from spark_runner.engine.setup import partition_of
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.ipc.messages import (
     EndedBecause,
@@ -38,18 +38,18 @@ class CopiedPartition:
         "error",
         "next",
         "next_timestamp",
+        "partition",
         "position",
         "records",
         "refused",
         "timestamp",
-        "track",
         "work",
     )
 
-    def __init__(self, work: PartitionWork, track: Track) -> None:
+    def __init__(self, work: PartitionWork, partition: Partition) -> None:
         self.work = work
         # What is known of its place on the target.
-        self.track = track
+        self.partition = partition
         self.position = self.next = work.start
         self.timestamp: int | None = None
         self.next_timestamp: int | None = None
@@ -75,7 +75,7 @@ class CopiedPartition:
         self.next = self.position
         self.next_timestamp = self.timestamp
         self.records = self.bytes = 0
-        self.track.rewind(self.position)
+        self.partition.rewind(self.position)
 
     def count(self, offset: int, timestamp: int, size: int) -> None:
         self.next = offset + 1
@@ -88,10 +88,10 @@ class Progress:
     """All partitions of one epoch of one slice."""
 
     def __init__(
-        self, work: SliceWork, lane: Lane, throttle: Throttle, repeats: RepeatsSeen
+        self, work: SliceWork, lane: Lane, throttle: Throttle, repeats: DuplicateCounter
     ) -> None:
         self._throttle = throttle
-        self._repeats = repeats
+        self._duplicates = repeats
         self._work = work
         self._lane = lane
         self._unreported: set[Place] = set()
@@ -101,9 +101,9 @@ class Progress:
         self.records = 0
         self.bytes = 0
         producer = work.spec.settings.producer
-        parts = [CopiedPartition(row, track_of(row, producer)) for row in work.partitions]
+        parts = [CopiedPartition(row, partition_of(row, producer)) for row in work.partitions]
         self.parts = {part.place: part for part in parts}
-        self._by_track = {part.track: part for part in parts}
+        self._by_track = {part.partition: part for part in parts}
 
     def start_from(self, ledger: StoredPositions) -> None:
         """A committed position wins over the planned start; another generation's stops the copy."""
@@ -111,10 +111,10 @@ class Progress:
         self._knows_positions = True
         self._unreported.update(self.parts)
         for place, part in self.parts.items():
-            resume(part.track, ledger.positions.get(place), self._work)
-            part.position = part.next = part.track.position
-            if part.track.error is not None:
-                self._stopped(part, part.track.error)
+            resume(part.partition, ledger.positions.get(place), self._work)
+            part.position = part.next = part.partition.position
+            if part.partition.error is not None:
+                self._stopped(part, part.partition.error)
 
     def going(self) -> Iterator[CopiedPartition]:
         return (part for part in self.parts.values() if part.error is None and not part.is_read)
@@ -150,19 +150,19 @@ class Progress:
             gap = error.gap and dataclasses.replace(error.gap, position=part.next)
             self._stopped(part, dataclasses.replace(error, gap=gap))
 
-    def stop_cut(self, cut: Mapping[Track, Verdict]) -> None:
-        for track, it in cut.items():
-            self.stop(self._by_track[track], it.offset, it.state, it.code, it.reason, it.gap)
+    def stop_cut(self, cut: Mapping[Partition, StopReason]) -> None:
+        for partition, it in cut.items():
+            self.stop(self._by_track[partition], it.offset, it.state, it.code, it.reason, it.gap)
 
     def _stopped(self, part: CopiedPartition, error: PartitionError) -> None:
-        part.error = part.track.error = error
+        part.error = part.partition.error = error
         self._new_errors.append(error)
 
     def refuse(
         self, part: CopiedPartition, offset: int, code: str, reason: str, *, is_its_own: bool
     ) -> None:
         """`is_its_own`: what is wrong is in the bytes of this one record."""
-        resets = part.track.resets
+        resets = part.partition.resets
         part.refused = PartitionError(
             topic=part.work.topic,
             partition=part.work.partition,
@@ -224,5 +224,5 @@ class Progress:
             position=part.position,
             timestamp=part.timestamp,
             lane=self._lane,
-            repeats=self._repeats.count(part.track),
+            repeats=self._duplicates.count(part.partition),
         )

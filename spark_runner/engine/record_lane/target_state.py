@@ -18,14 +18,14 @@ from mirrors.domain.gaps.foreign_records import Hole
 from mirrors.domain.internal_topics.records import Position
 from mirrors.kafka.retry import RetryBackoff
 from spark_runner.engine import setup
-from spark_runner.engine.commit_records import Rows
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.stop_reason import Verdict
-from spark_runner.engine.record_lane.producer import Landed, Writer
+from spark_runner.engine.commit_records import PositionRecords
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.record_lane.producer import AcknowledgedRecords, RecordProducer
 from spark_runner.engine.recovery import target_truncation, truncated_positions
-from spark_runner.engine.recovery.duplicates import RepeatsSeen
-from spark_runner.engine.recovery.hanging_transactions import Endings
-from spark_runner.engine.recovery.target_batches import read_holes
+from spark_runner.engine.recovery.duplicates import DuplicateCounter
+from spark_runner.engine.recovery.hanging_transactions import HangingTransactions
+from spark_runner.engine.recovery.target_batches import read_ranges
 from spark_runner.ipc.messages import SliceWork
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.positions.topic import Place
@@ -36,138 +36,158 @@ _LOOK_S = 3.0
 _FENCE_S = 30.0
 
 
-class Remote:
+class TargetState:
     """One for an epoch; the tracks are those of the partitions on their way."""
 
-    def __init__(self, work: SliceWork, writer: Writer) -> None:
-        self._writer = writer
+    def __init__(self, work: SliceWork, producer: RecordProducer) -> None:
+        self._record_producer = producer
         self._topic = work.positions_topic
         self._client = ClusterClient(work.target, work.spec.settings.producer)
-        self.repeats = RepeatsSeen(self._client, transactional=writer.transactional)
-        self.rows = Rows(
-            self.repeats,
+        self.duplicates = DuplicateCounter(self._client, transactional=producer.transactional)
+        self.rows = PositionRecords(
+            self.duplicates,
             source_cluster=work.source_cluster_id,
             target_cluster=work.target_cluster_id,
         )
-        self.rows.markers = int(writer.transactional)
+        self.rows.markers = int(producer.transactional)
         self._identity = setup.identity_of(work, self._client)
         self._producers = truncated_positions.producers_of(self._client, self._identity, work)
-        self._endings: Endings | None = None
+        self._endings: HangingTransactions | None = None
 
     def close(self) -> None:
         self._client.close()
 
-    def open(self, tracks: Iterable[Track], deadline: float) -> None:
+    def open(self, partitions: Iterable[Partition], deadline: float) -> None:
         """Before our turn; raises KafkaUnavailable."""
         self._client.open(deadline)
-        target_truncation.prepare(self._client, tracks)
+        target_truncation.prepare(self._client, partitions)
 
-    def mend(self, tracks: Iterable[Track], read: Callable[[], Mapping[Place, Position]]) -> None:
+    def mend(
+        self, partitions: Iterable[Partition], read: Callable[[], Mapping[Place, Position]]
+    ) -> None:
         """In our turn, before the writer takes over: transactions that hang are ended."""
-        if not self._writer.transactional:
+        if not self._record_producer.transactional:
             return
         deadline = time.monotonic() + _FENCE_S
-        going = [track for track in tracks if track.error is None]
+        going = [partition for partition in partitions if partition.error is None]
         view = self._client.describe([self._topic], deadline)[self._topic]
-        ledger = Track(self._topic, 0, self._topic, remote_id=view.topic_id, ledger=True)
-        endings = Endings(
+        ledger = Partition(self._topic, 0, self._topic, remote_id=view.topic_id, ledger=True)
+        endings = HangingTransactions(
             self._client,
             self._identity,
             going,
             [ledger],
             transactional=True,
             own=self._producers,
-            say_again=self.rows.say_again,
+            rewrite=self.rows.rewrite,
         )
         endings.fence(deadline)
-        endings.mend_ledgers()
-        if endings.hang():
+        endings.end_in_internal_topics()
+        if endings.any_hanging():
             known = read()
-            for track in going:
-                row = known.get(track.place)
+            for partition in going:
+                row = known.get(partition.topic_partition)
                 if row is not None and row.next_downstream is not None and row.remote_end is None:
-                    track.there = row.next_downstream
-                    track.map_end = row.map_end
+                    partition.committed_downstream = row.next_downstream
+                    partition.map_end = row.map_end
             endings.begin()
         self._endings = endings
 
     def take_over(
-        self, tracks: Iterable[Track], known: Mapping[Place, Position]
-    ) -> dict[Track, Verdict]:
+        self, partitions: Iterable[Partition], known: Mapping[Place, Position]
+    ) -> dict[Partition, StopReason]:
         """The tracks stand where they were committed; those that were cut, and how."""
-        going = [track for track in tracks if track.error is None]
-        for track in going:
-            self.repeats.resumed(track, known.get(track.place))
+        going = [partition for partition in partitions if partition.error is None]
+        for partition in going:
+            self.duplicates.resumed(partition, known.get(partition.topic_partition))
         if not going:
             return {}
         ends = target_truncation.ends(self._client, going)
-        cut = target_truncation.judge(ends, self._client.alias) | self._lost_positions(ends, known)
-        self.repeats.look_before({track: end for track, end in ends.items() if track not in cut})
-        if not self._writer.transactional:
-            at = self._writer.introduce(self._as_it_was(going[0], known))
-            for track, end in ends.items():
-                track.next_there = track.there = max(end, track.there)
-            if (producer := self._who_wrote(at)) is not None:
-                self.repeats.writes_as(producer)
-            self._writer.commit(
-                self.rows.position(track, track.position) for track in going if track not in cut
+        cut = target_truncation.truncated(ends, self._client.alias) | self._lost_positions(
+            ends, known
+        )
+        self.duplicates.count_before_write(
+            {partition: end for partition, end in ends.items() if partition not in cut}
+        )
+        if not self._record_producer.transactional:
+            at = self._record_producer.rewrite_position(self._as_it_was(going[0], known))
+            for partition, end in ends.items():
+                partition.next_downstream = partition.committed_downstream = max(
+                    end, partition.committed_downstream
+                )
+            if (producer := self._producer_of(at)) is not None:
+                self.duplicates.add_producer(producer)
+            self._record_producer.commit(
+                self.rows.position(partition, partition.position)
+                for partition in going
+                if partition not in cut
             )
         return cut
 
     def _lost_positions(
-        self, ends: Mapping[Track, int], known: Mapping[Place, Position]
-    ) -> dict[Track, Verdict]:
+        self, ends: Mapping[Partition, int], known: Mapping[Place, Position]
+    ) -> dict[Partition, StopReason]:
         """librdkafka does not tell how old a position is: wherever something lies behind."""
-        if not self._writer.transactional:
+        if not self._record_producer.transactional:
             return {}
         behind = {
-            track: end
-            for track, end in ends.items()
-            if end > track.there >= 0
-            and (row := known.get(track.place)) is not None
+            partition: end
+            for partition, end in ends.items()
+            if end > partition.committed_downstream >= 0
+            and (row := known.get(partition.topic_partition)) is not None
             and row.producer is None
         }
         return truncated_positions.judge(self._client, behind, self._producers)[0]
 
-    def cut(self, landed: Mapping[Track, Landed]) -> dict[Track, Verdict]:
+    def cut(self, landed: Mapping[Partition, AcknowledgedRecords]) -> dict[Partition, StopReason]:
         """Before a commit: those whose first record did not get an offset that was free."""
-        firsts = {track: found.first for track, found in landed.items() if found.first >= 0}
-        cut = target_truncation.judge(firsts, self._client.alias)
+        firsts = {partition: found.first for partition, found in landed.items() if found.first >= 0}
+        cut = target_truncation.truncated(firsts, self._client.alias)
         if self._endings is None or not cut:
             return cut
-        markers = {track: firsts[track] for track in cut if firsts[track] == track.there - 1}
-        joined = self._endings.joined(markers)
-        return {track: verdict for track, verdict in cut.items() if track not in joined}
+        markers = {
+            partition: firsts[partition]
+            for partition in cut
+            if firsts[partition] == partition.committed_downstream - 1
+        }
+        joined = self._endings.joined_earlier(markers)
+        return {
+            partition: stop_reason
+            for partition, stop_reason in cut.items()
+            if partition not in joined
+        }
 
-    def landed(self, track: Track, found: Landed) -> None:
+    def acknowledged(self, partition: Partition, found: AcknowledgedRecords) -> None:
         """All that was sent of it lies there, and the next commit makes it count."""
-        track.records = found.count
-        track.next_there = max(track.next_there, found.last + 1)
+        partition.records = found.count
+        partition.next_downstream = max(partition.next_downstream, found.last + 1)
 
-    def in_vain(self, landed: Mapping[Track, Landed]) -> None:
-        for track, found in landed.items():
-            self.repeats.in_vain(track, found.count)
+    def given_up(self, landed: Mapping[Partition, AcknowledgedRecords]) -> None:
+        for partition, found in landed.items():
+            self.duplicates.given_up(partition, found.count)
 
-    def committed(self, positions: Mapping[Track, int]) -> None:
+    def committed(self, positions: Mapping[Partition, int]) -> None:
         """These positions, and all that had landed."""
-        self.rows.unsaid.clear()
-        self.repeats.committed(positions)
-        for track, at in positions.items():
-            track.done = at
-            track.commit(self.rows.after_commit(track))
+        self.rows.to_rewrite.clear()
+        self.duplicates.committed(positions)
+        for partition, at in positions.items():
+            partition.acknowledged_offset = at
+            partition.commit(self.rows.after_commit(partition))
 
-    def _as_it_was(self, track: Track, known: Mapping[Place, Position]) -> Position:
-        return known.get(track.place) or self.rows.position(track, track.position)
+    def _as_it_was(self, partition: Partition, known: Mapping[Place, Position]) -> Position:
+        return known.get(partition.topic_partition) or self.rows.position(
+            partition, partition.position
+        )
 
-    def _who_wrote(self, at: int | None) -> int | None:
+    def _producer_of(self, at: int | None) -> int | None:
         """The id under which the record at this offset of the positions topic was written."""
         deadline = time.monotonic() + _LOOK_S
         backoff = RetryBackoff(deadline)
         try:
             view = self._client.describe([self._topic], deadline)[self._topic]
-            track = Track(self._topic, 0, self._topic, remote_id=view.topic_id, ledger=True)
+            partition = Partition(self._topic, 0, self._topic, remote_id=view.topic_id, ledger=True)
             while at is not None:
-                for _, seen in read_holes(self._client, track, [Hole(at, at + 1)], deadline):
+                for _, seen in read_ranges(self._client, partition, [Hole(at, at + 1)], deadline):
                     return next(one.producer for one in seen if one.first <= at <= one.last)
                 if not backoff.wait():
                     break

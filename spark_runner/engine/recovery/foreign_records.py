@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.foreign_records import Hole, strangers
 from mirrors.kafka.producers.producer_id import Identity
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.recovery.target_batches import read_holes
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.recovery.target_batches import read_ranges
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ LOOK_S = 3.0
 EVERY_S = 2.0
 
 
-class Strangers:
+class ForeignRecordCheck:
     """One for a slice; `watches` is false where others write the same topics on purpose."""
 
     def __init__(self, target: ClusterClient, identity: Identity, *, watches: bool) -> None:
@@ -35,29 +35,29 @@ class Strangers:
         self._own: set[int] = set()
         self._again_at = 0.0
 
-    def look(self, tracks: Iterable[Track], now: float, *, last: bool = False) -> None:
+    def look(self, partitions: Iterable[Partition], now: float, *, last: bool = False) -> None:
         """After a commit; `last`: nobody will ask again."""
-        holed = [track for track in tracks if track.holes]
+        holed = [partition for partition in partitions if partition.unverified_ranges]
         self._own.add(self._identity.producer_id)
         if not holed:
             return
         if not self._watches or self._identity.is_anonymous:
             # Without a lasting id, what we wrote before a restart looks like a stranger's.
-            for track in holed:
-                track.holes.clear()
+            for partition in holed:
+                partition.unverified_ranges.clear()
             return
         if now < self._again_at and not last:
             return
         self._again_at = now + EVERY_S
         deadline = time.monotonic() + LOOK_S
         try:
-            for track in holed:
-                self._look_into(track, deadline)
+            for partition in holed:
+                self._look_into(partition, deadline)
         except UnderstudyError as error:
             log.warning("a hole in what we wrote is not looked at yet: %s", error.message)
 
-    def _look_into(self, track: Track, deadline: float) -> None:
-        holes = [Hole(*hole) for hole in track.holes]
-        for hole, seen in read_holes(self._target, track, holes, deadline):
-            track.strangers += strangers(hole, seen, self._own)
-            track.holes.pop(0)
+    def _look_into(self, partition: Partition, deadline: float) -> None:
+        holes = [Hole(*hole) for hole in partition.unverified_ranges]
+        for hole, seen in read_ranges(self._target, partition, holes, deadline):
+            partition.foreign_records += strangers(hole, seen, self._own)
+            partition.unverified_ranges.pop(0)

@@ -23,7 +23,7 @@ from mirrors.domain.internal_topics.records import (
 )
 from mirrors.kafka.error_codes import RETRY, Code, failure
 from mirrors.kafka.retry import until_answered
-from spark_runner.engine.batches.header_scan import Filter
+from spark_runner.engine.batches.header_scan import AbortedFilter
 from spark_runner.kafka_protocol import fetch
 from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL, Header
 from spark_runner.kafka_protocol.cluster import REQUEST_S, ClusterClient
@@ -143,13 +143,13 @@ class PositionReader:
             raise self._refused(number)
         before = self._at
         for row in reply.partitions:
-            aborted = Filter(row.aborted)
+            aborted = AbortedFilter(row.aborted)
             decided = row.stable_offset if isolation == fetch.READ_COMMITTED else 0
             for batch in batches(frame[row.start : row.stop]):
                 self._take(batch, aborted, decided)
         return self._at > before
 
-    def _take(self, batch: memoryview, aborted: Filter, decided: int) -> None:
+    def _take(self, batch: memoryview, aborted: AbortedFilter, decided: int) -> None:
         header = read_header(batch)
         after = header.last_offset + 1
         if self._at is None or after <= self._at:
@@ -172,7 +172,7 @@ class PositionReader:
         else:
             self._apply(rows)
 
-    def _decide(self, header: Header, batch: memoryview, aborted: Filter) -> None:
+    def _decide(self, header: Header, batch: memoryview, aborted: AbortedFilter) -> None:
         rows = self._undecided.pop(header.producer_id, [])
         for marker in decode_batch(batch):
             if int.from_bytes((marker.key or b"")[2:4], "big") == _COMMIT:

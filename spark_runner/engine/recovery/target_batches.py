@@ -7,7 +7,7 @@ from typing import Protocol
 
 from mirrors.domain.gaps.foreign_records import Hole, Seen
 from mirrors.kafka.error_codes import Code
-from spark_runner.engine.batches.header_scan import Filter
+from spark_runner.engine.batches.header_scan import AbortedFilter
 from spark_runner.kafka_protocol import fetch
 from spark_runner.kafka_protocol.batch_header import CONTROL
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -19,7 +19,7 @@ from spark_runner.kafka_protocol.single_fetch import fetch_once
 _BYTES = 1 << 20
 
 
-class Remote(Protocol):
+class RemotePartition(Protocol):
     """A remote partition, by its topic's name and id."""
 
     @property
@@ -32,18 +32,18 @@ class Remote(Protocol):
     def partition(self) -> int: ...
 
 
-def read_holes(
-    target: ClusterClient, track: Remote, holes: Iterable[Hole], deadline: float
+def read_ranges(
+    target: ClusterClient, partition: RemotePartition, holes: Iterable[Hole], deadline: float
 ) -> Iterator[tuple[Hole, list[Seen]]]:
     """Each with its batches; ends at the first one that cannot be read now."""
-    view = target.describe([track.remote_topic], deadline)[track.remote_topic]
-    leader = view.leaders.get(track.partition)
-    if view.error or leader is None or leader.node < 0 or view.topic_id != track.remote_id:
+    view = target.describe([partition.remote_topic], deadline)[partition.remote_topic]
+    leader = view.leaders.get(partition.partition)
+    if view.error or leader is None or leader.node < 0 or view.topic_id != partition.remote_id:
         return
     link = target.link(leader.node, "strangers", deadline)
     try:
         for hole in holes:
-            seen = _read(link, track, hole, leader, deadline)
+            seen = _read(link, partition, hole, leader, deadline)
             if seen is None:
                 return
             yield hole, seen
@@ -52,17 +52,17 @@ def read_holes(
 
 
 def _read(
-    link: Connection, track: Remote, hole: Hole, leader: Leader, deadline: float
+    link: Connection, partition: RemotePartition, hole: Hole, leader: Leader, deadline: float
 ) -> list[Seen] | None:
     """Its batches; None while a transaction that is still open hides some."""
-    topic, epoch = (track.remote_topic, track.remote_id), leader.epoch
+    topic, epoch = (partition.remote_topic, partition.remote_id), leader.epoch
     found: list[Seen] = []
     at = hole.first
     while at < hole.stop:
         frame, reply = fetch_once(
             link,
             topic,
-            track.partition,
+            partition.partition,
             at,
             until=deadline,
             leader_epoch=epoch,
@@ -84,7 +84,7 @@ def _read(
 
 def _headers(row: fetch.Fetched, frame: memoryview) -> Iterator[Seen]:
     """Every batch of a reply; one of an aborted transaction with no record in it."""
-    aborted = Filter(row.aborted)
+    aborted = AbortedFilter(row.aborted)
     for batch in batches(frame[row.start : row.stop]):
         header = read_header(batch)
         control = bool(header.attributes & CONTROL)

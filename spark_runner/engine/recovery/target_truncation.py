@@ -16,8 +16,8 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.lost_ranges import remote_cut
 from mirrors.kafka.error_codes import RETRY
 from mirrors.kafka.retry import until_answered
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.list_offsets import LATEST, list_offsets
 from spark_runner.kafka_protocol.metadata import NO_ID, Leader
@@ -29,19 +29,23 @@ LOOK_S = 3.0
 NOBODY = -1
 
 
-def verdict(track: Track, end: int, target: str) -> Verdict:
+def stop_reason(partition: Partition, end: int, target: str) -> StopReason:
     """It was cut at `end`, below what is committed."""
-    facts = remote_cut(track.position, track.resets, end=end, belongs=track.there)
-    remote = f"{track.remote_topic}-{track.partition}"
-    words = describe_remote_truncation(facts, track.name, remote, target)
-    return Verdict("gap", "remote_truncated", words, track.position, facts)
+    facts = remote_cut(
+        partition.position, partition.resets, end=end, belongs=partition.committed_downstream
+    )
+    remote = f"{partition.remote_topic}-{partition.partition}"
+    words = describe_remote_truncation(facts, partition.name, remote, target)
+    return StopReason("gap", "remote_truncated", words, partition.position, facts)
 
 
-def prepare(target: ClusterClient, tracks: Iterable[Track]) -> None:
+def prepare(target: ClusterClient, partitions: Iterable[Partition]) -> None:
     """Connect to those who lead, while the epoch before still copies."""
     deadline = time.monotonic() + LOOK_S
     try:
-        views = target.describe(dict.fromkeys(track.remote_topic for track in tracks), deadline)
+        views = target.describe(
+            dict.fromkeys(partition.remote_topic for partition in partitions), deadline
+        )
         leaders = {leader.node for view in views.values() for leader in view.leaders.values()}
         for node in leaders:
             if node >= 0:
@@ -50,17 +54,23 @@ def prepare(target: ClusterClient, tracks: Iterable[Track]) -> None:
         log.info("remote partitions are not looked at yet: %s", error.message)
 
 
-def judge(ends: Mapping[Track, int], target: str) -> dict[Track, Verdict]:
+def truncated(ends: Mapping[Partition, int], target: str) -> dict[Partition, StopReason]:
     """Those that end, or took our first batch, below the place where it belongs."""
-    return {track: verdict(track, end, target) for track, end in ends.items() if end < track.there}
+    return {
+        partition: stop_reason(partition, end, target)
+        for partition, end in ends.items()
+        if end < partition.committed_downstream
+    }
 
 
-def ends(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, int]:
+def ends(target: ClusterClient, partitions: Iterable[Partition]) -> dict[Partition, int]:
     """Where the remote partition ends, markers and open transactions and all, of those that go."""
     known = {
-        (track.remote_topic, track.partition): track for track in tracks if track.error is None
+        (partition.remote_topic, partition.partition): partition
+        for partition in partitions
+        if partition.error is None
     }
-    found: dict[Track, int] = {}
+    found: dict[Partition, int] = {}
     deadline = time.monotonic() + LOOK_S
 
     def look() -> None:
@@ -68,12 +78,12 @@ def ends(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, int]:
         led.pop(NOBODY, None)
         for wanted in led.values():
             for place, row in list_offsets(target, wanted, at=LATEST, deadline=deadline).items():
-                track = known[place]
+                partition = known[place]
                 if not row.error:
-                    found[track] = row.offset
-                elif row.error not in RETRY and track.there >= 0:
+                    found[partition] = row.offset
+                elif row.error not in RETRY and partition.committed_downstream >= 0:
                     # Who is not let look is told by the first batch.
-                    found[track] = track.there
+                    found[partition] = partition.committed_downstream
 
     try:
         until_answered(look, deadline)
@@ -83,7 +93,7 @@ def ends(target: ClusterClient, tracks: Iterable[Track]) -> dict[Track, int]:
 
 
 def by_leader(
-    target: ClusterClient, known: Mapping[tuple[str, int], Track], deadline: float
+    target: ClusterClient, known: Mapping[tuple[str, int], Partition], deadline: float
 ) -> dict[int, list[tuple[str, int, Leader]]]:
     """Only of topics that are still the planned ones: others are told by their ids. Under `NOBODY`
     are those that have no leader now."""
@@ -91,11 +101,11 @@ def by_leader(
         return {}
     wanted: dict[int, list[tuple[str, int, Leader]]] = {}
     views = target.describe(dict.fromkeys(topic for topic, _ in known), deadline)
-    for (topic, partition), track in known.items():
+    for (topic, number), partition in known.items():
         leader = Leader(NOBODY, -1)
         if (view := views.get(topic)) is not None and not view.error:
-            if track.remote_id not in (view.topic_id, NO_ID):
+            if partition.remote_id not in (view.topic_id, NO_ID):
                 continue
-            leader = view.leaders.get(partition, leader)
-        wanted.setdefault(leader.node, []).append((topic, partition, leader))
+            leader = view.leaders.get(number, leader)
+        wanted.setdefault(leader.node, []).append((topic, number, leader))
     return wanted

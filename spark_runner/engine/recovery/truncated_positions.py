@@ -22,9 +22,9 @@ from mirrors.domain.gaps.lost_ranges import positions_lost
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.producer_id import Identity
 from mirrors.kafka.producers.transactions import slice_id
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.stop_reason import Verdict
-from spark_runner.engine.recovery.target_batches import read_holes
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.recovery.target_batches import read_ranges
 from spark_runner.ipc.messages import SliceWork
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.positions.validation import describe_lost_positions
@@ -56,9 +56,9 @@ def producers_of(
 
 def judge(
     target: ClusterClient,
-    ends: Mapping[Track, int],
+    ends: Mapping[Partition, int],
     own: Callable[[float], set[int]],
-) -> tuple[dict[Track, Verdict], set[Track]]:
+) -> tuple[dict[Partition, StopReason], set[Partition]]:
     """Those where copies of ours lie behind their positions; and those that need no other look:
     none do, or nobody can tell (more lies there than can be read, or we may not read it), so that
     it is copied on all the same.
@@ -68,32 +68,32 @@ def judge(
     """
     if not ends:
         return {}, set()
-    lost: dict[Track, Verdict] = {}
-    looked_at: set[Track] = set()
+    lost: dict[Partition, StopReason] = {}
+    looked_at: set[Partition] = set()
     unknown = dict(ends)
     deadline = time.monotonic() + LOOK_S
     try:
         known = own(deadline)
-        for track, end in ends.items():
+        for partition, end in ends.items():
             # The marker before it is that of our last transaction there.
-            hole = Hole(max(0, track.there - 1), end)
-            for _, seen in read_holes(target, track, [hole], deadline):
-                del unknown[track]
-                last = last_of_ours(track.there, seen, known)
+            hole = Hole(max(0, partition.committed_downstream - 1), end)
+            for _, seen in read_ranges(target, partition, [hole], deadline):
+                del unknown[partition]
+                last = last_of_ours(partition.committed_downstream, seen, known)
                 if last is not None:
-                    lost[track] = _verdict(track, last + 1, target.alias)
-            looked_at.add(track)
+                    lost[partition] = _stop_reason(partition, last + 1, target.alias)
+            looked_at.add(partition)
     except UnderstudyError as error:
         log.warning("whether positions were lost is not known: %s", error.message)
         if time.monotonic() >= deadline:
             looked_at.update(ends)
-    for track in unknown:
+    for partition in unknown:
         log.warning(
             "%s: whether the target lost positions of it is not known, for what lies in %s behind "
             "%s cannot be read, or not in time; it is copied on from there",
-            track.name,
-            track.remote_topic,
-            track.there,
+            partition.name,
+            partition.remote_topic,
+            partition.committed_downstream,
         )
     return lost, looked_at - lost.keys()
 
@@ -110,8 +110,10 @@ def last_of_ours(there: int, seen: Iterable[Seen], own: set[int]) -> int | None:
     return last
 
 
-def _verdict(track: Track, copied: int, target: str) -> Verdict:
-    facts = positions_lost(track.position, track.resets, told=track.there, copied=copied)
-    remote = f"{track.remote_topic}-{track.partition}"
-    words = describe_lost_positions(facts, track.name, remote, target)
-    return Verdict("gap", "positions_lost", words, track.position, facts)
+def _stop_reason(partition: Partition, copied: int, target: str) -> StopReason:
+    facts = positions_lost(
+        partition.position, partition.resets, told=partition.committed_downstream, copied=copied
+    )
+    remote = f"{partition.remote_topic}-{partition.partition}"
+    words = describe_lost_positions(facts, partition.name, remote, target)
+    return StopReason("gap", "positions_lost", words, partition.position, facts)

@@ -9,8 +9,8 @@ from typing import TypeVar
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_range
 from mirrors.kafka.error_codes import RETRY, Code, name_of
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, Listed, list_offsets
 from spark_runner.kafka_protocol.metadata import NO_ID, Leader
@@ -19,16 +19,16 @@ from spark_runner.positions.validation import describe_range_gap, describe_trunc
 T = TypeVar("T")
 
 LOOK_S = 1.0
-MOST_S = 5.0
+MAX_LOOK_S = 5.0
 # Of a slice's time, that may be spent on waiting in vain.
 SHARE = 0.1
 
 
-class Looks:
+class BoundedLookups:
     """Of one slice at one cluster. Whom is asked is told by a number."""
 
     def __init__(self) -> None:
-        self._patience: dict[int, float] = {}
+        self._wait_s: dict[int, float] = {}
         self._not_before: dict[int, float] = {}
 
     def at(self, node: int, look: Callable[[float], T]) -> T | None:
@@ -36,128 +36,140 @@ class Looks:
         began = time.monotonic()
         if began < self._not_before.get(node, 0.0):
             return None
-        patience = self._patience.get(node, LOOK_S)
+        wait_s = self._wait_s.get(node, LOOK_S)
         try:
-            found = look(began + patience)
+            found = look(began + wait_s)
         except UnderstudyError:
             spent = time.monotonic() - began
-            if spent > patience / 2:
-                self._patience[node] = min(2 * patience, MOST_S)
+            if spent > wait_s / 2:
+                self._wait_s[node] = min(2 * wait_s, MAX_LOOK_S)
             self._not_before[node] = began + spent + spent / SHARE
             return None
-        self._patience.pop(node, None)
+        self._wait_s.pop(node, None)
         return found
 
 
 # A topic just made, or a leader just moved, is unknown to a broker for a moment: longer is gone.
-GONE_AFTER_S = 10.0
+MISSING_AFTER_S = 10.0
 LEADERLESS_AFTER_S = 30.0
 # A broker's own error at a partition: its disk, or the store of its older segments, may come back.
 # Java's consumer and the replicas ask again without an end.
 UNREADABLE_AFTER_S = 30.0
-_GONE = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID)
+_MISSING = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID)
 # Whatever broker answers.
 _ANYONE = -1
 
 
-def own_error() -> str:
+def broker_error() -> str:
     """What is said of a partition after that time, by every lane."""
     return f"for {UNREADABLE_AFTER_S:.0f} s its broker met an error of its own; its log says why"
 
 
-class Bench:
+class SourceErrors:
     """Source partitions that wait for a better moment, and how long they have."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
-        self._since: dict[Track, float] = {}
-        self._looks = Looks()
+        self._since: dict[Partition, float] = {}
+        self._lookups = BoundedLookups()
 
-    def settled(self, track: Track) -> None:
-        self._since.pop(track, None)
+    def clear(self, partition: Partition) -> None:
+        self._since.pop(partition, None)
 
-    def judge(self, track: Track, number: int, now: float) -> Verdict | None:
+    def stop_reason_of(self, partition: Partition, number: int, now: float) -> StopReason | None:
         """None: wait and ask again, at the leader of that moment."""
-        since = self._since.setdefault(track, now)
+        since = self._since.setdefault(partition, now)
         alias = self._cluster.alias
         if number == Code.OFFSET_OUT_OF_RANGE:
-            return self._out_of_range(track)
-        if number in _GONE:
-            return self._gone(track, now - since)
+            return self._out_of_range(partition)
+        if number in _MISSING:
+            return self._missing(partition, now - since)
         if number in RETRY:
             if now - since < LEADERLESS_AFTER_S:
                 return None
-            return Verdict(
+            return StopReason(
                 "faulted",
                 "source_unavailable",
-                f"{track.name} on {alias} has had no usable leader for {int(now - since)} s "
+                f"{partition.name} on {alias} has had no usable leader for {int(now - since)} s "
                 f"({name_of(number)}). Check the brokers that hold its replicas.",
             )
         if number == Code.TOPIC_AUTHORIZATION_FAILED:
-            reason = f"Reading {track.name} on {alias} is not allowed; grant Read to the principal."
-            return Verdict("faulted", "not_authorised", reason)
+            reason = (
+                f"Reading {partition.name} on {alias} is not allowed; grant Read to the principal."
+            )
+            return StopReason("faulted", "not_authorised", reason)
         said = f"the broker says {name_of(number)}"
         if number == Code.UNKNOWN:
             if now - since < UNREADABLE_AFTER_S:
                 return None
-            said = own_error()
-        reason = f"{track.name} on {alias} cannot be read at offset {track.next_fetch}: {said}."
-        return Verdict("faulted", "unreadable", reason)
+            said = broker_error()
+        reason = (
+            f"{partition.name} on {alias} cannot be read at offset {partition.next_fetch}: {said}."
+        )
+        return StopReason("faulted", "unreadable", reason)
 
-    def diverged(self, track: Track, epoch: int, end: int) -> Verdict:
+    def diverged(self, partition: Partition, epoch: int, end: int) -> StopReason:
         """The log behind our position is not the one that was read (KIP-320)."""
         facts = GapFacts(
             kind="truncated",
-            position=track.next_fetch,
+            position=partition.next_fetch,
             first=None,
-            end=min(end, track.next_fetch),
-            resets=track.resets,
+            end=min(end, partition.next_fetch),
+            resets=partition.resets,
         )
-        reason = describe_truncation(facts, track.name, self._cluster.alias, epoch)
-        return Verdict("gap", "truncated", reason, gap=facts)
+        reason = describe_truncation(facts, partition.name, self._cluster.alias, epoch)
+        return StopReason("gap", "truncated", reason, gap=facts)
 
-    def _out_of_range(self, track: Track) -> Verdict | None:
-        wanted = [(track.topic, track.partition, Leader(track.source_node, -1))]
+    def _out_of_range(self, partition: Partition) -> StopReason | None:
+        wanted = [(partition.topic, partition.partition, Leader(partition.source_node, -1))]
 
         def look(deadline: float) -> list[Listed]:
             return [
-                list_offsets(self._cluster, wanted, at=at, deadline=deadline)[track.place]
+                list_offsets(self._cluster, wanted, at=at, deadline=deadline)[
+                    partition.topic_partition
+                ]
                 for at in (EARLIEST, LATEST)
             ]
 
-        found = self._looks.at(track.source_node, look)
+        found = self._lookups.at(partition.source_node, look)
         if found is None:
             return None
         beginning, end = found
         if beginning.error or end.error:
             return None
         reason = describe_range_gap(
-            track.name, self._cluster.alias, track.next_fetch, beginning.offset, end.offset
+            partition.name, self._cluster.alias, partition.next_fetch, beginning.offset, end.offset
         )
-        kind = gap_of_range(track.next_fetch, beginning.offset, end.offset)
+        kind = gap_of_range(partition.next_fetch, beginning.offset, end.offset)
         if reason is None or kind is None:
             # In range after all: the log moved between the two answers.
             return None
         # A log that was cut may have grown again when the planner looks.
         facts = GapFacts(
-            kind=kind, position=track.next_fetch, first=None, end=end.offset, resets=track.resets
+            kind=kind,
+            position=partition.next_fetch,
+            first=None,
+            end=end.offset,
+            resets=partition.resets,
         )
-        return Verdict("gap", "out_of_range", reason, gap=facts)
+        return StopReason("gap", "out_of_range", reason, gap=facts)
 
-    def _gone(self, track: Track, seconds: float) -> Verdict | None:
+    def _missing(self, partition: Partition, seconds: float) -> StopReason | None:
         alias = self._cluster.alias
-        views = self._looks.at(_ANYONE, lambda until: self._cluster.describe([track.topic], until))
-        view = (views or {}).get(track.topic)
+        views = self._lookups.at(
+            _ANYONE, lambda until: self._cluster.describe([partition.topic], until)
+        )
+        view = (views or {}).get(partition.topic)
         if view is None:
             return None
-        if view.error == Code.NONE and view.topic_id != track.source_id != NO_ID:
-            return Verdict(
+        if view.error == Code.NONE and view.topic_id != partition.source_id != NO_ID:
+            return StopReason(
                 "gap",
                 "generation",
-                f"Topic {track.topic} was deleted and created again on {alias} while it was "
+                f"Topic {partition.topic} was deleted and created again on {alias} while it was "
                 "copied; nothing of the new one is copied.",
             )
-        if seconds < GONE_AFTER_S:
+        if seconds < MISSING_AFTER_S:
             return None
-        reason = f"{track.name} no longer exists on {alias}."
-        return Verdict("faulted", "source_missing", reason)
+        reason = f"{partition.name} no longer exists on {alias}."
+        return StopReason("faulted", "source_missing", reason)

@@ -7,8 +7,8 @@ import time
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import SESSION_LOST, name_of
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.receive_buffers import Arena, stray
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer, oversized_buffer
 from spark_runner.kafka_protocol import fetch
 from spark_runner.kafka_protocol.cluster import RECEIVE_S
 from spark_runner.kafka_protocol.connection import Connection
@@ -21,7 +21,7 @@ _LEAST = 64 << 10
 _LONG_S = 0.5
 
 
-class Stride:
+class FetchSize:
     """Of one connection; a new one begins anew, for the old one may have been too slow."""
 
     __slots__ = ("_most", "size")
@@ -64,24 +64,24 @@ class FetchLimits:
     newest: int = fetch.MOST
 
 
-def throttled_s(told_s: float, in_vain: int) -> float:
+def throttled_s(told_s: float, empty_throttled: int) -> float:
     """How long to leave a broker alone that told to wait, after so many such answers in a row.
 
     It answers a fetch with nothing while a quota is overdrawn (KIP-219), and the next one comes out
     of the same quota: a small quota on requests would be used up by asking. So each time the wait
     is twice as long, until all that was used before is out of the broker's sight.
     """
-    return max(told_s, min(told_s * float(1 << min(in_vain, 10)), _QUOTA_WINDOW_S))
+    return max(told_s, min(told_s * float(1 << min(empty_throttled, 10)), _QUOTA_WINDOW_S))
 
 
-class Feeder:
+class FetchConnection:
     """Blocking; raises KafkaUnavailable when the connection breaks, and is of no use after that."""
 
     def __init__(self, node: int, link: Connection, limits: FetchLimits) -> None:
         self.node = node
         self.link = link
-        self.members: dict[tuple[bytes, int], Track] = {}
-        self.arena: Arena | None = None
+        self.members: dict[tuple[bytes, int], Partition] = {}
+        self.buffer: ReceiveBuffer | None = None
         # Left while a request was under way: what its reply brings of them lies behind the place
         # that they may be read from again by then, and would leave a hole.
         self._left: set[tuple[bytes, int]] = set()
@@ -89,12 +89,12 @@ class Feeder:
         # When the last part of a reply came that is not whole yet; 0 while none has begun.
         self._heard_at = 0.0
         self.retry_at = 0.0
-        self._in_vain = 0
+        self._empty_throttled = 0
         # How long the reply under way was waited for so far, part by part.
         self._reading_s = 0.0
-        self._stride = Stride(limits.max_bytes)
+        self._fetch_size = FetchSize(limits.max_bytes)
         self._partition_bytes = limits.partition_bytes
-        self._patience_s = limits.request_s
+        self._request_s = limits.request_s
         self._session = fetch.FetchSession(
             link.version(FETCH, fetch.LEAST, limits.newest, "Fetch"),
             max_wait_ms=limits.max_wait_ms,
@@ -108,63 +108,63 @@ class Feeder:
         """An old broker: a topic made anew under the same name is not told apart by it."""
         return self._session.version < fetch.BY_ID
 
-    def want(self, track: Track) -> None:
+    def want(self, partition: Partition) -> None:
         """Read the track from its `next_fetch` on, with the next request."""
-        track.key = name_key(track.topic) if self.by_name else track.source_id
-        self.members[track.key, track.partition] = track
+        partition.source_key = name_key(partition.topic) if self.by_name else partition.source_id
+        self.members[partition.source_key, partition.partition] = partition
         self._session.want(
             fetch.Wanted(
-                track.key,
-                track.partition,
-                track.next_fetch,
-                track.source_epoch,
-                track.leader_epoch,
+                partition.source_key,
+                partition.partition,
+                partition.next_fetch,
+                partition.source_epoch,
+                partition.read_epoch,
                 self._partition_bytes,
             )
         )
 
-    def forget(self, track: Track) -> None:
-        if self.members.pop((track.key, track.partition), None) is not None:
-            if self.arena is not None:
-                self._left.add((track.key, track.partition))
-            self._session.forget(track.key, track.partition)
+    def forget(self, partition: Partition) -> None:
+        if self.members.pop((partition.source_key, partition.partition), None) is not None:
+            if self.buffer is not None:
+                self._left.add((partition.source_key, partition.partition))
+            self._session.forget(partition.source_key, partition.partition)
 
-    def withhold(self, track: Track) -> None:
+    def withhold(self, partition: Partition) -> None:
         """Leave it out of the next requests; it is read here all the same once it is wanted."""
-        self._session.forget(track.key, track.partition)
+        self._session.forget(partition.source_key, partition.partition)
 
-    def ask(self, arena: Arena, now: float, most: int) -> None:
+    def ask(self, buffer: ReceiveBuffer, now: float, most: int) -> None:
         """Send the next request; its reply, of at most `most` bytes, will land in the arena."""
-        self._session.ask_for(min(most, self._stride.size))
-        self.arena = arena
+        self._session.ask_for(min(most, self._fetch_size.size))
+        self.buffer = buffer
         self.sent_at = now
         self._heard_at = 0.0
-        until = now + self._patience_s
+        until = now + self._request_s
         self.link.renew_login(until)
         self.link.send([self._session.request(self.link.next_correlation())], until)
 
     def is_overdue(self, now: float, patience: float) -> bool:
         """Nothing for so long, in seconds; or the rest of a reply that has begun does not come."""
-        if self.arena is None:
+        if self.buffer is None:
             return False
         if self._heard_at:
             return now - self._heard_at > RECEIVE_S
         return now - self.sent_at > patience
 
-    def read(self, now: float) -> tuple[Arena, list[fetch.Fetched]] | None:
+    def read(self, now: float) -> tuple[ReceiveBuffer, list[fetch.Fetched]] | None:
         """The next part of the reply that is there; None while more of it is to come.
 
         The arena is that where its records lie.
         """
-        arena = self.arena
-        assert arena is not None  # noqa: S101 - the loop reads only what was asked for
+        buffer = self.buffer
+        assert buffer is not None  # noqa: S101 - the loop reads only what was asked for
         began = time.monotonic()
-        frame = self.link.receive_part(arena.view, now + RECEIVE_S, _PART)
+        frame = self.link.receive_part(buffer.view, now + RECEIVE_S, _PART)
         self._reading_s += time.monotonic() - began
         if frame is None:
             self._heard_at = time.monotonic()
             return None
-        self._stride.came(len(frame), self._reading_s)
+        self._fetch_size.came(len(frame), self._reading_s)
         self._reading_s = 0.0
         session, reply = fetch.read_reply(frame, self._session.version)
         if reply.error and reply.error not in SESSION_LOST:
@@ -173,15 +173,17 @@ class Feeder:
                 f"{name_of(reply.error)}. Its log says why.",
                 code="fetch_refused",
             )
-        self.arena = None
-        if not arena.owns(frame):
-            arena = stray(frame, arena)
+        self.buffer = None
+        if not buffer.owns(frame):
+            buffer = oversized_buffer(frame, buffer)
         self.link.note_throttle(reply.throttle_ms)
-        wait = throttled_s(reply.throttle_ms / 1000, self._in_vain)
+        wait = throttled_s(reply.throttle_ms / 1000, self._empty_throttled)
         self.retry_at = max(self.link.quiet_until, now + wait)
-        self._in_vain = self._in_vain + 1 if reply.throttle_ms and not reply.partitions else 0
+        self._empty_throttled = (
+            self._empty_throttled + 1 if reply.throttle_ms and not reply.partitions else 0
+        )
         left, self._left = self._left, set()
         if self._session.answered(reply.error, session):
-            return arena, [row for row in reply.partitions if (row.key, row.partition) not in left]
+            return buffer, [row for row in reply.partitions if (row.key, row.partition) not in left]
         self.retry_at = max(self.retry_at, now + _SESSION_RETRY_S)
-        return arena, []
+        return buffer, []

@@ -31,7 +31,7 @@ class _Cut(Exception):
     """The topic is not the one that was read up to here."""
 
 
-class RunsTail:
+class OffsetRunsReader:
     """Blocking. What was handed out is not read again, but after a call of `forget`: all of it."""
 
     def __init__(self, cluster: ClusterClient, view: TopicView, forget: Callable[[], None]) -> None:

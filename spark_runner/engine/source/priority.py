@@ -9,14 +9,14 @@ waits while there is nothing to choose between.
 from __future__ import annotations
 
 from mirrors.domain.topics.priority import WEIGHTS, Rank, Ranks, Turns
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.source.fetch_connection import Feeder
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.source.fetch_connection import FetchConnection
 from spark_runner.kafka_protocol.fetch import Fetched
 
 _NORMAL = WEIGHTS["normal"]
 
 
-class Precedence:
+class ReadPriority:
     """Of one slice. A flow that names no classes has nothing of this."""
 
     def __init__(self, ranks: Ranks) -> None:
@@ -24,8 +24,8 @@ class Precedence:
         self._rank_of: dict[str, Rank] = {}
         self._turns: dict[int, Turns] = {}
         # Who has a backlog, and whose partitions are out of the session meanwhile.
-        self._behind: dict[Track, None] = {}
-        self._withheld: set[Track] = set()
+        self._behind: dict[Partition, None] = {}
+        self._withheld: set[Partition] = set()
         self._turn: dict[int, Rank | None] = {}
 
     def clear(self) -> None:
@@ -36,54 +36,56 @@ class Precedence:
     @property
     def weight(self) -> int:
         """Of the highest class that waits: so much this slice counts beside others."""
-        ranks = {self._rank(track) for track in self._behind if track.error is None}
+        ranks = {self._rank(partition) for partition in self._behind if partition.error is None}
         return max((WEIGHTS[rank] for rank in ranks), default=_NORMAL)
 
-    def arrange(self, feeder: Feeder) -> None:
+    def arrange(self, connection: FetchConnection) -> None:
         """Before a request: whose turn it is, and who has to wait for another."""
-        behind = [track for track in self._behind if _is_member(feeder, track)]
-        turn = self._turns_of(feeder).next({self._rank(track) for track in behind})
-        self._turn[feeder.node] = turn
-        for track in behind:
-            if self._rank(track) != turn:
-                feeder.withhold(track)
-                self._withheld.add(track)
-            elif track in self._withheld:
-                self._withheld.discard(track)
-                feeder.want(track)
+        behind = [partition for partition in self._behind if _is_member(connection, partition)]
+        turn = self._turns_of(connection).next({self._rank(partition) for partition in behind})
+        self._turn[connection.node] = turn
+        for partition in behind:
+            if self._rank(partition) != turn:
+                connection.withhold(partition)
+                self._withheld.add(partition)
+            elif partition in self._withheld:
+                self._withheld.discard(partition)
+                connection.want(partition)
 
-    def heard(self, feeder: Feeder, rows: list[Fetched]) -> None:
+    def record_reply(self, connection: FetchConnection, rows: list[Fetched]) -> None:
         """What a reply brought, by class; a turn that brought nothing of its class is no claim."""
         sizes: dict[Rank, int] = {}
         for row in rows:
-            track = feeder.members.get((row.key, row.partition))
-            if track is not None and row.stop > row.start:
-                rank = self._rank(track)
+            partition = connection.members.get((row.key, row.partition))
+            if partition is not None and row.stop > row.start:
+                rank = self._rank(partition)
                 sizes[rank] = sizes.get(rank, 0) + row.stop - row.start
         for rank, size in sizes.items():
-            self._turns_of(feeder).took(rank, size)
-        turn = self._turn.get(feeder.node)
+            self._turns_of(connection).took(rank, size)
+        turn = self._turn.get(connection.node)
         if turn is not None and turn not in sizes:
-            for track in [track for track in self._behind if self._rank(track) == turn]:
-                if _is_member(feeder, track):
-                    del self._behind[track]
+            for partition in [
+                partition for partition in self._behind if self._rank(partition) == turn
+            ]:
+                if _is_member(connection, partition):
+                    del self._behind[partition]
 
-    def read(self, track: Track, end: int) -> None:
+    def read(self, partition: Partition, end: int) -> None:
         """How far the track is read, of what can be read."""
-        if track.next_fetch < end and not track.is_read:
-            self._behind[track] = None
+        if partition.next_fetch < end and not partition.is_read:
+            self._behind[partition] = None
         else:
-            self._behind.pop(track, None)
+            self._behind.pop(partition, None)
 
-    def _rank(self, track: Track) -> Rank:
-        rank = self._rank_of.get(track.topic)
+    def _rank(self, partition: Partition) -> Rank:
+        rank = self._rank_of.get(partition.topic)
         if rank is None:
-            rank = self._rank_of[track.topic] = self._ranks.of(track.topic).rank
+            rank = self._rank_of[partition.topic] = self._ranks.of(partition.topic).rank
         return rank
 
-    def _turns_of(self, feeder: Feeder) -> Turns:
-        return self._turns.setdefault(feeder.node, Turns())
+    def _turns_of(self, connection: FetchConnection) -> Turns:
+        return self._turns.setdefault(connection.node, Turns())
 
 
-def _is_member(feeder: Feeder, track: Track) -> bool:
-    return feeder.members.get((track.key, track.partition)) is track
+def _is_member(connection: FetchConnection, partition: Partition) -> bool:
+    return connection.members.get((partition.source_key, partition.partition)) is partition

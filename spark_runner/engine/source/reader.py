@@ -10,40 +10,40 @@ from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.engine.batches.header_scan import CUT, scan
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.receive_buffers import Arena, Arenas
-from spark_runner.engine.model.stop_reason import Verdict
-from spark_runner.engine.source.fetch_connection import Feeder, FetchLimits
-from spark_runner.engine.source.leaders import Sources
-from spark_runner.engine.source.replicated_filter import Part, Replicated
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer, ReceiveBuffers
+from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.source.fetch_connection import FetchConnection, FetchLimits
+from spark_runner.engine.source.leaders import SourceLeaders
+from spark_runner.engine.source.replicated_filter import FetchedBatches, ReplicatedFilter
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.fetch import READ_COMMITTED, Fetched
 
 
-def trim(track: Track, arena: Arena) -> None:
+def trim(partition: Partition, buffer: ReceiveBuffer) -> None:
     """Asked after each scan: does nothing before the track's end is reached."""
-    stop = track.stop_at
-    if stop is None or track.next_fetch < stop:
+    stop = partition.stop_offset
+    if stop is None or partition.next_fetch < stop:
         return
-    queue = track.queue
+    queue = partition.queue
     # By `first`: an old wrapper's header has the offset of its last message.
-    while queue and queue[-1].arena is arena and queue[-1].first >= stop:
-        parcel = queue.pop()
-        track.queued_bytes -= parcel.size
-        arena.users -= 1
-    if not queue and not track.flying:
-        track.done = max(track.done, stop)
+    while queue and queue[-1].buffer is buffer and queue[-1].first >= stop:
+        batch = queue.pop()
+        partition.queued_bytes -= batch.size
+        buffer.users -= 1
+    if not queue and not partition.in_flight:
+        partition.acknowledged_offset = max(partition.acknowledged_offset, stop)
         return
-    tail = (queue or track.flying)[-1]
-    if tail.arena is arena and tail.header.last_offset >= stop and not tail.stamped:
-        tail.until = tail.after = stop
-        tail.why = tail.why or CUT
+    tail = (queue or partition.in_flight)[-1]
+    if tail.buffer is buffer and tail.header.last_offset >= stop and not tail.is_stamped:
+        tail.end_offset = tail.after = stop
+        tail.repack_reason = tail.repack_reason or CUT
     else:
         tail.after = max(tail.after, stop)
 
 
-class Intake:
+class SourceReader:
     """All feeders of a slice.
 
     `offer` is told of tracks that have something to send, `stop` of those that cannot go on.
@@ -52,173 +52,190 @@ class Intake:
     def __init__(
         self,
         cluster: ClusterClient,
-        tracks: Iterable[Track],
-        arenas: Arenas,
+        partitions: Iterable[Partition],
+        buffers: ReceiveBuffers,
         limits: FetchLimits,
         *,
-        offer: Callable[[Track], None],
-        stop: Callable[[Track, Verdict], None],
+        offer: Callable[[Partition], None],
+        stop: Callable[[Partition, StopReason], None],
         throttle: Throttle,
-        replicated: Replicated | None = None,
+        replicated: ReplicatedFilter | None = None,
     ) -> None:
         self._throttle = throttle
-        self._precedence = throttle.precedence
+        self._priority = throttle.priority
         self._replicated = replicated
         # A position that somebody waits for moves without a record: left out, or at its end.
-        self.moves_quietly = False
-        self._arenas = arenas
+        self.has_quiet_progress = False
+        self._buffers = buffers
         self._limits = limits
         self._offer = offer
         self._stop = stop
-        self._sources = Sources(cluster, tracks, arenas, limits, stop)
-        self._full: set[Track] = set()
+        self._leaders = SourceLeaders(cluster, partitions, buffers, limits, stop)
+        self._full: set[Partition] = set()
 
     # -- what the loop asks
 
-    def feeders(self) -> Iterable[Feeder]:
-        return self._sources.feeders.values()
+    def connections(self) -> Iterable[FetchConnection]:
+        return self._leaders.connections.values()
 
     def wakes_at(self, now: float) -> float:
         """When there is something to do that no socket tells of."""
-        moments = [self._sources.wakes_at()]
-        moments += [feeder.retry_at for feeder in self.feeders() if feeder.retry_at > now]
-        if any(feeder.arena is None and feeder.members for feeder in self.feeders()):
+        moments = [self._leaders.wakes_at()]
+        moments += [
+            connection.retry_at for connection in self.connections() if connection.retry_at > now
+        ]
+        if any(
+            connection.buffer is None and connection.members for connection in self.connections()
+        ):
             moments += [moment for moment in [self._throttle.opens_at(now)] if moment > now]
         return min(moments)
 
-    def pump(self, now: float) -> None:
+    def send_requests(self, now: float) -> None:
         """Send what can be sent: a request to each broker that has none, while buffers last."""
-        for track in self._sources.look(now):
-            if self._is_full(track):
+        for partition in self._leaders.find_leaders(now):
+            if self._is_full(partition):
                 # Its leader is there, and is asked for nothing until the target has caught up.
-                self._sources.bench.settled(track)
-                self._full.add(track)
+                self._leaders.errors.clear(partition)
+                self._full.add(partition)
             else:
-                self._sources.want(track)
+                self._leaders.want(partition)
         if self._full:
-            for track in [track for track in self._full if not self._is_full(track)]:
-                self._full.discard(track)
-                self._sources.want(track)
-        for feeder in sorted(self.feeders(), key=_asked_longest_ago):
-            if feeder.arena is None and feeder.members and now >= feeder.retry_at:
-                if self._throttle.opens_at(now) > now or (arena := self._arenas.take()) is None:
+            for partition in [
+                partition for partition in self._full if not self._is_full(partition)
+            ]:
+                self._full.discard(partition)
+                self._leaders.want(partition)
+        for connection in sorted(self.connections(), key=_asked_longest_ago):
+            if connection.buffer is None and connection.members and now >= connection.retry_at:
+                if self._throttle.opens_at(now) > now or (buffer := self._buffers.take()) is None:
                     return
-                if self._precedence is not None:
-                    self._precedence.arrange(feeder)
+                if self._priority is not None:
+                    self._priority.arrange(connection)
                 try:
-                    feeder.ask(arena, now, self._throttle.most(self._limits.max_bytes))
+                    connection.ask(buffer, now, self._throttle.most(self._limits.max_bytes))
                 except KafkaUnavailable as error:
-                    self._sources.lost(feeder, now, error)
+                    self._leaders.connection_lost(connection, now, error)
 
-    def receive(self, feeder: Feeder, now: float) -> None:
+    def receive(self, connection: FetchConnection, now: float) -> None:
         """Read of the reply what is there; with all of it, ask for more at once."""
         try:
-            read = feeder.read(now)
+            read = connection.read(now)
             if read is None:
                 return
-            arena, rows = read
-            stopped = self._judge(feeder, arena, rows)
+            buffer, rows = read
+            stopped = self._find_replicated(connection, buffer, rows)
         except KafkaUnavailable as error:
-            self._sources.lost(feeder, now, error)
+            self._leaders.connection_lost(connection, now, error)
             return
         self._throttle.took(sum(row.stop - row.start for row in rows), now)
-        if self._precedence is not None:
-            self._precedence.heard(feeder, rows)
+        if self._priority is not None:
+            self._priority.record_reply(connection, rows)
         for row in rows:
-            track = feeder.members.get((row.key, row.partition))
-            if track is None:
+            partition = connection.members.get((row.key, row.partition))
+            if partition is None:
                 continue
-            if track in stopped:
-                self._stop(track, stopped[track])
+            if partition in stopped:
+                self._stop(partition, stopped[partition])
             else:
-                self._take(track, row, arena, now)
-        if not arena.users:
-            self._arenas.give_back(arena)
-        self._sources.outage.over()
-        self.pump(now)
+                self._accept(partition, row, buffer, now)
+        if not buffer.users:
+            self._buffers.give_back(buffer)
+        self._leaders.outage.over()
+        self.send_requests(now)
 
-    def _judge(self, feeder: Feeder, arena: Arena, rows: list[Fetched]) -> dict[Track, Verdict]:
+    def _find_replicated(
+        self, connection: FetchConnection, buffer: ReceiveBuffer, rows: list[Fetched]
+    ) -> dict[Partition, StopReason]:
         """Find what other flows wrote; the partitions where that cannot be told."""
         if self._replicated is None:
             return {}
         committed = self._limits.isolation == READ_COMMITTED
         parts = [
-            Part(track, arena, row.start, row.stop, row.aborted if committed else None)
+            FetchedBatches(
+                partition, buffer, row.start, row.stop, row.aborted if committed else None
+            )
             for row in rows
             if row.stop > row.start
             and not row.error
-            and (track := feeder.members.get((row.key, row.partition))) is not None
+            and (partition := connection.members.get((row.key, row.partition))) is not None
         ]
         try:
-            return self._replicated.judge(parts)
+            return self._replicated.find_replicated(parts)
         except BaseException:
-            self._arenas.give_back(arena)
+            self._buffers.give_back(buffer)
             raise
 
     def give_up_overdue(self, now: float) -> None:
         """No reply long after the broker's own wait: the connection is of no use any more."""
         patience = self._limits.request_s + self._limits.max_wait_ms / 1000
-        for feeder in list(self.feeders()):
-            if feeder.is_overdue(now, patience):
-                self._sources.lost(feeder, now, None)
+        for connection in list(self.connections()):
+            if connection.is_overdue(now, patience):
+                self._leaders.connection_lost(connection, now, None)
 
-    def closed(self, feeder: Feeder, now: float) -> None:
+    def connection_closed(self, connection: FetchConnection, now: float) -> None:
         """The broker closed a connection on which nothing was asked."""
-        self._sources.closed(feeder, now)
+        self._leaders.connection_closed(connection, now)
 
-    def leave(self, track: Track) -> None:
+    def stop_reading(self, partition: Partition) -> None:
         """Read this partition no more."""
-        self._full.discard(track)
-        self._sources.leave(track)
+        self._full.discard(partition)
+        self._leaders.stop_reading(partition)
 
-    def join(self, track: Track) -> None:
+    def resume_reading(self, partition: Partition) -> None:
         """Read this partition (again), from its `next_fetch` on."""
-        self._sources.bench.settled(track)
-        if not track.is_read:
-            self._sources.join(track)
+        self._leaders.errors.clear(partition)
+        if not partition.is_read:
+            self._leaders.look_up_leader(partition)
 
-    def restart(self, tracks: Iterable[Track]) -> None:
+    def restart(self, partitions: Iterable[Partition]) -> None:
         """Begin anew at the tracks' positions: what is in flight means nothing now."""
-        self._sources.restart(tracks)
-        if self._precedence is not None:
-            self._precedence.clear()
+        self._leaders.restart(partitions)
+        if self._priority is not None:
+            self._priority.clear()
         self._full.clear()
 
     @property
     def reads_by_name(self) -> bool:
-        return self._sources.reads_by_name
+        return self._leaders.reads_by_name
 
     # -- one reply
 
-    def _take(self, track: Track, row: Fetched, arena: Arena, now: float) -> None:
+    def _accept(
+        self, partition: Partition, row: Fetched, buffer: ReceiveBuffer, now: float
+    ) -> None:
         if row.error:
-            self._sources.trouble(track, row.error, now)
+            self._leaders.handle_error(partition, row.error, now)
             return
         if row.diverging is not None:
-            self._stop(track, self._sources.bench.diverged(track, *row.diverging))
+            self._stop(partition, self._leaders.errors.diverged(partition, *row.diverging))
             return
-        self._sources.bench.settled(track)
-        track.end, track.stable_end = row.high_watermark, row.stable_offset
-        before = track.next_fetch
-        if row.stop > row.start and scan(track, arena, row.start, row.stop, row.aborted):
-            trim(track, arena)
-            self._offer(track)
-        if self._precedence is not None:
+        self._leaders.errors.clear(partition)
+        partition.high_watermark, partition.last_stable_offset = (
+            row.high_watermark,
+            row.stable_offset,
+        )
+        before = partition.next_fetch
+        if row.stop > row.start and scan(partition, buffer, row.start, row.stop, row.aborted):
+            trim(partition, buffer)
+            self._offer(partition)
+        if self._priority is not None:
             committed = self._limits.isolation == READ_COMMITTED
-            self._precedence.read(track, row.stable_offset if committed else row.high_watermark)
-        self.moves_quietly = self.moves_quietly or bool(track.left_out.passed) or track.is_read
-        if track.is_read:
-            self.leave(track)
+            self._priority.read(partition, row.stable_offset if committed else row.high_watermark)
+        self.has_quiet_progress = (
+            self.has_quiet_progress or bool(partition.skipped.passed) or partition.is_read
+        )
+        if partition.is_read:
+            self.stop_reading(partition)
             return
-        if self._is_full(track):
-            self._full.add(track)
-            self._sources.forget(track)
-        elif track.next_fetch != before:
-            self._sources.want(track)
+        if self._is_full(partition):
+            self._full.add(partition)
+            self._leaders.forget(partition)
+        elif partition.next_fetch != before:
+            self._leaders.want(partition)
 
-    def _is_full(self, track: Track) -> bool:
-        return track.queued_bytes > self._limits.queue_bytes
+    def _is_full(self, partition: Partition) -> bool:
+        return partition.queued_bytes > self._limits.queue_bytes
 
 
-def _asked_longest_ago(feeder: Feeder) -> float:
-    return feeder.sent_at
+def _asked_longest_ago(connection: FetchConnection) -> float:
+    return connection.sent_at

@@ -29,12 +29,12 @@ from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.offsets.replicated_ranges import Stretches
 from mirrors.domain.offsets.runs import BlockKey, is_left_out, is_runs_topic
 from mirrors.domain.offsets.truncation_marks import is_cut
-from spark_runner.engine.batches.header_scan import Filter, is_abort_marker
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.receive_buffers import Arena
-from spark_runner.engine.model.skipped_batches import Skip
-from spark_runner.engine.model.stop_reason import Verdict
-from spark_runner.engine.source.offset_runs import RunsTail
+from spark_runner.engine.batches.header_scan import AbortedFilter, is_abort_marker
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer
+from spark_runner.engine.model.skipped_batches import SkippedBatch
+from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.source.offset_runs import OffsetRunsReader
 from spark_runner.kafka_protocol.batch_header import (
     CONTROL,
     HEADER,
@@ -52,33 +52,33 @@ LOOK_S = 5.0
 SILENT_S = 10.0
 
 
-class Part(NamedTuple):
+class FetchedBatches(NamedTuple):
     """Where the batches of one partition lie in a reply; `aborted` is what it says of transactions
     (first offset, producer), None where it was not asked."""
 
-    track: Track
-    arena: Arena
+    partition: Partition
+    buffer: ReceiveBuffer
     start: int
     stop: int
     aborted: Sequence[tuple[int, int]] | None = ()
 
 
-class Replicated:
+class ReplicatedFilter:
     """One per slice; raises KafkaUnavailable when the runs cannot be read now."""
 
-    def __init__(self, cluster: ClusterClient, tracks: Iterable[Track]) -> None:
+    def __init__(self, cluster: ClusterClient, partitions: Iterable[Partition]) -> None:
         self._cluster = cluster
         self._stretches: dict[tuple[str, int], Stretches] = {}
-        for track in tracks:
-            if track.source_id == NO_ID:
+        for partition in partitions:
+            if partition.source_id == NO_ID:
                 raise KafkaRefused(
                     f"skip.replicated needs topic ids, which cluster {cluster.alias} does not "
                     "have: Kafka 2.8 with KRaft or 3.1 is the oldest that has them.",
                     code="no_topic_ids",
                 )
-            self._stretches[id_text(track.source_id), track.partition] = Stretches()
-        self._tails: dict[str, RunsTail] = {}
-        self._strangers: set[int] = set()
+            self._stretches[id_text(partition.source_id), partition.partition] = Stretches()
+        self._tails: dict[str, OffsetRunsReader] = {}
+        self._foreign_producers: set[int] = set()
         self._copiers: set[int] = set()
         # Whether every broker said which topics there are, the last time that they were asked; and
         # since when it is not known whose producers these are.
@@ -87,25 +87,25 @@ class Replicated:
 
     def prepare(self, deadline: float) -> None:
         """Read what is there before anything waits for it."""
-        self._list(deadline)
+        self._list_runs_topics(deadline)
         self._catch_up(deadline)
 
-    def judge(self, parts: list[Part]) -> dict[Track, Verdict]:
+    def find_replicated(self, parts: list[FetchedBatches]) -> dict[Partition, StopReason]:
         """Note in each track which batches are left out; the tracks that must stop, and why."""
         if not parts:
             return {}
         deadline = time.monotonic() + LOOK_S
         self._catch_up(deadline)
         stopped, unknown = self._look(parts)
-        if stopped or unknown - self._strangers:
-            if self._list(deadline):
+        if stopped or unknown - self._foreign_producers:
+            if self._list_runs_topics(deadline):
                 self._catch_up(deadline)
                 stopped, unknown = self._look(parts)
-            self._insist(unknown - self._strangers)
-            self._strangers |= unknown
+            self._require_all_brokers(unknown - self._foreign_producers)
+            self._foreign_producers |= unknown
         return stopped
 
-    def _insist(self, producers: set[int]) -> None:
+    def _require_all_brokers(self, producers: set[int]) -> None:
         """Who is silent may be the only one that knows of a topic of runs that is theirs."""
         now = time.monotonic()
         known = self._unknown_since
@@ -117,15 +117,15 @@ class Replicated:
                 code="timeout",
             )
 
-    def _look(self, parts: list[Part]) -> tuple[dict[Track, Verdict], set[int]]:
-        stopped: dict[Track, Verdict] = {}
+    def _look(self, parts: list[FetchedBatches]) -> tuple[dict[Partition, StopReason], set[int]]:
+        stopped: dict[Partition, StopReason] = {}
         unknown: set[int] = set()
         for part in parts:
-            track = part.track
-            skips = track.left_out.found
+            partition = part.partition
+            skips = partition.skipped.found
             skips.clear()
-            stretches = self._stretches[id_text(track.source_id), track.partition]
-            stretches.forget_before(track.position)
+            stretches = self._stretches[id_text(partition.source_id), partition.partition]
+            stretches.forget_before(partition.position)
             copiers = self._copiers if part.aborted is not None else ()
             for header in _committed(part):
                 first, last = header.base_offset, header.last_offset
@@ -140,17 +140,17 @@ class Replicated:
                         run._replace(upstream=run.downstream, downstream=run.upstream)
                         for run in found
                     )
-                    skips[first] = Skip(last + 1, header.records, runs)
+                    skips[first] = SkippedBatch(last + 1, header.records, runs)
                 else:
-                    stopped[track] = self._torn(track, first, last)
+                    stopped[partition] = self._incomplete_runs(partition, first, last)
                     break
         return stopped, unknown
 
-    def _torn(self, track: Track, first: int, last: int) -> Verdict:
-        return Verdict(
+    def _incomplete_runs(self, partition: Partition, first: int, last: int) -> StopReason:
+        return StopReason(
             "faulted",
             "runs_torn",
-            f"{track.name} on {self._cluster.alias}: the batch at offsets {first} to {last} is "
+            f"{partition.name} on {self._cluster.alias}: the batch at offsets {first} to {last} is "
             "not, or not whole, in the offset runs of the flow that wrote it (the cluster has lost "
             "some), so it cannot be told whether it is a copy. Nothing is copied until the runs "
             "are mended or skip.replicated is taken away.",
@@ -159,14 +159,16 @@ class Replicated:
 
     # -- the topics of runs
 
-    def _list(self, deadline: float) -> bool:
+    def _list_runs_topics(self, deadline: float) -> bool:
         """Whether there are topics of runs that were not known."""
         found = False
         views, self._all_said = self._cluster.describe_everywhere(deadline)
         for name, view in views.items():
             tail = self._tails.get(name)
             if is_runs_topic(name) and (tail is None or tail.topic_id != view.topic_id):
-                self._tails[name] = RunsTail(self._cluster, view, partial(self._forget, name))
+                self._tails[name] = OffsetRunsReader(
+                    self._cluster, view, partial(self._forget, name)
+                )
                 found = True
         return found
 
@@ -200,10 +202,10 @@ class Replicated:
             ) from None
 
 
-def _committed(part: Part) -> Iterator[Header]:
+def _committed(part: FetchedBatches) -> Iterator[Header]:
     """The headers of the whole batches that hold data, but for what was aborted: nobody sees it."""
-    memory, at = part.arena.view, part.start
-    aborted = Filter(part.aborted or ())
+    memory, at = part.buffer.view, part.start
+    aborted = AbortedFilter(part.aborted or ())
     while part.stop - at >= HEADER_SIZE:
         header = Header._make(HEADER.unpack_from(memory, at))
         size = header.length + LENGTH_OVERHEAD

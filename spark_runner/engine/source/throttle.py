@@ -6,8 +6,8 @@ import time
 
 from mirrors.domain.flows.bandwidth import Bucket
 from mirrors.domain.topics.priority import WEIGHTS, Ranks
-from mirrors.kafka.quotas import describe_lateness
-from spark_runner.engine.source.priority import Precedence
+from mirrors.kafka.quotas import slow_words
+from spark_runner.engine.source.priority import ReadPriority
 from spark_runner.ipc.messages import SliceWork
 from spark_runner.ipc.task_channel import Channel
 
@@ -25,7 +25,7 @@ class Throttle:
         limit = settings.bandwidth_limit_bytes
         ranks = Ranks(settings)
         # What is read first; None where the flow makes no difference.
-        self.precedence = Precedence(ranks) if ranks.are_used else None
+        self.priority = ReadPriority(ranks) if ranks.are_used else None
         self._first = None if limit is None else max(1, limit // max(1, work.count))
         self._channel = channel
         self._bucket = Bucket(self._first, time.monotonic())
@@ -40,8 +40,8 @@ class Throttle:
     @property
     def quota(self) -> str:
         """What to say where a quota of the source's or target's brokers throttles the slice."""
-        told = (describe_lateness(alias, _SHOWN_S) for alias in self._aliases)
-        return " ".join(words for words in told if words)
+        stated = (slow_words(alias, _SHOWN_S) for alias in self._aliases)
+        return " ".join(words for words in stated if words)
 
     @property
     def holds(self) -> bool:
@@ -51,7 +51,7 @@ class Throttle:
     @property
     def weight(self) -> int:
         """What the slice counts beside the flow's others that are held back too."""
-        return WEIGHTS["normal"] if self.precedence is None else self.precedence.weight
+        return WEIGHTS["normal"] if self.priority is None else self.priority.weight
 
     def opens_at(self, now: float) -> float:
         """When something may be read; `now` when it may be at once."""

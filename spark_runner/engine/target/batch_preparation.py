@@ -8,11 +8,11 @@ from typing import Final
 
 from spark_runner.engine.batches import repack
 from spark_runner.engine.batches.header_scan import REFUSED, SMALL, TOO_LARGE
-from spark_runner.engine.batches.record_bytes import Enough
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.pending_batch import Parcel
-from spark_runner.engine.model.receive_buffers import Arenas
-from spark_runner.engine.model.stop_reason import Verdict
+from spark_runner.engine.batches.record_bytes import GroupTooLarge
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.pending_batch import PendingBatch
+from spark_runner.engine.model.receive_buffers import ReceiveBuffers
+from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.target import errors
 from spark_runner.kafka_protocol.batch_header import BatchStamper, checksum_holds
 from spark_runner.kafka_protocol.crc32c import address_of
@@ -23,7 +23,7 @@ SMALL_BYTES: Final = 12 << 10
 SMALL_LEAST: Final = 4
 
 
-class Preparer:
+class BatchPreparer:
     """Owns the pen: nothing is stamped anywhere else.
 
     `leave` is told of tracks that end at a batch, of which no more is to be read.
@@ -31,217 +31,231 @@ class Preparer:
 
     def __init__(
         self,
-        pen: BatchStamper,
-        arenas: Arenas,
+        stamper: BatchStamper,
+        buffers: ReceiveBuffers,
         target: str,
         *,
         merged_bytes: int,
-        leave: Callable[[Track], None],
+        stop_reading: Callable[[Partition], None],
     ) -> None:
-        self._pen = pen
-        self._arenas = arenas
+        self._stamper = stamper
+        self._buffers = buffers
         self._target = target
         self._merged_bytes = merged_bytes
-        self._leave = leave
+        self._stop_reading = stop_reading
 
-    def next(self, track: Track) -> Parcel | None:
+    def next(self, partition: Partition) -> PendingBatch | None:
         """Taken from the queue; None when nothing is left, or the track ends here."""
-        queue = track.queue
+        queue = partition.queue
         while queue:
-            parcel = queue[0]
-            if not parcel.stamped:
-                if parcel.cuts:
-                    if not self._cut(track, parcel):
+            batch = queue[0]
+            if not batch.is_stamped:
+                if batch.split_at:
+                    if not self._split(partition, batch):
                         return None
                     continue
                 if (
-                    (parcel.size < SMALL_BYTES or parcel.why or track.suspect >= 0)
-                    and parcel.arena is not None
-                    and self._wants_repack(track, parcel)
+                    (
+                        batch.size < SMALL_BYTES
+                        or batch.repack_reason
+                        or partition.suspect_offset >= 0
+                    )
+                    and batch.buffer is not None
+                    and self._wants_repack(partition, batch)
                 ):
-                    if not self._repack(track):
+                    if not self._repack(partition):
                         return None
                     continue
-                at, memory = parcel.at, parcel.memory
-                self._pen.write(memory, at, parcel.header, track.sequences)
-                parcel.view = memory[at : at + parcel.size]
-                parcel.stamped = True
+                at, memory = batch.at, batch.memory
+                self._stamper.write(memory, at, batch.header, partition.sequences)
+                batch.view = memory[at : at + batch.size]
+                batch.is_stamped = True
             queue.popleft()
-            track.queued_bytes -= parcel.size
-            return parcel
+            partition.queued_bytes -= batch.size
+            return batch
         return None
 
-    def _wants_repack(self, track: Track, parcel: Parcel) -> bool:
-        if parcel.first == track.suspect:
-            parcel.why = REFUSED
-        if parcel.why:
+    def _wants_repack(self, partition: Partition, batch: PendingBatch) -> bool:
+        if batch.first == partition.suspect_offset:
+            batch.repack_reason = REFUSED
+        if batch.repack_reason:
             return True
-        queue = track.queue
+        queue = partition.queue
         if (
-            parcel.size < SMALL_BYTES
+            batch.size < SMALL_BYTES
             and len(queue) >= SMALL_LEAST
             and queue[1].size < SMALL_BYTES
-            and queue[1].arena is not None
+            and queue[1].buffer is not None
         ):
-            parcel.why = SMALL
+            batch.repack_reason = SMALL
             return True
         return False
 
-    def _cut(self, track: Track, parcel: Parcel) -> bool:
+    def _split(self, partition: Partition, batch: PendingBatch) -> bool:
         """Take a refused batch apart; False when the track ends here."""
-        if not _is_sound(parcel):
-            self._damaged(track, parcel, "its checksum does not hold")
+        if not _is_sound(batch):
+            self._damaged(partition, batch, "its checksum does not hold")
             return False
         try:
-            built = repack.split(parcel, track.policy)
+            built = repack.split(batch, partition.settings)
         except repack.Damaged as error:
-            self._damaged(track, parcel, str(error))
+            self._damaged(partition, batch, str(error))
             return False
-        track.queue.popleft()
-        track.queue.extendleft(reversed(built))
-        track.queued_bytes += sum(part.size for part in built) - parcel.size
-        self._release(parcel)
+        partition.queue.popleft()
+        partition.queue.extendleft(reversed(built))
+        partition.queued_bytes += sum(part.size for part in built) - batch.size
+        self._release(batch)
         return True
 
-    def _repack(self, track: Track) -> bool:
+    def _repack(self, partition: Partition) -> bool:
         """Rebuild the first parcels of the queue; False when the track ends here."""
-        queued = self._group(track)
+        queued = self._group(partition)
         # One that is too large would be so again.
-        merged = None if queued[0].why == TOO_LARGE else repack.merge(queued, track.policy)
+        merged = (
+            None
+            if queued[0].repack_reason == TOO_LARGE
+            else repack.merge(queued, partition.settings)
+        )
         if merged is not None:
-            self._take_off(track, queued)
-            track.queue.appendleft(merged)
-            track.queued_bytes += merged.size
+            self._remove_first(partition, queued)
+            partition.queue.appendleft(merged)
+            partition.queued_bytes += merged.size
             return True
         # What lies before a damaged one crosses first.
         group = list(itertools.takewhile(_is_sound, queued))
         if not group:
-            self._damaged(track, queued[0], "its checksum does not hold")
+            self._damaged(partition, queued[0], "its checksum does not hold")
             return False
         while True:
             try:
-                built, too_large = repack.rebuild(group, track.policy)
+                built, too_large = repack.rebuild(group, partition.settings)
                 break
-            except Enough as enough:
-                del group[enough.parcels :]
+            except GroupTooLarge as enough:
+                del group[enough.batches :]
             # Under another name: machine code has one type for each.
             except repack.Damaged as damaged:
-                if not damaged.parcel:
-                    self._damaged(track, group[0], str(damaged))
+                if not damaged.batch:
+                    self._damaged(partition, group[0], str(damaged))
                     return False
-                del group[damaged.parcel :]
-        self._take_off(track, group)
+                del group[damaged.batch :]
+        self._remove_first(partition, group)
         if too_large is not None:
             offset, size = too_large
-            self._end(track, errors.too_large(track, offset, size, self._target))
-        track.queue.extendleft(reversed(built))
-        track.queued_bytes += sum(parcel.size for parcel in built)
+            self._end_at(partition, errors.too_large(partition, offset, size, self._target))
+        partition.queue.extendleft(reversed(built))
+        partition.queued_bytes += sum(batch.size for batch in built)
         if not built and too_large is None:
-            go_past(track, group[-1])
+            pass_over(partition, group[-1])
         return bool(built) or too_large is None
 
-    def _group(self, track: Track) -> list[Parcel]:
+    def _group(self, partition: Partition) -> list[PendingBatch]:
         """The first parcel and what follows it into the same batch."""
-        queue = track.queue
+        queue = partition.queue
         group = [queue[0]]
-        if queue[0].why in (REFUSED, TOO_LARGE):
+        if queue[0].repack_reason in (REFUSED, TOO_LARGE):
             return group
-        most = min(self._merged_bytes, track.policy.most_bytes or self._merged_bytes)
+        most = min(self._merged_bytes, partition.settings.most_bytes or self._merged_bytes)
         size = queue[0].size
-        for parcel in itertools.islice(queue, 1, None):
-            if parcel.stamped or parcel.arena is None:
+        for batch in itertools.islice(queue, 1, None):
+            if batch.is_stamped or batch.buffer is None:
                 break
-            if parcel.why:
-                if parcel.why in (REFUSED, TOO_LARGE):
+            if batch.repack_reason:
+                if batch.repack_reason in (REFUSED, TOO_LARGE):
                     break
-            elif parcel.size >= SMALL_BYTES:
+            elif batch.size >= SMALL_BYTES:
                 break
-            size += parcel.size
+            size += batch.size
             if size > most:
                 break
-            group.append(parcel)
+            group.append(batch)
         return group
 
-    def _take_off(self, track: Track, group: list[Parcel]) -> None:
+    def _remove_first(self, partition: Partition, group: list[PendingBatch]) -> None:
         """The group leaves the front of the queue; its buffers are counted by stretches."""
-        arena, users, size = group[0].arena, 0, 0
-        for parcel in group:
-            track.queue.popleft()
-            size += parcel.size
-            if parcel.arena is not arena:
-                if arena is not None:
-                    self._arenas.release(arena, users)
-                arena, users = parcel.arena, 0
+        buffer, users, size = group[0].buffer, 0, 0
+        for batch in group:
+            partition.queue.popleft()
+            size += batch.size
+            if batch.buffer is not buffer:
+                if buffer is not None:
+                    self._buffers.release(buffer, users)
+                buffer, users = batch.buffer, 0
             users += 1
-        if arena is not None:
-            self._arenas.release(arena, users)
-        track.queued_bytes -= size
+        if buffer is not None:
+            self._buffers.release(buffer, users)
+        partition.queued_bytes -= size
 
-    def _damaged(self, track: Track, parcel: Parcel, what: str) -> None:
+    def _damaged(self, partition: Partition, batch: PendingBatch, what: str) -> None:
         # Only what lies directly behind it says where it ends: its own numbers may be damaged too.
-        following = next(itertools.islice(track.queue, 1, None), None)
+        following = next(itertools.islice(partition.queue, 1, None), None)
         behind = None
         if (
             following is not None
-            and following.arena is parcel.arena
-            and following.at == parcel.at + parcel.size
+            and following.buffer is batch.buffer
+            and following.at == batch.at + batch.size
             and following.header[3] == 2
             and _is_sound(following)
         ):
             behind = following.header[0]
-        self._end(track, errors.damaged(track, parcel.first, what, behind))
+        self._end_at(partition, errors.damaged(partition, batch.first, what, behind))
 
-    def _end(self, track: Track, verdict: Verdict) -> None:
+    def _end_at(self, partition: Partition, stop_reason: StopReason) -> None:
         """What is before this still crosses, what is behind it not: neither what was read, nor what
         a reply on its way brings, which would count as copied with all that lies before it."""
-        track.ending = verdict
-        self.discard(track)
-        self._leave(track)
+        partition.ending = stop_reason
+        self.discard_queued(partition)
+        self._stop_reading(partition)
 
-    def discard(self, track: Track) -> None:
+    def discard_queued(self, partition: Partition) -> None:
         """Forget what is queued and not stamped."""
-        kept = [parcel for parcel in track.queue if parcel.stamped]
-        for parcel in track.queue:
-            if not parcel.stamped:
-                self._release(parcel)
-        track.queue.clear()
-        track.queue.extend(kept)
-        track.queued_bytes = sum(parcel.size for parcel in kept)
+        kept = [batch for batch in partition.queue if batch.is_stamped]
+        for batch in partition.queue:
+            if not batch.is_stamped:
+                self._release(batch)
+        partition.queue.clear()
+        partition.queue.extend(kept)
+        partition.queued_bytes = sum(batch.size for batch in kept)
 
-    def evict(self, track: Track) -> None:
+    def evict(self, partition: Partition) -> None:
         """The track is stuck: give its buffers back, so that the others go on.
 
         What was stamped moves to memory of its own; the rest is read again later, and with it what
         was to end the track behind it: by then that may lie elsewhere.
         """
-        self.discard(track)
-        track.ending = None
-        for parcel in track.queue:
-            if parcel.arena is not None and parcel.view is not None:
-                copy = bytearray(parcel.view)
-                self._release(parcel)
-                parcel.memory, parcel.at = memoryview(copy), 0
-                parcel.address = address_of(copy)
-                parcel.view = parcel.memory
-                parcel.arena = None
-        track.read_again_from(track.queue[-1].after if track.queue else track.done)
+        self.discard_queued(partition)
+        partition.ending = None
+        for batch in partition.queue:
+            if batch.buffer is not None and batch.view is not None:
+                copy = bytearray(batch.view)
+                self._release(batch)
+                batch.memory, batch.at = memoryview(copy), 0
+                batch.address = address_of(copy)
+                batch.view = batch.memory
+                batch.buffer = None
+        partition.read_again_from(
+            partition.queue[-1].after if partition.queue else partition.acknowledged_offset
+        )
 
-    def _release(self, parcel: Parcel) -> None:
-        if parcel.arena is not None:
-            self._arenas.release(parcel.arena)
+    def _release(self, batch: PendingBatch) -> None:
+        if batch.buffer is not None:
+            self._buffers.release(batch.buffer)
 
 
-def go_past(track: Track, parcel: Parcel) -> None:
+def pass_over(partition: Partition, batch: PendingBatch) -> None:
     """It was first in the queue and nothing of it crosses: the position moves, but not past what
     is still on its way."""
-    if track.flying:
-        track.flying[-1].after, track.flying[-1].epoch = parcel.after, parcel.epoch
+    if partition.in_flight:
+        partition.in_flight[-1].after, partition.in_flight[-1].leader_epoch = (
+            batch.after,
+            batch.leader_epoch,
+        )
     else:
-        track.done, track.epoch = max(track.done, parcel.after), parcel.epoch
+        partition.acknowledged_offset, partition.acknowledged_epoch = (
+            max(partition.acknowledged_offset, batch.after),
+            batch.leader_epoch,
+        )
 
 
-def _is_sound(parcel: Parcel) -> bool:
+def _is_sound(batch: PendingBatch) -> bool:
     """Asked before a body is read. Holds after stamping too, if it held before: it is patched."""
-    return parcel.header[3] != 2 or checksum_holds(
-        parcel.memory, parcel.at, parcel.address, parcel.size
-    )
+    return batch.header[3] != 2 or checksum_holds(batch.memory, batch.at, batch.address, batch.size)

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.pending_batch import Parcel
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.kafka_protocol.request_header import TopicKey
 from spark_runner.kafka_protocol.tcp_stream import Buffer
 
-Flight = dict[Track, Parcel]
+BatchesInFlight = dict[Partition, PendingBatch]
 
 
-Rows = list[tuple[bytes, Buffer]]
+EncodedBatches = list[tuple[bytes, Buffer]]
 """Partition index as 4 bytes, and batch."""
 
 
-def laid_out(flight: Flight) -> tuple[list[tuple[TopicKey, Rows]], int]:
+def by_topic(batches: BatchesInFlight) -> tuple[list[tuple[TopicKey, EncodedBatches]], int]:
     """Topic by topic, and the bytes of all batches."""
-    topics: dict[TopicKey, Rows] = {}
+    topics: dict[TopicKey, EncodedBatches] = {}
     size = 0
-    for track, parcel in flight.items():
-        size += parcel.size
-        assert parcel.view is not None  # noqa: S101 - a stamped parcel has one
-        rows = topics.get(track.remote_key)
+    for partition, batch in batches.items():
+        size += batch.size
+        assert batch.view is not None  # noqa: S101 - a stamped parcel has one
+        rows = topics.get(partition.remote_key)
         if rows is None:
-            rows = topics[track.remote_key] = []
-        rows.append((track.index, parcel.view))
+            rows = topics[partition.remote_key] = []
+        rows.append((partition.index, batch.view))
     return list(topics.items()), size
 
 
@@ -36,7 +36,7 @@ _LEAST: Final = 16 << 10
 _LONG_S: Final = 1.0
 
 
-class Window:
+class SendWindow:
     """Of one connection."""
 
     __slots__ = ("_flying", "_most", "_quickest_s", "size")

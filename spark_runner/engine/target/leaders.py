@@ -13,10 +13,10 @@ from collections.abc import Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
-from spark_runner.engine.model.broker_availability import Leaderless, Outage
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.target_settings import Tuning
-from spark_runner.engine.target.produce_connection import Pipe, width_after
+from spark_runner.engine.model.broker_availability import LeaderlessPartitions, Outage
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.target_settings import ProducerSettings
+from spark_runner.engine.target.produce_connection import ProduceConnection, connections_after
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.metadata import leader_or_error
@@ -25,23 +25,23 @@ _LOOK_S = 3.0
 _RETRY_S = 0.1
 
 
-class Homes:
+class TargetLeaders:
     """Tracks without a home are looked up together; meanwhile the others go on."""
 
     def __init__(
         self,
         cluster: ClusterClient,
-        tracks: Iterable[Track],
+        partitions: Iterable[Partition],
         *,
         transactional_id: str | None,
-        tuning: Tuning,
+        tuning: ProducerSettings,
         newest: int = produce.MOST,
     ) -> None:
         self.cluster = cluster
         self.alias = cluster.alias
-        self.pipes: dict[tuple[int, int], Pipe] = {}
-        self.by_key: dict[tuple[bytes, int], Track] = {}
-        self._tracks = list(tracks)
+        self.connections: dict[tuple[int, int], ProduceConnection] = {}
+        self.by_key: dict[tuple[bytes, int], Partition] = {}
+        self._partitions = list(partitions)
         self._transactional_id = transactional_id
         self.tuning = tuning
         self._newest = newest
@@ -49,25 +49,25 @@ class Homes:
         self._widths: dict[int, int] = {}
         # Brokers that would not have a second one.
         self._single: set[int] = set()
-        self._leaderless = Leaderless(self._tracks, _RETRY_S)
+        self._leaderless = LeaderlessPartitions(self._partitions, _RETRY_S)
         self.outage = Outage(cluster.alias)
 
-    def ready(self, track: Track) -> None:
-        pipe = self.pipes.get(track.home)
-        if pipe is not None and track not in self._leaderless.not_before:
-            pipe.ready[track] = None
+    def mark_ready(self, partition: Partition) -> None:
+        connection = self.connections.get(partition.connection_id)
+        if connection is not None and partition not in self._leaderless.not_before:
+            connection.ready[partition] = None
 
-    def leave(self, track: Track, until: float) -> None:
+    def look_up_leader(self, partition: Partition, until: float) -> None:
         """Its leader may be another one by now."""
-        self.forget(track)
-        self._leaderless.add([track], until)
+        self.forget(partition)
+        self._leaderless.add([partition], until)
 
-    def forget(self, track: Track) -> None:
+    def forget(self, partition: Partition) -> None:
         """Nothing of it will be written any more."""
-        self._leaderless.drop(track)
-        pipe = self.pipes.get(track.home)
-        if pipe is not None:
-            pipe.ready.pop(track, None)
+        self._leaderless.drop(partition)
+        connection = self.connections.get(partition.connection_id)
+        if connection is not None:
+            connection.ready.pop(partition, None)
 
     def wakes_at(self) -> float:
         return self._leaderless.wakes_at()
@@ -75,105 +75,107 @@ class Homes:
     @property
     def quiet_until(self) -> float:
         """Until when a quota makes one of the brokers deaf, as it said itself."""
-        return max((pipe.link.quiet_until for pipe in self.pipes.values()), default=0.0)
+        return max(
+            (connection.link.quiet_until for connection in self.connections.values()), default=0.0
+        )
 
     @property
     def writes_by_name(self) -> bool:
         """Whether somebody has to check, before a commit, that the topics are still the same."""
-        return any(pipe.by_name for pipe in self.pipes.values())
+        return any(connection.by_name for connection in self.connections.values())
 
-    def look(self, now: float) -> list[tuple[Track, int]]:
+    def find_leaders(self, now: float) -> list[tuple[Partition, int]]:
         """Find homes for those without; returns each with 0, or the number that says why not."""
         waiting = self._leaderless.due(now)
         if not waiting:
             return []
-        names = dict.fromkeys(track.remote_topic for track in waiting)
+        names = dict.fromkeys(partition.remote_topic for partition in waiting)
         try:
             views = self.cluster.describe(names, time.monotonic() + _LOOK_S)
         except KafkaUnavailable as error:
             self.outage.note(now, error)
             return []
-        found: list[tuple[Track, int]] = []
-        for track in waiting:
+        found: list[tuple[Partition, int]] = []
+        for partition in waiting:
             leader, number = leader_or_error(
-                views.get(track.remote_topic),
-                track.partition,
-                track.remote_id,
+                views.get(partition.remote_topic),
+                partition.partition,
+                partition.remote_id,
                 recreated=Code.INCONSISTENT_TOPIC_ID,
             )
-            if leader is not None and not self._settle(track, leader.node, now):
+            if leader is not None and not self._assign(partition, leader.node, now):
                 number = Code.LEADER_NOT_AVAILABLE
-            found.append((track, number))
-        if not self._leaderless.not_before and not any(map(is_on_its_way, self._tracks)):
+            found.append((partition, number))
+        if not self._leaderless.not_before and not any(map(has_unwritten, self._partitions)):
             # No reply will come that would say so, and whatever fails later is another outage.
             self.outage.over()
         return found
 
-    def _settle(self, track: Track, node: int, now: float) -> bool:
+    def _assign(self, partition: Partition, node: int, now: float) -> bool:
         try:
-            pipe = self._pipe_for(track, node, now)
+            connection = self._connection_for(partition, node, now)
         except KafkaUnavailable as error:
             self.outage.note(now, error)
             return False
-        self._leaderless.drop(track)
-        self._move(track, pipe)
+        self._leaderless.drop(partition)
+        self._assign_connection(partition, connection)
         return True
 
-    def _pipe_for(self, track: Track, node: int, now: float) -> Pipe:
-        number = track.partition % self._widths.get(node, 1)
+    def _connection_for(self, partition: Partition, node: int, now: float) -> ProduceConnection:
+        number = partition.partition % self._widths.get(node, 1)
         try:
-            return self._pipe((node, number), now)
+            return self._connection((node, number), now)
         except KafkaUnavailable:
             if not number:
                 raise
             # Its tracks were leaderless, all of them, so none is torn between two connections.
             self._single.add(node)
             del self._widths[node]
-            return self._pipe((node, 0), now)
+            return self._connection((node, 0), now)
 
-    def _pipe(self, home: tuple[int, int], now: float) -> Pipe:
-        pipe = self.pipes.get(home)
-        if pipe is None:
-            node, number = home
+    def _connection(self, connection_id: tuple[int, int], now: float) -> ProduceConnection:
+        connection = self.connections.get(connection_id)
+        if connection is None:
+            node, number = connection_id
             purpose = f"produce {number}"
-            pipe = self.pipes[home] = Pipe(
-                home,
+            connection = self.connections[connection_id] = ProduceConnection(
+                connection_id,
                 self.cluster.link(node, purpose, now + _LOOK_S),
                 transactional_id=self._transactional_id,
                 newest=self._newest,
                 tuning=self.tuning,
-                patience_s=self.cluster.request_s,
+                request_s=self.cluster.request_s,
             )
-        return pipe
+        return connection
 
-    def _move(self, track: Track, pipe: Pipe) -> None:
+    def _assign_connection(self, partition: Partition, connection: ProduceConnection) -> None:
         # The key of an older broker stays: replies may still come from there.
-        track.home = pipe.home
-        track.remote_key = pipe.key_of(track)
-        self.by_key[track.remote_key, track.partition] = track
-        if track.queue:
-            pipe.ready[track] = None
+        partition.connection_id = connection.connection_id
+        partition.remote_key = connection.key_of(partition)
+        self.by_key[partition.remote_key, partition.partition] = partition
+        if partition.queue:
+            connection.ready[partition] = None
 
-    def spread(self, now: float) -> None:
+    def balance_connections(self, now: float) -> None:
         """After a commit: a second pipe to each broker that had too much for one, or one again."""
-        by_node: dict[int, list[Pipe]] = {}
-        for pipe in self.pipes.values():
-            by_node.setdefault(pipe.home[0], []).append(pipe)
-        for node, pipes in by_node.items():
+        by_node: dict[int, list[ProduceConnection]] = {}
+        for connection in self.connections.values():
+            by_node.setdefault(connection.connection_id[0], []).append(connection)
+        for node, connections in by_node.items():
             before = self._widths.get(node, 1)
-            width = width_after(before, pipes, self.tuning.in_flight)
-            for pipe in pipes:
-                pipe.look_anew()
+            width = connections_after(before, connections, self.tuning.in_flight)
+            for connection in connections:
+                connection.reset_load()
             if width > before and node in self._single:
                 continue
-            if width != before and self._have(node, width, now):
+            if width != before and self._connect_all(node, width, now):
                 self._widths[node] = width
-                self._rearrange(node, width)
+                self._reassign(node, width)
 
-    def _have(self, node: int, width: int, now: float) -> bool:
+    def _connect_all(self, node: int, width: int, now: float) -> bool:
         for number in range(width):
             try:
-                self._pipe((node, number), now)
+                self._connection((node, number), now)
             except KafkaUnavailable:
                 # What is there goes on. To ask again at each commit would hold up each.
                 if number:
@@ -181,39 +183,52 @@ class Homes:
                 return False
         return True
 
-    def _rearrange(self, node: int, width: int) -> None:
-        for track in self._tracks:
-            if track.home[0] != node or track.error or track in self._leaderless.not_before:
+    def _reassign(self, node: int, width: int) -> None:
+        for partition in self._partitions:
+            if (
+                partition.connection_id[0] != node
+                or partition.error
+                or partition in self._leaderless.not_before
+            ):
                 continue
-            old, new = self.pipes[track.home], self.pipes[node, track.partition % width]
-            if new is old or track.flying or track.returned:
+            old, new = (
+                self.connections[partition.connection_id],
+                self.connections[node, partition.partition % width],
+            )
+            if new is old or partition.in_flight or partition.to_retry:
                 continue
-            if track in old.ready:
-                del old.ready[track]
-                new.ready[track] = None
-            self._move(track, new)
+            if partition in old.ready:
+                del old.ready[partition]
+                new.ready[partition] = None
+            self._assign_connection(partition, new)
 
-    def lost(self, pipe: Pipe, now: float) -> None:
+    def connection_lost(self, connection: ProduceConnection, now: float) -> None:
         """The pipe is broken, or the broker closed it: its tracks need a leader anew."""
-        if self.pipes.get(pipe.home) is not pipe:
+        if self.connections.get(connection.connection_id) is not connection:
             return
         self.cluster.broken += 1
-        self.cluster.drop(pipe.link)
-        pipe.flights.clear()
-        pipe.ready.clear()
-        del self.pipes[pipe.home]
-        its = [t for t in self._tracks if t.home == pipe.home and t.error is None]
+        self.cluster.drop(connection.link)
+        connection.in_flight.clear()
+        connection.ready.clear()
+        del self.connections[connection.connection_id]
+        its = [
+            t
+            for t in self._partitions
+            if t.connection_id == connection.connection_id and t.error is None
+        ]
         self._leaderless.add(its, now)
 
     def restart(self) -> None:
-        for pipe in self.pipes.values():
-            self.cluster.drop(pipe.link)
-        self.pipes.clear()
+        for connection in self.connections.values():
+            self.cluster.drop(connection.link)
+        self.connections.clear()
         self._widths.clear()
         self._single.clear()
-        self._leaderless.begin(track for track in self._tracks if track.error is None)
+        self._leaderless.begin(
+            partition for partition in self._partitions if partition.error is None
+        )
 
 
-def is_on_its_way(track: Track) -> bool:
+def has_unwritten(partition: Partition) -> bool:
     """Whether something of it is not yet written."""
-    return bool(track.queue or track.flying or track.returned)
+    return bool(partition.queue or partition.in_flight or partition.to_retry)

@@ -8,7 +8,7 @@ from typing import Final
 
 from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code
 from mirrors.kafka.producers.producer_id import Identity
-from spark_runner.engine.model.partition import Track
+from spark_runner.engine.model.partition import Partition
 
 # A batch that waits may land within this: far less than brokers leave a transaction open.
 OPEN_S = 30.0
@@ -16,26 +16,26 @@ OPEN_S = 30.0
 _NOT_IN = COORDINATOR_MOVING | {Code.CONCURRENT_TRANSACTIONS}
 
 
-class Members:
+class TransactionPartitions:
     """Version 1 is told of partitions; from version 2 on a produce adds its own by itself."""
 
     def __init__(self, identity: Identity, *, request_s: float) -> None:
         self._identity = identity
         self._request_s = request_s
-        self._added: set[Track] = set()
+        self._added: set[Partition] = set()
         # Whether anything was sent since the last one ended.
         self.is_begun = False
         # When a batch was first refused: its partition may be in although nothing has landed.
         self._refused_at = 0.0
 
-    def add(self, tracks: Iterable[Track]) -> dict[Track, int]:
+    def add(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Add those that are not in yet; returns those left out, with the broker's number."""
-        new = {(track.remote_topic, track.partition): track for track in tracks}
-        new = {place: track for place, track in new.items() if track not in self._added}
+        new = {(partition.remote_topic, partition.partition): partition for partition in partitions}
+        new = {place: partition for place, partition in new.items() if partition not in self._added}
         if not new:
             return {}
         left_out = self._identity.add(new, time.monotonic() + self._request_s)
-        self._added.update(track for place, track in new.items() if place not in left_out)
+        self._added.update(partition for place, partition in new.items() if place not in left_out)
         return {new[place]: number for place, number in left_out.items()}
 
     def clear(self) -> None:
@@ -44,12 +44,12 @@ class Members:
         self._refused_at = 0.0
         self.is_begun = False
 
-    def refused(self, number: int, now: float) -> None:
+    def note_rejected(self, number: int, now: float) -> None:
         """The target did not take a batch of this transaction."""
         if not self._refused_at and number not in _NOT_IN:
             self._refused_at = now
 
-    def is_left_open(self, tracks: Iterable[Track], now: float) -> bool:
+    def is_left_open(self, partitions: Iterable[Partition], now: float) -> bool:
         """Asked when nothing flies and nothing has landed: whether to end it all the same.
 
         Brokers end what is open for too long, and then take us for one who was replaced. While a
@@ -58,7 +58,7 @@ class Members:
         """
         if not self._refused_at:
             return False
-        waits = any(track.held_since and track.error is None for track in tracks)
+        waits = any(partition.retry_since and partition.error is None for partition in partitions)
         return not waits or now - self._refused_at > OPEN_S
 
 
@@ -70,7 +70,7 @@ _EASING: Final = 0.95
 _BACKOFF_S: Final = 0.018
 
 
-class Lull:
+class MarkerDelay:
     """Of a slice. Moments are of the monotonic clock, in seconds."""
 
     __slots__ = ("_quickest_s", "length_s", "until")

@@ -17,21 +17,21 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.producer_id import ProducerLost
 from mirrors.kafka.protocol.checked_connection import too_late
-from spark_runner.engine.model.lane_counters import Tally
-from spark_runner.engine.model.partition import Track
-from spark_runner.engine.model.pending_batch import Parcel
-from spark_runner.engine.model.receive_buffers import Arenas
-from spark_runner.engine.target.batch_preparation import Preparer
-from spark_runner.engine.target.in_flight import Flight
-from spark_runner.engine.target.leaders import Homes
-from spark_runner.engine.target.produce_connection import Pipe
-from spark_runner.engine.target.retries import RETRY_S, Returns
-from spark_runner.engine.target.transaction import Lull, Members
+from spark_runner.engine.model.lane_counters import LaneCounters
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.pending_batch import PendingBatch
+from spark_runner.engine.model.receive_buffers import ReceiveBuffers
+from spark_runner.engine.target.batch_preparation import BatchPreparer
+from spark_runner.engine.target.in_flight import BatchesInFlight
+from spark_runner.engine.target.leaders import TargetLeaders
+from spark_runner.engine.target.produce_connection import ProduceConnection
+from spark_runner.engine.target.retries import RETRY_S, Retries
+from spark_runner.engine.target.transaction import MarkerDelay, TransactionPartitions
 
-Which = Callable[[Track], bool]
+PartitionFilter = Callable[[Partition], bool]
 
 
-class Outlet:
+class TargetWriter:
     """All pipes of a slice; `check` is asked who has to wait, before anything is sent.
 
     `now` is a moment of the monotonic clock, in seconds. What sends or receives may raise Fenced
@@ -42,194 +42,203 @@ class Outlet:
 
     def __init__(
         self,
-        homes: Homes,
-        returns: Returns,
-        preparer: Preparer,
-        arenas: Arenas,
-        tally: Tally,
-        members: Members,
+        leaders: TargetLeaders,
+        retries: Retries,
+        preparer: BatchPreparer,
+        buffers: ReceiveBuffers,
+        lane_counters: LaneCounters,
+        transaction: TransactionPartitions,
         *,
-        check: Callable[[Iterable[Track]], Iterable[Track]],
+        find_unverified: Callable[[Iterable[Partition]], Iterable[Partition]],
     ) -> None:
-        self._homes = homes
-        self._tuning = homes.tuning
-        self._returns = returns
+        self._leaders = leaders
+        self._tuning = leaders.tuning
+        self._retries = retries
         self._preparer = preparer
-        self._arenas, self._tally = arenas, tally
-        self._check, self._members = check, members
+        self._buffers, self._lane_counters = buffers, lane_counters
+        self._find_unverified, self._transaction = find_unverified, transaction
         # Counts the producer epochs: a track has to be confirmed anew under each.
-        self._number = 0
-        self._lull = Lull()
+        self._epoch_number = 0
+        self._marker_delay = MarkerDelay()
         # The pipes whose first answer since the last end is still to come.
         self._first: set[tuple[int, int]] = set()
 
     # -- what the loop asks
 
-    def offer(self, track: Track) -> None:
+    def offer(self, partition: Partition) -> None:
         """The track has something to send."""
-        if track.error is None:
-            self._homes.ready(track)
+        if partition.error is None:
+            self._leaders.mark_ready(partition)
 
-    def awaited(self) -> list[Pipe]:
+    def awaited(self) -> list[ProduceConnection]:
         """Those whose broker has a request to answer."""
-        return [pipe for pipe in self._homes.pipes.values() if pipe.flights]
+        return [
+            connection for connection in self._leaders.connections.values() if connection.in_flight
+        ]
 
     def wakes_at(self, now: float) -> float:
         """When there is something to do that no socket tells of."""
-        moment = self._homes.wakes_at()
-        lull = self._lull.until
-        for pipe in self._homes.pipes.values():
-            if pipe.ready and now < lull < moment:
-                moment = lull
-            if pipe.ready and now < pipe.link.quiet_until < moment:
-                moment = pipe.link.quiet_until
-            for track in pipe.ready:
-                if now < track.held_until < moment:
-                    moment = track.held_until
+        moment = self._leaders.wakes_at()
+        delay = self._marker_delay.until
+        for connection in self._leaders.connections.values():
+            if connection.ready and now < delay < moment:
+                moment = delay
+            if connection.ready and now < connection.link.quiet_until < moment:
+                moment = connection.link.quiet_until
+            for partition in connection.ready:
+                if now < partition.retry_at < moment:
+                    moment = partition.retry_at
         return moment
 
-    def pump(self, now: float, which: Which = lambda _: True) -> None:
+    def send_ready(self, now: float, selected: PartitionFilter = lambda _: True) -> None:
         """Look for missing leaders, then send what can be sent, of the tracks asked for."""
-        for track, number in self._homes.look(now):
-            self._returns.looked(track, number, now)
-        for pipe in list(self._homes.pipes.values()):
-            if pipe.ready:
-                for track in self._check(pipe.ready):
-                    track.held_until = now + RETRY_S
-            if now < self._lull.until:
+        for partition, number in self._leaders.find_leaders(now):
+            self._retries.leader_looked_up(partition, number, now)
+        for connection in list(self._leaders.connections.values()):
+            if connection.ready:
+                for partition in self._find_unverified(connection.ready):
+                    partition.retry_at = now + RETRY_S
+            if now < self._marker_delay.until:
                 continue
-            while pipe.may_send(now) and self._launch(pipe, now, which):
+            while connection.may_send(now) and self._send(connection, now, selected):
                 pass
-            pipe.was_full |= bool(pipe.ready) and len(pipe.flights) >= self._tuning.in_flight
+            connection.was_full |= (
+                bool(connection.ready) and len(connection.in_flight) >= self._tuning.in_flight
+            )
 
-    def receive(self, pipe: Pipe, now: float) -> None:
+    def receive(self, connection: ProduceConnection, now: float) -> None:
         """Take the oldest reply of a pipe, and all that have come along with it."""
-        self._receive(pipe, now)
-        while pipe.flights and pipe.link.pending():
-            self._receive(pipe, now)
+        self._receive(connection, now)
+        while connection.in_flight and connection.link.pending():
+            self._receive(connection, now)
 
-    def _receive(self, pipe: Pipe, now: float) -> None:
+    def _receive(self, connection: ProduceConnection, now: float) -> None:
         try:
-            flight, answers = pipe.read(now)
+            batches, answers = connection.read(now)
         except KafkaUnavailable as error:
-            self._returns.lost(pipe, now, error)
+            self._retries.connection_lost(connection, now, error)
             return
-        if pipe.home in self._first:
-            self._first.discard(pipe.home)
+        if connection.connection_id in self._first:
+            self._first.discard(connection.connection_id)
             # Our own records end a transaction; they do not begin one.
-            if not any(track.ledger for track in flight):
-                self._lull.answered(pipe.took_s)
-        by_key = self._homes.by_key
+            if not any(partition.ledger for partition in batches):
+                self._marker_delay.answered(connection.took_s)
+        by_key = self._leaders.by_key
         for answer in answers:
-            track = by_key[answer.key, answer.partition]
-            parcel = flight.pop(track)
-            track.flying.popleft()
+            partition = by_key[answer.key, answer.partition]
+            batch = batches.pop(partition)
+            partition.in_flight.popleft()
             if answer.error:
-                self._returns.refused(track, parcel, answer, now)
-            elif track.returned:
+                self._retries.rejected(partition, batch, answer, now)
+            elif partition.to_retry:
                 # An earlier batch of it came back, so this one must not have been taken.
                 raise ProducerLost(Code.OUT_OF_ORDER_SEQUENCE_NUMBER, "keep the order")
             else:
-                self._landed(track, parcel, answer.base_offset)
-            if not track.flying:
-                if track.returned or track.doomed:
-                    self._returns.turn_back(track)
+                self._acknowledged(partition, batch, answer.base_offset)
+            if not partition.in_flight:
+                if partition.to_retry or partition.failing:
+                    self._retries.requeue(partition)
                 else:
-                    self._end(track)
-        self._homes.outage.over()
+                    self._stop_if_drained(partition)
+        self._leaders.outage.over()
 
     def is_busy(self) -> bool:
         """Whether something is in flight or could be."""
-        return any(pipe.flights or pipe.ready for pipe in self._homes.pipes.values())
+        return any(
+            connection.in_flight or connection.ready
+            for connection in self._leaders.connections.values()
+        )
 
     def give_up_overdue(self, now: float) -> None:
         """No reply for long: the connection is of no use any more."""
-        for pipe in self.awaited():
-            if pipe.is_overdue(now):
-                self._returns.lost(pipe, now, too_late(pipe.link.where))
+        for connection in self.awaited():
+            if connection.is_overdue(now):
+                self._retries.connection_lost(connection, now, too_late(connection.link.where))
 
-    def new_epoch(self, tracks: Iterable[Track], now: float) -> None:
+    def new_epoch(self, partitions: Iterable[Partition], now: float) -> None:
         """A transaction has ended and the producer's epoch moved on.
 
         What was surely refused under the old epoch, of these tracks, is written again under the new
         one.
         """
-        self._number += 1
-        self._ended(now)
-        for track in tracks:
-            for parcel in track.queue:
-                parcel.stamped = False
+        self._epoch_number += 1
+        self._transaction_ended(now)
+        for partition in partitions:
+            for batch in partition.queue:
+                batch.is_stamped = False
 
     def same_epoch(self, now: float) -> None:
         """A transaction of version 1 has ended: the sequences go on."""
-        self._ended(now)
+        self._transaction_ended(now)
 
     def restart(self) -> None:
         """The producer is another one: nothing that was on its way counts."""
-        self._number += 1
-        self._members.clear()
-        self._returns.forget()
-        self._homes.restart()
+        self._epoch_number += 1
+        self._transaction.clear()
+        self._retries.reset()
+        self._leaders.restart()
 
-    def _ended(self, now: float) -> None:
-        self._lull.begin(now)
-        self._first = set(self._homes.pipes)
-        self._members.clear()
+    def _transaction_ended(self, now: float) -> None:
+        self._marker_delay.begin(now)
+        self._first = set(self._leaders.connections)
+        self._transaction.clear()
 
     # -- out
 
-    def _launch(self, pipe: Pipe, now: float, which: Which) -> bool:
+    def _send(self, connection: ProduceConnection, now: float, selected: PartitionFilter) -> bool:
         """One request with a batch of each track that may send one."""
-        flight: Flight = {}
-        size, most = 0, pipe.room
-        for track in list(pipe.ready):
-            if not self._may_send(track, now) or not which(track):
+        batches: BatchesInFlight = {}
+        size, most = 0, connection.room
+        for partition in list(connection.ready):
+            if not self._may_send(partition, now) or not selected(partition):
                 continue
-            del pipe.ready[track]
-            parcel = self._preparer.next(track)
-            if parcel is None:
-                self._end(track)
+            del connection.ready[partition]
+            batch = self._preparer.next(partition)
+            if batch is None:
+                self._stop_if_drained(partition)
                 continue
-            flight[track] = parcel
-            track.flying.append(parcel)
-            if track.queue:
-                pipe.ready[track] = None
-            size += parcel.size
+            batches[partition] = batch
+            partition.in_flight.append(batch)
+            if partition.queue:
+                connection.ready[partition] = None
+            size += batch.size
             if size >= most:
                 break
-        self._members.is_begun |= bool(flight)
-        if not pipe.adds_by_itself:
-            for track, number in self._members.add(flight).items():
-                self._returns.not_sent(track, flight.pop(track), number, now)
-        if not flight:
+        self._transaction.is_begun |= bool(batches)
+        if not connection.adds_partitions_itself:
+            for partition, number in self._transaction.add(batches).items():
+                self._retries.not_added(partition, batches.pop(partition), number, now)
+        if not batches:
             return False
         try:
-            pipe.send(flight, now)
+            connection.send(batches, now)
         except KafkaUnavailable as error:
-            self._returns.lost(pipe, now, error)
+            self._retries.connection_lost(connection, now, error)
             return False
         return True
 
-    def _end(self, track: Track) -> None:
+    def _stop_if_drained(self, partition: Partition) -> None:
         """Stop a track that was to go no further than this."""
-        if track.ending is not None and not (track.flying or track.queue or track.returned):
-            self._returns.stop(track, track.ending)
+        if partition.ending is not None and not (
+            partition.in_flight or partition.queue or partition.to_retry
+        ):
+            self._retries.stop(partition, partition.ending)
 
-    def _may_send(self, track: Track, now: float) -> bool:
-        if track.held_until > now or track.returned:
+    def _may_send(self, partition: Partition, now: float) -> bool:
+        if partition.retry_at > now or partition.to_retry:
             return False
-        return not track.flying or track.confirmed == self._number
+        return not partition.in_flight or partition.confirmed_epoch == self._epoch_number
 
     # -- in
 
-    def _landed(self, track: Track, parcel: Parcel, base: int) -> None:
-        if base < track.next_there or base < track.there:
-            self._returns.fell_short(track, base)
-        track.landed(parcel, base)
-        track.confirmed = self._number
-        if parcel.arena is not None:
-            self._arenas.release(parcel.arena)
-        if parcel.why:
-            self._tally.count(parcel)
-        if track.held_since:
-            self._returns.recovered(track)
+    def _acknowledged(self, partition: Partition, batch: PendingBatch, base: int) -> None:
+        if base < partition.next_downstream or base < partition.committed_downstream:
+            self._retries.offset_was_taken(partition, base)
+        partition.acknowledge(batch, base)
+        partition.confirmed_epoch = self._epoch_number
+        if batch.buffer is not None:
+            self._buffers.release(batch.buffer)
+        if batch.repack_reason:
+            self._lane_counters.count(batch)
+        if partition.retry_since:
+            self._retries.recovered(partition)
