@@ -1,4 +1,5 @@
-"""How batches cross: what is read, checked, written anew where it must be, sent and counted."""
+"""Copies one slice: reads batches from the source, checks or rewrites them, writes them and
+commits."""
 
 from spark_runner.native import loader
 

@@ -1,4 +1,4 @@
-"""What a slice writes about itself, in the transaction of the data: positions and offset runs."""
+"""The records that a slice writes in the transaction of the data: positions and offset runs."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
 
-# Both topics keep the default of 1 MB a batch.
+# Both topics keep the default limit of 1 MB per batch.
 _BATCH_BYTES = 512 << 10
 _PACK_FROM = 1024
 
 
 class PositionRecords:
-    """Positions as they are written down, with what is known of the remote partition."""
+    """Position records, with what is known about the remote partitions."""
 
     def __init__(
         self, repeats: DuplicateCounter, *, source_cluster: str, target_cluster: str
     ) -> None:
-        # A transaction that wrote into a partition ends there with one marker.
+        # A transaction leaves one marker in each partition that it wrote.
         self.markers = 1
         self._duplicates = repeats
-        # Remote partitions that were found cut, by where they end, and those not yet written down.
+        # Truncated remote partitions by their end, and positions that the next commit writes in any
+        # case.
         self._truncated: dict[Partition, int] = {}
         self.to_rewrite: set[Partition] = set()
         self._source_cluster = source_cluster
         self._target_cluster = target_cluster
 
     def mark_truncated(self, partition: Partition, remote_end: int) -> None:
-        """The next commit writes down that its remote partition was cut there."""
+        """The next commit records that the remote partition was truncated at `remote_end`."""
         self._truncated[partition] = remote_end
         self.to_rewrite.add(partition)
 
     def rewrite(self, partitions: Iterable[Partition]) -> None:
-        """The next commit writes their positions down once more: they were found to be the last."""
+        """The next commit writes these positions again: they were verified to be the last ones."""
         self.to_rewrite.update(partitions)
 
     def position(self, partition: Partition, at: int) -> Position:
@@ -70,14 +71,14 @@ class PositionRecords:
         )
 
     def after_commit(self, partition: Partition) -> int:
-        """Where the next batch belongs once this transaction has ended."""
+        """The downstream offset of the next batch after this transaction has ended."""
         if partition.next_downstream < 0 or not partition.records:
             return partition.next_downstream
         return partition.next_downstream + self.markers
 
 
 class CommitRecords(PositionRecords):
-    """Turns what moved into records; remembers each partition's block of runs while it is open."""
+    """Encodes positions and offset runs; keeps each partition's block of runs while it is open."""
 
     def __init__(
         self,
@@ -129,8 +130,11 @@ class CommitRecords(PositionRecords):
         self.to_rewrite.clear()
 
     def begin(self) -> None:
-        """Begin new blocks. Nobody knows whether the last transaction of a lost producer counts:
-        going on with a block as it was before would write over the runs that it may have added."""
+        """Begin new blocks of runs.
+
+        The outcome of a lost producer's last transaction is unknown. Continuing an older block
+        would overwrite runs which that transaction may have added.
+        """
         self._open = {}
         self._next = {}
 
@@ -169,7 +173,7 @@ def _queue_records(partition: Partition, rows: list[tuple[bytes, bytes]], now_ms
 
 
 def _enqueue(partition: Partition, records: list[Record], size: int) -> None:
-    # Names and ids repeat in every record.
+    # Names and ids repeat in each record, so compression pays.
     codec = compression.LZ4 if size >= _PACK_FROM else compression.NONE
     memory = encode_batch(records, codec=codec)
     view = memoryview(memory)

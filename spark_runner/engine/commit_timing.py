@@ -1,9 +1,12 @@
-"""When to commit: late while there is much to copy, soon when everything that came has crossed.
+"""Decides when to commit: late during a backlog, soon when everything was written.
 
-A transaction costs a round of waiting (about 17 ms on one broker) and a marker in each partition.
-With a backlog the interval is the longest allowed; once nothing is left to send, readers of
-committed records should not wait for it, so a short one holds, as long as commits stay cheap. At
-least once nobody waits: records are seen when they land, and each commit would hold them up.
+A transaction costs one wait (about 17 ms on one broker) and a marker in each partition.
+
+- Backlog: the longest interval allowed.
+- Nothing left to send: a short interval, as long as commits are cheap, since consumers with
+  `read_committed` wait for the commit.
+- At least once: always the long interval. Consumers see records at once, and a commit would delay
+  the next ones.
 """
 
 from __future__ import annotations
@@ -11,14 +14,14 @@ from __future__ import annotations
 from typing import Final
 
 _SOONEST_S: Final = 0.1
-# A commit that takes 10 ms is worth one in 60 ms.
+# At most a sixth of the time: a commit of 10 ms once in 60 ms.
 _COST_SHARE: Final = 6.0
-# Markers and other dropped batches move positions too, but nobody waits for that.
+# For positions that moved past dropped batches only; nobody waits for them.
 _QUIET_S: Final = 5.0
 
 
 class CommitTiming:
-    """Pure but for the clock readings it is given."""
+    """Pure: times are arguments, in seconds of the monotonic clock."""
 
     def __init__(self, *, longest_s: float, readers_wait: bool) -> None:
         self._longest = longest_s
@@ -33,7 +36,7 @@ class CommitTiming:
 
     @property
     def is_open(self) -> bool:
-        """Whether something has been written since the last commit."""
+        """Whether anything was written since the last commit."""
         return self._opened is not None
 
     def opened(self, now: float) -> None:

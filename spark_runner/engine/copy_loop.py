@@ -1,8 +1,9 @@
-"""The copying loop of one slice: sockets in, sockets out, a commit now and then.
+"""The copy loop of one slice, in one thread: fetch, produce, commit.
 
-One thread. While the target works on what was sent, the source's next reply is on its way. What
-ends a run: an order, the deadline, a fence, a cluster that stays away. What restarts it in place:
-a producer that is lost (`ProducerLost`): init again, read the positions again, go on from there.
+While the target writes one reply, the source prepares the next.
+
+- What ends the loop: an order, the deadline, a fence, an unavailable cluster.
+- What restarts it in place (`ProducerLost`): a new producer epoch, read the positions, continue.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ _HURRIED_S = 3.0
 
 
 class CopyLoop:
-    """Everything of one slice but the contract with the driver.
+    """Copies the partitions of one slice; `epoch.py` talks to the driver.
 
-    Tracks that cannot go on stop alone. What ends or restarts the slice is raised, by `begin`,
-    `turn` and `commit` alike: Fenced, ProducerLost, KafkaUnavailable, and KafkaRefused for what
-    only a person can mend.
+    A partition that cannot continue stops alone. `begin`, `run_once` and `commit` raise what ends
+    or restarts the slice: Fenced, ProducerLost, KafkaUnavailable, and KafkaRefused for what only a
+    person can fix.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class CopyLoop:
         self._buffers = buffers
         self._stamper = BatchStamper(transactional=transactional)
         commit_records.markers = int(transactional)
-        # Where nothing binds them together, no position before its runs: nobody would add those.
+        # Without transactions, runs are written first: after a crash nobody would add runs that are
+        # missing behind a written position.
         runs, positions = commit_records.runs, commit_records.positions
         self._internal_partitions: tuple[tuple[Partition, ...], ...] = (
             ((runs, positions),) if transactional else ((runs,), (positions,))
@@ -133,13 +135,13 @@ class CopyLoop:
 
     @property
     def events(self) -> int:
-        """Grows with everything that the driver should hear of soon."""
+        """Increases with each commit and each stopped partition, reported at once."""
         return self.commits + self._stops.count
 
     def begin(self) -> None:
-        """The producer is initialised and the tracks stand at their committed positions.
+        """Start at the committed positions. The producer is initialized.
 
-        Asked again after each ProducerLost: what is not committed is forgotten.
+        Called again after each ProducerLost: everything uncommitted is dropped.
         """
         for partition, stop_reason in self._hanging_transactions.begin().items():
             self._stops.stop(partition, stop_reason)
@@ -150,16 +152,16 @@ class CopyLoop:
         self._commit_records.begin()
         self._writer.restart()
         self._reader.restart(partition for partition in going if not partition.is_read)
-        # Last: nobody has a buffer any more.
+        # Last, when no batch uses a buffer.
         self._buffers.reset()
         self._timing.begin(time.monotonic())
         if self._commit_records.to_rewrite:
             self._timing.opened(time.monotonic())
 
     def run_once(self, hurry: Callable[[], bool]) -> None:
-        """Once round: send what can be sent, wait half a second at most, take what has come.
+        """Send what can be sent, wait at most 0.5 s, handle what arrived; or commit if that is due.
 
-        A commit that is due takes the place of the rest; for `hurry` see there.
+        `hurry`: see `commit`.
         """
         now = time.monotonic()
         self._reader.send_requests(now)
@@ -173,10 +175,10 @@ class CopyLoop:
         self._writer.give_up_overdue(now)
 
     def commit(self, *, hurry: Callable[[], bool]) -> bool:
-        """Everything that has landed becomes visible, with its positions and runs; or nothing.
+        """Commit all acknowledged records with their positions and runs. Returns False without any.
 
-        `hurry` says that somebody waits: then a target that does not answer is not waited for.
-        Returns whether there was anything to commit.
+        `hurry` says that the driver waits for the slice; then the commit does not wait for a target
+        that does not respond.
         """
         began = time.monotonic()
         self._flush.wait_for_batches(began + _FLUSH_S, hurry)
@@ -191,7 +193,7 @@ class CopyLoop:
                 self._end_transaction(hurry, commit=False)
             self._timing.nothing(began)
             return False
-        # At least once what is written counts at once, so before.
+        # At least once, written positions count at once, so check before writing.
         self._check_topic_names()
         self._duplicates.look(moved)
         self._commit_records.write(moved, int(time.time() * 1000))
@@ -210,22 +212,25 @@ class CopyLoop:
         return True
 
     def check_foreign_records_last(self) -> None:
-        """Behind the last commit: look into holes that were not looked into yet.
+        """After the last commit: check the remaining ranges for foreign records.
 
-        The next epoch knows nothing of them.
+        The next epoch does not know these ranges.
         """
         self._foreign_records.look(self.partitions, time.monotonic(), last=True)
 
     def abort(self, within: float) -> None:
-        """Give the open transaction up within so many seconds, as well as it goes.
+        """Abort the open transaction within this number of seconds, if possible.
 
-        Left open it would hold up the target's readers. When none is begun nothing is said: an
-        abort of nothing would be all that the coordinator remembers, and no longer how the last one
-        ended. Version 1 keeps its epoch, and what came in behind the abort would count with the
-        next transaction: without replies it stays open, for who takes over to end it under another
-        epoch. One that has taken in what hangs, which was committed before, is never aborted.
+        An open transaction delays consumers of the target. Exceptions:
 
-        Raises as `commit` does; the transaction may be open still then.
+        - Nothing was begun: no abort. It would overwrite the coordinator's record of how the last
+          transaction ended.
+        - Transaction version 1 keeps its epoch, so a batch that arrives after the abort would join
+          the next transaction. Without all responses the transaction stays open; the next owner
+          ends it under another epoch.
+        - The transaction contains a hanging one whose data is committed: never aborted.
+
+        Raises as `commit` does; the transaction may still be open then.
         """
         until = time.monotonic() + within
         is_begun = self._transactional and self._transaction.is_begun
@@ -235,7 +240,7 @@ class CopyLoop:
             self._identity.end(commit=False, deadline=until)
 
     def _end_transaction(self, hurry: Callable[[], bool], *, commit: bool = True) -> None:
-        """At least once there is none. The outlet learns which epoch holds from now on."""
+        """End the transaction, if there is one, and pass on the epoch that is valid from now on."""
         if not self._transactional:
             return
         deadline = time.monotonic() + (_HURRIED_S if hurry() else _FLUSH_S)
@@ -251,9 +256,9 @@ class CopyLoop:
             self._writer.same_epoch(now)
 
     def _check_topic_names(self) -> None:
-        """Old brokers know topics by name only: is each still the one that was planned?
+        """For brokers without topic ids: check that each topic is still the planned one.
 
-        If not, what was read or written may be the wrong topic's, and must not be committed.
+        If not, batches may belong to another topic and must not be committed.
         """
         stop_reasons: dict[Partition, StopReason] = {}
         if self._reader.reads_by_name:

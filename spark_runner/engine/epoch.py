@@ -1,7 +1,7 @@
-"""Copy record batches as bytes, exactly once: the lane of every flow that does not change records.
+"""The raw lane: copies record batches as bytes, for all flows that do not change records.
 
-Per epoch: connect, wait for the turn, take the transactional id (whoever held it is fenced), read
-the positions, copy until the deadline or an order, commit, answer. `engine.py` is the loop.
+One epoch: connect, wait for the turn, fence the transactional id, read the positions, copy until
+the deadline or an order, commit, report. `copy_loop.py` is the loop.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_RESTARTS = 5
 
 
 class RawCopier:
-    """`run(work, channel) -> SliceResult`, as every lane. The versions are for tests."""
+    """The raw lane: `run(work, channel) -> SliceResult`. The versions are for tests."""
 
     def __init__(
         self, *, newest_fetch: int = NEWEST_FETCH, newest_produce: int = produce.MOST
@@ -49,7 +49,7 @@ class RawCopier:
         self._newest = (newest_fetch, newest_produce)
 
     def run(self, work: SliceWork, channel: Channel) -> SliceResult:
-        # Nothing on the hot path makes cycles, and a collection costs 10 ms and more.
+        # The hot path creates no reference cycles, and one collection takes 10 ms or more.
         collecting = gc.isenabled()
         gc.disable()
         setup.retain_freed_memory()
@@ -63,7 +63,7 @@ class RawCopier:
 
 
 class _Epoch:
-    """One run of one slice."""
+    """One epoch of one slice."""
 
     def __init__(
         self, work: SliceWork, channel: Channel, newest_fetch: int, newest_produce: int
@@ -116,14 +116,15 @@ class _Epoch:
     # -- the steps of an epoch
 
     def _connect(self) -> EndedBecause | None:
-        """Everything that needs no turn. None: it is our turn."""
+        """Prepare what needs no turn, then wait. Returns None when it is our turn."""
         work, settings = self._work, self._settings
         until = time.monotonic() + CONNECT_S
         self._source.open(until)
         self._target.open(until)
         check_clusters(work, self._source.cluster_id, self._target.cluster_id)
         if self._transactional and self._target.features.get("transaction.version", 0) < 2:
-            # Where it was not finalised, newer writes are refused (KIP-890): as Java's clients do.
+            # Below version 2 brokers reject newer Produce versions (KIP-890); Java's clients do the
+            # same.
             self._newest_produce = min(self._newest_produce, produce.ADDS_BY_ITSELF - 1)
         brokers = setup.source_brokers(work, self._source, until)
         limits = setup.limits_of(
@@ -171,7 +172,7 @@ class _Epoch:
         )
         target_truncation.prepare(self._target, self._partitions)
         self._positions = PositionReader(self._target, work.positions_topic)
-        # Most of the topic is read while the predecessor still copies, the rest after the fence.
+        # Read most of the topic while the previous epoch still copies, the rest after fencing.
         self._positions.read(time.monotonic() + READ_S)
         self._report.report("ready")
         if self._channel.wait_for_turn(max(0.0, self._ends_at - time.monotonic())):
@@ -179,7 +180,7 @@ class _Epoch:
         return self._channel.order() or "deadline"
 
     def _take_over(self) -> None:
-        """Fence, then read the positions: what another commits behind that is copied twice."""
+        """Fence, then read the positions: later commits would be replicated twice."""
         engine = self._engine
         assert engine is not None  # noqa: S101 - made by _connect
         self._fence()
@@ -205,8 +206,8 @@ class _Epoch:
         except KafkaRefused as error:
             if self._transactional or error.code != "not_authorised":
                 raise
-            # At least once does without: an old writer is not shut out, and what it writes behind
-            # our first batch is repeated without being counted.
+            # At least once works without the right to fence. An old writer continues, and its
+            # records after our first batch are duplicates that nobody counts.
             self._identity.join_anonymously(until)
 
     def _copy(self, engine: CopyLoop) -> EndedBecause:
@@ -240,7 +241,7 @@ class _Epoch:
         return self._channel.order() is not None
 
     def _restart(self, engine: CopyLoop, lost: ProducerLost) -> None:
-        """Throw the producer away; what was not committed is copied again."""
+        """Start again with a new producer epoch at the last commit."""
         self._restarts += 1
         if self._restarts > MOST_RESTARTS or self._is_hurried():
             raise KafkaUnavailable(

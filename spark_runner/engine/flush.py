@@ -1,7 +1,7 @@
-"""A slice's waiting before a commit: until the target has acknowledged what was sent.
+"""Waits before a commit until the target has acknowledged all batches that were sent.
 
-First for the batches, of which only those go out that came back before (`settle`); then, with the
-positions and runs written down, for our own records alone (`close`).
+`wait_for_batches` waits for the data, and sends again only what came back. Then the positions and
+runs are queued, and `write_internal` waits for them alone.
 """
 
 from __future__ import annotations
@@ -19,20 +19,24 @@ from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.engine.target.retries import RETRY_BUSY_S, Retries
 from spark_runner.engine.target.writer import PartitionFilter, TargetWriter
 
-# Deadlines and `hurry` are asked for at least so often.
+# Deadlines and `hurry` are checked at least this often.
 _LISTEN_S = 0.2
-# While somebody waits for the slice, a target that is silent for longer is not waited for.
+# While the driver waits for the slice, a silent target gets no longer than this.
 _HURRIED_S = 3.0
 Hurry = Callable[[], bool]
 
 
 class Flush:
-    """One for a slice.
+    """Waits for acknowledgements; one instance per slice.
 
-    Deadlines are moments of the monotonic clock, in seconds; `hurry` says whether somebody waits.
-    Both waits raise KafkaUnavailable (`timeout`) when somebody does and the target does not answer
-    soon, and ProducerLost when the deadline is over: then what was sent may have been written, or
-    not. A broker's quota prolongs both. What an answer makes the outlet raise comes through.
+    Deadlines are seconds of the monotonic clock. `hurry` says whether the driver waits. Both
+    methods raise
+
+    - KafkaUnavailable (`timeout`) when the driver waits and the target does not respond soon,
+    - ProducerLost at the deadline: what was sent may be written, or not,
+    - what the writer raises for a response.
+
+    A broker's quota extends both limits.
     """
 
     def __init__(
@@ -44,16 +48,15 @@ class Flush:
         self._selector = Selector()
 
     def wait_for_batches(self, deadline: float, hurry: Hurry) -> None:
-        """Wait until no batch is in flight or in doubt: only what came back goes out again."""
+        """Wait until no batch is in flight or has an unknown outcome. Only retries are sent."""
         self._wait(_is_retry, (), deadline, hurry)
 
     def write_internal(
         self, internal_partitions: tuple[Partition, ...], deadline: float, hurry: Hurry
     ) -> None:
-        """Wait until our own records are written in these; after all, the transaction can end.
+        """Write the queued records of these partitions. Afterwards the transaction can end.
 
-        Nothing else goes out: a batch that landed now would be committed without its position, and
-        an epoch that ends here would leave it to its successor to copy once more.
+        No data is sent: a batch without its position would be replicated again by the next epoch.
         """
         for partition in internal_partitions:
             self._writer.offer(partition)
@@ -64,7 +67,7 @@ class Flush:
     def _wait(
         self, which: PartitionFilter, required: tuple[Partition, ...], deadline: float, hurry: Hurry
     ) -> None:
-        """`which` may go out meanwhile; all of what is `owed` has to be written."""
+        """Send the `selected` partitions meanwhile; wait until all of `required` is written."""
         began = time.monotonic()
         while True:
             now = time.monotonic()
@@ -76,7 +79,7 @@ class Flush:
                 and not any(map(has_unwritten, required))
             ):
                 return
-            # A broker that throttles us answers late, as it said: that is waited for.
+            # A throttling broker answers as late as it announced; that time is added.
             throttled = max(0.0, self._target_leaders.quiet_until - began)
             if hurry() and now - began - throttled > _HURRIED_S:
                 raise late(

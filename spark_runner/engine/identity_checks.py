@@ -1,4 +1,4 @@
-"""For brokers that know topics by name only: are these still the topics that were planned?"""
+"""Checks that topics, owner and clusters are still the planned ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_S = 5.0
 def changed_topics(
     cluster: ClusterClient, partitions: list[Partition], *, remote: bool
 ) -> dict[Partition, StopReason]:
-    """The tracks whose topic on this cluster is another one by now, each with its verdict."""
+    """For brokers without topic ids: the partitions whose topic on this cluster was recreated."""
     going = [partition for partition in partitions if partition.error is None]
     names = dict.fromkeys(_planned(partition, remote=remote)[0] for partition in going)
     views = cluster.describe(names, time.monotonic() + _LOOK_S)
@@ -29,7 +29,7 @@ def changed_topics(
             continue
         reason = (
             f"Topic {name} was deleted and created again on {cluster.alias} while it was copied; "
-            "nothing of it is copied."
+            "the partition is stopped."
         )
         changed[partition] = StopReason("gap", "generation", reason)
     return changed
@@ -42,31 +42,31 @@ def _planned(partition: Partition, *, remote: bool) -> tuple[str, bytes]:
 
 
 def check_owner(work: SliceWork, owner: str | None) -> None:
-    """Given the owner's name as the positions topic has it by now."""
+    """Compare with the owner that the positions topic names. Raises Fenced or KafkaRefused."""
     if not work.owner or owner == work.owner:
         return
     if owner is None:
         raise KafkaRefused(
-            f"Cluster {work.target.alias}: {work.positions_topic} no longer says whose the flow "
-            "is, so it was emptied or made anew, and its positions are lost. Nothing is copied. "
-            "Restore the topic, or say where the flow has to start and start it again.",
+            f"Cluster {work.target.alias}: {work.positions_topic} no longer names the flow's "
+            "owner. It was emptied or recreated, so the positions are lost. The flow is stopped. "
+            "Restore the topic, or set the flow's start and start it again.",
             code="positions_missing",
         )
     raise Fenced(
-        f"Cluster {work.target.alias}: another runner has taken the flow over, as "
-        f"{work.positions_topic} says."
+        f"Cluster {work.target.alias}: another runner has taken over the flow. "
+        f"{work.positions_topic} names it as the owner."
     )
 
 
 def check_clusters(work: SliceWork, source: str, target: str) -> None:
-    """Given the ids of the clusters that answer; one that is not known proves nothing."""
+    """Compare the cluster ids with the planned ones. Unknown ids are not compared."""
     for alias, planned, seen in (
         (work.source.alias, work.source_cluster_id, source),
         (work.target.alias, work.target_cluster_id, target),
     ):
         if planned and seen and seen != planned:
             raise KafkaRefused(
-                f"The alias {alias} now leads to another cluster ({seen}, planned was {planned}). "
-                "Nothing is copied until the flow is planned anew.",
+                f"The alias {alias} now leads to cluster {seen} instead of {planned}. "
+                "Nothing is replicated until the flow is planned again.",
                 code="generation",
             )

@@ -1,8 +1,4 @@
-"""Tracks of a slice that stop, for good or for a while: read no more, written no more, told of.
-
-Whoever finds that one cannot go on brings the verdict; here is what follows from it. The other
-tracks of the slice go on.
-"""
+"""Stops partitions, permanently or for a while. The other partitions of the slice continue."""
 
 from __future__ import annotations
 
@@ -16,7 +12,8 @@ from spark_runner.engine.target.leaders import TargetLeaders
 
 
 class PartitionStops:
-    """One for an epoch. `intake` and `preparer` tell it of tracks too, so they are set after it."""
+    """One instance per epoch. `reader` and `preparer` also report stops here, so they are set
+    later."""
 
     reader: SourceReader
     preparer: BatchPreparer
@@ -24,15 +21,15 @@ class PartitionStops:
     def __init__(self, target_leaders: TargetLeaders, commit_records: CommitRecords) -> None:
         self._target_leaders = target_leaders
         self._commit_records = commit_records
-        # How many tracks have stopped for good in this epoch.
+        # Partitions that have stopped in this epoch.
         self.count = 0
 
     def stop_reading(self, partition: Partition) -> None:
-        """Read no more of it; what was read still crosses."""
+        """Stop reading; what was read is still written."""
         self.reader.stop_reading(partition)
 
     def stop_after_queued(self, partition: Partition, stop_reason: StopReason) -> None:
-        """The source cannot be read on: the track stops when what was read has crossed."""
+        """The source cannot be read on: stop once everything that was read is written."""
         self.reader.stop_reading(partition)
         if partition.queue or partition.in_flight or partition.to_retry:
             partition.ending = stop_reason
@@ -40,9 +37,9 @@ class PartitionStops:
             self.stop(partition, stop_reason)
 
     def stop(self, partition: Partition, stop_reason: StopReason) -> None:
-        """Nothing more of it crosses. A remote partition that was cut is marked in the next commit.
+        """Stop now. The next commit records a truncation of the remote partition.
 
-        Raises KafkaRefused for one of our own topics: without those nothing can be committed.
+        Raises KafkaRefused for an internal topic: nothing can be committed without it.
         """
         if partition.ledger:
             raise KafkaRefused(
@@ -59,7 +56,7 @@ class PartitionStops:
         self.count += 1
 
     def set_stalled(self, partition: Partition, stuck: bool) -> None:
-        """The target does not take it for a while: it is read again once it is stuck no longer."""
+        """Pause reading while the target does not accept the partition; resume it afterwards."""
         if stuck:
             self.reader.stop_reading(partition)
         elif partition.error is None:

@@ -1,4 +1,4 @@
-"""A slice's waiting: until something comes from either side, or something else has to be done."""
+"""Waits until a source or target broker sends something, or until the next timer."""
 
 from __future__ import annotations
 
@@ -18,38 +18,39 @@ DataConnection = FetchConnection | ProduceConnection
 
 
 class Selector:
-    """poll(), told only of what has changed."""
+    """`poll()` over the connections; registers only changes."""
 
     def __init__(self) -> None:
         self._poller = select.poll()
-        # The ends of the last time, their streams, and who has which number.
+        # The connections of the last call, their streams, and the connection of each descriptor.
         self._connections: list[DataConnection] = []
         self._streams: list[PlainStream | TlsStream] = []
         self._watched: dict[int, DataConnection] = {}
 
     def wait(self, connections: Sequence[DataConnection], seconds: float) -> list[DataConnection]:
-        """Those with something to read; target first, for it frees what the source needs."""
+        """The readable connections, target first: its responses free receive buffers."""
         if connections != self._connections:
             self._watch(connections)
         buffered: list[DataConnection] = []
         for connection, stream in zip(connections, self._streams, strict=True):
             if stream.fileno() < 0:
-                # By ourselves, when the cluster no longer named that broker: reading says so.
+                # Closed by this process, because the cluster no longer lists that broker. Reading
+                # raises it.
                 return [connection]
-            # More may have been taken from the socket than was asked for.
+            # The stream may have read more from the socket than was requested.
             if stream.pending() and connection.link.awaited:
                 buffered.append(connection)
         found = self._poller.poll(0 if buffered else max(0.0, seconds) * 1000 + 0.5)
         ready = [self._watched[number] for number, _ in found]
         if buffered:
-            # What a source has sent ahead must not keep the target's answers waiting.
+            # Buffered source data must not delay the target's responses.
             ready += [connection for connection in buffered if connection not in ready]
         if len(ready) > 1:
             ready.sort(key=_target_first)
         return ready
 
     def _watch(self, connections: Sequence[DataConnection]) -> None:
-        """An end's stream is the same for as long as there is the end."""
+        """A connection keeps its stream."""
         self._connections = list(connections)
         self._streams = [connection.link.stream for connection in connections]
         before, self._watched = self._watched, {}
@@ -66,12 +67,12 @@ def _target_first(connection: DataConnection) -> bool:
     return isinstance(connection, FetchConnection)
 
 
-# Orders are asked for at least so often.
+# Orders are checked at least this often.
 _LISTEN_S = 0.5
 
 
 class Poller:
-    """Hears both ends, and tells whose matter it is; the first thing heard opens a transaction."""
+    """Dispatches what arrives to reader or writer. The first arrival opens a transaction."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Poller:
         self._selector = Selector()
 
     def wait(self, now: float) -> list[DataConnection]:
-        """Those that have something to read; none when it is time for something else."""
+        """The connections with something to read; none when a timer is due."""
         until = min(
             now + _LISTEN_S,
             self._timing.wakes_at(now),
@@ -101,7 +102,7 @@ class Poller:
         return self._selector.wait(connections, until - now)
 
     def handle(self, connection: DataConnection, now: float) -> None:
-        """Take what has come."""
+        """Handle what arrived."""
         if isinstance(connection, ProduceConnection):
             self._read_target(connection, now)
         else:
@@ -113,7 +114,7 @@ class Poller:
             if not self._timing.is_open:
                 self._timing.opened(now)
         else:
-            # Nothing was asked: the broker has closed an idle connection, which is no outage.
+            # No request is open: the broker closed an idle connection, which is no outage.
             self._target_leaders.connection_lost(connection, now)
 
     def _read_source(self, connection: FetchConnection, now: float) -> None:

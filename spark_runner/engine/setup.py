@@ -1,4 +1,4 @@
-"""From a slice's work to its parts: tracks with their policies, limits, buffers, our own topics."""
+"""Creates the parts of a slice: partitions and settings, limits, buffers, internal topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spark_runner.kafka_protocol.metadata import id_bytes
 _REPLY_BYTES = 16 << 20
 _PARTITION_BYTES = 1 << 20
 _LEAST_REPLY_BYTES = 1 << 20
-# What a reply has beside the batches, and a first batch that is a little larger than the limit.
+# Room for the reply's other fields, and for a first batch slightly above the limit.
 _HEADROOM = 1 << 20
 
 RUNS_CONFIGS = {
@@ -53,10 +53,10 @@ def partition_of(row: PartitionWork, producer: dict[str, str]) -> Partition:
 
 
 def topic_settings_of(remote: dict[str, str], producer: dict[str, str]) -> TopicSettings:
-    """What the remote topic's configs ask of a batch; a codec asked for by the flow comes second.
+    """The remote topic's requirements; a codec that the flow asks for has second priority.
 
-    A topic that says `producer` keeps what it gets; with another codec named there the broker would
-    decompress and compress every batch itself.
+    A topic with `compression.type=producer` stores batches as they come. With another codec the
+    broker would decompress and recompress every batch itself.
     """
     named = remote.get("compression.type", "producer")
     if named == "producer":
@@ -78,7 +78,8 @@ def limits_of(
     memory_bytes: int,
     request_s: float,
 ) -> FetchLimits:
-    """A reply per broker in flight, one being sent and one to spare: together the task's memory."""
+    """Fetch limits: one reply in flight per broker, one being sent and one spare use the task's
+    memory."""
     share = memory_bytes // (brokers + 2) - _HEADROOM
     wanted = int(consumer.get("fetch.max.bytes", _REPLY_BYTES))
     most = min(wanted, max(_LEAST_REPLY_BYTES, share))
@@ -106,7 +107,7 @@ def buffers_for(limits: FetchLimits, *, brokers: int) -> ReceiveBuffers:
 def commit_records_for(
     work: SliceWork, target: ClusterClient, repeats: DuplicateCounter, deadline: float
 ) -> CommitRecords:
-    """The two topics that a slice writes beside the data; that of the runs is made if missing."""
+    """The internal topics that a slice writes; creates a missing topic of offset runs."""
     names = (work.positions_topic, runs_topic(work.source.alias))
     retry = Patience(deadline)
     while True:
@@ -114,15 +115,16 @@ def commit_records_for(
         positions, runs = (views.get(name) for name in names)
         if positions is None or positions.error:
             raise KafkaRefused(
-                f"Cluster {target.alias}: the topic {names[0]} is missing. The flow's plan makes "
-                "it: let the flow be planned again.",
+                f"Cluster {target.alias}: the topic {names[0]} is missing. The flow's plan "
+                "creates it. Restart the flow.",
                 code="positions_missing",
             )
         if runs is not None and not runs.error and runs.leaders:
             break
         if not retry.wait():
             raise KafkaRefused(
-                f"Cluster {target.alias}: the topic {names[1]} cannot be made.", code="runs_missing"
+                f"Cluster {target.alias}: the topic {names[1]} cannot be created.",
+                code="runs_missing",
             )
         make_runs_topic(work, positions.replicas)
     ours = [
@@ -141,18 +143,19 @@ def commit_records_for(
 def identity_of(
     work: SliceWork, target: ClusterClient, *, newest_produce: int = produce.MOST
 ) -> Identity:
-    """The slice's producer; its transactions last no longer than between two commits, and a bit."""
+    """The slice's producer. Its transaction timeout is a little longer than the commit interval."""
     return Identity(
         target,
         work.transactional_id,
         timeout_ms=TRANSACTION_TIMEOUT_MS + work.spec.settings.commit_interval_ms,
-        # A client that cannot produce in the new way runs transactions in the old one.
+        # Transaction version 2 needs a Produce version that adds partitions itself (KIP-890).
         most_version=2 if newest_produce >= produce.ADDS_BY_ITSELF else 1,
     )
 
 
 def make_runs_topic(work: SliceWork, replicas: int) -> None:
-    """With as many replicas as the positions have; another slice may be quicker, that is fine."""
+    """Create the topic with the replication factor of the positions topic. Another slice may be
+    first."""
     spec = NewTopicSpec(
         name=runs_topic(work.source.alias),
         partitions=1,
@@ -175,17 +178,20 @@ def source_brokers(work: SliceWork, source: ClusterClient, deadline: float) -> i
 
 
 def seconds_left(work: SliceWork) -> float:
-    """The epoch's deadline as a span from now."""
+    """Seconds until the epoch's deadline."""
     return work.deadline / 1000 - time.time()
 
 
-# mallopt(3).
+# Parameters of mallopt(3).
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _HELD = {_MMAP_THRESHOLD: 4 << 20, _TRIM_THRESHOLD: 8 << 20, _TOP_PAD: 1 << 20}
 
 
 @functools.cache
 def retain_freed_memory() -> bool:
-    """Keep up to 8 MB of freed memory; False where the C library has no such setting."""
+    """Raise glibc's trim and mmap thresholds: freed batch buffers are reused, not zeroed again.
+
+    False where the C library has no such setting.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and all(mallopt(name, size) for name, size in _HELD.items())

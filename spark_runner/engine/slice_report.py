@@ -1,4 +1,4 @@
-"""What a slice tells its driver: figures each second of what moved, and the result at the end."""
+"""Reports of a slice to its driver: progress each second, and the result at the end."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from spark_runner.ipc.messages import EndedBecause, Figures, PartitionFigure, Sl
 from spark_runner.ipc.task_channel import Channel
 
 _REASONS: dict[str, str] = {
-    "deadline": "The epoch's time is over.",
-    "stop": "The flow was told to stop.",
-    "replan": "The flow is planned anew.",
+    "deadline": "The epoch has reached its deadline.",
+    "stop": "The flow was stopped.",
+    "replan": "The flow is planned again.",
     "handover": "The next epoch takes over.",
     "lost_control": "The connection to the driver was lost.",
 }
 
 
 class SliceReport:
-    """Reads the tracks; only what is committed counts."""
+    """Builds reports from the partitions. Only committed records count."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class SliceReport:
         self._reported_skipped: dict[Partition, int] = {}
         self._reported_copied: dict[Partition, int] = {}
         self._reported_errors: set[Partition] = set()
-        # Before the committed positions are read, the tracks stand where the plan saw them.
+        # Until the committed positions are read, the partitions have the planned ones.
         self.knows_positions = False
 
     def report(self, state: Literal["connecting", "ready", "copying", "stopping"]) -> None:
@@ -89,7 +89,8 @@ class SliceReport:
         )
 
     def _stopped(self) -> list[Partition]:
-        """Those whose last records are committed: till then a gap has a number too high."""
+        """Stopped partitions whose last records are committed; before that the error's offset is
+        too high."""
         return [
             partition
             for partition in self._partitions

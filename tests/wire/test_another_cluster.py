@@ -72,8 +72,8 @@ def test_an_alias_that_leads_elsewhere_since_the_plan_is_refused(
     code, reason = refusal(lane, work, driver)
     assert code == "generation"
     assert reason == (
-        f"The alias {alias} now leads to another cluster ({seen.client.cluster_id}, planned was "
-        f"{planned.client.cluster_id}). Nothing is copied until the flow is planned anew."
+        f"The alias {alias} now leads to cluster {seen.client.cluster_id} instead of "
+        f"{planned.client.cluster_id}. Nothing is replicated until the flow is planned again."
     )
     assert driver.figures == []
     assert target.ends(remote) == before

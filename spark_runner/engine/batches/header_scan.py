@@ -1,9 +1,9 @@
-"""Walk fetched batches by their headers: what crosses, by which lane and why, what is dropped.
+"""Scans fetched batches by their headers: which lane each takes and why, or whether it is dropped.
 
-Dropped, each without a copy, each moving the position on: control batches (their bit is tested
-before any masking), data of aborted transactions, batches that compaction emptied, and what lies
-before the position. The order of the tests is that of Kafka's own consumer (KIP-98). What crosses
-is checked by the preparer or by the target's broker; what is dropped is checked here.
+Dropped without a copy, moving the position on: control batches (their bit is tested before
+masking), data of aborted transactions, batches that compaction emptied, and records before the
+position. The order of the tests is that of Kafka's own consumer (KIP-98). The preparer or the
+target broker verifies batches that are replicated; dropped ones are verified here.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from spark_runner.kafka_protocol.batch_header import (
 from spark_runner.kafka_protocol.varint import read_signed
 
 _LEAST: Final = MAGIC_AT + 1
-# Of formats 0 and 1.
+# For message formats 0 and 1.
 _LEAST_OLD: Final = 26
 _UNPACK_HEADER: Final = HEADER.unpack_from
 
 
 def read_headers(memory: memoryview, at: int, stop: int) -> Iterator[Header]:
-    """Of all batches that are there whole; the last one may have a size that cannot be."""
+    """Headers of all complete batches. The last one may have an impossible size."""
     while True:
         row, at = headers(memory, at, stop)
         yield from row
@@ -62,12 +62,12 @@ def read_headers(memory: memoryview, at: int, stop: int) -> Iterator[Header]:
 
 
 def min_size(header: Header) -> int:
-    """How many bytes a batch, or a message of an old format, has at the least."""
+    """Minimum size of a batch, or of a message of an old format."""
     return HEADER_SIZE if header[3] == 2 else _LEAST_OLD
 
 
 def _old_format_header(memory: memoryview, at: int) -> Header:
-    """A message of format 0 or 1 as a header: its place and size; `legacy.py` reads the rest."""
+    """Position and size of a message of format 0 or 1; `message_v0_v1.py` reads the rest."""
     offset = int.from_bytes(memory[at : at + 8], "big")
     length = int.from_bytes(memory[at + 8 : at + 12], "big")
     return Header(offset, length, -1, memory[at + MAGIC_AT], 0, 0, 0, -1, -1, -1, -1, -1, 1)
@@ -95,16 +95,16 @@ def scan(
     stop: int,
     aborted: Sequence[tuple[int, int]],
 ) -> int:
-    """Queue what has to cross; returns how many batches were queued.
+    """Queue the batches to replicate; returns their number.
 
-    `aborted` is the reply's list of (first offset, producer id). A batch cut at the end is left for
-    the next fetch.
+    `aborted` is the reply's list of (first offset, producer id). A batch that is incomplete at the
+    end is left for the next fetch.
     """
     memory, address = buffer.view, buffer.address
     settings = partition.settings
     expected = partition.next_fetch
     filtering = AbortedFilter(aborted) if aborted else None
-    # Then nothing has to be asked but the header; as a whole, since this is done for each batch.
+    # Then the header alone decides. Tested once per reply, since this runs for each batch.
     is_simple = filtering is None and not partition.skipped.found
     queue = partition.queue
     before = len(queue)
@@ -141,7 +141,7 @@ def scan(
 
 
 def _is_plain(header: Header, expected: int, settings: TopicSettings) -> bool:
-    """Whether it crosses as it is, as far as a header tells."""
+    """Whether the header shows a batch for the raw lane."""
     return (
         header[1] >= HEADER_SIZE - LENGTH_OVERHEAD
         and header[12] > 0
@@ -173,10 +173,10 @@ def _is_sound(header: Header, memory: memoryview, at: int, address: int) -> bool
 
 
 def _damaged(buffer: ReceiveBuffer, at: int, stop: int, expected: int) -> list[PendingBatch]:
-    """A bit has turned: what looks as if it were to be dropped may hold records.
+    """A corrupt batch: one that looks as if it were to be dropped may hold records.
 
-    The preparer checks what is not to cross as it is, and stops the track there. A piece too short
-    to be a batch is fetched anew.
+    The preparer verifies batches outside the raw lane, and stops the partition there. A piece too
+    short for a batch is fetched again.
     """
     if stop - at < HEADER_SIZE:
         return []
@@ -188,7 +188,7 @@ def _damaged(buffer: ReceiveBuffer, at: int, stop: int, expected: int) -> list[P
 
 
 def _repack_reason(header: Header, expected: int, settings: TopicSettings) -> str:
-    """The reason against the raw lane; empty when there is none."""
+    """The reason to repack the batch; empty for the raw lane."""
     if header[3] != 2:
         return OLD_FORMAT
     if header[12] != header[6] + 1:
@@ -230,7 +230,7 @@ def _is_dropped(
 
 
 class AbortedFilter:
-    """read_committed for one reply: whose batches are aborted at this point of the log."""
+    """`read_committed` for one reply: the producers with an open aborted transaction."""
 
     __slots__ = ("_aborted", "_at", "_producers")
 
@@ -249,15 +249,16 @@ class AbortedFilter:
         return header.producer_id in self._producers
 
     def ended(self, header: Header) -> None:
-        """An abort marker: what the producer writes after it is another transaction."""
+        """An abort marker: the producer's next batches are another transaction."""
         self._advance(header.last_offset)
         self._producers.discard(header.producer_id)
 
 
 def is_abort_marker(memory: memoryview, at: int) -> bool:
-    """A marker's only record has the key (version i16, type i16); type 0 aborts, 1 commits."""
+    """Whether a control batch is an abort marker: key (version i16, type i16), type 0 aborts, 1
+    commits."""
     at = read_signed(memory, at + HEADER_SIZE)[1] + 1
-    # After the cleaner the base timestamp is the delete horizon, so this delta can be long.
+    # After compaction the base timestamp is the delete horizon, so this delta can be long.
     at = read_signed(memory, at)[1]
     at = read_signed(memory, at)[1]
     size, at = read_signed(memory, at)

@@ -1,7 +1,7 @@
-"""Whole batches put together as one: the common case of `repack`, in one pass over the records.
+"""Merges whole batches into one: the common case of `repack`, in one pass over the records.
 
-Only where nothing is left out and nothing is changed but the two deltas: batches of format 2 that
-have no hole, behind the position, with their own times. What else there is goes record by record.
+Only for batches of format 2 without missing offsets, after the position and with their own
+timestamps, where only the two deltas change. Other batches are repacked record by record.
 """
 
 from __future__ import annotations
@@ -17,25 +17,24 @@ from spark_runner.kafka_protocol.batch_header import CODEC_MASK, HEADER_SIZE, LO
 from spark_runner.kafka_protocol.records import frame_batch
 from spark_runner.kafka_protocol.varint import read_signed, signed, wrapped
 
-# What a record mostly has before its key: a length in two bytes, attributes and time, the offset.
+# The usual beginning of a record: a length of two bytes, attributes and time, the offset.
 _HEAD: Final = struct.Struct("<HHB")
 _read_head: Final = _HEAD.unpack_from
 _merge: Final = c_functions.merge
-# That length as it is read -> how far it is to the next record; 0 for one that has not two bytes,
-# or needs but one.
+# Encoded length -> distance to the next record; 0 for a length of one, or of more than two bytes.
 _STEPS = [0] * (1 << 16)
 for _size in range(1 << 6, 1 << 13):
     _STEPS[int.from_bytes(signed(_size), "little")] = 2 + _size
 # Attributes other than 0, or a time that is negative or longer than a byte; the rest is the time.
 _NOT_PLAIN, _TIME_SHIFT, _TIMES = 0x81FF, 9, 64
-# From here on an offset delta has two bytes, and the first of them is what one byte would be.
+# From here on an offset delta has two bytes, and the first equals that of a one-byte delta.
 _DELTAS: Final = 64
 # Attributes and time as they are written.
 _FRONTS = [b"\x00" + time for time in VARINTS]
 
 
 def are_whole(group: list[PendingBatch], settings: TopicSettings) -> bool:
-    """Whether all records of the parcels cross, in each with offsets one after another."""
+    """Whether all records of the batches are replicated, with consecutive offsets in each."""
     changed = LOG_APPEND_TIME if settings.keep_append_time else 0
     for batch in group:
         header = batch.header
@@ -51,9 +50,9 @@ def are_whole(group: list[PendingBatch], settings: TopicSettings) -> bool:
 
 
 def merge(group: list[PendingBatch], codec: int) -> bytearray | None:
-    """As `splice`, by the functions in C, which look at the checksums as well.
+    """Like `splice`, by the C functions, which also verify the checksums.
 
-    None without them, and for whatever is unusual.
+    None without them, and for unusual batches.
     """
     if _merge is None:
         return None
@@ -63,9 +62,9 @@ def merge(group: list[PendingBatch], codec: int) -> bytearray | None:
 
 
 def splice(group: list[PendingBatch], codec: int) -> bytearray | None:
-    """One batch of all their records; None when the offsets inside a parcel are not in a row.
+    """One batch of all their records; None when the offsets inside a batch are not consecutive.
 
-    Raises ValueError, IndexError or struct.error where the bytes make no sense, and Enough.
+    Raises ValueError, IndexError or struct.error for corrupt bytes, and GroupTooLarge.
     """
     out: list[bytes] = []
     number = base = inflated = 0
@@ -91,15 +90,15 @@ def splice(group: list[PendingBatch], codec: int) -> bytearray | None:
 
 
 def _first_timestamp(body: bytes) -> int:
-    """The first record's, less the base of its batch: behind its length and its attributes."""
+    """The first record's timestamp delta: it follows the length and the attributes."""
     return read_signed(body, read_signed(body, 0)[1] + 1)[0]
 
 
 def _add(out: list[bytes], body: bytes, records: int, number: int, later: int) -> bool:
-    """Append a batch's records; `number` is the place of the first, `later` is added to its times.
+    """Append a batch's records; `number` is the index of the first, `later` is added to its times.
 
-    False when its offsets are not in a row. From the first record that looks unusual on, the rest
-    goes number by number.
+    False when its offsets are not consecutive. From the first unusual record on, the rest is
+    decoded field by field.
     """
     after = number + records
     at = place = 0
@@ -123,7 +122,8 @@ def _add(out: list[bytes], body: bytes, records: int, number: int, later: int) -
 def _add_rest(
     out: list[bytes], body: bytes, at: int, begun: int, records: int, number: int, later: int
 ) -> bool:
-    """The records from the one at `begun` on. Calls cost more than numbers of one byte do."""
+    """The records from index `begun` on. A function call costs more than decoding a one-byte
+    number."""
     for place in range(begun, records):
         byte = body[at]
         if byte < 0x80:
@@ -162,7 +162,7 @@ def _add_rest(
 
 
 def offset_ranges(group: list[PendingBatch]) -> tuple[OffsetRange, ...]:
-    """Where the upstream offsets of whole parcels are consecutive."""
+    """The ranges of consecutive upstream offsets of whole batches."""
     found: list[OffsetRange] = []
     first = after = group[0].first
     for batch in group:

@@ -1,11 +1,11 @@
-"""Messages of formats 0 and 1 (before Kafka 0.11) as the records that they become in format 2.
+"""Converts messages of formats 0 and 1 (before Kafka 0.11) to records of format 2.
 
     0 offset i64 | 8 size i32 | 12 crc u32 | 16 magic i8 | 17 attributes i8
     18 timestamp i64, in format 1 only | key and value, each behind an i32 length, -1 for none
 
-Compressed messages sit inside the value of a wrapper: in format 1 with relative offsets, the last
-of which stands for the wrapper's own; in format 0 with absolute ones. Format 0 has no timestamp;
-like Kafka itself we write -1 then.
+Compressed messages are inside the value of a wrapper. In format 1 their offsets are relative, and
+the last one corresponds to the wrapper's own; in format 0 they are absolute. Format 0 has no
+timestamp; as Kafka does, -1 is written then.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LZ4_BLOCK = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 
 
 class Message(NamedTuple):
-    """One message as it lies in a log or in a wrapper."""
+    """One message of a log or of a wrapper."""
 
     offset: int
     magic: int
@@ -54,7 +54,7 @@ def codec_of(data: memoryview) -> int:
 
 
 def is_sound(data: memoryview) -> bool:
-    """Whether these bytes are one message of the old formats, as its writer meant them."""
+    """Whether these bytes are one intact message of an old format."""
     _, _, crc, magic, _ = _FRONT.unpack_from(data)
     return magic in (0, 1) and zlib.crc32(data[_CRC_FROM:]) == crc
 
@@ -109,7 +109,7 @@ def _inflated(wrapper: Message) -> memoryview:
 
 
 def _lz4_of_format_0(data: bytes) -> bytes:
-    """KAFKA-3160: these frames have a wrong header checksum, which no library accepts."""
+    """KAFKA-3160: these frames have a wrong header checksum, which libraries reject."""
     if data[:4] != _LZ4_MAGIC:
         raise ValueError("not an LZ4 frame")
     flags, most = data[4], _LZ4_BLOCK.get(data[5] >> 4 & 7)

@@ -1,4 +1,4 @@
-"""Records walked by their length, all but two deltas as the bytes they are; and put together."""
+"""Splits batches into records and joins records to batches, without decoding keys and values."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, LOG_APPEND_TIM
 from spark_runner.kafka_protocol.records import frame_batch
 from spark_runner.kafka_protocol.varint import read_signed, signed, wrapped
 
-# Deltas and lengths are mostly small: looked up, not computed.
+# Deltas and lengths are mostly small, so they are looked up.
 VARINTS = [signed(value) for value in range(1 << 14)]
 KNOWN: Final = len(VARINTS)
 _MOST: Final = (1 << 63) - 1
-# Small batches of records that are all alike may hold a thousand times what they weigh: so many
-# bytes of records are put together at once. A single batch is taken whatever it holds.
+# Small batches of similar records may inflate a thousandfold. A group is limited to this size; a
+# single batch is not.
 MOST_TOGETHER: Final = 16 << 20
 
 
 class GroupTooLarge(Exception):
-    """The first `parcels` of a group hold as much as is put together at once."""
+    """The first `batches` of a group reach the size that is merged at once."""
 
     def __init__(self, batches: int) -> None:
         super().__init__(batches)
@@ -28,9 +28,9 @@ class GroupTooLarge(Exception):
 
 
 class RecordBytes(NamedTuple):
-    """One record: `rest` is all behind the offset delta, `attributes` the byte before both.
+    """One record: `attributes` is the byte before both deltas, `rest` everything after them.
 
-    A time may be out by 2^64, where a delta wrapped: `assemble` does not mind.
+    A timestamp may be off by 2^64 where a delta wrapped; `assemble` wraps it back.
     """
 
     offset: int
@@ -42,7 +42,7 @@ class RecordBytes(NamedTuple):
 def read_records(
     batch: memoryview, header: Header, *, keep_append_time: bool
 ) -> Iterator[RecordBytes]:
-    """The records of a batch v2. Raises ValueError or IndexError where the bytes make no sense."""
+    """The records of a batch of format 2. Raises ValueError or IndexError for corrupt bytes."""
     body = compression.decompress(header.codec, batch[HEADER_SIZE : header.size])
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     appended = None
@@ -75,7 +75,7 @@ def read_records(
 
 
 def assemble(pieces: list[RecordBytes], codec: int) -> bytearray:
-    """A batch v2 of these records, with offsets from 0 on and no producer."""
+    """A batch of format 2 with these records, with offsets from 0 on and no producer."""
     base = newest = wrapped(pieces[0].timestamp)
     out: list[bytes] = []
     for delta, (_, timestamp, attributes, rest) in enumerate(pieces):

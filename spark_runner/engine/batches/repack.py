@@ -1,8 +1,8 @@
-"""Write batches anew without decoding their records: holes, cuts, merges, splits, other codecs.
+"""Rebuilds batches without decoding their records: missing offsets, cuts, merges, splits, codecs.
 
-A record is walked by its length prefix. Its two deltas (timestamp, offset) and the prefix are
-written again; attributes, key, value and headers are copied as the bytes they are, so nothing that
-a decoder would refuse or mend (a header name that is not UTF-8, a timestamp of 0) changes.
+Records are found by their length prefix. The prefix and the two deltas (timestamp, offset) are
+written again. Attributes, key, value and headers are copied as bytes. So nothing changes that a
+decoder would reject or alter (a header name that is not UTF-8, a timestamp of 0).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_runner.kafka_protocol.records import read_header
 
 
 class Damaged(ValueError):
-    """The bytes are no batch; `parcel` is its place in the group."""
+    """The bytes are no batch; `batch` is its index in the group."""
 
     def __init__(self, batch: int, what: str) -> None:
         super().__init__(what)
@@ -40,10 +40,10 @@ TooLarge = tuple[int, int]
 def rebuild(
     group: list[PendingBatch], settings: TopicSettings
 ) -> tuple[list[PendingBatch], TooLarge | None]:
-    """New parcels for the records of a group that lie at or behind its first offset.
+    """New batches for the records of a group from its first offset on.
 
-    With a record that is too large even alone, the parcels are those before it. Raises Damaged, or
-    Enough: then the group is to be a shorter one.
+    With a record that is too large even alone, only the batches before it are returned. Raises
+    Damaged, or GroupTooLarge: then the group must be shorter.
     """
     if (spliced := _splice(group, settings)) is not None:
         return [spliced], None
@@ -69,15 +69,15 @@ def rebuild(
     if built and too_large is None:
         built[-1].after = group[-1].after
     for made in built:
-        # Of the last one in all: one that is too new does no harm, one too old does.
+        # The epoch of the last one: too new is harmless, too old is not.
         made.leader_epoch = group[-1].leader_epoch
     return built, too_large
 
 
 def merge(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch | None:
-    """The group as one batch, looked at and put together in one go.
+    """The group as one batch, verified and merged in one call.
 
-    None where it cannot be done so; then `rebuild` says why not, and what else can be.
+    None where that is impossible; `rebuild` finds out why, and what else is possible.
     """
     if not splice.are_whole(group, settings):
         return None
@@ -88,7 +88,7 @@ def merge(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch | 
 
 
 def _splice(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch | None:
-    """The whole group as one batch, where only deltas change and it is not too large."""
+    """The whole group as one batch, if only deltas change and it is not too large."""
     if not splice.are_whole(group, settings):
         return None
     head = group[0]
@@ -97,7 +97,7 @@ def _splice(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch 
             group, head.header.codec if settings.codec is None else settings.codec
         )
     except (IndexError, ValueError, struct.error):
-        # Whose bytes they are is found record by record.
+        # Record by record shows which batch is damaged.
         return None
     return None if encoded is None else _whole(group, encoded, settings)
 
@@ -105,7 +105,7 @@ def _splice(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch 
 def _whole(
     group: list[PendingBatch], encoded: bytearray, settings: TopicSettings
 ) -> PendingBatch | None:
-    """What was made of a whole group; None where that is too large for the target."""
+    """The merged batch; None if it is too large for the target."""
     if settings.most_bytes and len(encoded) > settings.most_bytes:
         return None
     head = group[0]
@@ -119,13 +119,13 @@ def _whole(
 
 
 def split(batch: PendingBatch, settings: TopicSettings) -> list[PendingBatch]:
-    """The parcel at its cuts, each part a batch of its own; the limit is the broker's to tell."""
+    """Split the batch at `split_at`; the broker decides about the size of the parts."""
     try:
         pieces = _pieces(batch, settings)
     except (IndexError, ValueError) as error:
         raise Damaged(0, str(error) or "a record is cut off") from None
     if batch.offset_ranges:
-        # Built by us before: its own offsets begin at 0.
+        # Rebuilt before: its own offsets begin at 0.
         pieces = [
             piece._replace(offset=offset)
             for piece, offset in zip(pieces, batch.offsets(), strict=True)
@@ -163,7 +163,7 @@ def _build(
     built: list[PendingBatch],
     head: PendingBatch,
 ) -> TooLarge | None:
-    """Append parcels; halves what is too large until a single record is."""
+    """Append batches; halve those that are too large until a single record is."""
     if not pieces:
         return None
     encoded = assemble(pieces, codec)
@@ -192,7 +192,7 @@ def _pending_batch(
 
 
 def _offset_ranges(pieces: list[RecordBytes]) -> tuple[OffsetRange, ...]:
-    """Where the upstream offsets of consecutive records are consecutive."""
+    """The ranges of consecutive upstream offsets."""
     first = expected = pieces[0].offset
     if pieces[-1].offset - first == len(pieces) - 1:
         return ((first, len(pieces)),)

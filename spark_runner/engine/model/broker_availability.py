@@ -1,4 +1,4 @@
-"""Who waits for a leader, and when to ask for one: pure, moments are handed in."""
+"""Partitions without a leader, and clusters that do not respond. Pure: times are arguments."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from spark_runner.engine.model.partition import Partition
 
 
 class LeaderlessPartitions:
-    """Tracks that no broker is known for, each not to be asked for before its moment.
+    """Partitions whose leader is unknown, each with the time of its next lookup.
 
-    They are asked for together, and no sooner than `pause_s` seconds after the last time: a broker
-    that is away makes many of them at once, and each answer costs the cluster the same.
+    One metadata request looks up all of them, at most once in `pause_s` seconds: when a broker
+    fails, many partitions lose their leader at once, and each request costs the cluster the same.
     """
 
     def __init__(self, partitions: Iterable[Partition], pause_s: float) -> None:
@@ -21,8 +21,8 @@ class LeaderlessPartitions:
         self.begin(partitions)
 
     def begin(self, partitions: Iterable[Partition]) -> None:
-        """These and no others, at once."""
-        # Public, since `in` is asked for every batch on its way.
+        """Look up exactly these partitions, now."""
+        # Public: each batch on its way tests membership.
         self.not_before = dict.fromkeys(partitions, 0.0)
         self._ask_at = 0.0
 
@@ -31,14 +31,14 @@ class LeaderlessPartitions:
         self._ask_at = min(self._ask_at, not_before)
 
     def drop(self, partition: Partition) -> None:
-        """It has a leader, or needs none any more."""
+        """Forget the partition: it has a leader, or needs none."""
         self.not_before.pop(partition, None)
 
     def wakes_at(self) -> float:
         return self._ask_at if self.not_before else float("inf")
 
     def due(self, now: float) -> list[Partition]:
-        """Whom to ask for now; until they are dropped they are due again after the pause."""
+        """The partitions to look up now; those not dropped are due again after the pause."""
         if not self.not_before or now < self._ask_at:
             return []
         self._ask_at = now + self._pause_s
@@ -49,19 +49,20 @@ GIVE_UP_AFTER_S = 30.0
 
 
 class Outage:
-    """One per side. A single answer ends it, whichever broker it is from."""
+    """Time since one cluster stopped responding. One response from any of its brokers ends the
+    outage."""
 
     def __init__(self, alias: str) -> None:
         self._alias = alias
         self._since: float | None = None
 
     def note(self, now: float, error: UnderstudyError | None) -> None:
-        """Something failed; raises when nothing has worked for too long."""
+        """A request failed. Raises KafkaUnavailable if no request succeeded for GIVE_UP_AFTER_S."""
         if self._since is None:
             self._since = now
         elif now - self._since > GIVE_UP_AFTER_S:
-            words = f"Cluster {self._alias}: no answer for {GIVE_UP_AFTER_S:.0f} s."
-            raise error or late(self._alias, words)
+            reason = f"Cluster {self._alias}: no response for {GIVE_UP_AFTER_S:.0f} s."
+            raise error or late(self._alias, reason)
 
     def over(self) -> None:
         self._since = None

@@ -1,4 +1,4 @@
-"""How much crossed by which lane, and why not by the raw one."""
+"""Batches, records and bytes by lane, with the reason for each repacked batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_runner.engine.model.pending_batch import PendingBatch
 
 
 class LaneCounters:
-    """Counts what did not go raw; the rest of what the tracks counted did."""
+    """Counts repacked batches. What the partitions counted beyond them went raw."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[int]] = {}
@@ -28,7 +28,7 @@ class LaneCounters:
         for partition in partitions:
             counts = partition.counts
             batches += counts.batches
-            # Also what has landed in the transaction that is open: it was counted above.
+            # Includes the open transaction, whose batches are counted above.
             records += counts.records + partition.records
             size += counts.bytes + partition.bytes
         found = []

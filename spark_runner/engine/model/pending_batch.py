@@ -1,4 +1,4 @@
-"""A batch on its way: where its bytes lie, which upstream offsets it holds, and its lane."""
+"""A batch to be sent: its bytes, its upstream offsets and its lane."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark_runner.engine.model.receive_buffers import ReceiveBuffer
 from spark_runner.kafka_protocol.batch_header import LENGTH_OVERHEAD, Header
 
 OffsetRange = tuple[int, int]
-"""(first upstream offset, number of records), without a hole inside."""
+"""(first upstream offset, number of records), without missing offsets."""
 
 Run = tuple[int, int, int]
 """(first upstream offset, first downstream offset, number of records)."""
@@ -18,13 +18,17 @@ RAW: Final = ""
 
 
 class PendingBatch:
-    """A batch to be sent. `why` is empty in the raw lane, else the reason for the other one.
+    """A batch to be sent. `repack_reason` is empty in the raw lane.
 
-    `first` is the upstream offset to go back to when it is refused, `after` the one to go on from
-    when it is acknowledged, ranges that were dropped behind it included. Once stamped its bytes
-    never change again under the same producer epoch. `cuts` are places inside a refused batch where
-    it has to be taken apart, to find the one bad record: brokers refuse whole batches. `epoch` is
-    the leader epoch that goes with the position `after`, not older than that of what lies before.
+    - `first`: the upstream offset to return to when the target rejects the batch.
+    - `after`: the upstream offset to continue from when the target acknowledges it. It includes
+      dropped ranges behind the batch.
+    - `leader_epoch`: the leader epoch committed with `after`, not older than that of the batches
+      before.
+    - `split_at`: record indexes at which a rejected batch is split, to find the one bad record.
+      Brokers reject whole batches.
+
+    Once stamped, the bytes do not change under the same producer epoch.
     """
 
     __slots__ = (
@@ -66,7 +70,7 @@ class PendingBatch:
         self.leader_epoch = header[2]
         self.offset_ranges: tuple[OffsetRange, ...] = ()
         self.split_at: tuple[int, ...] = ()
-        # Records from this upstream offset on stay behind.
+        # Records from this upstream offset on are not sent.
         self.end_offset: int | None = None
         self.is_stamped = False
         self.view: memoryview | None = None
@@ -82,7 +86,7 @@ class PendingBatch:
             yield from range(first, first + count)
 
     def offset_at(self, position: int) -> int:
-        """The upstream offset of the record at this place inside the batch."""
+        """The upstream offset of the record at this index of the batch."""
         for first, count in self.offset_ranges or ((self.first, self.header[12]),):
             if position < count:
                 return first + position

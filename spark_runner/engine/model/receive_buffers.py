@@ -1,8 +1,8 @@
-"""Receive buffers that are made once and used again and again; their number bounds the memory.
+"""Receive buffers, allocated once and reused. Their number bounds the memory of a slice.
 
-A fresh buffer costs the kernel's zeroing of every page (0.11 CPU-s for each GB copied), so a reply
-lands in one of a few buffers, its batches are patched there and sent from there, and the buffer is
-free again when the last of them is acknowledged.
+With a fresh buffer the kernel zeroes every page (0.11 CPU-s for each GB copied). So a reply lands
+in one of a few buffers. Its batches are stamped there and sent from there. The buffer is free when
+the target has acknowledged the last of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PAGE: Final = 1 << 21
 
 
 class ReceiveBuffer:
-    """One buffer. `users` counts the batches in it that are still to be acknowledged."""
+    """One buffer. `users` counts its batches that are not acknowledged yet."""
 
     __slots__ = ("address", "replaces", "users", "view")
 
@@ -29,7 +29,7 @@ class ReceiveBuffer:
         self.replaces = replaces
 
     def owns(self, frame: memoryview) -> bool:
-        """Whether a frame landed here, or was too large and has memory of its own."""
+        """Whether the frame lies in this buffer. A frame that was too large has its own memory."""
         return frame.obj is self.view.obj
 
 
@@ -42,20 +42,20 @@ class ReceiveBuffers:
         self._all = list(self._free)
 
     def take(self) -> ReceiveBuffer | None:
-        """A free buffer, or None: then the target is behind and the source has to wait."""
+        """A free buffer, or None when the target is behind and the source has to wait."""
         return self._free.pop() if self._free else None
 
     def give_back(self, buffer: ReceiveBuffer) -> None:
         self._free.append(buffer.replaces or buffer)
 
     def release(self, buffer: ReceiveBuffer, users: int = 1) -> None:
-        """So many batches of it need it no more."""
+        """This number of its batches no longer needs the buffer."""
         buffer.users -= users
         if not buffer.users:
             self.give_back(buffer)
 
     def reset(self) -> None:
-        """All batches are forgotten; so every buffer is free."""
+        """Free all buffers. The caller has dropped all batches."""
         for buffer in self._all:
             buffer.users = 0
         self._free = list(self._all)
@@ -66,18 +66,19 @@ class ReceiveBuffers:
 
 
 def oversized_buffer(frame: memoryview, buffer: ReceiveBuffer) -> ReceiveBuffer:
-    """For a frame larger than the buffers (a first batch comes whole, whatever the limits are).
+    """A buffer for a frame that is larger than the others: brokers always return a first batch
+    whole.
 
-    The buffer that it was meant for stays taken meanwhile, or such frames would have no bound.
+    The buffer it replaces stays taken, so that large frames do not raise the memory bound.
     """
     return ReceiveBuffer(frame, buffer)
 
 
 def _pages(size: int) -> mmap.mmap:
-    # Private: Python's default, shared memory, has no large pages.
+    # MAP_PRIVATE: Python's default is shared memory, which has no huge pages.
     memory = mmap.mmap(
         -1, (size + _PAGE - 1) // _PAGE * _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     )
-    # Large pages where the kernel has them: fewer misses while 16 MB are copied and summed.
+    # Huge pages, where available, cause fewer TLB misses while 16 MB are copied and checksummed.
     memory.madvise(mmap.MADV_HUGEPAGE)
     return memory

@@ -1,8 +1,8 @@
-"""Batches that other flows wrote into a source partition: they do not cross, but are noted.
+"""Batches that other flows wrote into a source partition. They are not replicated but recorded.
 
-`replicated.py` finds them by the offset runs of those flows, `scan.py` passes over them, and the
-ledger notes where each came from, in the commit that moves the position past it
-(docs/adr/0005).
+`source/replicated_filter.py` finds them by the offset runs of those flows, and
+`batches/header_scan.py` drops them. The commit that moves the position past them records where each
+came from (docs/adr/0005).
 """
 
 from __future__ import annotations
@@ -13,43 +13,44 @@ from mirrors.domain.offsets.runs import Run
 
 
 class SkippedBatch(NamedTuple):
-    """A batch that another flow wrote: how many records it has, and where they came from."""
+    """A batch that another flow wrote: its records and their origin."""
 
-    # The upstream offset behind it.
+    # The upstream offset after its last record.
     after: int
     records: int
-    # Upstream here, "downstream" where that flow read them.
+    # `upstream` is the offset here, `downstream` the offset where that flow read the record.
     runs: tuple[Run, ...]
 
 
 class SkippedBatches:
-    """Of one track: found in a reply, then passed over by its scan, then counted by a commit."""
+    """Skipped batches of one partition: found in a reply, passed by the scan, counted at the
+    commit."""
 
     __slots__ = ("found", "passed", "records")
 
     def __init__(self) -> None:
-        # By first upstream offset, of the reply that is scanned next.
+        # By first upstream offset; for the reply that is scanned next.
         self.found: dict[int, SkippedBatch] = {}
-        # In the order of the log, each until its position is committed.
+        # In log order, until the position after each is committed.
         self.passed: list[SkippedBatch] = []
-        # So many were committed in this epoch.
+        # Records committed as skipped in this epoch.
         self.records = 0
 
     def forget(self) -> None:
-        """What is not committed is read again."""
+        """Drop everything uncommitted; it will be read again."""
         self.found.clear()
         self.passed.clear()
 
     def read_again_from(self, offset: int) -> None:
-        """What ends behind this upstream offset will be found once more."""
+        """Drop batches that end after this upstream offset; they will be found again."""
         self.passed = [skip for skip in self.passed if skip.after <= offset]
 
     def runs_until(self, position: int) -> list[Run]:
-        """Where the records came from that a commit of this position passes over."""
+        """The origin of the records that a commit of this position passes."""
         return [run for skip in self.passed if skip.after <= position for run in skip.runs]
 
     def commit(self, position: int) -> None:
-        """What ends at this upstream position, or before it, is left out for good."""
+        """Count the batches that end at or before this position as skipped."""
         passed = [skip for skip in self.passed if skip.after <= position]
         self.records += sum(skip.records for skip in passed)
         del self.passed[: len(passed)]

@@ -1,4 +1,4 @@
-"""Why a partition stops, as every lane says it."""
+"""Why a partition stops, in the form that both lanes report."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from spark_runner.ipc.messages import ErrorState, PartitionError
 
 @dataclasses.dataclass(frozen=True)
 class StopReason:
-    """`state` gap: offsets that can no longer be read are an operator's to decide on; faulted:
-    something to mend, or with a gap, to pass by. Without an offset it is the first one not
-    copied."""
+    """Why a partition stops.
+
+    - `state` "gap": offsets that can no longer be read; an operator decides.
+    - `state` "faulted": something to fix or, where `gap` is set, to skip.
+    - `offset`: None for the first offset that was not replicated.
+    """
 
     state: ErrorState
     code: str
@@ -21,11 +24,12 @@ class StopReason:
     gap: GapFacts | None = None
 
     def on(self, place: tuple[str, int], done: int) -> PartitionError:
-        """What is told of the partition, of which all before `done` has crossed."""
+        """The error to report for a partition that is replicated up to `done`."""
         topic, partition = place
         gap = self.gap
         if gap is not None and gap.behind is not None:
-            # Holes before it are part of it: a position lies behind what crossed.
+            # The gap begins at the committed position, which includes missing offsets before the
+            # record.
             gap = dataclasses.replace(gap, position=done)
         return PartitionError(
             topic=topic,

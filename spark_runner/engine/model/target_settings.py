@@ -1,4 +1,4 @@
-"""A flow's `producer.*` settings as the raw lane honours them; without them, what was measured."""
+"""Settings of writing: the flow's `producer.*` settings and the configs of each remote topic."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Self
 
-# More than five per partition and the broker no longer knows a batch that is sent again (KIP-98).
+# Brokers remember the last five batches of a producer in a partition (KIP-98).
 _MOST_IN_FLIGHT = 5
-# A broker takes 100 MB (socket.request.max.bytes); smaller ones overlap better.
+# Brokers accept 100 MB (socket.request.max.bytes). Smaller requests overlap better.
 _REQUEST_BYTES = 8 << 20
 _MERGED_BYTES = 256 << 10
-# Bytes in flight of one task, whatever the records are like.
+# Bytes in flight of one task.
 _MEMORY_BYTES = 64 << 20
 _GIVE_UP_AFTER_S = 30.0
 _REQUEST_TIMEOUT_MS = 30_000
@@ -19,15 +19,15 @@ _REQUEST_TIMEOUT_MS = 30_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProducerSettings:
-    """How much goes out at once, and how long the target may take."""
+    """Limits of produce requests, in bytes, seconds and milliseconds."""
 
     in_flight: int = _MOST_IN_FLIGHT
-    # A request is closed once it holds more than this.
+    # A request is complete once it holds more than this.
     request_bytes: int = _REQUEST_BYTES
-    # How large batches are made that are built anew.
+    # Size of rebuilt batches.
     merged_bytes: int = _MERGED_BYTES
     memory_bytes: int = _MEMORY_BYTES
-    # When a partition is stopped whose records the target does not acknowledge.
+    # After this time without an acknowledgement the partition stops.
     give_up_s: float = _GIVE_UP_AFTER_S
     # How long a broker may wait for its replicas.
     request_timeout_ms: int = _REQUEST_TIMEOUT_MS
@@ -48,7 +48,7 @@ class ProducerSettings:
 
 
 class TopicSettings:
-    """What the target asks of a batch; from the remote topic's configs and the flow's settings."""
+    """What the remote topic requires of a batch, from its configs and the flow's settings."""
 
     __slots__ = ("codec", "keep_append_time", "most_bytes")
 
@@ -56,6 +56,6 @@ class TopicSettings:
         self, *, codec: int | None = None, most_bytes: int = 0, keep_append_time: bool = True
     ) -> None:
         self.codec = codec
-        # 0: not known, then the broker's refusal says so
+        # 0: unknown; the broker rejects what is too large.
         self.most_bytes = most_bytes
         self.keep_append_time = keep_append_time

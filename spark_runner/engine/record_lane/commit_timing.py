@@ -1,18 +1,19 @@
-"""When the record lane commits: an interval after the first news, sooner once all has been read."""
+"""When the record lane commits: an interval after the first record, sooner after reading
+everything."""
 
 from __future__ import annotations
 
-# The longest sleep: an order is seen so soon.
+# The longest wait; orders are checked afterwards.
 IDLE_S = 0.2
-# Positions that moved without a record (transaction markers) can wait.
+# Positions that moved past transaction markers only can wait.
 QUIET_COMMIT_S = 1.0
-# Caught up, a commit may follow sooner than the interval, at a tenth of the time at most.
+# After reading everything, a commit may follow sooner, but take at most a tenth of the time.
 SOONEST_COMMIT_S = 0.02
 COMMIT_SHARE = 10
 
 
 class RecordCommitTiming:
-    """Pure but for the clock readings it is given; seconds all."""
+    """Pure: times are arguments, in seconds of the monotonic clock."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
@@ -20,15 +21,15 @@ class RecordCommitTiming:
         self._took_s = 0.0
 
     def moved(self, now: float) -> None:
-        """A record is on its way, or the end of a bounded run was reached."""
+        """A record was produced, or a bounded run reached its end."""
         self._within(self._interval_s, now)
 
     def passed_over(self, now: float) -> None:
-        """A position moved, and nobody waits for it."""
+        """A position moved without a record."""
         self._within(max(self._interval_s, QUIET_COMMIT_S), now)
 
     def caught_up(self, now: float) -> None:
-        """Nothing more to read: whoever reads the target need not wait the interval out."""
+        """Nothing more to read: consumers of the target need not wait for the interval."""
         self._within(max(SOONEST_COMMIT_S, COMMIT_SHARE * self._took_s), now)
 
     def is_due(self, now: float) -> bool:
@@ -38,7 +39,7 @@ class RecordCommitTiming:
         return IDLE_S if self._due is None else max(0.0, min(IDLE_S, self._due - now))
 
     def begun(self) -> None:
-        """Whatever comes from now on is for the commit after this one."""
+        """Later records belong to the next commit."""
         self._due = None
 
     def committed(self, took_s: float) -> None:

@@ -1,4 +1,4 @@
-"""The source end of the record lane: a consumer without a group, at positions of ours."""
+"""The consumer of the record lane: no group, starts at the flow's positions."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ AT_ONCE = 1000
 _OURS_TO_CHOOSE = {
     "isolation.level": "read_committed",
     "check.crcs": True,
-    # An empty answer is what shows the end behind markers, so the poll must not be long; a short
-    # one costs idle CPU.
+    # An empty response shows the end after markers, so polls must not be long. Short ones cost idle
+    # CPU.
     "fetch.wait.max.ms": 1000,
     "queued.max.messages.kbytes": 16_384,
 }
 _FIXED = {
-    # librdkafka wants a name; no group is joined and no offset is kept there.
+    # librdkafka requires a group id. No group is joined and no offset is stored.
     "group.id": "understudy-reader",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
-    # A position that is gone is a gap, never a jump.
+    # A missing position is a gap; skipping ahead would hide it.
     "auto.offset.reset": "error",
 }
 
 
 class RecordConsumer:
-    """librdkafka's consumer of one slice, in no group. What it raises is one of our errors."""
+    """librdkafka's consumer of one slice, without a group. Raises UnderstudyError."""
 
     def __init__(self, work: SliceWork) -> None:
         self._alias = work.source.alias
@@ -52,13 +52,13 @@ class RecordConsumer:
             raise translate(error, where=work.source.alias, doing="open a consumer") from None
 
     def assign(self, parts: Iterable[CopiedPartition]) -> None:
-        """Read these partitions from where they stand, and forget what was fetched before."""
+        """Read these partitions from their next offset; drop what was fetched before."""
         places = [TopicPartition(part.work.topic, part.work.partition, part.next) for part in parts]
         with self._translated_errors():
             self._consumer.assign(places)
 
     def read(self, wait_s: float, most: int = AT_ONCE) -> list[Message]:
-        """The first message as soon as it is there, and what lies ready behind it."""
+        """The first message as soon as it arrives, and those that are buffered after it."""
         with self._translated_errors():
             first = self._consumer.poll(wait_s)
             return [] if first is None else [first, *self._consumer.consume(most, 0)]

@@ -1,4 +1,4 @@
-"""Record after record of the source: handed on, passed over, or why its partition stops."""
+"""Handles one record after the other: produce it, skip it, or stop its partition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_runner.positions.topic import Place
 
 
 class CopyStep:
-    """What was read since the last commit; `pending` records of it are with the producer."""
+    """Records since the last commit; `pending` of them are with the producer."""
 
     def __init__(
         self,
@@ -34,12 +34,12 @@ class CopyStep:
         self._progress = progress
         self._pace = pace
         self._read_out: set[Place] = set()
-        # Since when a source broker has nothing but an error of its own for a partition.
+        # Partitions with an internal error of their source broker, and since when.
         self._unreadable: dict[Place, float] = {}
         self.pending = 0
 
     def start_again(self) -> None:
-        """Nothing of it counts; it is read again."""
+        """Drop everything; it is read again."""
         self.pending = 0
         self._read_out.clear()
 
@@ -61,7 +61,7 @@ class CopyStep:
         elif error is None:
             self._copy(part, message, offset)
         elif offset > part.next:
-            # The end lies behind transaction markers or aborted records: nothing to copy there.
+            # The end lies after transaction markers or aborted records: there is nothing to copy.
             part.next = offset
             self._pace.passed_over(time.monotonic())
 
@@ -82,7 +82,7 @@ class CopyStep:
         self._pace.moved(time.monotonic())
 
     def _end_at(self, part: CopiedPartition, stop: int) -> None:
-        """All that a bounded run wants of it has been read."""
+        """The partition is read to the end of a bounded run."""
         if part.place in self._read_out:
             return
         self._read_out.add(part.place)
@@ -95,7 +95,7 @@ class CopyStep:
         self._progress.stop_refused(part)
 
     def _trouble(self, part: CopiedPartition | None, message: Message) -> None:
-        """An error of the source's: of one partition, which then stops, or of the connection."""
+        """An error of the source: of one partition, which then stops, or of the connection."""
         error = message.error()
         if error is None or record_errors.is_passing(error):
             return
@@ -109,7 +109,7 @@ class CopyStep:
             )
 
     def _may_pass(self, part: CopiedPartition, code: int) -> bool:
-        """A broker's own error: the client asks again by itself."""
+        """An internal error of the broker, which the client retries itself."""
         if code != KafkaError.UNKNOWN:
             return False
         now = time.monotonic()

@@ -1,12 +1,12 @@
-"""Move records one by one with confluent-kafka: the reference, and the lane of flows with rules.
+"""The record lane: copies records one by one with confluent-kafka, for flows that change records.
 
-Transactional from the start. One transaction holds the records of all partitions of the slice
-and their positions; the order of things at a commit is the point of this file:
+One transaction holds the records of all partitions of the slice and their positions. A commit has
+this order:
 
-A. flush: every record is acknowledged, else go back to the last commit;
-B. ask both clusters for the topic ids: librdkafka reads and writes by name, and an id that is
-   still the planned one *after* reading and writing proves that all of it was the planned topic;
-C. write the positions, commit. Only now do they count.
+A. Flush: every record is acknowledged, otherwise return to the last commit.
+B. Look up the topic ids on both clusters. librdkafka reads and writes by name. An id that is the
+   planned one *after* reading and writing proves that all records belong to the planned topic.
+C. Write the positions and commit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from spark_runner.positions.topic import Place, StoredPositions, read_positions
 
 
 def topic_ids(admin: Admin, names: Iterable[str], *, deadline_s: float) -> dict[str, str]:
-    """Name to id. A topic that does not exist is left out; any other failure is raised."""
+    """Topic name -> id, without missing topics. Raises other errors."""
     wanted = sorted(set(names))
     answer = admin.gather(
         admin.client.describe_topics(TopicCollection(wanted), request_timeout=deadline_s),
@@ -53,7 +53,7 @@ def topic_ids(admin: Admin, names: Iterable[str], *, deadline_s: float) -> dict[
 
 
 def cluster_id(admin: Admin, *, deadline_s: float) -> str:
-    """Of the cluster that the alias leads to; empty when the cluster does not say."""
+    """The id of the cluster at this alias; empty when the cluster has none."""
     answer = admin.gather(
         {"id": admin.client.describe_cluster(request_timeout=deadline_s)},
         doing=lambda _: "look up the cluster's id",
@@ -66,12 +66,12 @@ def cluster_id(admin: Admin, *, deadline_s: float) -> str:
 NAME: Final = "record"
 START_DEADLINE_S = 30.0
 LOOK_DEADLINE_S = 10.0
-# Read at once under a bandwidth limit: nobody knows how large they are.
+# Messages per poll under a bandwidth limit: their size is unknown in advance.
 LIMITED = 50
 
 
 class RecordLane:
-    """See `spark_runner.ipc.messages` for what a lane owes."""
+    """The record lane; see `spark_runner.ipc.messages` for the contract."""
 
     def run(self, work: SliceWork, channel: Channel) -> SliceResult:
         if work.spec.settings.skip_replicated:
@@ -87,7 +87,7 @@ class RecordLane:
 
 
 class _Copy:
-    """One epoch."""
+    """One epoch of one slice."""
 
     def __init__(self, work: SliceWork, channel: Channel) -> None:
         self._work = work
@@ -149,7 +149,8 @@ class _Copy:
         return read_positions(self._target, topic, deadline_s=START_DEADLINE_S)
 
     def _stop_cut(self, cut: Mapping[Partition, StopReason]) -> None:
-        """What the target lost is for a person to decide on; the next commit writes it down."""
+        """A person decides about records that the target lost; the next commit records the
+        truncation."""
         for partition, stop_reason in cut.items():
             if stop_reason.gap is not None and stop_reason.gap.remote_end is not None:
                 self._target_state.rows.mark_truncated(partition, stop_reason.gap.remote_end)
@@ -164,7 +165,7 @@ class _Copy:
         return self._work.deadline / 1000 - time.time()
 
     def _read(self) -> list[Message]:
-        """What is there, as far as the flow's bandwidth allows."""
+        """The messages that have arrived, within the flow's bandwidth."""
         now = time.monotonic()
         if (wait := self._throttle.opens_at(now) - now) > 0:
             self._channel.wait_for_order(min(wait, self._pace.wait_s(now)))
@@ -180,7 +181,7 @@ class _Copy:
         return probe is not None and probe.is_edge(message.offset() or 0)
 
     def _commit(self) -> bool:
-        """False when it went back to the last commit: what was read since is void."""
+        """Commit. False: went back to the last commit, so later records no longer count."""
         self._pace.begun()
         if self._copy_step.pending and (failures := self._record_producer.flush()):
             self._go_back(failures)
@@ -193,7 +194,7 @@ class _Copy:
             return False
         began = time.monotonic()
         for part in moved:
-            # That of an earlier record would have the source called truncated.
+            # With the epoch of an earlier record, the source would be considered truncated.
             part.partition.acknowledged_epoch = -1
         rows = {part.partition: part.next for part in moved} | {
             it: it.position for it in to_rewrite
@@ -210,7 +211,7 @@ class _Copy:
         return True
 
     def _cut(self) -> bool:
-        """Whether the target lost what was committed there; if so, nothing since counts."""
+        """Whether the target lost committed records; then nothing since the last commit counts."""
         landed = self._landed()
         if cut := self._target_state.cut(landed):
             self._stop_cut(cut)
@@ -227,7 +228,7 @@ class _Copy:
         }
 
     def _go_back(self, failures: list[Failure]) -> None:
-        """Nothing of this interval counts; copy it again up to each record that was refused."""
+        """Go back to the last commit; copy again up to each rejected record."""
         for place, suspects in record_errors.suspects(failures, self._work).items():
             part = self.progress.parts[place]
             self._probing.pop(place, None)
@@ -243,7 +244,7 @@ class _Copy:
         self._start_again()
 
     def _find_recreated_topics(self, moved: list[CopiedPartition]) -> bool:
-        """Whether a topic was replaced under our hands; then what was read of it must not count."""
+        """Whether a topic was recreated meanwhile; then its records must not count."""
         ids = (
             topic_ids(self._source, {p.work.topic for p in moved}, deadline_s=LOOK_DEADLINE_S),
             topic_ids(

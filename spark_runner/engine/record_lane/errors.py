@@ -1,4 +1,4 @@
-"""Why a partition stops, in words: a record the target refuses, a source that cannot be read on."""
+"""Explains why a partition stops: a record that the target rejects, an unreadable source."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from spark_runner.positions.validation import describe_range_gap
 
 NO_RUNS = (
     "skip.replicated=true needs offset runs, which the record lane does not write: run this flow "
-    "in a runner that copies by the raw lane, or take skip.replicated away."
+    "in a runner with the raw lane, or remove skip.replicated."
 )
 _LOOK_DEADLINE_S = 5.0
-# The neighbours of a refused record in its batch, and what went down with the transaction.
+# Errors of other records in the batch of a rejected one, and of records purged with the
+# transaction.
 _NOT_THE_CAUSE = (
     KafkaError._INVALID_DIFFERENT_RECORD,
     KafkaError._PURGE_QUEUE,
@@ -34,20 +35,20 @@ _NOT_THE_CAUSE = (
 _REASONS: dict[int, tuple[str, str]] = {
     KafkaError.MSG_SIZE_TOO_LARGE: (
         "too_large",
-        "it is larger than the remote topic takes; raise max.message.bytes of {remote} on {target}",
+        "it exceeds the limit of the remote topic; raise max.message.bytes of {remote} on {target}",
     ),
     KafkaError.INVALID_TIMESTAMP: (
         "timestamp",
-        "its timestamp is outside what the remote topic takes; raise "
+        "its timestamp is outside the limits of the remote topic; raise "
         "message.timestamp.after.max.ms (or before.max.ms) of {remote} on {target}",
     ),
     KafkaError.INVALID_RECORD: (
         "invalid_record",
-        "the broker does not take it; a compacted topic, for one, takes no record without a key",
+        "the broker considers it invalid, as a compacted topic does a record without key",
     ),
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
         "not_authorised",
-        "writing {remote} on {target} is not allowed; grant Write to the principal that connects",
+        "the principal lacks Write on topic {remote} on {target}; grant it",
     ),
     KafkaError.UNKNOWN_TOPIC_OR_PART: (
         "remote_missing",
@@ -78,14 +79,14 @@ _MISSING = (
 
 def sentence(part: PartitionWork, offset: int, why: str) -> str:
     return (
-        f"The record at {part.topic}-{part.partition} offset {offset} was not copied: {why}. "
-        "The partition waits there; the others go on."
+        f"The record at {part.topic}-{part.partition} offset {offset} was not replicated: {why}. "
+        "The partition stops there; the others continue."
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class Suspects:
-    """The records of one partition among which the refused one is."""
+    """The records of one partition that include the rejected one."""
 
     first: int
     last: int
@@ -93,17 +94,18 @@ class Suspects:
 
     @property
     def is_one(self) -> bool:
-        """A refused batch may hold many records; other refusals name theirs."""
+        """Whether the rejected record is known. A batch holds many records; other errors name
+        theirs."""
         return self.first == self.last or not self.is_its_own
 
     @property
     def is_its_own(self) -> bool:
-        """Whether it is refused for its bytes, and not for a right or a topic that is missing."""
+        """Whether its bytes are the cause, and not a missing permission or topic."""
         return self.error.code() in _BATCH_ERRORS
 
 
 def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[Place, Suspects]:
-    """By partition; raises when the failure is not a record's."""
+    """The suspects of each partition. Raises when the cause is not a record."""
     found: dict[Place, Suspects] = {}
     for place, offset, error in failures:
         if error.code() in _NOT_THE_CAUSE:
@@ -128,19 +130,19 @@ def code_of(error: KafkaError) -> str:
 def of_generation(
     part: PartitionWork, source: Mapping[str, str], target: Mapping[str, str], work: SliceWork
 ) -> str | None:
-    """None while both names still lead to the planned topics."""
+    """Why the partition stops if one of its topics was recreated; None otherwise."""
     for ids, name, planned, alias in (
         (source, part.topic, part.topic_id, work.source.alias),
         (target, part.remote_topic, part.remote_topic_id, work.target.alias),
     ):
         if ids.get(name) != planned:
             what = "was deleted" if name not in ids else "was deleted and created again"
-            return f"Topic {name} {what} on {alias} while it was copied; nothing of it is copied."
+            return f"Topic {name} {what} on {alias} during replication; the partition is stopped."
     return None
 
 
 def is_passing(error: KafkaError) -> bool:
-    """What the client mends by itself, and rights on a group, which it needs not."""
+    """Errors that the client retries itself, and those of the group, which is not used."""
     return bool(error.retriable()) or error.code() in (
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
@@ -189,9 +191,8 @@ GROUPS = 16
 
 
 class Probe:
-    """Records from `first` to `last` are committed in small groups; a group that fails is probed
-    in turn, until it is one record.
-    """
+    """Finds a bad record: commits `first` to `last` in small groups, and splits a failing group
+    again."""
 
     def __init__(self, first: int, last: int) -> None:
         self.last = last
@@ -199,11 +200,11 @@ class Probe:
         self._first = self._edge = first
 
     def rewind(self) -> None:
-        """The copy went back to the last commit: every edge may come again."""
+        """Back at the last commit: every edge may come again."""
         self._edge = self._first
 
     def is_edge(self, offset: int) -> bool:
-        """Whether what lies before must be committed before this record is written."""
+        """Whether earlier records must be committed before this one is written."""
         if offset < self._edge:
             return False
         self._edge = offset + self._step

@@ -1,4 +1,4 @@
-"""The target end of the record lane: records and positions, committed together or not at all."""
+"""The producer of the record lane: records and positions are committed together or not at all."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from spark_runner.ipc.messages import PartitionWork, SliceWork
 from spark_runner.positions.topic import Place, produce_row
 
 FLUSH_S = 30.0
-# Somebody waits for the slice to end: a target that does not answer is not waited for.
+# While the driver waits for the slice, a silent target gets no longer than this.
 HURRIED_FLUSH_S = 1.0
 
 Failure = tuple[Place, int, KafkaError]
-"""(source topic and partition, upstream offset, why it was refused)"""
+"""(source topic and partition, upstream offset, error)"""
 
 
 @dataclasses.dataclass(slots=True)
 class AcknowledgedRecords:
-    """Acknowledged records of one partition since the last commit: how many, which offsets there.
+    """Acknowledged records of one partition since the last commit: number and downstream offsets.
 
-    The offsets are downstream ones, of the first that was acknowledged and of the last. Of a batch
-    that is acknowledged a second time the broker may not say where it lies: -1.
+    `first` and `last` are the offsets of the first and last acknowledged record. -1: the broker did
+    not return one, since the batch was acknowledged a second time.
     """
 
     first: int
@@ -42,14 +42,14 @@ class AcknowledgedRecords:
 
 
 class RecordProducer:
-    """One producer for one epoch. With `delivery` exactly_once all goes through transactions.
+    """One producer per epoch. With `delivery` exactly_once it uses transactions.
 
-    With at_least_once positions are written after the acknowledgements, in no transaction: a
-    restart may repeat what lies between, and another writer is not fenced.
+    With at_least_once the positions are written after the acknowledgements, without transaction. A
+    restart may duplicate records in between, and another writer is not fenced.
 
-    Every call may raise Fenced or KafkaUnavailable: a fatal error of the producer comes out of
-    whichever is the next one. It is of no use then. `hurry` says whether somebody waits for the
-    slice to end.
+    Every call may raise Fenced or KafkaUnavailable, since a fatal error appears in the next call,
+    whichever that is. Then the producer cannot be used again. `hurry` says whether the driver waits
+    for the slice.
     """
 
     def __init__(self, work: SliceWork, *, hurry: Callable[[], bool]) -> None:
@@ -63,7 +63,7 @@ class RecordProducer:
         self._producer = open_producer(work)
 
     def take_over(self, *, deadline_s: float) -> None:
-        """Fence whoever held the transactional id, within so many seconds."""
+        """Fence earlier holders of the transactional id, within this number of seconds."""
         if self.transactional:
             transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
 
@@ -76,9 +76,9 @@ class RecordProducer:
         timestamp: int,
         headers: Headers | None,
     ) -> None:
-        """Hand one record to the producer, waiting for room; its fate shows at `flush`.
+        """Produce one record, waiting for room in the queue. `flush` returns its error.
 
-        `offset` is the upstream one, which a failure is told by; `timestamp` is in milliseconds.
+        `offset` is the upstream one, for errors; `timestamp` is in milliseconds.
         """
         self._begin()
         acknowledge = partial(self._delivered, (part.topic, part.partition), offset)
@@ -107,34 +107,34 @@ class RecordProducer:
                 return
 
     def serve(self, seconds: float = 0) -> None:
-        """Let acknowledgements in, for so long."""
+        """Handle acknowledgements for this number of seconds."""
         with self._translated_errors("write records"):
             self._producer.poll(seconds)
 
     @property
     def failed(self) -> bool:
-        """Whether a record was refused that `flush` has not told of."""
+        """Whether a record was rejected that `flush` has not returned yet."""
         return bool(self._failures)
 
     def flush(self) -> list[Failure]:
-        """Wait until every record is acknowledged, or one refused; answer the refused ones."""
+        """Wait until every record is acknowledged, or one rejected. Returns rejected ones."""
         self._drain(lambda: bool(self._failures))
         failures, self._failures = self._failures, []
         return failures
 
     @property
     def acknowledged(self) -> Mapping[Place, AcknowledgedRecords]:
-        """What was acknowledged since the last commit or abort, and lies there."""
+        """Records acknowledged since the last commit or abort."""
         return self._landed
 
     def forget(self) -> None:
-        """What has landed is committed, or given up."""
+        """The acknowledged records are committed or aborted."""
         self._landed = {}
 
     def rewrite_position(self, row: Position) -> int | None:
-        """Write down again what holds; where it lies in the positions topic, None if nobody says.
+        """Write a valid position again. Returns its offset in the positions topic, None if unknown.
 
-        Outside transactions only, and before the first record.
+        Only outside transactions, before the first record.
         """
         found: list[int | None] = []
 
@@ -147,7 +147,7 @@ class RecordProducer:
         return found[0]
 
     def commit(self, rows: Iterable[Position]) -> None:
-        """Write the positions and commit. Everything before must have been flushed."""
+        """Write the positions and commit. All records must be flushed before."""
         self._begin()
         for row in rows:
             with self._translated_errors(f"write {self._topic}"):
@@ -164,7 +164,7 @@ class RecordProducer:
             self._open = False
 
     def abort(self) -> None:
-        """Give up what is not committed. At least once it lands all the same, and is waited for."""
+        """Abort. At least once the records are written all the same, and this waits for them."""
         if self.transactional and self._open:
             self._open = False
             transactions.abort(self._producer, self._spec, deadline_s=FLUSH_S)
@@ -173,7 +173,7 @@ class RecordProducer:
         self._failures = []
 
     def _drain(self, is_enough: Callable[[], bool]) -> None:
-        """Wait until all is acknowledged or refused, or it is enough."""
+        """Wait until every record is acknowledged or rejected, or `is_enough`."""
         began = time.monotonic()
         while self._left_after(0.1) > 0 and not is_enough():
             waited = time.monotonic() - began
@@ -181,14 +181,14 @@ class RecordProducer:
                 raise self._silent()
 
     def _left_after(self, seconds: float) -> int:
-        """How many records are not acknowledged after so long."""
+        """Number of records not acknowledged after this number of seconds."""
         with self._translated_errors("write records"):
             left: int = self._producer.flush(seconds)
         return left
 
     @contextlib.contextmanager
     def _translated_errors(self, doing: str) -> Iterator[None]:
-        """A fatal error comes out of whichever call is the next one."""
+        """Translate client errors; a fatal one appears in the next call, whichever that is."""
         try:
             yield
         except RAISED as error:

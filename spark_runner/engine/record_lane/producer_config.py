@@ -1,4 +1,4 @@
-"""How the record lane's producer is set up: as the flow says, else as suits copying."""
+"""Configuration of the record lane's producer: the flow's settings, else defaults for copying."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _OURS_TO_CHOOSE = {
 
 
 def open_producer(work: SliceWork) -> Producer:
-    """For one epoch; with `delivery` exactly_once a transactional one, whose id is not taken yet.
+    """A producer for one epoch; with `delivery` exactly_once a transactional one, not initialized
+    yet.
 
-    Waits for no broker. Raises KafkaRefused or KafkaUnavailable when librdkafka makes none of it.
+    Waits for no broker. Raises KafkaRefused or KafkaUnavailable when librdkafka rejects the config.
     """
     settings = work.spec.settings
     chosen = _config(settings.producer, work.partitions)
@@ -45,7 +46,7 @@ def open_producer(work: SliceWork) -> Producer:
 
 
 def _config(tuning: dict[str, str], partitions: Iterable[PartitionWork]) -> dict[str, object]:
-    """Ours where the flow does not say; never a batch that a topic on the target would refuse."""
+    """Our defaults below the flow's settings; no batch larger than the smallest topic limit."""
     asked = to_librdkafka(tuning, "producer")
     config: dict[str, object] = {**_OURS_TO_CHOOSE, **asked}
     limits = [

@@ -1,4 +1,4 @@
-"""Where each partition of a slice stands: committed, on its way, or stopped and why."""
+"""Progress of each partition of a slice: committed, pending, or stopped and why."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from spark_runner.positions.topic import Place, StoredPositions
 
 
 class CopiedPartition:
-    """One partition on its way. `position` is committed; `next` will be, with the open commit."""
+    """One partition. `position` is committed; `next` becomes the position with the next commit."""
 
     __slots__ = (
         "bytes",
@@ -48,14 +48,14 @@ class CopiedPartition:
 
     def __init__(self, work: PartitionWork, partition: Partition) -> None:
         self.work = work
-        # What is known of its place on the target.
+        # What is known about the remote partition.
         self.partition = partition
         self.position = self.next = work.start
         self.timestamp: int | None = None
         self.next_timestamp: int | None = None
         self.records = 0
         self.bytes = 0
-        # `refused`: copy what is before its offset, then stop; `error`: stopped.
+        # `refused`: copy up to its offset, then stop; `error`: stopped.
         self.refused: PartitionError | None = None
         self.error: PartitionError | None = None
 
@@ -96,7 +96,7 @@ class Progress:
         self._lane = lane
         self._unreported: set[Place] = set()
         self._new_errors: list[PartitionError] = []
-        # Before the committed positions are read, parts stand where the plan saw them.
+        # Until the committed positions are read, the parts have the planned ones.
         self._knows_positions = False
         self.records = 0
         self.bytes = 0
@@ -106,7 +106,8 @@ class Progress:
         self._by_track = {part.partition: part for part in parts}
 
     def start_from(self, ledger: StoredPositions) -> None:
-        """A committed position wins over the planned start; another generation's stops the copy."""
+        """Start at the committed positions, else the planned ones. Another generation stops the
+        partition."""
         check_owner(self._work, ledger.owner)
         self._knows_positions = True
         self._unreported.update(self.parts)
@@ -131,7 +132,7 @@ class Progress:
         reason: str,
         gap: GapFacts | None = None,
     ) -> None:
-        """Stop this partition alone; the others go on."""
+        """Stop this partition; the others continue."""
         error = PartitionError(
             topic=part.work.topic,
             partition=part.work.partition,
@@ -144,7 +145,7 @@ class Progress:
         self._stopped(part, error)
 
     def stop_refused(self, part: CopiedPartition) -> None:
-        """All that lies before the refused record has been copied."""
+        """Everything before the rejected record is copied."""
         error = part.refused
         if error is not None:
             gap = error.gap and dataclasses.replace(error.gap, position=part.next)
@@ -161,7 +162,7 @@ class Progress:
     def refuse(
         self, part: CopiedPartition, offset: int, code: str, reason: str, *, is_its_own: bool
     ) -> None:
-        """`is_its_own`: what is wrong is in the bytes of this one record."""
+        """Stop at this offset. `is_its_own`: the cause is in the bytes of this record."""
         resets = part.partition.resets
         part.refused = PartitionError(
             topic=part.work.topic,

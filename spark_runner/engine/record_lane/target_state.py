@@ -1,10 +1,12 @@
-"""What the record lane knows of the remote partitions: where they end, what lies there twice.
+"""State of the remote partitions in the record lane: end offsets, truncation, duplicates.
 
-As the raw lane does it (`remote_cut`, `endings`, `repeats`), with three differences. What a dead
-predecessor left is looked at before anything is written, and written down, for at least once a new
-process writes under a new id. librdkafka does not tell that id: the log of the positions topic
-does. And it ends no transaction that it has not begun: where one hangs, that is ended before it
-takes the transactional id; one that it has joined meanwhile ends with its next commit.
+The rules are those of the raw lane (`recovery/`), with three differences:
+
+- Records of a failed predecessor are counted and committed before anything is written: with at
+  least once a new process uses a new producer id.
+- librdkafka does not return that id; the log of the positions topic shows it.
+- librdkafka does not end transactions that it did not begin. A hanging one is ended before the
+  record producer takes the transactional id. One that it has joined ends with its next commit.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _FENCE_S = 30.0
 
 
 class TargetState:
-    """One for an epoch; the tracks are those of the partitions on their way."""
+    """One instance per epoch."""
 
     def __init__(self, work: SliceWork, producer: RecordProducer) -> None:
         self._record_producer = producer
@@ -58,14 +60,14 @@ class TargetState:
         self._client.close()
 
     def open(self, partitions: Iterable[Partition], deadline: float) -> None:
-        """Before our turn; raises KafkaUnavailable."""
+        """Connect, before our turn. Raises KafkaUnavailable."""
         self._client.open(deadline)
         target_truncation.prepare(self._client, partitions)
 
     def mend(
         self, partitions: Iterable[Partition], read: Callable[[], Mapping[Place, Position]]
     ) -> None:
-        """In our turn, before the writer takes over: transactions that hang are ended."""
+        """In our turn, before the producer is initialized: end hanging transactions."""
         if not self._record_producer.transactional:
             return
         deadline = time.monotonic() + _FENCE_S
@@ -96,7 +98,7 @@ class TargetState:
     def take_over(
         self, partitions: Iterable[Partition], known: Mapping[Place, Position]
     ) -> dict[Partition, StopReason]:
-        """The tracks stand where they were committed; those that were cut, and how."""
+        """Start at the committed positions. Returns truncated partitions, and why they stop."""
         going = [partition for partition in partitions if partition.error is None]
         for partition in going:
             self.duplicates.resumed(partition, known.get(partition.topic_partition))
@@ -127,7 +129,8 @@ class TargetState:
     def _lost_positions(
         self, ends: Mapping[Partition, int], known: Mapping[Place, Position]
     ) -> dict[Partition, StopReason]:
-        """librdkafka does not tell how old a position is: wherever something lies behind."""
+        """Librdkafka does not show how old a position is, so every partition with later records is
+        checked."""
         if not self._record_producer.transactional:
             return {}
         behind = {
@@ -140,7 +143,7 @@ class TargetState:
         return truncated_positions.judge(self._client, behind, self._producers)[0]
 
     def cut(self, landed: Mapping[Partition, AcknowledgedRecords]) -> dict[Partition, StopReason]:
-        """Before a commit: those whose first record did not get an offset that was free."""
+        """Before a commit: partitions whose first record got an offset below the expected one."""
         firsts = {partition: found.first for partition, found in landed.items() if found.first >= 0}
         cut = target_truncation.truncated(firsts, self._client.alias)
         if self._endings is None or not cut:
@@ -158,7 +161,7 @@ class TargetState:
         }
 
     def acknowledged(self, partition: Partition, found: AcknowledgedRecords) -> None:
-        """All that was sent of it lies there, and the next commit makes it count."""
+        """All records of the partition are acknowledged; the next commit includes them."""
         partition.records = found.count
         partition.next_downstream = max(partition.next_downstream, found.last + 1)
 
@@ -167,7 +170,7 @@ class TargetState:
             self.duplicates.given_up(partition, found.count)
 
     def committed(self, positions: Mapping[Partition, int]) -> None:
-        """These positions, and all that had landed."""
+        """These positions are committed, with all acknowledged records."""
         self.rows.to_rewrite.clear()
         self.duplicates.committed(positions)
         for partition, at in positions.items():
@@ -180,7 +183,7 @@ class TargetState:
         )
 
     def _producer_of(self, at: int | None) -> int | None:
-        """The id under which the record at this offset of the positions topic was written."""
+        """The producer id of the record at this offset of the positions topic."""
         deadline = time.monotonic() + _LOOK_S
         backoff = RetryBackoff(deadline)
         try:
@@ -192,5 +195,5 @@ class TargetState:
                 if not backoff.wait():
                     break
         except UnderstudyError as error:
-            log.warning("under which id this slice writes is not known: %s", error.message)
+            log.warning("the producer id of this slice is unknown: %s", error.message)
         return None

@@ -1,9 +1,9 @@
-"""At least once: counts what a copier that died had written and not committed, as it lands again.
+"""At least once: counts records that a failed process wrote without a commit, as they are
+duplicated.
 
-It lies from where the committed position says our next record belongs up to our first batch: from
-that one on the leader refuses the predecessor. The number is committed with the position, so that
-a kill neither loses it nor has it counted twice. A stretch is looked into once, before the first
-commit, and only if there is one.
+They lie between the committed downstream offset and our first batch: from that batch on, the leader
+rejects the predecessor. The number is committed with the position, so a crash neither loses it nor
+counts it twice. Each range is read once, before the first commit, and only if it is not empty.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from spark_runner.kafka_protocol.cluster import ClusterClient
 
 
 class Duplicates(NamedTuple):
-    """`records` were written again; of each stretch in `owed` so many still will be."""
+    """`records` are duplicated; each entry of `owed` is a number of records that still will be."""
 
     records: int = 0
     owed: tuple[int, ...] = ()
 
     def after(self, landed: int) -> Duplicates:
-        """So many records of ours have landed since."""
+        """The state after `landed` more acknowledged records."""
         if not self.owed:
             return self
         again = sum(min(left, landed) for left in self.owed)
@@ -41,7 +41,7 @@ class Duplicates(NamedTuple):
 
 
 def attempts(hole: Hole, batches: Iterable[Seen], own: Collection[int]) -> tuple[int, ...]:
-    """How many records each of our producers left there; a take-over moves the epoch on."""
+    """Records of each of our producers in the range; a takeover increases the epoch."""
     found: Counter[tuple[int, int]] = Counter()
     for batch in sorted(batches):
         if batch.last < hole.first or batch.first >= hole.stop:
@@ -53,29 +53,28 @@ def attempts(hole: Hole, batches: Iterable[Seen], own: Collection[int]) -> tuple
 
 log = logging.getLogger(__name__)
 
-# Commits wait for it.
+# Commits wait for this lookup.
 LOOK_S = 1.0
-# Where nothing was ever committed, the stretch begins somewhere before our first batch.
+# Without a committed offset, the range begins this far before our first batch.
 _WINDOW = 200_000
 _NONE = Duplicates()
 
 
 @dataclasses.dataclass
 class _Row:
-    """One partition since the take-over."""
+    """One partition since the takeover."""
 
     committed: Duplicates = _NONE
-    # -1: nothing was ever committed here
+    # -1: nothing was committed here yet
     begins: int = -1
-    # until the first commit
+    # The range is read before the first commit.
     waits: bool = False
-    # Until a commit of ours another process may have written it, and one of the flow's own under
-    # another id is no stranger.
+    # Until our first commit another process of this flow may have written, under another id.
     is_first: bool = True
 
 
 class DuplicateCounter:
-    """One for a slice."""
+    """Counts duplicates of all partitions of a slice."""
 
     def __init__(self, target: ClusterClient, *, transactional: bool) -> None:
         self._target = target
@@ -86,16 +85,17 @@ class DuplicateCounter:
 
     @property
     def producer(self) -> int | None:
-        """Whoever finds batches of this id behind our last commit knows that they are repeated."""
+        """The id for the position record: later batches under it will be duplicated. None for
+        transactions."""
         return None if self._transactional else self._producer
 
     def add_producer(self, producer: int) -> None:
-        """What lies on the target under this id is ours."""
+        """Batches under this id are ours."""
         self._producer = producer
         self._own.add(producer)
 
     def resumed(self, partition: Partition, known: Position | None) -> None:
-        """We took over, and this is what was committed."""
+        """Take over the partition with its committed position."""
         before = self._rows.get(partition)
         row = self._rows[partition] = _Row(is_first=before is None or before.is_first)
         row.waits = not self._transactional
@@ -104,11 +104,12 @@ class DuplicateCounter:
             row.begins = -1 if known.next_downstream is None else known.next_downstream
             if known.producer is not None:
                 self._own.add(known.producer)
-            # The flow was at least once until now, or what is behind the position is aborted.
+            # The flow was at least once until now; otherwise records after the position are
+            # aborted.
             row.waits = row.begins >= 0 and (row.waits or known.producer is not None)
 
     def look(self, moved: Iterable[Partition]) -> None:
-        """Before a commit, when all that was sent has landed."""
+        """Before a commit, when everything sent is acknowledged."""
         deadline = time.monotonic() + LOOK_S
         for partition in moved:
             row = self._rows[partition]
@@ -117,7 +118,7 @@ class DuplicateCounter:
                 self._look_at(partition, row, partition.runs[0][1], deadline)
 
     def count_before_write(self, ends: Mapping[Partition, int]) -> None:
-        """Before anything is written, where nobody learns the offset of our first record."""
+        """Before anything is written, where the offset of our first record will not be known."""
         deadline = time.monotonic() + LOOK_S
         for partition, end in ends.items():
             row = self._rows[partition]
@@ -126,13 +127,13 @@ class DuplicateCounter:
             row.waits = False
 
     def given_up(self, partition: Partition, landed: int) -> None:
-        """So many records lie there and are written again, for want of a commit."""
+        """These records are on the target and will be written again, since the commit failed."""
         if not self._transactional:
             row = self._rows[partition]
             row.committed = row.committed.with_owed((landed,))
 
     def after_commit(self, partition: Partition) -> Duplicates:
-        """What holds once all that has landed is committed."""
+        """The state once all acknowledged records are committed."""
         return self._rows[partition].committed.after(partition.records)
 
     def committed(self, moved: Iterable[Partition]) -> None:
@@ -141,7 +142,7 @@ class DuplicateCounter:
             row.committed, row.is_first = self.after_commit(partition), False
 
     def count(self, partition: Partition) -> int:
-        """As committed."""
+        """The committed number of duplicates."""
         row = self._rows.get(partition)
         return row.committed.records if row else 0
 
@@ -153,17 +154,19 @@ class DuplicateCounter:
             return
         owed = self._owed(partition, hole, deadline)
         if owed is None and row.begins >= 0:
-            log.warning("%s: all of %s counts as repeated, it cannot be read", partition.name, hole)
+            log.warning(
+                "%s: %s cannot be read; all of it counts as duplicates", partition.name, hole
+            )
             owed = (stop - hole.first,)
         row.committed = row.committed.with_owed(owed or ())
 
     def _owed(self, partition: Partition, hole: Hole, deadline: float) -> tuple[int, ...] | None:
-        """None when it cannot be read."""
+        """None when the range cannot be read."""
         if time.monotonic() >= deadline:
             return None
         try:
             for _, seen in read_ranges(self._target, partition, [hole], deadline):
                 return attempts(hole, seen, self._own)
         except UnderstudyError as error:
-            log.warning("what is repeated cannot be looked at: %s", error.message)
+            log.warning("duplicates cannot be counted: %s", error.message)
         return None

@@ -1,8 +1,8 @@
-"""Looks at a hole between our own batches on the target: who wrote there, at which offsets.
+"""Finds foreign records: reads ranges between our batches on the target, headers only.
 
-Holes are rare (a transaction that was given up, a fence, a stranger), and integers compared at each
-acknowledgement find them; only then is the target read, headers alone. Nothing here stops copying:
-what cannot be looked at now is looked at after a later commit.
+Such ranges are rare: an aborted transaction, a fence, a foreign producer. Comparing offsets at each
+acknowledgement finds them, and only then the target is read. Replication continues meanwhile; a
+range that cannot be read now is read after a later commit.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from spark_runner.kafka_protocol.cluster import ClusterClient
 log = logging.getLogger(__name__)
 
 LOOK_S = 3.0
-# A stranger who never stops must not make us read the target all the time.
+# A foreign producer that keeps writing must not make us read the target all the time.
 EVERY_S = 2.0
 
 
 class ForeignRecordCheck:
-    """One for a slice; `watches` is false where others write the same topics on purpose."""
+    """One instance per slice. `watches`: False where others may write the topics."""
 
     def __init__(self, target: ClusterClient, identity: Identity, *, watches: bool) -> None:
         self._target = target
@@ -36,13 +36,13 @@ class ForeignRecordCheck:
         self._again_at = 0.0
 
     def look(self, partitions: Iterable[Partition], now: float, *, last: bool = False) -> None:
-        """After a commit; `last`: nobody will ask again."""
+        """After a commit. `last`: there is no later call."""
         holed = [partition for partition in partitions if partition.unverified_ranges]
         self._own.add(self._identity.producer_id)
         if not holed:
             return
         if not self._watches or self._identity.is_anonymous:
-            # Without a lasting id, what we wrote before a restart looks like a stranger's.
+            # Without a lasting id, our records from before a restart look foreign.
             for partition in holed:
                 partition.unverified_ranges.clear()
             return
@@ -54,7 +54,7 @@ class ForeignRecordCheck:
             for partition in holed:
                 self._look_into(partition, deadline)
         except UnderstudyError as error:
-            log.warning("a hole in what we wrote is not looked at yet: %s", error.message)
+            log.warning("a range between our batches cannot be read yet: %s", error.message)
 
     def _look_into(self, partition: Partition, deadline: float) -> None:
         holes = [Hole(*hole) for hole in partition.unverified_ranges]

@@ -1,12 +1,11 @@
-"""Whether the last transaction has ended in each partition that it wrote; if not, it is ended.
+"""Ends the last transaction in partitions where it hangs without a marker.
 
-The rule is `mirrors.kafka.producers.hanging_transactions`. Here is what it means for a slice:
-how the whole
-ended is told for data by the committed positions, for our own topics, which are read before, by the
-coordinator.
+`mirrors.kafka.producers.hanging_transactions` has the rule; this file applies it to a slice. How
+the transaction ended follows from the committed positions for data, and from the coordinator for
+the internal topics, which are read first.
 
-While a partition has no leader nobody tells what hangs there, so one that could not be looked at
-when an epoch begins is not written before it was.
+A partition without leader cannot be checked. If that happens when an epoch begins, the partition is
+not written before it was checked.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from spark_runner.engine.recovery import target_truncation, truncated_positions
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
 AGAIN_S = 1.0
-# A broker that hangs may cost the others so much less than it takes itself.
+# Pause after a lookup, as a multiple of its duration, so that a slow broker costs the others
+# little.
 BACKOFF_FACTOR = 9.0
 
 
 class HangingTransactions:
-    """One for an epoch of a slice: its tracks, and those of our own topics.
+    """One instance per epoch, for the slice's partitions and its internal topics.
 
-    `own` tells under which producer ids the flow writes, by a deadline; `say_again` has positions
-    written down once more.
+    `own` returns the flow's producer ids by a deadline; `rewrite` has positions written again.
     """
 
     def __init__(
@@ -55,33 +54,34 @@ class HangingTransactions:
         self._hanging = Hanging(target, identity, self._leaders, self._internal_partitions)
         self._transactional = transactional
         self._own, self._rewrite = own, rewrite
-        # Those whose positions may be older than what was committed; not what at least once left
-        # behind them, which is counted as repeated.
+        # Partitions whose position may be older than the last commit. Records that at least once
+        # left behind it are excluded; they count as duplicates.
         self.possibly_stale: set[Partition] = set()
-        # Those that nobody told of when the epoch began, and when to ask again.
+        # Partitions that could not be checked when the epoch began, and when to try again.
         self._unverified: dict[Partition, float] = {}
-        # Another topic has that name now, which is told by its id.
+        # Their topic was recreated, which its id shows.
         self._replaced: set[Partition] = set()
-        # How many connections had broken when the last transaction began to end.
+        # Number of broken connections when the last transaction began to end.
         self._broken = target.broken
 
     @property
     def is_mending(self) -> bool:
-        """What is open now has taken in what was committed: nobody may abort it."""
+        """The open transaction contains committed data and must not be aborted."""
         return self._hanging.is_mending
 
     def fence(self, deadline: float) -> None:
-        """Take the slice's id: how the last transaction ended is kept, if that is still needed."""
+        """Fence the transactional id. The outcome of the last transaction is kept while it is
+        needed."""
         self._identity.fence(deadline, may_hang=self._hanging.may_hang)
 
     def end_in_internal_topics(self) -> None:
-        """Behind the fence, before the positions are read: those that hang are not seen yet."""
+        """After fencing, before the positions are read: a hanging record would not be visible."""
         if not self._identity.is_anonymous:
             self._hanging.mend()
 
     def begin(self) -> dict[Partition, StopReason]:
-        """The tracks stand at their committed positions; tells those that were cut, or whose
-        positions are not the last ones."""
+        """Start at the committed positions. Returns truncated partitions, and those whose positions
+        were lost."""
         self._broken = self._target.broken
         known = [partition for partition in self._partitions if partition.committed_downstream >= 0]
         ends = target_truncation.ends(self._target, known)
@@ -113,22 +113,22 @@ class HangingTransactions:
             if partition in self.possibly_stale and end > partition.committed_downstream
         }
         lost, looked_at = truncated_positions.judge(self._target, possibly_stale, self._own)
-        # Not to be looked at in each epoch.
+        # So that the next epoch need not check them.
         self._rewrite(looked_at)
         return lost
 
     def _end_hanging(self, states: Mapping[Partition, Open | None]) -> list[Partition]:
-        """End what hangs in the data; those in which it was committed, as the position says."""
+        """End transactions that hang in data partitions. Returns those where it was committed."""
         hanging = {partition: found for partition, found in states.items() if found is not None}
         of = self._identity.last_end.of
         cut_short = [
             partition
             for partition, found in hanging.items()
-            # Whatever others have written behind it.
+            # Regardless of foreign records after it.
             if found.start < partition.committed_downstream and of(found.epoch) is not False
         ]
         self._hanging.end(list(_places(cut_short)), commit=True)
-        # Behind what is committed, so it is not.
+        # It begins after the committed offset, so it is not committed.
         void = [
             partition
             for partition, found in hanging.items()
@@ -138,11 +138,12 @@ class HangingTransactions:
         return cut_short
 
     def any_hanging(self) -> bool:
-        """Behind the fence: whether any partition needs to be mended."""
+        """After fencing: whether a transaction hangs in any partition."""
         return any(self._states(self._partitions).values())
 
     def joined_earlier(self, firsts: Mapping[Partition, int]) -> set[Partition]:
-        """Those where our records, from this offset on, are in a transaction that began before."""
+        """Partitions where our records, from these offsets on, joined a transaction that began
+        earlier."""
         return {
             partition
             for partition, found in self._states(firsts).items()
@@ -150,13 +151,13 @@ class HangingTransactions:
         }
 
     def note_end_begins(self) -> None:
-        """The transaction is about to end: what breaks from now on may cost it markers."""
+        """The transaction is about to end: a broken connection may now cost a marker."""
         self._broken = self._target.broken
 
     def find_unverified(self, ready: Iterable[Partition]) -> set[Partition]:
-        """Before anything is sent; returns those that have to wait until they can be looked at.
+        """Before sending: the partitions that must wait until they can be checked.
 
-        Raises ProducerLost, for behind a fence all can be mended.
+        Raises ProducerLost: after another fence everything can be ended.
         """
         self._check_last()
         if not self._unverified:
@@ -174,7 +175,7 @@ class HangingTransactions:
         }
         told = self._states(odd | (due - ends.keys()))
         if odd & (told.keys() | self._replaced):
-            raise ProducerLost(Code.CONCURRENT_TRANSACTIONS, "mend what had no leader")
+            raise ProducerLost(Code.CONCURRENT_TRANSACTIONS, "end what hung without a leader")
         now = time.monotonic()
         for partition in due:
             if partition in self._replaced or (partition in ends and partition not in odd):
@@ -183,12 +184,18 @@ class HangingTransactions:
                 self._unverified[partition] = now + max(AGAIN_S, BACKOFF_FACTOR * (now - began))
 
     def _check_last(self) -> None:
-        """Once the next transaction has something, the coordinator was done with the last one."""
+        """Check that the last transaction has ended everywhere.
+
+        Not necessary once the next one contains records: then the coordinator had finished the
+        last.
+        """
         broken = self._target.broken
         if broken == self._broken or not self._transactional:
             return
         if not any(partition.records for partition in self._partitions) and not self._all_ended():
-            raise ProducerLost(Code.CONCURRENT_TRANSACTIONS, "see the last transaction ended")
+            raise ProducerLost(
+                Code.CONCURRENT_TRANSACTIONS, "verify that the last transaction ended"
+            )
         self._broken = broken
 
     def _all_ended(self) -> bool:
@@ -208,7 +215,7 @@ class HangingTransactions:
         return not behind and not self._hanging.unended(self._internal_partitions)
 
     def _states(self, partitions: Iterable[Partition]) -> dict[Partition, Open | None]:
-        """What is open under our producer, of those that can be looked at now."""
+        """Open transactions of our producer, of partitions that can be checked now."""
         found = self._hanging.states(_places(partitions))
         return {self._known[place]: row for place, row in found.items()}
 

@@ -1,10 +1,12 @@
-"""Read a flow's positions from the target: what is committed, without waiting for other slices.
+"""Reads a flow's committed positions without waiting for other slices.
 
-The topic has one partition that all slices write, so its last stable offset stands still as long as
-any of them has a transaction open. Up to there the broker says what was aborted. What lies behind
-it is judged by the markers: the reader has fenced the slices that matter, so each of their
-transactions has its marker by then. What has none belongs to other slices, whose partitions are not
-ours; or to the driver, who has decided where one of ours goes on, and that is waited for.
+The topic has one partition for all slices, so its last stable offset stops while any slice has an
+open transaction. Up to there the broker lists aborted transactions. After it, markers decide: the
+reader has fenced the slices that matter, so each of their transactions has its marker. Transactions
+without one belong to
+
+- other slices, whose partitions are not ours, or
+- the driver, that changes where one of our partitions continues; the reader waits for it.
 """
 
 from __future__ import annotations
@@ -41,36 +43,38 @@ Row = tuple[int, int, bytes, bytes | None]
 
 
 class _Cut(Exception):
-    """The topic is not the one that was read up to here."""
+    """The topic was truncated below the offset that was read."""
 
 
 class PositionReader:
-    """Reads on where it stopped: most of the topic before the fence, the rest after it."""
+    """Continues where it stopped: most of the topic before fencing, the rest after it."""
 
     def __init__(self, cluster: ClusterClient, topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
         self._at: int | None = None
         self._rows: dict[bytes, tuple[int, int, bytes | None]] = {}
-        # Of the last batch read, and of the leader that had it (KIP-320).
+        # Leader epoch of the last batch read, and of the leader that returned it (KIP-320).
         self._epoch = self._led = -1
-        # Behind the last stable offset: producer id -> what it wrote and did not yet commit.
+        # After the last stable offset: producer id -> its records without a marker.
         self._undecided: dict[int, list[Row]] = {}
-        # Whose the flow is; also while that is being committed, for fences come right behind it.
+        # The flow's owner, uncommitted records included: fences follow directly after them.
         self.owner: str | None = None
 
     def read(self, deadline: float, awaited: Iterable[Place] = ()) -> dict[Place, Position]:
-        """All positions committed up to the high watermark of this moment.
+        """All positions committed up to the current high watermark.
 
-        Those of `awaited` have to be decided: behind a fence they are soon.
+        Transactions with positions of `awaited` must have ended: after a fence they end soon.
         """
         keys = {position_key(*place) for place in awaited}
         until_answered(lambda: self._read(keys, deadline), deadline)
         return self._positions()
 
     def is_old(self, row: Position) -> bool:
-        """Whether it was written before the present leader led: one that cut the topic may have
-        lost what came behind it."""
+        """Whether the position is older than the current leader epoch.
+
+        A leader that truncated the topic may have lost later ones.
+        """
         known = self._rows.get(row.key)
         return known is not None and known[1] < self._led
 
@@ -81,8 +85,8 @@ class PositionReader:
             self._at, self._epoch = None, -1
             self._rows, self._undecided = {}, {}
             raise KafkaUnavailable(
-                f"Cluster {self._cluster.alias}: {self._topic} was cut below what was read of it "
-                "(an unclean election). It is read anew.",
+                f"Cluster {self._cluster.alias}: {self._topic} was truncated below the offset read "
+                "(an unclean election). It is read again.",
                 code="positions_cut",
             ) from None
         if any(row[2] in keys for rows in self._undecided.values() for row in rows):
@@ -122,7 +126,7 @@ class PositionReader:
         return found.offset
 
     def _step(self, link: Connection, view: TopicView, isolation: int) -> bool:
-        """One fetch; False when it brought nothing new."""
+        """One fetch. False when it returned nothing new."""
         assert self._at is not None  # noqa: S101 - set before the first step
         until = time.monotonic() + REQUEST_S
         topic = view.name, view.topic_id
@@ -181,7 +185,7 @@ class PositionReader:
                 aborted.ended(header)
 
     def _apply(self, rows: list[Row]) -> None:
-        """As compaction has it: for each key the highest offset counts."""
+        """Keep the highest offset of each key, as compaction does."""
         for offset, epoch, key, value in rows:
             known = self._rows.get(key)
             if known is None or known[0] < offset:

@@ -1,4 +1,4 @@
-"""Where a track begins: at the position that was committed for it, if that is of these topics."""
+"""Where a partition starts: at its committed position, if that belongs to the same topics."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _OF_POSITION = ("truncated", "out_of_range")
 
 
 def resume(partition: Partition, known: Position | None, work: SliceWork) -> None:
-    """A committed position wins over the planned start; another generation's stops the track."""
+    """Start at the committed position, else at the planned one. Another generation stops the
+    partition."""
     if partition.error is not None and partition.error.code in _OF_POSITION and partition.has_moved:
-        # Said of a position that was given up: from the committed one it is looked at anew.
+        # The error concerned an uncommitted position; from the committed one it is checked again.
         partition.error = None
     if partition.error is not None:
-        # It stays stopped. What it had written since the last commit was aborted with the rest.
+        # Stays stopped. Its records since the last commit were aborted with the others.
         partition.rewind(partition.position if known is None else known.position)
         return
     if known is None:

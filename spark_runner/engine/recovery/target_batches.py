@@ -1,4 +1,4 @@
-"""What lies on the target between two offsets of a remote partition: its batches, headers alone."""
+"""Reads the batches in an offset range of a remote partition, headers only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BYTES = 1 << 20
 
 
 class RemotePartition(Protocol):
-    """A remote partition, by its topic's name and id."""
+    """A remote partition: name and id of its topic, and index."""
 
     @property
     def remote_topic(self) -> str: ...
@@ -35,12 +35,12 @@ class RemotePartition(Protocol):
 def read_ranges(
     target: ClusterClient, partition: RemotePartition, holes: Iterable[Hole], deadline: float
 ) -> Iterator[tuple[Hole, list[Seen]]]:
-    """Each with its batches; ends at the first one that cannot be read now."""
+    """Each range with its batches; ends at the first one that cannot be read now."""
     view = target.describe([partition.remote_topic], deadline)[partition.remote_topic]
     leader = view.leaders.get(partition.partition)
     if view.error or leader is None or leader.node < 0 or view.topic_id != partition.remote_id:
         return
-    link = target.link(leader.node, "strangers", deadline)
+    link = target.link(leader.node, "ranges", deadline)
     try:
         for hole in holes:
             seen = _read(link, partition, hole, leader, deadline)
@@ -54,7 +54,7 @@ def read_ranges(
 def _read(
     link: Connection, partition: RemotePartition, hole: Hole, leader: Leader, deadline: float
 ) -> list[Seen] | None:
-    """Its batches; None while a transaction that is still open hides some."""
+    """Its batches; None while an open transaction hides some."""
     topic, epoch = (partition.remote_topic, partition.remote_id), leader.epoch
     found: list[Seen] = []
     at = hole.first
@@ -71,7 +71,7 @@ def _read(
         before = at
         for row in reply.partitions:
             if row.error == Code.OFFSET_OUT_OF_RANGE:
-                return found  # deleted there meanwhile: nobody reads it any more
+                return found  # Deleted by retention meanwhile.
             if row.error:
                 return None
             for seen in _headers(row, frame):
@@ -83,7 +83,7 @@ def _read(
 
 
 def _headers(row: fetch.Fetched, frame: memoryview) -> Iterator[Seen]:
-    """Every batch of a reply; one of an aborted transaction with no record in it."""
+    """Every batch of a reply; aborted ones count as empty."""
     aborted = AbortedFilter(row.aborted)
     for batch in batches(frame[row.start : row.stop]):
         header = read_header(batch)

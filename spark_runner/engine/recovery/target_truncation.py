@@ -1,9 +1,10 @@
-"""A remote partition that ends below what was committed there: the target lost records.
+"""Detects remote partitions that were truncated below the committed offset.
 
-What is committed never lies above the end of its partition, and each acknowledgement tells an
-offset: one below the place where our batch belongs is told by the first batch (`verdict`), and what
-stands still is looked at when an epoch begins (`endings.Endings.begin`). What others write later
-may hide it, so the position keeps the mark (`ledger.Book`) until a person has decided.
+The committed offset is never above the end of the partition, and each acknowledgement returns an
+offset. So the first batch shows a truncation by an offset below the expected one (`stop_reason`).
+Idle partitions are checked when an epoch begins (`hanging_transactions.HangingTransactions.begin`).
+Later foreign records may hide a truncation, so the position keeps a mark
+(`commit_records.CommitRecords`) until a person has decided.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NOBODY = -1
 
 
 def stop_reason(partition: Partition, end: int, target: str) -> StopReason:
-    """It was cut at `end`, below what is committed."""
+    """The partition was truncated at `end`, below the committed offset."""
     facts = remote_cut(
         partition.position, partition.resets, end=end, belongs=partition.committed_downstream
     )
@@ -40,7 +41,7 @@ def stop_reason(partition: Partition, end: int, target: str) -> StopReason:
 
 
 def prepare(target: ClusterClient, partitions: Iterable[Partition]) -> None:
-    """Connect to those who lead, while the epoch before still copies."""
+    """Connect to the leaders while the previous epoch still copies."""
     deadline = time.monotonic() + LOOK_S
     try:
         views = target.describe(
@@ -51,11 +52,11 @@ def prepare(target: ClusterClient, partitions: Iterable[Partition]) -> None:
             if node >= 0:
                 target.link(node, "ask", deadline)
     except UnderstudyError as error:
-        log.info("remote partitions are not looked at yet: %s", error.message)
+        log.info("remote partitions cannot be looked up yet: %s", error.message)
 
 
 def truncated(ends: Mapping[Partition, int], target: str) -> dict[Partition, StopReason]:
-    """Those that end, or took our first batch, below the place where it belongs."""
+    """Partitions that end, or wrote our first batch, below the expected offset."""
     return {
         partition: stop_reason(partition, end, target)
         for partition, end in ends.items()
@@ -64,7 +65,8 @@ def truncated(ends: Mapping[Partition, int], target: str) -> dict[Partition, Sto
 
 
 def ends(target: ClusterClient, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """Where the remote partition ends, markers and open transactions and all, of those that go."""
+    """End offsets of the remote partitions that are not stopped, with markers and open
+    transactions."""
     known = {
         (partition.remote_topic, partition.partition): partition
         for partition in partitions
@@ -82,21 +84,20 @@ def ends(target: ClusterClient, partitions: Iterable[Partition]) -> dict[Partiti
                 if not row.error:
                     found[partition] = row.offset
                 elif row.error not in RETRY and partition.committed_downstream >= 0:
-                    # Who is not let look is told by the first batch.
+                    # Without the right to look, the first batch shows a truncation.
                     found[partition] = partition.committed_downstream
 
     try:
         until_answered(look, deadline)
     except UnderstudyError as error:
-        log.warning("where remote partitions end is not known yet: %s", error.message)
+        log.warning("end offsets of remote partitions are unknown: %s", error.message)
     return found
 
 
 def by_leader(
     target: ClusterClient, known: Mapping[tuple[str, int], Partition], deadline: float
 ) -> dict[int, list[tuple[str, int, Leader]]]:
-    """Only of topics that are still the planned ones: others are told by their ids. Under `NOBODY`
-    are those that have no leader now."""
+    """Partitions by their leader's node id, `NOBODY` for none; without recreated topics."""
     if not known:
         return {}
     wanted: dict[int, list[tuple[str, int, Leader]]] = {}

@@ -1,13 +1,13 @@
-"""Copies of ours on the target that no position tells of: the positions topic was cut.
+"""Detects replicated records without a position: the positions topic was truncated.
 
-Exactly once, data and positions are committed together, so behind the place where our next batch
-belongs lies nothing of ours that is committed. Where the remote partition reaches beyond that, its
-batches are looked at, headers alone. Ours is what was written under an id of the flow's slices, or
-under the one that left the last marker that the position knows: ids change in time.
+With exactly once, data and positions are committed together. So after the committed downstream
+offset there is no committed batch of this flow. Where the remote partition has more, its batches
+are read, headers only. Ours are those under a producer id of the flow's slices, or under the id
+that wrote the last marker before that offset: ids change in time.
 
-It costs reading what others have written, so it is asked only of a position that may be old: one
-that was written before the present leader of the positions topic led (`recall`), for no log is cut
-without that.
+Reading foreign batches is expensive, so only positions that may be old are checked: those written
+before the current leader of the positions topic was elected (`position_reader`). No log is
+truncated without an election.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ LOOK_S = 5.0
 def producers_of(
     target: ClusterClient, identity: Identity, work: SliceWork
 ) -> Callable[[float], set[int]]:
-    """Tells, by a deadline, under which ids the slices of the flow write now."""
+    """Returns a function that looks up the producer ids of the flow's slices by a deadline."""
 
     def ask(deadline: float) -> set[int]:
         found = {identity.producer_id}
         index, is_known = 0, True
-        # There may have been more slices than there are.
+        # Earlier plans may have had more slices.
         while is_known or index < work.count:
             known = Coordinator(target, slice_id(work.name, index)).describe(deadline)
             is_known = known is not None
@@ -59,12 +59,13 @@ def judge(
     ends: Mapping[Partition, int],
     own: Callable[[float], set[int]],
 ) -> tuple[dict[Partition, StopReason], set[Partition]]:
-    """Those where copies of ours lie behind their positions; and those that need no other look:
-    none do, or nobody can tell (more lies there than can be read, or we may not read it), so that
-    it is copied on all the same.
+    """Partitions with own batches after their position, and partitions that need no other
+    check.
 
-    `ends`: where their partitions end, beyond the place where our next batch belongs; `own` tells
-    our producers by a deadline.
+    The latter have none, or cannot be checked (too much to read, or no right to read) and continue.
+
+    - `ends`: end offsets of partitions that reach beyond the committed downstream offset.
+    - `own`: returns our producer ids by a deadline.
     """
     if not ends:
         return {}, set()
@@ -75,7 +76,7 @@ def judge(
     try:
         known = own(deadline)
         for partition, end in ends.items():
-            # The marker before it is that of our last transaction there.
+            # The marker before it belongs to our last transaction there.
             hole = Hole(max(0, partition.committed_downstream - 1), end)
             for _, seen in read_ranges(target, partition, [hole], deadline):
                 del unknown[partition]
@@ -84,7 +85,7 @@ def judge(
                     lost[partition] = _stop_reason(partition, last + 1, target.alias)
             looked_at.add(partition)
     except UnderstudyError as error:
-        log.warning("whether positions were lost is not known: %s", error.message)
+        log.warning("whether positions were lost is unknown: %s", error.message)
         if time.monotonic() >= deadline:
             looked_at.update(ends)
     for partition in unknown:

@@ -1,4 +1,4 @@
-"""What an error of a source partition means: wait, or stop this partition, with which sentence."""
+"""Explains errors of source partitions: retry, or stop the partition, and why."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ T = TypeVar("T")
 
 LOOK_S = 1.0
 MAX_LOOK_S = 5.0
-# Of a slice's time, that may be spent on waiting in vain.
+# Share of a slice's time that failing lookups may take.
 SHARE = 0.1
 
 
 class BoundedLookups:
-    """Of one slice at one cluster. Whom is asked is told by a number."""
+    """Limits lookups at brokers that do not respond. One instance per slice and cluster."""
 
     def __init__(self) -> None:
         self._wait_s: dict[int, float] = {}
         self._not_before: dict[int, float] = {}
 
     def at(self, node: int, look: Callable[[float], T]) -> T | None:
-        """What `look` finds by the deadline that it is given (monotonic); None: ask again later."""
+        """The result of `look`, which gets a monotonic deadline; None: try again later."""
         began = time.monotonic()
         if began < self._not_before.get(node, 0.0):
             return None
@@ -49,24 +49,25 @@ class BoundedLookups:
         return found
 
 
-# A topic just made, or a leader just moved, is unknown to a broker for a moment: longer is gone.
+# A broker may not know a new topic or a moved leader for a moment. Longer means missing.
 MISSING_AFTER_S = 10.0
 LEADERLESS_AFTER_S = 30.0
-# A broker's own error at a partition: its disk, or the store of its older segments, may come back.
-# Java's consumer and the replicas ask again without an end.
+# A broker's internal error on a partition, for example of its disk or remote storage, may pass.
+# Java's consumer and the replicas retry without limit.
 UNREADABLE_AFTER_S = 30.0
 _MISSING = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID)
-# Whatever broker answers.
+# Any broker.
 _ANYONE = -1
 
 
 def broker_error() -> str:
-    """What is said of a partition after that time, by every lane."""
-    return f"for {UNREADABLE_AFTER_S:.0f} s its broker met an error of its own; its log says why"
+    """The reason after UNREADABLE_AFTER_S, for both lanes."""
+    seconds = f"{UNREADABLE_AFTER_S:.0f} s"
+    return f"its broker returned an internal error for {seconds}; see the broker's log"
 
 
 class SourceErrors:
-    """Source partitions that wait for a better moment, and how long they have."""
+    """Source partitions with errors, and since when."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
@@ -77,7 +78,7 @@ class SourceErrors:
         self._since.pop(partition, None)
 
     def stop_reason_of(self, partition: Partition, number: int, now: float) -> StopReason | None:
-        """None: wait and ask again, at the leader of that moment."""
+        """Why the partition stops; None: retry at the current leader."""
         since = self._since.setdefault(partition, now)
         alias = self._cluster.alias
         if number == Code.OFFSET_OUT_OF_RANGE:
@@ -98,7 +99,7 @@ class SourceErrors:
                 f"Reading {partition.name} on {alias} is not allowed; grant Read to the principal."
             )
             return StopReason("faulted", "not_authorised", reason)
-        said = f"the broker says {name_of(number)}"
+        said = f"the broker returned {name_of(number)}"
         if number == Code.UNKNOWN:
             if now - since < UNREADABLE_AFTER_S:
                 return None
@@ -109,7 +110,7 @@ class SourceErrors:
         return StopReason("faulted", "unreadable", reason)
 
     def diverged(self, partition: Partition, epoch: int, end: int) -> StopReason:
-        """The log behind our position is not the one that was read (KIP-320)."""
+        """The log before our position differs from the one that was read (KIP-320)."""
         facts = GapFacts(
             kind="truncated",
             position=partition.next_fetch,
@@ -142,9 +143,9 @@ class SourceErrors:
         )
         kind = gap_of_range(partition.next_fetch, beginning.offset, end.offset)
         if reason is None or kind is None:
-            # In range after all: the log moved between the two answers.
+            # In range: the log moved between the two responses.
             return None
-        # A log that was cut may have grown again when the planner looks.
+        # A truncated log may have grown again when the planner looks.
         facts = GapFacts(
             kind=kind,
             position=partition.next_fetch,
@@ -167,7 +168,7 @@ class SourceErrors:
                 "gap",
                 "generation",
                 f"Topic {partition.topic} was deleted and created again on {alias} while it was "
-                "copied; nothing of the new one is copied.",
+                "replicated; the partition is stopped.",
             )
         if seconds < MISSING_AFTER_S:
             return None

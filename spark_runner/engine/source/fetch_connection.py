@@ -1,4 +1,4 @@
-"""One source broker as a slice reads it: a connection, a fetch session, the request in flight."""
+"""A fetch connection to one source broker: its fetch session and the request in flight."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from spark_runner.kafka_protocol.produce import name_key
 from spark_runner.kafka_protocol.request_header import FETCH
 
 _FIRST = 256 << 10
-# A reply of less says nothing of the connection, and costs as much as one of that size.
+# A smaller reply says nothing about the connection, and costs as much as one of that size.
 _LEAST = 64 << 10
 _LONG_S = 0.5
 
 
 class FetchSize:
-    """Of one connection; a new one begins anew, for the old one may have been too slow."""
+    """The reply size that one connection requests; adapts to its speed. A new connection starts
+    again."""
 
     __slots__ = ("_most", "size")
 
@@ -31,7 +32,7 @@ class FetchSize:
         self.size = min(_FIRST, most)
 
     def came(self, size: int, seconds: float) -> None:
-        """A reply of so many bytes was waited for so long once it had begun to come."""
+        """A reply of `size` bytes took `seconds` once it had begun to arrive."""
         if size < _LEAST:
             return
         if seconds > _LONG_S:
@@ -41,22 +42,22 @@ class FetchSize:
 
 
 _SESSION_RETRY_S = 0.1
-# A broker's quotas count what was used in the last eleven seconds, unless it is set up otherwise.
+# The default quota window of brokers is eleven seconds.
 _QUOTA_WINDOW_S = 12.0
-# A reply is read in parts, and between two of them the target gets its next requests: what flies
-# to it lasts for some 4 ms, and 16 MB take twice as long to read.
+# A reply is read in parts, and the target gets requests in between. Requests in flight last about 4
+# ms; reading 16 MB takes twice as long.
 _PART = 4 << 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FetchLimits:
-    """How much one request may bring, and how long an idle one waits at the broker."""
+    """Limits of fetch requests."""
 
     max_bytes: int
     partition_bytes: int
-    # A partition with more than this not yet sent is not asked for until the target has caught up.
+    # A partition with more unsent bytes is not fetched until the target has caught up.
     queue_bytes: int
-    # How long any other answer may take.
+    # Timeout of other requests.
     request_s: float
     max_wait_ms: int = 500
     min_bytes: int = 1
@@ -65,32 +66,32 @@ class FetchLimits:
 
 
 def throttled_s(told_s: float, empty_throttled: int) -> float:
-    """How long to leave a broker alone that told to wait, after so many such answers in a row.
+    """How long to pause after a throttled response, given the number of empty ones in a row.
 
-    It answers a fetch with nothing while a quota is overdrawn (KIP-219), and the next one comes out
-    of the same quota: a small quota on requests would be used up by asking. So each time the wait
-    is twice as long, until all that was used before is out of the broker's sight.
+    A broker answers a fetch with nothing while a quota is exceeded (KIP-219), and each request
+    counts against the quota: polling would use up a small request quota. So the pause doubles,
+    until all earlier use has left the quota window.
     """
     return max(told_s, min(told_s * float(1 << min(empty_throttled, 10)), _QUOTA_WINDOW_S))
 
 
 class FetchConnection:
-    """Blocking; raises KafkaUnavailable when the connection breaks, and is of no use after that."""
+    """Blocking. Raises KafkaUnavailable when the connection breaks, and is unusable then."""
 
     def __init__(self, node: int, link: Connection, limits: FetchLimits) -> None:
         self.node = node
         self.link = link
         self.members: dict[tuple[bytes, int], Partition] = {}
         self.buffer: ReceiveBuffer | None = None
-        # Left while a request was under way: what its reply brings of them lies behind the place
-        # that they may be read from again by then, and would leave a hole.
+        # Partitions left during a request. Its reply is ignored for them: they may be read again
+        # from a lower offset by then, and the reply would leave a hole.
         self._left: set[tuple[bytes, int]] = set()
         self.sent_at = 0.0
-        # When the last part of a reply came that is not whole yet; 0 while none has begun.
+        # When the last part of an incomplete reply arrived; 0 before the first part.
         self._heard_at = 0.0
         self.retry_at = 0.0
         self._empty_throttled = 0
-        # How long the reply under way was waited for so far, part by part.
+        # Time spent so far on reading the current reply.
         self._reading_s = 0.0
         self._fetch_size = FetchSize(limits.max_bytes)
         self._partition_bytes = limits.partition_bytes
@@ -105,11 +106,11 @@ class FetchConnection:
 
     @property
     def by_name(self) -> bool:
-        """An old broker: a topic made anew under the same name is not told apart by it."""
+        """Whether the broker knows topics by name only and cannot detect a recreated topic."""
         return self._session.version < fetch.BY_ID
 
     def want(self, partition: Partition) -> None:
-        """Read the track from its `next_fetch` on, with the next request."""
+        """Read the partition from its `next_fetch` on, with the next request."""
         partition.source_key = name_key(partition.topic) if self.by_name else partition.source_id
         self.members[partition.source_key, partition.partition] = partition
         self._session.want(
@@ -130,11 +131,11 @@ class FetchConnection:
             self._session.forget(partition.source_key, partition.partition)
 
     def withhold(self, partition: Partition) -> None:
-        """Leave it out of the next requests; it is read here all the same once it is wanted."""
+        """Omit the partition from the next requests; it stays assigned to this connection."""
         self._session.forget(partition.source_key, partition.partition)
 
     def ask(self, buffer: ReceiveBuffer, now: float, most: int) -> None:
-        """Send the next request; its reply, of at most `most` bytes, will land in the arena."""
+        """Send the next request; its reply of at most `most` bytes goes to the buffer."""
         self._session.ask_for(min(most, self._fetch_size.size))
         self.buffer = buffer
         self.sent_at = now
@@ -144,7 +145,7 @@ class FetchConnection:
         self.link.send([self._session.request(self.link.next_correlation())], until)
 
     def is_overdue(self, now: float, patience: float) -> bool:
-        """Nothing for so long, in seconds; or the rest of a reply that has begun does not come."""
+        """Whether no reply came for this many seconds, or the rest of one is overdue."""
         if self.buffer is None:
             return False
         if self._heard_at:
@@ -152,9 +153,9 @@ class FetchConnection:
         return now - self.sent_at > patience
 
     def read(self, now: float) -> tuple[ReceiveBuffer, list[fetch.Fetched]] | None:
-        """The next part of the reply that is there; None while more of it is to come.
+        """Read the next part of the reply; None while more is to come.
 
-        The arena is that where its records lie.
+        Returns the buffer that holds the records.
         """
         buffer = self.buffer
         assert buffer is not None  # noqa: S101 - the loop reads only what was asked for
@@ -169,8 +170,8 @@ class FetchConnection:
         session, reply = fetch.read_reply(frame, self._session.version)
         if reply.error and reply.error not in SESSION_LOST:
             raise KafkaUnavailable(
-                f"Cluster {self.link.where}: the broker answers each fetch with "
-                f"{name_of(reply.error)}. Its log says why.",
+                f"Cluster {self.link.where}: the broker rejects each fetch with "
+                f"{name_of(reply.error)}. See the broker's log.",
                 code="fetch_refused",
             )
         self.buffer = None

@@ -1,7 +1,7 @@
-"""Which source broker leads which partition, and the feeder of each.
+"""Leaders of the source partitions, and the fetch connection to each.
 
-A partition in error leaves its session (a session repeats it in every reply) and is asked for again
-after a while, at its new leader if it has one.
+A partition with an error leaves its fetch session, which would repeat it in every reply. It is
+fetched again after a pause, from its new leader if it moved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOK_S = 3.0
 
 
 class SourceLeaders:
-    """Of one slice. `stop` is told of tracks that cannot be read on."""
+    """One instance per slice. `stop` receives partitions that cannot be read on."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class SourceLeaders:
 
     @property
     def reads_by_name(self) -> bool:
-        """Whether somebody has to check, before a commit, that the topics are still the same."""
+        """Whether topics have to be verified before a commit, since a broker knows no topic ids."""
         return any(connection.by_name for connection in self.connections.values())
 
     def want(self, partition: Partition) -> None:
-        """Ask for it from its `next_fetch` on, at its leader if that is known."""
+        """Fetch the partition from its `next_fetch` on, from its leader if that is known."""
         connection = self.connections.get(partition.source_node)
         if connection is not None:
             connection.want(partition)
@@ -61,7 +61,7 @@ class SourceLeaders:
             self._leaderless.add([partition], 0.0)
 
     def forget(self, partition: Partition) -> None:
-        """Ask for it no more; its leader stays known."""
+        """Stop fetching the partition; its leader stays known."""
         connection = self.connections.get(partition.source_node)
         if connection is not None:
             connection.forget(partition)
@@ -74,14 +74,14 @@ class SourceLeaders:
         self._leaderless.add([partition], 0.0)
 
     def restart(self, partitions: Iterable[Partition]) -> None:
-        """Begin anew at the tracks' positions: what is in flight means nothing now."""
+        """Start again at the committed positions: replies in flight are ignored."""
         for connection in self.connections.values():
             self._close(connection)
         self.connections.clear()
         self._leaderless.begin(partitions)
 
     def handle_error(self, partition: Partition, number: int, now: float) -> None:
-        """A broker answered with an error: wait, or stop the track."""
+        """A broker returned an error: retry, or stop the partition."""
         self.stop_reading(partition)
         stop_reason = self.errors.stop_reason_of(partition, number, now)
         if stop_reason is not None:
@@ -92,10 +92,10 @@ class SourceLeaders:
     def connection_lost(
         self, connection: FetchConnection, now: float, error: KafkaUnavailable | None
     ) -> None:
-        """The connection broke while something was asked.
+        """The connection broke during a request.
 
-        The cluster may be well otherwise, and that broker go on like this: its partitions are not
-        waited for without end.
+        The cluster may be healthy otherwise, and this broker may keep failing. So its partitions
+        have a time limit.
         """
         if self.connections.get(connection.node) is connection:
             self.connection_closed(connection, now)
@@ -104,16 +104,16 @@ class SourceLeaders:
                 self.handle_error(partition, Code.NETWORK_EXCEPTION, now)
 
     def connection_closed(self, connection: FetchConnection, now: float) -> None:
-        """The connection is gone: its tracks look for their leaders, in case these have moved."""
+        """The connection is closed: look up the leaders of its partitions, which may have moved."""
         if self.connections.get(connection.node) is connection:
             self._close(connection)
             del self.connections[connection.node]
             self._leaderless.add(connection.members.values(), now + _RETRY_S)
 
     def find_leaders(self, now: float) -> list[Partition]:
-        """Ask who leads the partitions without a feeder; those that have one from now on.
+        """Look up missing leaders. Returns partitions that have one now.
 
-        Each must still be the partition of the topic that was planned.
+        Each must still belong to the planned topic.
         """
         waiting = self._leaderless.due(now)
         if not waiting:

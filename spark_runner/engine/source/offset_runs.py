@@ -1,7 +1,8 @@
-"""One topic of offset runs on a cluster, read on from where it was, uncommitted, to its end.
+"""Reads one topic of offset runs to its end, uncommitted records included.
 
-An unclean election may cut the topic below what was read, and other runs come to stand there. What
-a reader that begins now would not find counts no more: then it is read anew from its beginning.
+An unclean election may truncate the topic below the offset that was read, and other runs may follow
+there. A new reader would not find the lost runs, so they no longer count: the topic is read again
+from its beginning.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ log = logging.getLogger(__name__)
 
 
 class _Cut(Exception):
-    """The topic is not the one that was read up to here."""
+    """The topic was truncated below the offset that was read."""
 
 
 class OffsetRunsReader:
-    """Blocking. What was handed out is not read again, but after a call of `forget`: all of it."""
+    """Blocking. Returns each record once; after a call of `forget`, all of them again."""
 
     def __init__(self, cluster: ClusterClient, view: TopicView, forget: Callable[[], None]) -> None:
         self._cluster = cluster
         self._view = view
         self._forget = forget
         self._at: int | None = None
-        # Of the last batch read; and of the leader that was found to have it (KIP-320).
+        # Leader epoch of the last batch read, and of the leader that confirmed it (KIP-320).
         self._epoch = self._found_by = -1
 
     @property
@@ -47,8 +48,8 @@ class OffsetRunsReader:
         return self._view.topic_id
 
     def read(self, deadline: float) -> Iterator[Row]:
-        """Everything up to the end of this moment."""
-        backoff = RetryBackoff(deadline)
+        """All records up to the current end."""
+        patience = Patience(deadline)
         while True:
             try:
                 yield from self._read(deadline)
@@ -57,7 +58,9 @@ class OffsetRunsReader:
                     raise
                 self._look_again(deadline)
             except _Cut:
-                log.warning("%s was cut below what was read: read anew", self._view.name)
+                log.warning(
+                    "%s was truncated below the offset read; reading it again", self._view.name
+                )
                 self._at, self._epoch = None, -1
                 self._forget()
             else:
@@ -90,7 +93,7 @@ class OffsetRunsReader:
             raise
 
     def _is_behind(self, end: int, leader: Leader) -> bool:
-        """Whether there is more, or another leader, whose log may be as long and not the same."""
+        """Whether there is more, or another leader, whose log may differ at the same length."""
         assert self._at is not None  # noqa: S101 - set before it is asked
         return self._at < end or (self._epoch >= 0 and leader.epoch != self._found_by)
 

@@ -1,9 +1,8 @@
-"""Read the partitions of higher classes first: of those with a backlog, one class a turn.
+"""Reads partitions of higher priority classes first, one class per request.
 
-A turn is one request to one source broker. While partitions of several classes have records that
-wait, only those of the class whose turn it is stay in the fetch session; partitions without a
-backlog stay in it whatever their class is, so that what is new there is met at once. So nobody
-waits while there is nothing to choose between.
+While partitions of several classes have a backlog, only those of one class stay in the fetch
+session. Partitions without a backlog always stay in it, so that new records arrive at once. So
+nothing waits while there is no choice to make.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ _NORMAL = WEIGHTS["normal"]
 
 
 class ReadPriority:
-    """Of one slice. A flow that names no classes has nothing of this."""
+    """One instance per slice; flows without priority classes have none."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
         self._rank_of: dict[str, Rank] = {}
         self._turns: dict[int, Turns] = {}
-        # Who has a backlog, and whose partitions are out of the session meanwhile.
+        # Partitions with a backlog, and partitions omitted from the session.
         self._behind: dict[Partition, None] = {}
         self._withheld: set[Partition] = set()
         self._turn: dict[int, Rank | None] = {}
@@ -35,12 +34,12 @@ class ReadPriority:
 
     @property
     def weight(self) -> int:
-        """Of the highest class that waits: so much this slice counts beside others."""
+        """Weight of the slice beside others: that of its highest class with a backlog."""
         ranks = {self._rank(partition) for partition in self._behind if partition.error is None}
         return max((WEIGHTS[rank] for rank in ranks), default=_NORMAL)
 
     def arrange(self, connection: FetchConnection) -> None:
-        """Before a request: whose turn it is, and who has to wait for another."""
+        """Before a request: choose the class, and omit backlogs of the others."""
         behind = [partition for partition in self._behind if _is_member(connection, partition)]
         turn = self._turns_of(connection).next({self._rank(partition) for partition in behind})
         self._turn[connection.node] = turn
@@ -53,7 +52,7 @@ class ReadPriority:
                 connection.want(partition)
 
     def record_reply(self, connection: FetchConnection, rows: list[Fetched]) -> None:
-        """What a reply brought, by class; a turn that brought nothing of its class is no claim."""
+        """Count the reply's bytes by class. A class without bytes has no backlog."""
         sizes: dict[Rank, int] = {}
         for row in rows:
             partition = connection.members.get((row.key, row.partition))
@@ -71,7 +70,7 @@ class ReadPriority:
                     del self._behind[partition]
 
     def read(self, partition: Partition, end: int) -> None:
-        """How far the track is read, of what can be read."""
+        """Note whether the partition has a backlog: it is not read up to `end`."""
         if partition.next_fetch < end and not partition.is_read:
             self._behind[partition] = None
         else:

@@ -1,7 +1,7 @@
-"""The source side of a slice: one fetch session and one request in flight per source broker.
+"""The source side of a slice: one fetch session and one request in flight per broker.
 
-The next request goes out as soon as a reply's headers were walked and a buffer is free, so the
-source works while the target is written. `sources.py` knows whom to ask for which partition.
+The next request is sent once the headers of a reply are scanned and a buffer is free. So the source
+works while the target writes. `leaders.py` knows which broker leads which partition.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from spark_runner.kafka_protocol.fetch import READ_COMMITTED, Fetched
 
 
 def trim(partition: Partition, buffer: ReceiveBuffer) -> None:
-    """Asked after each scan: does nothing before the track's end is reached."""
+    """After a scan: remove what lies behind the end of a bounded run, if that is reached."""
     stop = partition.stop_offset
     if stop is None or partition.next_fetch < stop:
         return
     queue = partition.queue
-    # By `first`: an old wrapper's header has the offset of its last message.
+    # By `first`: the header of an old wrapper has the offset of its last message.
     while queue and queue[-1].buffer is buffer and queue[-1].first >= stop:
         batch = queue.pop()
         partition.queued_bytes -= batch.size
@@ -44,9 +44,9 @@ def trim(partition: Partition, buffer: ReceiveBuffer) -> None:
 
 
 class SourceReader:
-    """All feeders of a slice.
+    """All fetch connections of a slice.
 
-    `offer` is told of tracks that have something to send, `stop` of those that cannot go on.
+    `offer` receives partitions that have something to send, `stop` those that cannot continue.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SourceReader:
         self._throttle = throttle
         self._priority = throttle.priority
         self._replicated = replicated
-        # A position that somebody waits for moves without a record: left out, or at its end.
+        # A position moved without a record that is written: skipped batches, or the end of a run.
         self.has_quiet_progress = False
         self._buffers = buffers
         self._limits = limits
@@ -79,7 +79,7 @@ class SourceReader:
         return self._leaders.connections.values()
 
     def wakes_at(self, now: float) -> float:
-        """When there is something to do that no socket tells of."""
+        """The next time at which a timer is due."""
         moments = [self._leaders.wakes_at()]
         moments += [
             connection.retry_at for connection in self.connections() if connection.retry_at > now
@@ -91,10 +91,10 @@ class SourceReader:
         return min(moments)
 
     def send_requests(self, now: float) -> None:
-        """Send what can be sent: a request to each broker that has none, while buffers last."""
+        """Send a request to each broker that has none, while buffers last."""
         for partition in self._leaders.find_leaders(now):
             if self._is_full(partition):
-                # Its leader is there, and is asked for nothing until the target has caught up.
+                # It has a leader, and is not fetched until the target has caught up.
                 self._leaders.errors.clear(partition)
                 self._full.add(partition)
             else:
@@ -117,7 +117,7 @@ class SourceReader:
                     self._leaders.connection_lost(connection, now, error)
 
     def receive(self, connection: FetchConnection, now: float) -> None:
-        """Read of the reply what is there; with all of it, ask for more at once."""
+        """Read what has arrived; when the reply is complete, request more at once."""
         try:
             read = connection.read(now)
             if read is None:
@@ -146,7 +146,7 @@ class SourceReader:
     def _find_replicated(
         self, connection: FetchConnection, buffer: ReceiveBuffer, rows: list[Fetched]
     ) -> dict[Partition, StopReason]:
-        """Find what other flows wrote; the partitions where that cannot be told."""
+        """Find batches of other flows. Returns partitions for which that is impossible."""
         if self._replicated is None:
             return {}
         committed = self._limits.isolation == READ_COMMITTED
@@ -166,29 +166,29 @@ class SourceReader:
             raise
 
     def give_up_overdue(self, now: float) -> None:
-        """No reply long after the broker's own wait: the connection is of no use any more."""
+        """Give up connections whose reply is overdue, counted after the broker's own wait."""
         patience = self._limits.request_s + self._limits.max_wait_ms / 1000
         for connection in list(self.connections()):
             if connection.is_overdue(now, patience):
                 self._leaders.connection_lost(connection, now, None)
 
     def connection_closed(self, connection: FetchConnection, now: float) -> None:
-        """The broker closed a connection on which nothing was asked."""
+        """The broker closed an idle connection."""
         self._leaders.connection_closed(connection, now)
 
     def stop_reading(self, partition: Partition) -> None:
-        """Read this partition no more."""
+        """Stop reading this partition."""
         self._full.discard(partition)
         self._leaders.stop_reading(partition)
 
     def resume_reading(self, partition: Partition) -> None:
-        """Read this partition (again), from its `next_fetch` on."""
+        """Read this partition again, from its `next_fetch` on."""
         self._leaders.errors.clear(partition)
         if not partition.is_read:
             self._leaders.look_up_leader(partition)
 
     def restart(self, partitions: Iterable[Partition]) -> None:
-        """Begin anew at the tracks' positions: what is in flight means nothing now."""
+        """Start again at the committed positions: replies in flight are ignored."""
         self._leaders.restart(partitions)
         if self._priority is not None:
             self._priority.clear()

@@ -1,20 +1,19 @@
-"""What other flows wrote on the cluster that we read: found by their offset runs, and left out.
+"""Finds batches in the source that other flows wrote, by their offset runs, to skip them.
 
-Every flow notes, in the transaction of its data, which offsets of its target it wrote
-(`mm2-runs.<its source>.internal`). A reader of committed records that sees a record can therefore
-see its run, if it looks afterwards: so the runs are read to their end *after* each reply with
-records came, and only then is the reply judged. Two laws make that exact:
+Every flow records, in the transaction of its data, which offsets of its target it wrote
+(`mm2-runs.<its source>.internal`). So a reader that sees a committed record can see its run as
+well, if it looks afterwards. The runs are read to their end after each reply with records; only
+then the reply is checked. Two rules make that exact:
 
-A. Runs are read uncommitted. The one of a transaction that is aborted names records that are
-   aborted with it, which nobody sees; the one of a transaction whose markers are still on their way
-   is already there, because it was acknowledged before the transaction could end.
-B. A flow that nobody knew of writes under a producer id that nobody knew of: before a transactional
-   batch of an unknown producer counts as a stranger's, the topics of runs are listed anew, as any
-   broker knows them: the flow's own does, though the one that we ask may not yet. While one does
-   not answer, nobody unknown is a stranger.
+A. Runs are read uncommitted. Runs of an aborted transaction name aborted records, which nobody
+   sees. Runs of a transaction whose markers are still being written are already there: they were
+   acknowledged before the transaction could end.
+B. An unknown flow writes under an unknown producer id. Before a transactional batch of an unknown
+   producer counts as foreign, the topics of runs are listed again from every broker: one of them
+   knows the flow's topic. While a broker does not respond, no unknown producer counts as foreign.
 
-Runs may be lost all the same, where an unclean election cuts their topic. Who writes runs of a
-partition writes nothing there without: a batch of his that is in none says that its run was lost.
+An unclean election may truncate a topic of runs. A flow that writes runs writes no batch without
+one, so a batch of such a flow without a run shows that the run was lost.
 """
 
 from __future__ import annotations
@@ -48,13 +47,15 @@ from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.metadata import NO_ID, id_text
 
 LOOK_S = 5.0
-# A broker that died is off the list by then, and what a living one knows others have heard.
+# By then the cluster no longer lists a failed broker, and its topics are known to the others.
 SILENT_S = 10.0
 
 
 class FetchedBatches(NamedTuple):
-    """Where the batches of one partition lie in a reply; `aborted` is what it says of transactions
-    (first offset, producer), None where it was not asked."""
+    """The batches of one partition in a reply.
+
+    `aborted`: the reply's aborted transactions (first offset, producer), None if not requested.
+    """
 
     partition: Partition
     buffer: ReceiveBuffer
@@ -64,7 +65,7 @@ class FetchedBatches(NamedTuple):
 
 
 class ReplicatedFilter:
-    """One per slice; raises KafkaUnavailable when the runs cannot be read now."""
+    """One instance per slice. Raises KafkaUnavailable when the runs cannot be read."""
 
     def __init__(self, cluster: ClusterClient, partitions: Iterable[Partition]) -> None:
         self._cluster = cluster
@@ -80,18 +81,18 @@ class ReplicatedFilter:
         self._tails: dict[str, OffsetRunsReader] = {}
         self._foreign_producers: set[int] = set()
         self._copiers: set[int] = set()
-        # Whether every broker said which topics there are, the last time that they were asked; and
-        # since when it is not known whose producers these are.
+        # Whether every broker listed its topics the last time, and since when producers are
+        # unknown.
         self._all_said = True
         self._unknown_since: dict[int, float] = {}
 
     def prepare(self, deadline: float) -> None:
-        """Read what is there before anything waits for it."""
+        """Read the existing runs in advance."""
         self._list_runs_topics(deadline)
         self._catch_up(deadline)
 
     def find_replicated(self, parts: list[FetchedBatches]) -> dict[Partition, StopReason]:
-        """Note in each track which batches are left out; the tracks that must stop, and why."""
+        """Note in each partition which batches to skip. Returns partitions that stop, and why."""
         if not parts:
             return {}
         deadline = time.monotonic() + LOOK_S
@@ -106,14 +107,15 @@ class ReplicatedFilter:
         return stopped
 
     def _require_all_brokers(self, producers: set[int]) -> None:
-        """Who is silent may be the only one that knows of a topic of runs that is theirs."""
+        """Wait for brokers that do not respond: only one of them may know a producer's topic of
+        runs."""
         now = time.monotonic()
         known = self._unknown_since
         self._unknown_since = {one: known.get(one, now) for one in producers}
         if producers and not self._all_said and now - max(self._unknown_since.values()) < SILENT_S:
             raise KafkaUnavailable(
-                f"Cluster {self._cluster.alias}: a broker does not say which topics it has, so it "
-                "cannot be told whether records there are copies.",
+                f"Cluster {self._cluster.alias}: a broker does not list its topics. Whether its "
+                "records are replicas is unknown until it responds.",
                 code="timeout",
             )
 
@@ -135,7 +137,8 @@ class ReplicatedFilter:
                     if producer >= 0:
                         unknown.add(producer)
                 elif sum(run.length for run in found) == last - first + 1:
-                    # Upstream is here, "downstream" where the other flow read it.
+                    # `upstream` is the offset here, `downstream` the offset where the other flow
+                    # read it.
                     runs = tuple(
                         run._replace(upstream=run.downstream, downstream=run.upstream)
                         for run in found
@@ -151,16 +154,16 @@ class ReplicatedFilter:
             "faulted",
             "runs_torn",
             f"{partition.name} on {self._cluster.alias}: the batch at offsets {first} to {last} is "
-            "not, or not whole, in the offset runs of the flow that wrote it (the cluster has lost "
-            "some), so it cannot be told whether it is a copy. Nothing is copied until the runs "
-            "are mended or skip.replicated is taken away.",
+            "missing, or incomplete, in the offset runs of the flow that wrote it: the cluster has "
+            "lost some. Whether the batch is a replica is unknown. The partition is stopped until "
+            "the runs are restored or skip.replicated is removed.",
             offset=first,
         )
 
     # -- the topics of runs
 
     def _list_runs_topics(self, deadline: float) -> bool:
-        """Whether there are topics of runs that were not known."""
+        """List the topics of runs. Returns whether any is new."""
         found = False
         views, self._all_said = self._cluster.describe_everywhere(deadline)
         for name, view in views.items():
@@ -178,7 +181,7 @@ class ReplicatedFilter:
                 self._take(name, key, value, producer)
 
     def _forget(self, topic: str) -> None:
-        """It is about to be read anew."""
+        """Drop the runs of a topic that will be read again."""
         for stretches in self._stretches.values():
             stretches.forget(topic)
 
@@ -203,7 +206,7 @@ class ReplicatedFilter:
 
 
 def _committed(part: FetchedBatches) -> Iterator[Header]:
-    """The headers of the whole batches that hold data, but for what was aborted: nobody sees it."""
+    """Headers of complete data batches, without aborted ones, which nobody sees."""
     memory, at = part.buffer.view, part.start
     aborted = AbortedFilter(part.aborted or ())
     while part.stop - at >= HEADER_SIZE:

@@ -1,4 +1,4 @@
-"""The next batch of a partition for the wire: checked, repacked if need be, stamped as ours."""
+"""Prepares the next batch of a partition: verifies it, repacks it if necessary, stamps it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from spark_runner.engine.target import errors
 from spark_runner.kafka_protocol.batch_header import BatchStamper, checksum_holds
 from spark_runner.kafka_protocol.crc32c import address_of
 
-# Below this a batch costs the target's broker more than repacking costs us, and one batch per
-# request and partition is slow: merged when several of them wait.
+# Below this size a batch costs the target broker more than repacking costs here. With one batch per
+# partition and request, small batches are also slow. Several waiting ones are merged.
 SMALL_BYTES: Final = 12 << 10
 SMALL_LEAST: Final = 4
 
 
 class BatchPreparer:
-    """Owns the pen: nothing is stamped anywhere else.
+    """The only user of the stamper.
 
-    `leave` is told of tracks that end at a batch, of which no more is to be read.
+    `stop_reading` receives partitions that stop at a batch.
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class BatchPreparer:
         self._stop_reading = stop_reading
 
     def next(self, partition: Partition) -> PendingBatch | None:
-        """Taken from the queue; None when nothing is left, or the track ends here."""
+        """Remove the next batch from the queue. None: the queue is empty, or the partition stops
+        here."""
         queue = partition.queue
         while queue:
             batch = queue[0]
@@ -92,9 +93,9 @@ class BatchPreparer:
         return False
 
     def _split(self, partition: Partition, batch: PendingBatch) -> bool:
-        """Take a refused batch apart; False when the track ends here."""
+        """Split a rejected batch. False: the partition stops here."""
         if not _is_sound(batch):
-            self._damaged(partition, batch, "its checksum does not hold")
+            self._damaged(partition, batch, "its checksum is wrong")
             return False
         try:
             built = repack.split(batch, partition.settings)
@@ -108,9 +109,9 @@ class BatchPreparer:
         return True
 
     def _repack(self, partition: Partition) -> bool:
-        """Rebuild the first parcels of the queue; False when the track ends here."""
+        """Rebuild the first batches of the queue. False: the partition stops here."""
         queued = self._group(partition)
-        # One that is too large would be so again.
+        # A batch that was too large would be too large again.
         merged = (
             None
             if queued[0].repack_reason == TOO_LARGE
@@ -121,10 +122,10 @@ class BatchPreparer:
             partition.queue.appendleft(merged)
             partition.queued_bytes += merged.size
             return True
-        # What lies before a damaged one crosses first.
+        # Batches before a damaged one are written first.
         group = list(itertools.takewhile(_is_sound, queued))
         if not group:
-            self._damaged(partition, queued[0], "its checksum does not hold")
+            self._damaged(partition, queued[0], "its checksum is wrong")
             return False
         while True:
             try:
@@ -132,7 +133,7 @@ class BatchPreparer:
                 break
             except GroupTooLarge as enough:
                 del group[enough.batches :]
-            # Under another name: machine code has one type for each.
+            # Under another name: mypyc gives a variable one type.
             except repack.Damaged as damaged:
                 if not damaged.batch:
                     self._damaged(partition, group[0], str(damaged))
@@ -149,7 +150,7 @@ class BatchPreparer:
         return bool(built) or too_large is None
 
     def _group(self, partition: Partition) -> list[PendingBatch]:
-        """The first parcel and what follows it into the same batch."""
+        """The first batch and those that are merged with it."""
         queue = partition.queue
         group = [queue[0]]
         if queue[0].repack_reason in (REFUSED, TOO_LARGE):
@@ -171,7 +172,8 @@ class BatchPreparer:
         return group
 
     def _remove_first(self, partition: Partition, group: list[PendingBatch]) -> None:
-        """The group leaves the front of the queue; its buffers are counted by stretches."""
+        """Remove the group from the front of the queue; release its buffers in runs of the same
+        buffer."""
         buffer, users, size = group[0].buffer, 0, 0
         for batch in group:
             partition.queue.popleft()
@@ -186,7 +188,7 @@ class BatchPreparer:
         partition.queued_bytes -= size
 
     def _damaged(self, partition: Partition, batch: PendingBatch, what: str) -> None:
-        # Only what lies directly behind it says where it ends: its own numbers may be damaged too.
+        # Only the batch directly after it shows where it ends: its own length may be damaged.
         following = next(itertools.islice(partition.queue, 1, None), None)
         behind = None
         if (
@@ -200,14 +202,17 @@ class BatchPreparer:
         self._end_at(partition, errors.damaged(partition, batch.first, what, behind))
 
     def _end_at(self, partition: Partition, stop_reason: StopReason) -> None:
-        """What is before this still crosses, what is behind it not: neither what was read, nor what
-        a reply on its way brings, which would count as copied with all that lies before it."""
+        """Stop the partition at this batch.
+
+        Batches before it are still written. What was read after it is dropped, and what a pending
+        reply brings: writing it would commit a position past the batch.
+        """
         partition.ending = stop_reason
         self.discard_queued(partition)
         self._stop_reading(partition)
 
     def discard_queued(self, partition: Partition) -> None:
-        """Forget what is queued and not stamped."""
+        """Drop queued batches that are not stamped."""
         kept = [batch for batch in partition.queue if batch.is_stamped]
         for batch in partition.queue:
             if not batch.is_stamped:
@@ -217,10 +222,10 @@ class BatchPreparer:
         partition.queued_bytes = sum(batch.size for batch in kept)
 
     def evict(self, partition: Partition) -> None:
-        """The track is stuck: give its buffers back, so that the others go on.
+        """Free the buffers of a stalled partition, so that the others continue.
 
-        What was stamped moves to memory of its own; the rest is read again later, and with it what
-        was to end the track behind it: by then that may lie elsewhere.
+        Stamped batches move to memory of their own. The rest is read again later, together with the
+        reason to stop behind it: that may lie elsewhere by then.
         """
         self.discard_queued(partition)
         partition.ending = None
@@ -242,8 +247,7 @@ class BatchPreparer:
 
 
 def pass_over(partition: Partition, batch: PendingBatch) -> None:
-    """It was first in the queue and nothing of it crosses: the position moves, but not past what
-    is still on its way."""
+    """Pass a batch without records to write: the position moves, not past batches in flight."""
     if partition.in_flight:
         partition.in_flight[-1].after, partition.in_flight[-1].leader_epoch = (
             batch.after,
@@ -257,5 +261,6 @@ def pass_over(partition: Partition, batch: PendingBatch) -> None:
 
 
 def _is_sound(batch: PendingBatch) -> bool:
-    """Asked before a body is read. Holds after stamping too, if it held before: it is patched."""
+    """Whether the checksum holds; checked before the body is read. Stamping updates the checksum,
+    so the result is the same before and after."""
     return batch.header[3] != 2 or checksum_holds(batch.memory, batch.at, batch.address, batch.size)

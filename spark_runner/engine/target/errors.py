@@ -1,7 +1,4 @@
-"""What the target's refusal of a batch means for its partition, in words for a person.
-
-The broker's own name of it comes along, and its text when there is one.
-"""
+"""Explains errors of the target: why a partition stops, with the broker's error and message."""
 
 from __future__ import annotations
 
@@ -10,34 +7,33 @@ from mirrors.kafka.error_codes import BATCH_REFUSED, Code, name_of
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
 
-# Brokers learn of a new topic one after the other; then metadata that differs is not old any more.
+# Brokers receive metadata of a new topic one after the other; later, a difference is real.
 REPLACED_AFTER_S = 1.0
 MISSING_AFTER_S = 10.0
 
 _REASONS: dict[int, tuple[str, str]] = {
     Code.MESSAGE_TOO_LARGE: (
         "too_large",
-        "it is larger than the remote topic takes; raise max.message.bytes of {remote} on {target}",
+        "it exceeds the limit of the remote topic; raise max.message.bytes of {remote} on {target}",
     ),
     Code.RECORD_LIST_TOO_LARGE: (
         "too_large",
-        "it is larger than a segment of the remote topic; raise segment.bytes of {remote} on "
-        "{target}",
+        "it exceeds a segment of the remote topic; raise segment.bytes of {remote} on {target}",
     ),
     Code.INVALID_TIMESTAMP: (
         "timestamp",
-        "its timestamp is outside what the remote topic takes; raise "
+        "its timestamp is outside the limits of the remote topic; raise "
         "message.timestamp.after.max.ms (or before.max.ms) of {remote} on {target}",
     ),
     Code.INVALID_RECORD: (
         "invalid_record",
-        "the broker does not take it; a compacted topic, for one, takes no record without a key",
+        "the broker considers it invalid, as a compacted topic does a record without key",
     ),
-    Code.CORRUPT_MESSAGE: ("invalid_record", "the broker finds it damaged"),
-    Code.UNKNOWN: ("invalid_record", "the broker met an error of its own with it"),
+    Code.CORRUPT_MESSAGE: ("invalid_record", "the broker considers it damaged"),
+    Code.UNKNOWN: ("invalid_record", "the broker had an internal error with it"),
     Code.TOPIC_AUTHORIZATION_FAILED: (
         "not_authorised",
-        "writing {remote} on {target} is not allowed; grant Write to the principal that connects",
+        "the principal lacks Write on topic {remote} on {target}; grant it",
     ),
 }
 
@@ -45,16 +41,16 @@ _REASONS: dict[int, tuple[str, str]] = {
 def rejected(
     partition: Partition, offset: int, number: int, message: str, target: str
 ) -> StopReason:
-    """The partition waits at this record; the others go on."""
+    """The broker rejected a record; the partition stops before it."""
     code, explanation = _REASONS.get(number, ("refused", f"{{target}} answered {name_of(number)}"))
     why = explanation.format(remote=partition.remote_topic, target=target)
     explanation = " ".join(message.split())[:300].rstrip(".")
     quoted = f" (the broker: {name_of(number)}{f', {explanation}' if explanation else ''})"
     reason = (
-        f"The record at {partition.name} offset {offset} was not copied: {why}{quoted}. "
-        "The partition waits there; the others go on."
+        f"The record at {partition.name} offset {offset} was not replicated: {why}{quoted}. "
+        "The partition stops there; the others continue."
     )
-    # What it was refused for is in the bytes of this one record.
+    # The cause is in the bytes of this record.
     gap = _one_record(partition, offset) if number in BATCH_REFUSED else None
     return StopReason("faulted", code, reason, offset, gap)
 
@@ -64,25 +60,25 @@ def _one_record(partition: Partition, offset: int) -> GapFacts:
 
 
 def too_large(partition: Partition, offset: int, size: int, target: str) -> StopReason:
-    """Seen by ourselves, before the broker says no."""
+    """A record is larger than the topic's limit; found before sending."""
     reason = (
-        f"The record at {partition.name} offset {offset} was not copied: alone it makes a batch of "
-        f"{size} bytes, and {partition.remote_topic} on {target} takes "
-        f"{partition.settings.most_bytes}; raise its max.message.bytes. The partition waits there; "
-        "the others go on."
+        f"The record at {partition.name} offset {offset} was not replicated: its batch alone "
+        f"has {size} bytes, and {partition.remote_topic} on {target} accepts "
+        f"{partition.settings.most_bytes}; raise its max.message.bytes. The partition stops there; "
+        "the others continue."
     )
     return StopReason("faulted", "too_large", reason, offset, _one_record(partition, offset))
 
 
 def damaged(partition: Partition, offset: int, what: str, behind: int | None) -> StopReason:
-    """The source's bytes are not what their writer meant: nothing of that is passed on.
+    """A damaged batch of the source; nothing of it is forwarded.
 
-    `behind` is where the next batch begins, if that is sound: what a damaged one says of itself
-    counts for nothing.
+    `behind` is the base offset of the next batch if that one is intact. Fields of a damaged batch
+    are not trusted.
     """
     reason = (
-        f"The batch at {partition.name} offset {offset} is damaged: {what}. It is not copied: "
-        "compare the replicas of that partition. The partition waits there; the others go on."
+        f"The batch at {partition.name} offset {offset} is damaged: {what}. It is not replicated: "
+        "compare the replicas of that partition. The partition stops there; the others continue."
     )
     gap = None if behind is None else in_the_way("damaged", offset, partition.resets, behind=behind)
     return StopReason("faulted", "corrupt_source", reason, offset, gap)
@@ -91,15 +87,15 @@ def damaged(partition: Partition, offset: int, what: str, behind: int | None) ->
 def overdue(
     partition: Partition, number: int, seconds: float, target: str, *, give_up_s: float
 ) -> StopReason | None:
-    """What to say of a partition that the target does not take for a while; None: wait on.
+    """Why a partition stops that the target has not accepted for a while; None: keep retrying.
 
-    Homes looks at the metadata and says 103 for another topic of that name, 3 for none.
+    TargetLeaders compares the metadata: 103 stands for a recreated topic, 3 for a missing one.
     """
     name = partition.remote_topic
     if number == Code.INCONSISTENT_TOPIC_ID and seconds >= REPLACED_AFTER_S:
         reason = (
-            f"Topic {name} was deleted and created again on {target} while it was copied; "
-            "nothing of it is copied."
+            f"Topic {name} was deleted and created again on {target} during replication; "
+            "the partition is stopped."
         )
         return StopReason("gap", "generation", reason)
     if number == Code.UNKNOWN_TOPIC_OR_PARTITION and seconds >= MISSING_AFTER_S:
@@ -110,6 +106,6 @@ def overdue(
     return StopReason(
         "faulted",
         "remote_unavailable",
-        f"{name}-{partition.partition} on {target} has taken no records for {int(seconds)} s "
+        f"{name}-{partition.partition} on {target} has accepted no records for {int(seconds)} s "
         f"({name_of(number)}). Check the brokers that hold its replicas.",
     )

@@ -1,4 +1,4 @@
-"""Batches that go out together: one of each of these tracks, and how they stand in the request."""
+"""One produce request: a batch of each partition, and how much may be in flight."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BatchesInFlight = dict[Partition, PendingBatch]
 
 
 EncodedBatches = list[tuple[bytes, Buffer]]
-"""Partition index as 4 bytes, and batch."""
+"""(partition index as 4 bytes, batch)"""
 
 
 def by_topic(batches: BatchesInFlight) -> tuple[list[tuple[TopicKey, EncodedBatches]], int]:
-    """Topic by topic, and the bytes of all batches."""
+    """The batches grouped by topic, and their size in bytes."""
     topics: dict[TopicKey, EncodedBatches] = {}
     size = 0
     for partition, batch in batches.items():
@@ -32,12 +32,12 @@ def by_topic(batches: BatchesInFlight) -> tuple[list[tuple[TopicKey, EncodedBatc
 
 _FIRST: Final = 512 << 10
 _LEAST: Final = 16 << 10
-# A commit waits for what flies: it may take this long, and a process that is stopped has 3 s.
+# A commit waits for the requests in flight, and a stopping process has 3 s.
 _LONG_S: Final = 1.0
 
 
 class SendWindow:
-    """Of one connection."""
+    """How many bytes one connection may have in flight; adapts to the broker's response times."""
 
     __slots__ = ("_flying", "_most", "_quickest_s", "size")
 
@@ -49,14 +49,14 @@ class SendWindow:
 
     @property
     def room(self) -> int:
-        """What may still be sent; when nothing flies a request may go, however large a batch is."""
+        """Bytes that may still be sent. Without a request in flight, one of any size may go."""
         return self.size - self._flying
 
     def sent(self, size: int) -> None:
         self._flying += size
 
     def answered(self, size: int, throttle_s: float, took_s: float) -> None:
-        """One request is answered, so long after it was sent; the broker is deaf for a time."""
+        """A request was answered after `took_s`; the broker throttles for `throttle_s`."""
         self._flying -= size
         self._quickest_s = min(self._quickest_s, took_s)
         waited_s = took_s - self._quickest_s

@@ -1,9 +1,9 @@
-"""Which target broker leads which remote partition, and the pipes to each.
+"""Leaders of the remote partitions, and the produce connections to them.
 
-A broker works off one connection's requests one by one, on one processor. So where a backlog keeps
-a pipe full, every second partition of that broker moves to another pipe; with little traffic one
-pipe is better, for two cost twice the requests (docs/adr/0008). A partition changes pipes only
-right after a commit, when nothing of it is on its way: two connections keep no order.
+A broker processes the requests of one connection one by one, on one processor. Where a backlog
+keeps a connection full, every second partition of that broker moves to a second connection. With
+little traffic one connection is better: two cost twice the requests (docs/adr/0008). A partition
+moves only right after a commit, with nothing in flight, since two connections keep no order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RETRY_S = 0.1
 
 
 class TargetLeaders:
-    """Tracks without a home are looked up together; meanwhile the others go on."""
+    """Finds leaders for all partitions without one together; the others continue."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class TargetLeaders:
         self._transactional_id = transactional_id
         self.tuning = tuning
         self._newest = newest
-        # How many pipes a broker has that has more than one.
+        # Connections to each broker that has more than one.
         self._widths: dict[int, int] = {}
-        # Brokers that would not have a second one.
+        # Brokers that refused a second connection.
         self._single: set[int] = set()
         self._leaderless = LeaderlessPartitions(self._partitions, _RETRY_S)
         self.outage = Outage(cluster.alias)
@@ -58,12 +58,12 @@ class TargetLeaders:
             connection.ready[partition] = None
 
     def look_up_leader(self, partition: Partition, until: float) -> None:
-        """Its leader may be another one by now."""
+        """Look up the leader again at `until`; it may have moved."""
         self.forget(partition)
         self._leaderless.add([partition], until)
 
     def forget(self, partition: Partition) -> None:
-        """Nothing of it will be written any more."""
+        """Nothing more of the partition is written."""
         self._leaderless.drop(partition)
         connection = self.connections.get(partition.connection_id)
         if connection is not None:
@@ -74,18 +74,18 @@ class TargetLeaders:
 
     @property
     def quiet_until(self) -> float:
-        """Until when a quota makes one of the brokers deaf, as it said itself."""
+        """The time until which a broker throttles, as it announced."""
         return max(
             (connection.link.quiet_until for connection in self.connections.values()), default=0.0
         )
 
     @property
     def writes_by_name(self) -> bool:
-        """Whether somebody has to check, before a commit, that the topics are still the same."""
+        """Whether topics have to be verified before a commit, since a broker knows no topic ids."""
         return any(connection.by_name for connection in self.connections.values())
 
     def find_leaders(self, now: float) -> list[tuple[Partition, int]]:
-        """Find homes for those without; returns each with 0, or the number that says why not."""
+        """Look up missing leaders. Returns each partition with 0 or an error code."""
         waiting = self._leaderless.due(now)
         if not waiting:
             return []
@@ -107,7 +107,7 @@ class TargetLeaders:
                 number = Code.LEADER_NOT_AVAILABLE
             found.append((partition, number))
         if not self._leaderless.not_before and not any(map(has_unwritten, self._partitions)):
-            # No reply will come that would say so, and whatever fails later is another outage.
+            # No response will end the outage, and a later failure is another one.
             self.outage.over()
         return found
 
@@ -128,7 +128,7 @@ class TargetLeaders:
         except KafkaUnavailable:
             if not number:
                 raise
-            # Its tracks were leaderless, all of them, so none is torn between two connections.
+            # All its partitions were without leader, so none is split over two connections.
             self._single.add(node)
             del self._widths[node]
             return self._connection((node, 0), now)
@@ -149,7 +149,7 @@ class TargetLeaders:
         return connection
 
     def _assign_connection(self, partition: Partition, connection: ProduceConnection) -> None:
-        # The key of an older broker stays: replies may still come from there.
+        # Keep the key of an older broker: responses from it may still arrive.
         partition.connection_id = connection.connection_id
         partition.remote_key = connection.key_of(partition)
         self.by_key[partition.remote_key, partition.partition] = partition
@@ -157,7 +157,7 @@ class TargetLeaders:
             connection.ready[partition] = None
 
     def balance_connections(self, now: float) -> None:
-        """After a commit: a second pipe to each broker that had too much for one, or one again."""
+        """After a commit: open a second connection to overloaded brokers, or return to one."""
         by_node: dict[int, list[ProduceConnection]] = {}
         for connection in self.connections.values():
             by_node.setdefault(connection.connection_id[0], []).append(connection)
@@ -177,7 +177,7 @@ class TargetLeaders:
             try:
                 self._connection((node, number), now)
             except KafkaUnavailable:
-                # What is there goes on. To ask again at each commit would hold up each.
+                # Keep the present ones. A retry at each commit would delay each commit.
                 if number:
                     self._single.add(node)
                 return False
@@ -203,7 +203,7 @@ class TargetLeaders:
             self._assign_connection(partition, new)
 
     def connection_lost(self, connection: ProduceConnection, now: float) -> None:
-        """The pipe is broken, or the broker closed it: its tracks need a leader anew."""
+        """The connection broke or was closed: look up the leaders of its partitions again."""
         if self.connections.get(connection.connection_id) is not connection:
             return
         self.cluster.broken += 1
@@ -230,5 +230,5 @@ class TargetLeaders:
 
 
 def has_unwritten(partition: Partition) -> bool:
-    """Whether something of it is not yet written."""
+    """Whether any batch of the partition is not written yet."""
     return bool(partition.queue or partition.in_flight or partition.to_retry)

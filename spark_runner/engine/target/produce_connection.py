@@ -1,4 +1,4 @@
-"""One target broker as a slice writes it: a connection, the requests in flight, who is ready."""
+"""A produce connection to one target broker: requests in flight, partitions ready to send."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_runner.kafka_protocol.request_header import PRODUCE
 
 
 class ProduceConnection:
-    """Blocking; raises KafkaUnavailable when the connection breaks, and is of no use after that."""
+    """Blocking. Raises KafkaUnavailable when the connection breaks, and is unusable then."""
 
     def __init__(
         self,
@@ -26,20 +26,20 @@ class ProduceConnection:
         tuning: ProducerSettings,
         request_s: float,
     ) -> None:
-        # The broker, and which of our pipes to it this is.
+        # Node id, and number of the connection to that node.
         self.connection_id = connection_id
         self._request_s = request_s
         self._transactional = transactional_id is not None
         self.link = link
         self.in_flight: deque[BatchesInFlight] = deque()
-        # Of each its bytes, and when it was sent.
+        # Size and send time of each request in flight.
         self._sent: deque[tuple[int, float]] = deque()
         self._max_in_flight, self._request_bytes = tuning.in_flight, tuning.request_bytes
-        # What was built anew flies beside the buffers: no more of it than they hold.
+        # Rebuilt batches occupy memory beside the buffers, at most as much as those.
         self._window = SendWindow(min(tuning.in_flight * tuning.request_bytes, tuning.memory_bytes))
         self.ready: dict[Partition, None] = {}
         self.heard_at = 0.0
-        # How long the last reply took.
+        # Duration of the last request.
         self.took_s = 0.0
         self.reset_load()
         version = link.version(PRODUCE, produce.LEAST, newest, "Produce")
@@ -49,19 +49,20 @@ class ProduceConnection:
 
     @property
     def by_name(self) -> bool:
-        """An old broker: a topic made anew under the same name is not told apart by it."""
+        """Whether the broker knows topics by name only and cannot detect a recreated topic."""
         return self._writer.version < produce.BY_ID
 
     @property
     def adds_partitions_itself(self) -> bool:
-        """Whether a produce adds its partition to the transaction (KIP-890), or there is none."""
+        """Whether Produce adds the partition to the transaction (KIP-890), or there is no
+        transaction."""
         return self._writer.version >= produce.ADDS_BY_ITSELF or not self._transactional
 
     def key_of(self, partition: Partition) -> bytes:
         return produce.name_key(partition.remote_topic) if self.by_name else partition.remote_id
 
     def may_send(self, now: float) -> bool:
-        """Whether something is ready, there is room for it, and the broker listens."""
+        """Whether a partition is ready, the window has room, and the broker does not throttle."""
         return (
             bool(self.ready)
             and now >= self.link.quiet_until
@@ -72,20 +73,20 @@ class ProduceConnection:
 
     @property
     def room(self) -> int:
-        """How many bytes the next request should hold."""
+        """Target size of the next request in bytes."""
         return min(self._request_bytes, self._window.room)
 
     def reset_load(self) -> None:
-        """Forget how busy it has been."""
+        """Reset the load statistics."""
         self.was_full = False
         self.most_in_flight = 0
 
     def send(self, batches: BatchesInFlight, now: float) -> None:
-        """One request with one batch of each of these tracks."""
+        """Send one request with one batch of each partition."""
         topics, size = by_topic(batches)
         link = self.link
         is_first = not self.in_flight
-        # Before anything can fail: what is launched is waited for, or comes back.
+        # Register first: if sending fails, the batches are retried.
         self.in_flight.append(batches)
         self._sent.append((size, now))
         self._window.sent(size)
@@ -97,15 +98,13 @@ class ProduceConnection:
         link.send(parts, now + self._request_s)
 
     def is_overdue(self, now: float) -> bool:
-        """No reply for long: the connection is of no use any more.
-
-        While a quota makes the broker deaf, as it said, none can come.
-        """
+        """Whether the response is overdue. Time that the broker announced as throttling is not
+        counted."""
         since = max(self.heard_at, self.link.quiet_until)
         return bool(self.in_flight) and now - since > self._request_s
 
     def read(self, now: float) -> tuple[BatchesInFlight, list[produce.Answer]]:
-        """The reply to the oldest request in flight."""
+        """Read the response to the oldest request in flight."""
         frame = self.link.receive(None, now + RECEIVE_S)
         throttle, answers = produce.read_reply(frame, self._writer.version)
         self.link.note_throttle(throttle)
@@ -117,9 +116,9 @@ class ProduceConnection:
 
 
 def connections_after(width: int, connections: list[ProduceConnection], in_flight: int) -> int:
-    """How many pipes a broker should have, which has `width`, after what these went through.
+    """The number of connections that a broker should have, given their load.
 
-    Two once more was ready than may fly; one again when all that flew would have fitted into it.
+    Two after a connection was full; one again when one connection could have carried all requests.
     """
     if any(connection.was_full for connection in connections):
         return 2

@@ -1,7 +1,7 @@
-"""What happens to a batch that the target did not acknowledge: again, by the other lane, or stop.
+"""Handles batches that the target did not acknowledge: retry, repack, or stop the partition.
 
-A track that has something in `returned` sends nothing new. Once nothing of it flies any more, what
-came back goes to the front of its queue (`turn_back`), in the order it had.
+A partition with batches in `to_retry` sends nothing new. Once nothing is in flight, these batches
+return to the front of its queue in their order (`requeue`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ from spark_runner.kafka_protocol.batch_header import sequence_of
 from spark_runner.kafka_protocol.produce import Answer
 
 RETRY_S = 0.1
-# The markers of the last transaction are written within milliseconds.
+# Markers of the last transaction are written within milliseconds.
 RETRY_BUSY_S = 0.003
 _STALLED_AFTER_S = 1.0
-# Said before anything is written. Any other answer may come of a batch that is in the log: while
-# it waits for its replicas there, time may run out (7, 20), or the broker may lose the lead (3, 6,
-# 56), and the next leader has it.
+# Errors that a broker returns before it writes. After any other the batch may be in the log: a wait
+# for replicas timed out (7, 20), or the leader changed (3, 6, 56) and the next one has the batch.
 _NOT_WRITTEN = frozenset(
     {
         Code.NOT_ENOUGH_REPLICAS,
@@ -54,7 +53,7 @@ _NOT_WRITTEN = frozenset(
 
 
 class Retries:
-    """`stop` is told of tracks that cannot go on, `stall` of stuck ones (True) and of their end."""
+    """`stop` gets partitions that cannot continue, `stall` those that stall (True) or recover."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class Retries:
         self._transaction = transaction
         self.stop = stop
         self._stall = stall
-        # Nobody knows whether a batch was written that came back. No commit before that.
+        # Partitions with a retried batch that may be written already. No commit meanwhile.
         self.outcome_unknown: set[Partition] = set()
         self._stalled: set[Partition] = set()
 
@@ -89,7 +88,7 @@ class Retries:
         )
         partition.to_retry.append(batch)
         if behind:
-            # It goes out again as it is; what is wrong with it shows when it comes first.
+            # Sent again unchanged; its own error shows when it comes first.
             return
         if number in RETRY:
             if number not in _NOT_WRITTEN:
@@ -103,23 +102,23 @@ class Retries:
             partition.failing = self._stop_reason(partition, batch, answer)
 
     def offset_was_taken(self, partition: Partition, base: int) -> None:
-        """A batch got an offset that was taken already: the remote partition was cut below it.
+        """A batch got an offset below the expected one: the remote partition was truncated.
 
-        It must not count, so the transaction is given up. Of what was committed before, a person
-        decides; what was not is copied again.
+        The transaction is aborted. Committed records that were lost are a person's decision; the
+        others are replicated again.
         """
         if partition.ledger or base < 0:
             return
         if base < partition.committed_downstream:
             partition.rewind(partition.position)
-            # By name, a topic made anew begins below as well.
+            # Without topic ids a recreated topic begins below as well.
             changed = changed_topics(self._leaders.cluster, [partition], remote=True)
             cut = target_truncation.stop_reason(partition, base, self._leaders.alias)
             self.stop(partition, changed.get(partition, cut))
         raise ProducerLost(Code.OFFSET_OUT_OF_RANGE, "find what was written before")
 
     def not_added(self, partition: Partition, batch: PendingBatch, number: int, now: float) -> None:
-        """It never left: the transaction's coordinator would not have its partition (yet)."""
+        """The batch was not sent: the coordinator did not add its partition to the transaction."""
         partition.in_flight.pop()
         partition.to_retry.append(batch)
         if number in RETRY:
@@ -131,7 +130,7 @@ class Retries:
             self.requeue(partition)
 
     def _mark_suspect(self, partition: Partition, batch: PendingBatch, answer: Answer) -> None:
-        """-1 is no clear no: give the producer up, and send that batch by the other lane."""
+        """Error -1 leaves the outcome open: start a new producer and repack that batch."""
         if partition.suspect_offset == batch.first:
             self.stop(partition, self._stop_reason(partition, batch, answer))
         partition.suspect_offset = batch.first
@@ -144,7 +143,7 @@ class Retries:
         return errors.rejected(partition, offset, answer.error, message, self._leaders.alias)
 
     def requeue(self, partition: Partition) -> None:
-        """Nothing of the track flies any more."""
+        """Nothing is in flight: move the batches to retry to the front of the queue."""
         queue, returned = partition.queue, partition.to_retry
         queue.extendleft(reversed(returned))
         partition.queued_bytes += sum(batch.size for batch in returned)
@@ -160,7 +159,7 @@ class Retries:
         self._leaders.mark_ready(partition)
 
     def _unstamp(self, partition: Partition) -> None:
-        """What came back is surely not at the broker: its sequences are free again."""
+        """The retried batches are not in the log: their sequence numbers are free again."""
         if partition in self.outcome_unknown:
             raise ProducerLost(Code.INVALID_RECORD, "tell what has been written")
         stamped = [batch for batch in partition.queue if batch.is_stamped]
@@ -170,16 +169,15 @@ class Retries:
             partition.sequences.take_back(sequence_of(first))
 
     def leader_looked_up(self, partition: Partition, number: int, now: float) -> None:
-        """Its leader was looked for: there is one (0), or the number says why not."""
+        """A leader lookup has finished: 0, or an error code."""
         if number:
             self.retry_later(partition, number, now)
         elif partition.retry_since and not _has_stamped_batch(partition):
             self.recovered(partition)
 
     def retry_later(self, partition: Partition, number: int, now: float) -> None:
-        """Try this track again a little later; stop it when that has gone on for too long."""
-        # Asked by two connections at once to add partitions to a transaction, a broker may answer
-        # the first of them so.
+        """Retry the partition after a pause; stop it when retries last too long."""
+        # A broker may return this when two connections add partitions to a transaction at once.
         busy = number == Code.CONCURRENT_TRANSACTIONS or (
             number == Code.NOT_ENOUGH_REPLICAS and not partition.retry_since
         )
@@ -210,9 +208,9 @@ class Retries:
                 self._preparer.evict(partition)
 
     def recovered(self, partition: Partition) -> None:
-        """Of a held track a batch has landed; it is well again when all that came back has.
+        """A batch of a retried partition was acknowledged; it has recovered when all retries are.
 
-        With a backlog that may be long after, so its time counts from the last one that landed.
+        During a backlog that takes a while, so the time counts from the last acknowledgement.
         """
         if _has_stamped_batch(partition):
             partition.retry_since = time.monotonic()
@@ -226,7 +224,7 @@ class Retries:
     def connection_lost(
         self, connection: ProduceConnection, now: float, error: KafkaUnavailable
     ) -> None:
-        """The connection broke: what was in flight may have been written, or not."""
+        """The connection broke: requests in flight may be written, or not."""
         if self._leaders.connections.get(connection.connection_id) is not connection:
             return
         touched: dict[Partition, None] = {}
@@ -243,18 +241,18 @@ class Retries:
             self.requeue(partition)
 
     def reset(self) -> None:
-        """The producer is another one: what was in doubt was aborted."""
+        """A new producer: batches with unknown outcome were aborted."""
         self.outcome_unknown.clear()
         self._stalled.clear()
 
 
 def _has_stamped_batch(partition: Partition) -> bool:
-    """Whether something of it flies, or came back and has to go out again as it was."""
+    """Whether a batch is in flight or will be sent again unchanged."""
     return bool(partition.in_flight or (partition.queue and partition.queue[0].is_stamped))
 
 
 def _can_split(batch: PendingBatch, answer: Answer) -> bool:
-    """Whether the refused batch may go by the other lane, in parts down to the one bad record."""
+    """Whether the rejected batch can be repacked, or split down to the bad record."""
     suspect = answer.record_errors[0][0] if answer.record_errors else -1
     if batch.records > 1:
         known = 0 <= suspect < batch.records

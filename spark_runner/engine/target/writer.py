@@ -1,12 +1,15 @@
-"""The target side of a slice: batches out in order, replies in.
+"""The target side of a slice: sends batches in order and reads the responses.
 
-Order within a partition is kept by three rules. A first batch flies alone until it has landed
-(a first sequence must be 0, and 51 may send it back); few fly; what comes back goes out
-again before anything newer, with the same bytes and the same sequence, once nothing else of that
-partition is on its way. So a reply that was lost does no harm: the broker knows the batch and
-answers with its first offset.
+Three rules keep the order within a partition:
 
-`drain.py` is the waiting for all of it before a commit.
+- The first batch of a producer epoch is sent alone: a first sequence must be 0, and error 51 may
+  return it.
+- At most five requests per connection are in flight.
+- A retried batch is sent before anything newer, with the same bytes and sequence, once nothing else
+  of that partition is in flight. A lost response does no harm: the broker recognizes the batch and
+  returns its first offset.
+
+`flush.py` waits for all responses before a commit.
 """
 
 from __future__ import annotations
@@ -32,12 +35,17 @@ PartitionFilter = Callable[[Partition], bool]
 
 
 class TargetWriter:
-    """All pipes of a slice; `check` is asked who has to wait, before anything is sent.
+    """All produce connections of a slice. `find_unverified` returns partitions that must not be
+    sent yet.
 
-    `now` is a moment of the monotonic clock, in seconds. What sends or receives may raise Fenced
-    (another owner writes under our id), ProducerLost (only another producer can go on in order),
-    KafkaUnavailable (nothing of the target has answered for too long) and KafkaRefused (it does not
-    take our own records). One connection that breaks raises nothing: what was on it comes back.
+    `now` is in seconds of the monotonic clock. Sending and receiving may raise
+
+    - Fenced: another owner writes under our transactional id,
+    - ProducerLost: only a new producer can continue in order,
+    - KafkaUnavailable: no broker of the target responds,
+    - KafkaRefused: the target rejects records of our internal topics.
+
+    A broken connection raises nothing: its batches are retried.
     """
 
     def __init__(
@@ -57,27 +65,27 @@ class TargetWriter:
         self._preparer = preparer
         self._buffers, self._lane_counters = buffers, lane_counters
         self._find_unverified, self._transaction = find_unverified, transaction
-        # Counts the producer epochs: a track has to be confirmed anew under each.
+        # Number of producer epochs. A partition is confirmed under each one separately.
         self._epoch_number = 0
         self._marker_delay = MarkerDelay()
-        # The pipes whose first answer since the last end is still to come.
+        # Connections whose first response since the last transaction is open.
         self._first: set[tuple[int, int]] = set()
 
     # -- what the loop asks
 
     def offer(self, partition: Partition) -> None:
-        """The track has something to send."""
+        """The partition has something to send."""
         if partition.error is None:
             self._leaders.mark_ready(partition)
 
     def awaited(self) -> list[ProduceConnection]:
-        """Those whose broker has a request to answer."""
+        """Connections with a request in flight."""
         return [
             connection for connection in self._leaders.connections.values() if connection.in_flight
         ]
 
     def wakes_at(self, now: float) -> float:
-        """When there is something to do that no socket tells of."""
+        """The next time at which a timer is due."""
         moment = self._leaders.wakes_at()
         delay = self._marker_delay.until
         for connection in self._leaders.connections.values():
@@ -91,7 +99,7 @@ class TargetWriter:
         return moment
 
     def send_ready(self, now: float, selected: PartitionFilter = lambda _: True) -> None:
-        """Look for missing leaders, then send what can be sent, of the tracks asked for."""
+        """Look up missing leaders, then send what the selected partitions have."""
         for partition, number in self._leaders.find_leaders(now):
             self._retries.leader_looked_up(partition, number, now)
         for connection in list(self._leaders.connections.values()):
@@ -107,7 +115,7 @@ class TargetWriter:
             )
 
     def receive(self, connection: ProduceConnection, now: float) -> None:
-        """Take the oldest reply of a pipe, and all that have come along with it."""
+        """Read the oldest response of a connection, and all that are buffered behind it."""
         self._receive(connection, now)
         while connection.in_flight and connection.link.pending():
             self._receive(connection, now)
@@ -120,7 +128,7 @@ class TargetWriter:
             return
         if connection.connection_id in self._first:
             self._first.discard(connection.connection_id)
-            # Our own records end a transaction; they do not begin one.
+            # Internal topics are written at the end of a transaction, not at its begin.
             if not any(partition.ledger for partition in batches):
                 self._marker_delay.answered(connection.took_s)
         by_key = self._leaders.by_key
@@ -131,7 +139,7 @@ class TargetWriter:
             if answer.error:
                 self._retries.rejected(partition, batch, answer, now)
             elif partition.to_retry:
-                # An earlier batch of it came back, so this one must not have been taken.
+                # An earlier batch was rejected, so the broker must not have accepted this one.
                 raise ProducerLost(Code.OUT_OF_ORDER_SEQUENCE_NUMBER, "keep the order")
             else:
                 self._acknowledged(partition, batch, answer.base_offset)
@@ -143,22 +151,22 @@ class TargetWriter:
         self._leaders.outage.over()
 
     def is_busy(self) -> bool:
-        """Whether something is in flight or could be."""
+        """Whether anything is in flight or ready to send."""
         return any(
             connection.in_flight or connection.ready
             for connection in self._leaders.connections.values()
         )
 
     def give_up_overdue(self, now: float) -> None:
-        """No reply for long: the connection is of no use any more."""
+        """Give up connections whose response is overdue."""
         for connection in self.awaited():
             if connection.is_overdue(now):
                 self._retries.connection_lost(connection, now, too_late(connection.link.where))
 
     def new_epoch(self, partitions: Iterable[Partition], now: float) -> None:
-        """A transaction has ended and the producer's epoch moved on.
+        """A transaction has ended and the producer epoch has increased.
 
-        What was surely refused under the old epoch, of these tracks, is written again under the new
+        Retried batches of these partitions, which are not written, are stamped again under the new
         one.
         """
         self._epoch_number += 1
@@ -168,11 +176,11 @@ class TargetWriter:
                 batch.is_stamped = False
 
     def same_epoch(self, now: float) -> None:
-        """A transaction of version 1 has ended: the sequences go on."""
+        """A transaction of version 1 has ended: sequence numbers continue."""
         self._transaction_ended(now)
 
     def restart(self) -> None:
-        """The producer is another one: nothing that was on its way counts."""
+        """A new producer: nothing that was in flight counts."""
         self._epoch_number += 1
         self._transaction.clear()
         self._retries.reset()
@@ -186,7 +194,7 @@ class TargetWriter:
     # -- out
 
     def _send(self, connection: ProduceConnection, now: float, selected: PartitionFilter) -> bool:
-        """One request with a batch of each track that may send one."""
+        """Send one request with a batch of each partition that may send one."""
         batches: BatchesInFlight = {}
         size, most = 0, connection.room
         for partition in list(connection.ready):
@@ -218,7 +226,7 @@ class TargetWriter:
         return True
 
     def _stop_if_drained(self, partition: Partition) -> None:
-        """Stop a track that was to go no further than this."""
+        """Stop a draining partition when all its batches are written."""
         if partition.ending is not None and not (
             partition.in_flight or partition.queue or partition.to_retry
         ):
