@@ -124,10 +124,10 @@ def test_a_gap_behind_what_was_put_aside_is_looked_at_anew(
             rows = rows + [row._replace(start=0, stop=0, diverging=(0, 2)) for row in seen]
         return buffer, rows
 
-    def leaderless(view: Any, partition: int, topic_id: bytes, *, anew: int) -> Any:
+    def leaderless(view: Any, partition: int, topic_id: bytes, *, recreated: int) -> Any:
         if view.name == remote and time.monotonic() < until:
             return None, Code.LEADER_NOT_AVAILABLE
-        return plain(view, partition, topic_id, recreated=anew)
+        return plain(view, partition, topic_id, recreated=recreated)
 
     monkeypatch.setattr(FetchConnection, "read", altered)
     monkeypatch.setattr(leaders, "leader_or_error", leaderless)
