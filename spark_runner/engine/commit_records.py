@@ -177,5 +177,4 @@ def _enqueue(partition: Partition, records: list[Record], size: int) -> None:
     codec = compression.LZ4 if size >= _PACK_FROM else compression.NONE
     memory = encode_batch(records, codec=codec)
     view = memoryview(memory)
-    partition.queue.append(PendingBatch(None, view, 0, address_of(memory), read_header(view), ""))
-    partition.queued_bytes += len(memory)
+    partition.enqueue(PendingBatch(None, view, 0, address_of(memory), read_header(view), ""))

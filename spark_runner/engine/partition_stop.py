@@ -32,7 +32,7 @@ class PartitionStops:
         """The source cannot be read on: stop once everything that was read is written."""
         self.reader.stop_reading(partition)
         if partition.queue or partition.in_flight or partition.to_retry:
-            partition.ending = stop_reason
+            partition.drain(stop_reason)
         else:
             self.stop(partition, stop_reason)
 
@@ -41,7 +41,7 @@ class PartitionStops:
 
         Raises KafkaRefused for an internal topic: nothing can be committed without it.
         """
-        if partition.ledger:
+        if partition.is_internal:
             raise KafkaRefused(
                 f"Cluster {self._target_leaders.alias}: {partition.topic} does not take what the "
                 f"flow has to write there: {stop_reason.reason}",
@@ -52,7 +52,7 @@ class PartitionStops:
         self.preparer.discard_queued(partition)
         if stop_reason.gap is not None and stop_reason.gap.remote_end is not None:
             self._commit_records.mark_truncated(partition, stop_reason.gap.remote_end)
-        partition.error = stop_reason.on(partition.topic_partition, partition.acknowledged_offset)
+        partition.stop(stop_reason.on(partition.topic_partition, partition.acknowledged_offset))
         self.count += 1
 
     def set_stalled(self, partition: Partition, stuck: bool) -> None:

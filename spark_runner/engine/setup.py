@@ -39,17 +39,16 @@ _CREATE_S = 20.0
 
 
 def partition_of(row: PartitionWork, producer: dict[str, str]) -> Partition:
-    partition = Partition(
+    return Partition(
         row.topic,
         row.partition,
         row.remote_topic,
         source_id=id_bytes(row.topic_id),
         remote_id=id_bytes(row.remote_topic_id),
         position=row.start,
+        stop_offset=row.stop,
+        settings=topic_settings_of(row.remote_configs, producer),
     )
-    partition.stop_offset = row.stop
-    partition.settings = topic_settings_of(row.remote_configs, producer)
-    return partition
 
 
 def topic_settings_of(remote: dict[str, str], producer: dict[str, str]) -> TopicSettings:
@@ -128,7 +127,7 @@ def commit_records_for(
             )
         make_runs_topic(work, positions.replicas)
     ours = [
-        Partition(view.name, 0, view.name, remote_id=view.topic_id, ledger=True)
+        Partition(view.name, 0, view.name, remote_id=view.topic_id, is_internal=True)
         for view in (positions, runs)
     ]
     return CommitRecords(

@@ -111,7 +111,7 @@ class SliceReport:
         self._reported_skipped[partition] = partition.skipped.records
         copied_before = self._reported_copied.get(partition, 0)
         self._reported_copied[partition] = partition.counts.committed_records
-        found, partition.foreign_records = tuple(partition.foreign_records), []
+        found = partition.take_foreign_records()
         return PartitionFigure(
             topic=partition.topic,
             partition=partition.partition,

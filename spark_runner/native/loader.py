@@ -47,6 +47,7 @@ MODULES = (
     "spark_runner.engine.flush",
     "spark_runner.engine.model.lane_counters",
     "spark_runner.engine.model.partition",
+    "spark_runner.engine.model.partition_state",
     "spark_runner.engine.model.pending_batch",
     "spark_runner.engine.model.receive_buffers",
     "spark_runner.engine.model.skipped_batches",

@@ -138,10 +138,10 @@ class Chaos:
             raise _cut()
         refused, maybe = {}, {}
         for partition in batches:
-            if self._happens(fate, "refused", 0.015 if partition.ledger else 0.1):
+            if self._happens(fate, "refused", 0.015 if partition.is_internal else 0.1):
                 refused[partition] = fate.chance.choice(_REFUSED)
                 fate.held.add(partition)
-            elif not partition.ledger and self._happens(fate, "refused for good", 0.01):
+            elif not partition.is_internal and self._happens(fate, "refused for good", 0.01):
                 refused[partition] = fate.chance.choice(_FOR_GOOD)
             elif self._happens(fate, "perhaps written", 0.01):
                 maybe[partition] = fate.chance.choice(_MAYBE)
@@ -228,7 +228,7 @@ class Chaos:
         write(book, *args)
         # What was put off may go out again at the worst moment.
         for partition in fate.held:
-            partition.retry_at = 0.0
+            partition.wait_until(0.0)
         fate.held.clear()
 
 

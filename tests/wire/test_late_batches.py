@@ -36,7 +36,7 @@ class Late:
         send = ProduceConnection.send
 
         def send_late(connection: ProduceConnection, batches: BatchesInFlight, now: float) -> None:
-            if self.frame or all(partition.ledger for partition in batches):
+            if self.frame or all(partition.is_internal for partition in batches):
                 send(connection, batches, now)
                 return
             with patch.context() as held:

@@ -60,11 +60,11 @@ def test_the_epoch_never_ended_before_the_position(
     if merged and partition.queue:
         limit = 150 if in_two else 0
         built, _ = repack.rebuild(list(partition.queue), TopicSettings(most_bytes=limit))
-        partition.queue.clear()
-        partition.queue.extend(built)
+        partition.drop_unstamped()
+        partition.put_first(built)
     base = 0
     while partition.queue:
-        batch = partition.queue.popleft()
+        batch = partition.take_first()
         partition.acknowledge(batch, base)
         base += batch.records
         assert partition.acknowledged_epoch >= epoch_before(known, partition.acknowledged_offset)

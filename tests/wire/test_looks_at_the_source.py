@@ -54,14 +54,14 @@ def test_partitions_out_of_range_at_a_silent_broker_hold_up_nobody(
     source_errors = SourceErrors(client)
     partitions = [Partition(topic, partition, "s.t", position=7) for partition in range(PARTITIONS)]
     for partition in partitions:
-        partition.source_node = SILENT
+        partition.assign_source(SILENT, -1)
     try:
         found, seconds = judged(source_errors, partitions, Code.OFFSET_OUT_OF_RANGE)
         assert found == [None] * PARTITIONS
         assert 0.5 < seconds < 1.5
         # Asked for again in a moment, as for as long as it does not say.
         assert judged(source_errors, partitions, Code.OFFSET_OUT_OF_RANGE)[1] < 0.1
-        partitions[0].source_node = leader
+        partitions[0].assign_source(leader, -1)
         [stop_reason], seconds = judged(source_errors, partitions[:1], Code.OFFSET_OUT_OF_RANGE)
         assert stop_reason is not None
         assert "now ends at 1, before the position 7" in stop_reason.reason
@@ -94,7 +94,7 @@ def test_a_broker_that_is_only_slow_is_given_more_time_the_next_time(
     client.brokers = {SILENT: silent}
     source_errors = SourceErrors(client)
     partition = Partition("t", 0, "s.t", position=7)
-    partition.source_node = SILENT
+    partition.assign_source(SILENT, -1)
     waits = []
     for _ in range(4):
         _, seconds = judged(source_errors, [partition], Code.OFFSET_OUT_OF_RANGE)

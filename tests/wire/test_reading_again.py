@@ -44,8 +44,8 @@ def test_a_reply_that_was_asked_for_before_the_partition_was_left_makes_no_hole(
     assert Selector().wait([connection], 10) == [connection]
     # The partition was stuck and gave back what was not sent, and it is well again by now.
     reader.stop_reading(partition)
-    partition.queue.pop()
-    partition.read_again_from(1)
+    partition.drop_unstamped()
+    partition.read_again_from(0)
     reader.resume_reading(partition)
     take(reader, partition, 3)
     assert firsts(partition) == [0, 1, 2]

@@ -122,11 +122,11 @@ def ending(batches: list[bytes], *, merged: bool) -> tuple[list[bytes | None], s
         found += [row.value for row in decode_batch(batch.view)]
         partition.acknowledge(batch, 0)
     assert left == [partition]
-    assert partition.ending is not None
+    assert partition.drains_for is not None
     # Nothing is owed: neither bytes that wait nor a buffer that is in use.
     assert partition.queued_bytes == 0
     assert buffer.users == 1
-    return found, partition.ending.reason
+    return found, partition.drains_for.reason
 
 
 @pytest.mark.parametrize("sound", [0, 1, 5])

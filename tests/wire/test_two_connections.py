@@ -56,7 +56,7 @@ class Watched:
 
         def seen(connection: ProduceConnection, batches: BatchesInFlight, now: float) -> None:
             for partition in batches:
-                if not partition.ledger:
+                if not partition.is_internal:
                     self.sent.append((connection.connection_id, partition.partition))
                 others = [p for p in self._pipes if p is not connection]
                 if any(partition in other for p in others for other in p.in_flight):

@@ -13,7 +13,6 @@ from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.model.target_settings import ProducerSettings
 from spark_runner.engine.poller import Selector
 from spark_runner.engine.target import leaders
-from spark_runner.engine.target.batch_preparation import pass_over
 from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.crc32c import address_of
@@ -47,11 +46,11 @@ def test_a_partition_that_had_no_leader_is_read_again_once_it_has_one(
     plain = leaders.leader_or_error
 
     def leaderless(
-        view: TopicView | None, partition: int, topic_id: bytes, *, anew: int
+        view: TopicView | None, partition: int, topic_id: bytes, *, recreated: int
     ) -> tuple[Leader | None, int]:
         if partition == 1 and time.monotonic() < until:
             return None, Code.LEADER_NOT_AVAILABLE
-        return plain(view, partition, topic_id, recreated=anew)
+        return plain(view, partition, topic_id, recreated=recreated)
 
     monkeypatch.setattr(leaders, "leader_or_error", leaderless)
     result, _ = flow.copy(seconds=20)
@@ -87,10 +86,10 @@ def test_what_was_launched_on_a_login_that_fails_comes_back(
 def test_a_batch_without_records_moves_no_position_past_what_is_on_its_way() -> None:
     partition = Partition("orders", 0, "primary.orders")
     in_flight, empty = (_pending_batch(first) for first in (0, 3))
-    partition.in_flight.append(in_flight)
-    pass_over(partition, empty)
+    partition.sent(in_flight)
+    partition.pass_batch(empty)
     assert (partition.acknowledged_offset, partition.has_moved) == (0, False)
-    partition.in_flight.popleft()
+    partition.answered()
     partition.acknowledge(in_flight, 0)
     assert partition.acknowledged_offset == 6
 

@@ -79,7 +79,7 @@ class Busy:
         return self.refused is not None and bool(self.refused.queue)
 
     def _is_mine(self, partition: Partition) -> bool:
-        return not partition.ledger and partition.partition == self._partition
+        return not partition.is_internal and partition.partition == self._partition
 
 
 class Doubtful:

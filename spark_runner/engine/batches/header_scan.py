@@ -106,8 +106,7 @@ def scan(
     filtering = AbortedFilter(aborted) if aborted else None
     # Then the header alone decides. Tested once per reply, since this runs for each batch.
     is_simple = filtering is None and not partition.skipped.found
-    queue = partition.queue
-    before = len(queue)
+    found: list[PendingBatch] = []
     queued = 0
     epoch = partition.read_epoch
     at = start
@@ -115,29 +114,29 @@ def scan(
         size = header[1] + LENGTH_OVERHEAD
         after = header[0] + header[6] + 1
         if is_simple and _is_plain(header, expected, settings):
-            queue.append(PendingBatch(buffer, memory, at, address + at, header, RAW))
+            found.append(PendingBatch(buffer, memory, at, address + at, header, RAW))
             queued += size
         elif size < min_size(header):
-            queue += _damaged(buffer, at, stop, expected)
+            found += _damaged(buffer, at, stop, expected)
             break
         elif not _is_dropped(partition, filtering, header, expected, memory, at):
-            queue.append(_pending_batch(buffer, memory, at, address, header, expected, settings))
+            found.append(_pending_batch(buffer, memory, at, address, header, expected, settings))
             queued += size
         elif not _is_sound(header, memory, at, address):
-            queue += _damaged(buffer, at, stop, expected)
+            found += _damaged(buffer, at, stop, expected)
             break
         elif after > expected:
-            partition.pass_over(after, header[2])
+            if found:
+                found[-1].after, found[-1].leader_epoch = after, header[2]
+            else:
+                partition.pass_over(after, header[2])
         if after > expected:
             expected = after
             epoch = header[2]
         at += size
-    partition.next_fetch = expected
-    partition.read_epoch = epoch
-    partition.queued_bytes += queued
-    found = len(queue) - before
-    buffer.users += found
-    return found
+    partition.add_read(found, queued, expected, epoch)
+    buffer.users += len(found)
+    return len(found)
 
 
 def _is_plain(header: Header, expected: int, settings: TopicSettings) -> bool:

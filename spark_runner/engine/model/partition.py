@@ -1,22 +1,24 @@
-"""One partition on its way across: what was read, what is on the wire, what is acknowledged."""
+"""One partition of a slice: its offsets, its batches that are not committed, its state."""
 
 from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from mirrors.domain.gaps.foreign_records import Stretch
+from mirrors.domain.internal_topics.records import Position
+from spark_runner.engine.model.partition_state import PartitionState
 from spark_runner.engine.model.pending_batch import RAW, PendingBatch, Run
+from spark_runner.engine.model.receive_buffers import ReceiveBuffer
 from spark_runner.engine.model.skipped_batches import SkippedBatches
-from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.model.target_settings import TopicSettings
-from spark_runner.ipc.messages import PartitionError
 from spark_runner.kafka_protocol.batch_header import Sequences
 
 
 class PartitionCounters:
-    """Of one track in one epoch: records, and the bytes of their batches as they were sent."""
+    """Counters of one partition in one epoch: batches, records, and their bytes as sent."""
 
     __slots__ = (
         "batches",
@@ -28,41 +30,44 @@ class PartitionCounters:
     )
 
     def __init__(self) -> None:
-        # All that has landed, also in vain, in transactions that were given up: the batches as they
-        # land, records and bytes once it is known which of the two it was.
+        # Everything acknowledged, aborted transactions included. Batches count when acknowledged,
+        # records and bytes when their transaction has ended.
         self.batches = self.records = self.bytes = 0
         self.committed_records = self.committed_bytes = 0
-        # Of the last batch that is committed, in ms; None until one is.
+        # Timestamp of the last committed batch in ms; None before the first.
         self.committed_timestamp: int | None = None
 
-    def settled(self, records: int, size: int) -> None:
-        """So much has landed since the last commit, and was committed or given up."""
+    def ended(self, records: int, size: int) -> None:
+        """The transaction of these acknowledged records was committed or aborted."""
         self.records += records
         self.bytes += size
 
     def committed(self, records: int, size: int, timestamp: int | None) -> None:
-        """So much of what has landed counts from now on; `timestamp` is that of its last batch."""
+        """These records are committed; `timestamp` is that of the last batch."""
         self.committed_records += records
         self.committed_bytes += size
         self.committed_timestamp = timestamp
 
 
 _INDEX: Final = struct.Struct(">i")
-# Beyond that nobody looks into each; the runs say all the same what is ours.
+# More ranges are not read one by one; the offset runs identify our records all the same.
 MOST_UNVERIFIED: Final = 256
 
 
-class Partition:
-    """A source partition and its place on the target.
+class Partition(PartitionState):
+    """A source partition and its remote partition.
 
-    Offsets are upstream ones: `position` is committed, `done` lies behind all that the target has
-    acknowledged (it becomes the position with the next commit), `next_fetch` behind all that was
-    read. A parcel waits in `queue`, then flies, then has landed or is returned; returned ones go
-    back to the front of the queue when nothing of the track flies any more.
+    Only methods change it. A batch waits in `queue`, then it is in flight, then it is acknowledged,
+    or returned for a retry. Returned batches go back to the front of the queue when nothing of the
+    partition is in flight.
 
-    Ids are 16 bytes, of zeros where a broker is too old to have any. Moments (`held_since`,
-    `held_until`) are seconds of the monotonic clock, 0.0 for none; timestamps are those of
-    records, in ms.
+    - Upstream offsets: `position` is committed. `acknowledged_offset` follows everything that the
+      target has acknowledged; the next commit makes it the position. `next_fetch` follows
+      everything that was read.
+    - Downstream offsets: `committed_downstream` is where the next batch belonged at the last commit
+      if nobody else writes there, `next_downstream` where it belongs now. -1: unknown.
+    - Ids are 16 bytes, all zero for a broker without topic ids. Timestamps are those of records,
+      in ms.
     """
 
     __slots__ = (
@@ -73,16 +78,13 @@ class Partition:
         "confirmed_epoch",
         "connection_id",
         "counts",
-        "ending",
-        "error",
-        "failing",
         "foreign_records",
         "high_watermark",
         "in_flight",
         "index",
+        "is_internal",
         "kept",
         "last_stable_offset",
-        "ledger",
         "map_end",
         "name",
         "next_downstream",
@@ -98,8 +100,6 @@ class Partition:
         "remote_topic",
         "repack_reason",
         "resets",
-        "retry_at",
-        "retry_since",
         "runs",
         "sequences",
         "settings",
@@ -109,7 +109,6 @@ class Partition:
         "source_key",
         "source_node",
         "stop_offset",
-        "suspect_offset",
         "timestamp",
         "to_retry",
         "topic",
@@ -126,70 +125,66 @@ class Partition:
         source_id: bytes = b"",
         remote_id: bytes = b"",
         position: int = 0,
-        ledger: bool = False,
+        stop_offset: int | None = None,
+        settings: TopicSettings | None = None,
+        is_internal: bool = False,
     ) -> None:
+        super().__init__()
         self.topic = topic
         self.partition = partition
         self.remote_topic = remote_topic
-        # one of our own topics, not a copied one
-        self.ledger = ledger
+        # Whether it is an internal topic, written by the engine itself.
+        self.is_internal = is_internal
         self.name = f"{topic}-{partition}"
         self.topic_partition = (topic, partition)
-        # The keys name the topics on the wire: by id, or by name where a broker is old.
+        # The keys identify the topics in requests: ids, or names for old brokers.
         self.source_id, self.source_key = source_id, source_id
         self.remote_id, self.remote_key = remote_id, remote_id
         self.index = _INDEX.pack(partition)
-        self.settings = TopicSettings()
-        # upstream
+        self.settings = TopicSettings() if settings is None else settings
+        # -- upstream
         self.position = self.acknowledged_offset = self.next_fetch = position
-        # of the last batch read, and of the last one that landed (KIP-320)
+        # Leader epochs of the last batch read and of the last one acknowledged (KIP-320).
         self.read_epoch = self.acknowledged_epoch = -1
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         # The end of a bounded run.
-        self.stop_offset: int | None = None
+        self.stop_offset = stop_offset
         self.source_node = self.source_epoch = -1
         self.timestamp: int | None = None
-        # on the way
+        # -- batches
         self.queue: deque[PendingBatch] = deque()
         self.queued_bytes = 0
         self.in_flight: deque[PendingBatch] = deque()
-        # What other flows wrote here.
+        self.to_retry: list[PendingBatch] = []
+        # Batches of other flows.
         self.skipped = SkippedBatches()
-        # downstream
+        # -- downstream
         self.connection_id = (-1, 0)
         self.sequences = Sequences()
         self.runs: list[Run] = []
-        # Where our next batch belongs if nobody else writes there, now and as committed; -1 when
-        # that is not known.
         self.next_downstream = self.committed_downstream = -1
-        # Where the last committed run ends; None when that is not known.
+        # The end of the last committed run; None: unknown.
         self.map_end: int | None = None
-        # Between our batches, each from its first offset to the one behind it; and what others
-        # were found to have written there.
+        # Ranges between our batches, each from its first offset to the one after it, and foreign
+        # records that were found there.
         self.unverified_ranges: list[tuple[int, int]] = []
         self.foreign_records: list[Stretch] = []
-        # Landed since the last commit; of what came before only the figures tell.
+        # Acknowledged since the last commit.
         self.records = 0
         self.bytes = 0
         self.counts = PartitionCounters()
-        # As in the committed position: an operator's decisions, and those that kept the map.
+        # As in the committed position: operators' decisions, and those that kept the offset runs.
         self.resets = self.kept = 0
         self.repack_reason = RAW
-        # Until a batch has landed under this number only one may fly: a first sequence must be 0.
+        # The producer epoch, as a number of the writer, under which a batch was acknowledged.
+        # Before that only one batch may be in flight: a first sequence must be 0.
         self.confirmed_epoch = -1
-        # trouble
-        self.to_retry: list[PendingBatch] = []
-        self.retry_since = 0.0
-        self.retry_at = 0.0
-        self.suspect_offset = -1
-        # ending: send what is queued, then stop; doomed: send nothing more, then stop
-        self.ending: StopReason | None = None
-        self.failing: StopReason | None = None
-        self.error: PartitionError | None = None
+
+    # -- where it starts
 
     def rewind(self, position: int) -> None:
-        """Forget all that is not committed and go on from here."""
+        """Drop everything uncommitted and continue from this position."""
         self.position = self.acknowledged_offset = self.next_fetch = position
         self.in_flight.clear()
         self.queue.clear()
@@ -199,19 +194,147 @@ class Partition:
         self.next_downstream = self.committed_downstream
         self.skipped.forget()
         self.count_acknowledged()
-        self.ending = self.failing = None
-        self.retry_since = self.retry_at = 0.0
+        self.restart()
+
+    def resume(self, known: Position) -> None:
+        """Continue from this committed position."""
+        self.rewind(known.position)
+        self.resets, self.kept = known.resets, known.kept
+        self.map_end = known.map_end
+        epoch = -1 if known.leader_epoch is None else known.leader_epoch
+        self.read_epoch = self.acknowledged_epoch = epoch
+        if known.next_downstream is not None:
+            self.set_downstream(known.next_downstream)
+
+    def set_downstream(self, offset: int) -> None:
+        """The offset of the next batch on the target."""
+        self.next_downstream = self.committed_downstream = offset
+
+    def expect_downstream(self, offset: int, map_end: int | None) -> None:
+        """What the committed position says of the target, before the partition resumes there."""
+        self.committed_downstream, self.map_end = offset, map_end
+
+    # -- reading
+
+    def assign_source(self, node: int, epoch: int) -> None:
+        """The leader on the source."""
+        self.source_node, self.source_epoch = node, epoch
+
+    def identify_source(self, key: bytes) -> None:
+        """How fetch requests name the topic: by id, or by name for an old broker."""
+        self.source_key = key
+
+    def see_ends(self, high_watermark: int, last_stable_offset: int) -> None:
+        self.high_watermark, self.last_stable_offset = high_watermark, last_stable_offset
+
+    def add_read(
+        self, batches: Sequence[PendingBatch], size: int, next_fetch: int, epoch: int
+    ) -> None:
+        """Queue batches of a reply; it is read up to `next_fetch`, in this leader epoch."""
+        self.queue.extend(batches)
+        self.queued_bytes += size
+        self.next_fetch = next_fetch
+        self.read_epoch = epoch
 
     def pass_over(self, after: int, epoch: int) -> None:
-        """What lies before this offset and behind all that was read does not cross.
+        """Everything read up to this offset is not replicated.
 
-        The epoch goes along: with that of an earlier batch the broker would call the log truncated.
+        The leader epoch is that of the dropped batch: with an earlier one the broker would report
+        the log as truncated.
         """
         behind = self.queue or self.in_flight
         if behind:
             behind[-1].after, behind[-1].leader_epoch = after, epoch
         else:
             self.acknowledged_offset, self.acknowledged_epoch = after, epoch
+
+    def cut_at_stop(self, buffer: ReceiveBuffer, reason: str) -> None:
+        """Remove what the last reply brought behind the end of a bounded run, if it is reached."""
+        stop = self.stop_offset
+        if stop is None or self.next_fetch < stop:
+            return
+        queue = self.queue
+        # By `first`: the header of an old wrapper has the offset of its last message.
+        while queue and queue[-1].buffer is buffer and queue[-1].first >= stop:
+            self.queued_bytes -= queue.pop().size
+            buffer.users -= 1
+        if not queue and not self.in_flight:
+            self.acknowledged_offset = max(self.acknowledged_offset, stop)
+            return
+        tail = (queue or self.in_flight)[-1]
+        if tail.buffer is buffer and tail.header.last_offset >= stop and not tail.is_stamped:
+            tail.end_offset = tail.after = stop
+            tail.repack_reason = tail.repack_reason or reason
+        else:
+            tail.after = max(tail.after, stop)
+
+    def read_again_from(self, offset: int) -> None:
+        """Fetch from this upstream offset on; what was read after it is dropped."""
+        self.next_fetch = offset
+        self.skipped.read_again_from(offset)
+
+    # -- the queue
+
+    def enqueue(self, batch: PendingBatch) -> None:
+        """Queue a batch of an internal topic."""
+        self.queue.append(batch)
+        self.queued_bytes += batch.size
+
+    def take_first(self) -> PendingBatch:
+        batch = self.queue.popleft()
+        self.queued_bytes -= batch.size
+        return batch
+
+    def put_first(self, batches: Sequence[PendingBatch]) -> None:
+        """Insert rebuilt batches in front of the queue."""
+        self.queue.extendleft(reversed(batches))
+        self.queued_bytes += sum([batch.size for batch in batches])
+
+    def drop_unstamped(self) -> list[PendingBatch]:
+        """Remove queued batches that are not stamped."""
+        dropped = [batch for batch in self.queue if not batch.is_stamped]
+        if dropped:
+            kept = [batch for batch in self.queue if batch.is_stamped]
+            self.queue.clear()
+            self.queue.extend(kept)
+            self.queued_bytes = sum([batch.size for batch in kept])
+        return dropped
+
+    def pass_batch(self, batch: PendingBatch) -> None:
+        """Nothing of this batch is written: the position moves, but not past batches in flight."""
+        if self.in_flight:
+            tail = self.in_flight[-1]
+            tail.after, tail.leader_epoch = batch.after, batch.leader_epoch
+        else:
+            self.acknowledged_offset = max(self.acknowledged_offset, batch.after)
+            self.acknowledged_epoch = batch.leader_epoch
+
+    # -- writing
+
+    def assign_connection(self, connection_id: tuple[int, int], key: bytes) -> None:
+        """The connection to its leader on the target, and how requests name the topic there."""
+        self.connection_id = connection_id
+        self.remote_key = key
+
+    def sent(self, batch: PendingBatch) -> None:
+        self.in_flight.append(batch)
+
+    def answered(self) -> None:
+        """The oldest batch in flight has a response."""
+        self.in_flight.popleft()
+
+    def unsend(self) -> None:
+        """The newest batch in flight was not sent."""
+        self.in_flight.pop()
+
+    def return_batch(self, batch: PendingBatch) -> None:
+        """A batch that was not acknowledged is sent again, once nothing is in flight."""
+        self.to_retry.append(batch)
+
+    def requeue(self) -> None:
+        """Move returned batches to the front of the queue, in their order."""
+        self.put_first(self.to_retry)
+        self.to_retry.clear()
 
     def acknowledge(self, batch: PendingBatch, base: int) -> None:
         """The target has the batch, from this downstream offset on."""
@@ -222,10 +345,10 @@ class Partition:
         self.next_downstream = base + records
         if batch.offset_ranges:
             for first, count in batch.offset_ranges:
-                self._run(first, base, count)
+                self._add_run(first, base, count)
                 base += count
         else:
-            self._run(batch.first, base, records)
+            self._add_run(batch.first, base, records)
         self.acknowledged_offset = batch.after
         self.records += records
         self.bytes += batch.size
@@ -234,7 +357,11 @@ class Partition:
         self.acknowledged_epoch = batch.leader_epoch
         self.repack_reason = batch.repack_reason
 
-    def _run(self, first: int, base: int, count: int) -> None:
+    def confirm(self, epoch: int) -> None:
+        """A batch was acknowledged under this producer epoch."""
+        self.confirmed_epoch = epoch
+
+    def _add_run(self, first: int, base: int, count: int) -> None:
         runs = self.runs
         if runs:
             upstream, downstream, length = runs[-1]
@@ -243,43 +370,76 @@ class Partition:
                 return
         runs.append((first, base, count))
 
-    def read_again_from(self, offset: int) -> None:
-        """Fetch on from this upstream offset: what was read behind it is not kept."""
-        self.next_fetch = offset
-        self.skipped.read_again_from(offset)
+    # -- the commit
 
-    def count_acknowledged(self) -> None:
-        """Count what has landed since the last commit, for good or in vain."""
-        self.counts.settled(self.records, self.bytes)
-        self.records = self.bytes = 0
-
-    def commit(self, committed_downstream: int) -> None:
-        """What has landed counts from now on; our next batch belongs at the offset `there`, or -1
-        where that is not known."""
+    def commit(self, downstream: int) -> None:
+        """Everything acknowledged is committed. `downstream`: offset of the next batch, or -1."""
         self.position = self.acknowledged_offset
         self.map_end = self.next_map_end
-        self.next_downstream, self.committed_downstream = (
-            committed_downstream,
-            max(committed_downstream, self.committed_downstream),
-        )
+        self.next_downstream = downstream
+        self.committed_downstream = max(downstream, self.committed_downstream)
         self.runs = []
         self.skipped.commit(self.position)
         self.counts.committed(self.records, self.bytes, self.timestamp)
         self.count_acknowledged()
 
+    def count_acknowledged(self) -> None:
+        """Count the records acknowledged since the last commit, committed or aborted."""
+        self.counts.ended(self.records, self.bytes)
+        self.records = self.bytes = 0
+
     @property
     def next_map_end(self) -> int | None:
-        """Where the last run ends once all that has landed is committed."""
+        """The end of the last run once everything acknowledged is committed."""
         if not self.records:
             return self.map_end
         return self.next_downstream if self.next_downstream >= 0 else None
 
     @property
     def is_read(self) -> bool:
-        """Whether a bounded run wants no more of it."""
+        """Whether it is read to the end of a bounded run."""
         return self.stop_offset is not None and self.next_fetch >= self.stop_offset
 
     @property
     def has_moved(self) -> bool:
-        """Whether the next commit has a position to write down."""
+        """Whether the next commit has a position to write."""
         return self.acknowledged_offset != self.position
+
+    # -- the record lane, whose batches librdkafka makes
+
+    def acknowledge_records(self, count: int, last: int) -> None:
+        """These records were acknowledged since the last commit, up to this downstream offset."""
+        self.records = count
+        self.next_downstream = max(self.next_downstream, last + 1)
+
+    def commit_records(self, position: int, downstream: int) -> None:
+        """Commit this position; `downstream` as in `commit`."""
+        self.acknowledged_offset = position
+        self.commit(downstream)
+
+    def forget_epoch(self) -> None:
+        """librdkafka does not return leader epochs.
+
+        With the epoch of an earlier record, the broker would report the log as truncated.
+        """
+        self.acknowledged_epoch = -1
+
+    # -- foreign records
+
+    def forget_ranges(self) -> None:
+        self.unverified_ranges.clear()
+
+    def forget_range(self, first: int, stop: int) -> None:
+        """This range needs no check, if it is one to be checked."""
+        if (first, stop) in self.unverified_ranges:
+            self.unverified_ranges.remove((first, stop))
+
+    def verify_first_range(self, found: list[Stretch]) -> None:
+        """The first range was read; these records there are foreign."""
+        self.foreign_records += found
+        self.unverified_ranges.pop(0)
+
+    def take_foreign_records(self) -> tuple[Stretch, ...]:
+        """Foreign records found since the last call."""
+        found, self.foreign_records = tuple(self.foreign_records), []
+        return found

@@ -194,8 +194,7 @@ class _Copy:
             return False
         began = time.monotonic()
         for part in moved:
-            # With the epoch of an earlier record, the source would be considered truncated.
-            part.partition.acknowledged_epoch = -1
+            part.partition.forget_epoch()
         rows = {part.partition: part.next for part in moved} | {
             it: it.position for it in to_rewrite
         }

@@ -156,7 +156,8 @@ class Progress:
             self.stop(self._by_track[partition], it.offset, it.state, it.code, it.reason, it.gap)
 
     def _stopped(self, part: CopiedPartition, error: PartitionError) -> None:
-        part.error = part.partition.error = error
+        part.error = error
+        part.partition.stop(error)
         self._new_errors.append(error)
 
     def refuse(

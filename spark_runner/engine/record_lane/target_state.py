@@ -73,7 +73,7 @@ class TargetState:
         deadline = time.monotonic() + _FENCE_S
         going = [partition for partition in partitions if partition.error is None]
         view = self._client.describe([self._topic], deadline)[self._topic]
-        ledger = Partition(self._topic, 0, self._topic, remote_id=view.topic_id, ledger=True)
+        ledger = Partition(self._topic, 0, self._topic, remote_id=view.topic_id, is_internal=True)
         endings = HangingTransactions(
             self._client,
             self._identity,
@@ -90,8 +90,7 @@ class TargetState:
             for partition in going:
                 row = known.get(partition.topic_partition)
                 if row is not None and row.next_downstream is not None and row.remote_end is None:
-                    partition.committed_downstream = row.next_downstream
-                    partition.map_end = row.map_end
+                    partition.expect_downstream(row.next_downstream, row.map_end)
             endings.begin()
         self._endings = endings
 
@@ -114,9 +113,7 @@ class TargetState:
         if not self._record_producer.transactional:
             at = self._record_producer.rewrite_position(self._as_it_was(going[0], known))
             for partition, end in ends.items():
-                partition.next_downstream = partition.committed_downstream = max(
-                    end, partition.committed_downstream
-                )
+                partition.set_downstream(max(end, partition.committed_downstream))
             if (producer := self._producer_of(at)) is not None:
                 self.duplicates.add_producer(producer)
             self._record_producer.commit(
@@ -162,8 +159,7 @@ class TargetState:
 
     def acknowledged(self, partition: Partition, found: AcknowledgedRecords) -> None:
         """All records of the partition are acknowledged; the next commit includes them."""
-        partition.records = found.count
-        partition.next_downstream = max(partition.next_downstream, found.last + 1)
+        partition.acknowledge_records(found.count, found.last)
 
     def given_up(self, landed: Mapping[Partition, AcknowledgedRecords]) -> None:
         for partition, found in landed.items():
@@ -174,8 +170,7 @@ class TargetState:
         self.rows.to_rewrite.clear()
         self.duplicates.committed(positions)
         for partition, at in positions.items():
-            partition.acknowledged_offset = at
-            partition.commit(self.rows.after_commit(partition))
+            partition.commit_records(at, self.rows.after_commit(partition))
 
     def _as_it_was(self, partition: Partition, known: Mapping[Place, Position]) -> Position:
         return known.get(partition.topic_partition) or self.rows.position(
@@ -188,7 +183,9 @@ class TargetState:
         backoff = RetryBackoff(deadline)
         try:
             view = self._client.describe([self._topic], deadline)[self._topic]
-            partition = Partition(self._topic, 0, self._topic, remote_id=view.topic_id, ledger=True)
+            partition = Partition(
+                self._topic, 0, self._topic, remote_id=view.topic_id, is_internal=True
+            )
             while at is not None:
                 for _, seen in read_ranges(self._client, partition, [Hole(at, at + 1)], deadline):
                     return next(one.producer for one in seen if one.first <= at <= one.last)

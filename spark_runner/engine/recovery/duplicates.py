@@ -148,8 +148,8 @@ class DuplicateCounter:
 
     def _look_at(self, partition: Partition, row: _Row, stop: int, deadline: float) -> None:
         hole = Hole(row.begins if row.begins >= 0 else max(0, stop - _WINDOW), stop)
-        if row.is_first and hole in partition.unverified_ranges:
-            partition.unverified_ranges.remove(hole)
+        if row.is_first:
+            partition.forget_range(hole.first, hole.stop)
         if hole.first >= stop:
             return
         owed = self._owed(partition, hole, deadline)

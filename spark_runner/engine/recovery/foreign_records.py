@@ -44,7 +44,7 @@ class ForeignRecordCheck:
         if not self._watches or self._identity.is_anonymous:
             # Without a lasting id, our records from before a restart look foreign.
             for partition in holed:
-                partition.unverified_ranges.clear()
+                partition.forget_ranges()
             return
         if now < self._again_at and not last:
             return
@@ -59,5 +59,4 @@ class ForeignRecordCheck:
     def _look_into(self, partition: Partition, deadline: float) -> None:
         holes = [Hole(*hole) for hole in partition.unverified_ranges]
         for hole, seen in read_ranges(self._target, partition, holes, deadline):
-            partition.foreign_records += strangers(hole, seen, self._own)
-            partition.unverified_ranges.pop(0)
+            partition.verify_first_range(strangers(hole, seen, self._own))

@@ -17,7 +17,7 @@ def resume(partition: Partition, known: Position | None, work: SliceWork) -> Non
     partition."""
     if partition.error is not None and partition.error.code in _OF_POSITION and partition.has_moved:
         # The error concerned an uncommitted position; from the committed one it is checked again.
-        partition.error = None
+        partition.resume_stopped()
     if partition.error is not None:
         # Stays stopped. Its records since the last commit were aborted with the others.
         partition.rewind(partition.position if known is None else known.position)
@@ -25,14 +25,7 @@ def resume(partition: Partition, known: Position | None, work: SliceWork) -> Non
     if known is None:
         partition.rewind(partition.position)
         return
-    partition.rewind(known.position)
-    partition.resets, partition.kept = known.resets, known.kept
-    partition.map_end = known.map_end
-    partition.read_epoch = partition.acknowledged_epoch = (
-        -1 if known.leader_epoch is None else known.leader_epoch
-    )
-    if known.next_downstream is not None:
-        partition.next_downstream = partition.committed_downstream = known.next_downstream
+    partition.resume(known)
     now = Position(
         topic=partition.topic,
         partition=partition.partition,
@@ -53,7 +46,7 @@ def resume(partition: Partition, known: Position | None, work: SliceWork) -> Non
     else:
         facts, code = None, "generation"
     if reason is not None:
-        partition.error = PartitionError(
+        error = PartitionError(
             topic=partition.topic,
             partition=partition.partition,
             offset=known.position,
@@ -62,3 +55,4 @@ def resume(partition: Partition, known: Position | None, work: SliceWork) -> Non
             reason=reason,
             gap=facts,
         )
+        partition.stop(error)

@@ -111,7 +111,8 @@ class FetchConnection:
 
     def want(self, partition: Partition) -> None:
         """Read the partition from its `next_fetch` on, with the next request."""
-        partition.source_key = name_key(partition.topic) if self.by_name else partition.source_id
+        key = name_key(partition.topic) if self.by_name else partition.source_id
+        partition.identify_source(key)
         self.members[partition.source_key, partition.partition] = partition
         self._session.want(
             fetch.Wanted(

@@ -138,7 +138,7 @@ class SourceLeaders:
                 self.handle_error(partition, Code.BROKER_NOT_AVAILABLE, now)
             else:
                 self._leaderless.drop(partition)
-                partition.source_node, partition.source_epoch = leader.node, leader.epoch
+                partition.assign_source(leader.node, leader.epoch)
                 settled.append(partition)
         return settled
 

@@ -21,28 +21,6 @@ from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.fetch import READ_COMMITTED, Fetched
 
 
-def trim(partition: Partition, buffer: ReceiveBuffer) -> None:
-    """After a scan: remove what lies behind the end of a bounded run, if that is reached."""
-    stop = partition.stop_offset
-    if stop is None or partition.next_fetch < stop:
-        return
-    queue = partition.queue
-    # By `first`: the header of an old wrapper has the offset of its last message.
-    while queue and queue[-1].buffer is buffer and queue[-1].first >= stop:
-        batch = queue.pop()
-        partition.queued_bytes -= batch.size
-        buffer.users -= 1
-    if not queue and not partition.in_flight:
-        partition.acknowledged_offset = max(partition.acknowledged_offset, stop)
-        return
-    tail = (queue or partition.in_flight)[-1]
-    if tail.buffer is buffer and tail.header.last_offset >= stop and not tail.is_stamped:
-        tail.end_offset = tail.after = stop
-        tail.repack_reason = tail.repack_reason or CUT
-    else:
-        tail.after = max(tail.after, stop)
-
-
 class SourceReader:
     """All fetch connections of a slice.
 
@@ -210,13 +188,10 @@ class SourceReader:
             self._stop(partition, self._leaders.errors.diverged(partition, *row.diverging))
             return
         self._leaders.errors.clear(partition)
-        partition.high_watermark, partition.last_stable_offset = (
-            row.high_watermark,
-            row.stable_offset,
-        )
+        partition.see_ends(row.high_watermark, row.stable_offset)
         before = partition.next_fetch
         if row.stop > row.start and scan(partition, buffer, row.start, row.stop, row.aborted):
-            trim(partition, buffer)
+            partition.cut_at_stop(buffer, CUT)
             self._offer(partition)
         if self._priority is not None:
             committed = self._limits.isolation == READ_COMMITTED

@@ -71,9 +71,7 @@ class BatchPreparer:
                 self._stamper.write(memory, at, batch.header, partition.sequences)
                 batch.view = memory[at : at + batch.size]
                 batch.is_stamped = True
-            queue.popleft()
-            partition.queued_bytes -= batch.size
-            return batch
+            return partition.take_first()
         return None
 
     def _wants_repack(self, partition: Partition, batch: PendingBatch) -> bool:
@@ -102,9 +100,8 @@ class BatchPreparer:
         except repack.Damaged as error:
             self._damaged(partition, batch, str(error))
             return False
-        partition.queue.popleft()
-        partition.queue.extendleft(reversed(built))
-        partition.queued_bytes += sum(part.size for part in built) - batch.size
+        partition.take_first()
+        partition.put_first(built)
         self._release(batch)
         return True
 
@@ -119,8 +116,7 @@ class BatchPreparer:
         )
         if merged is not None:
             self._remove_first(partition, queued)
-            partition.queue.appendleft(merged)
-            partition.queued_bytes += merged.size
+            partition.put_first([merged])
             return True
         # Batches before a damaged one are written first.
         group = list(itertools.takewhile(_is_sound, queued))
@@ -143,10 +139,9 @@ class BatchPreparer:
         if too_large is not None:
             offset, size = too_large
             self._end_at(partition, errors.too_large(partition, offset, size, self._target))
-        partition.queue.extendleft(reversed(built))
-        partition.queued_bytes += sum(batch.size for batch in built)
+        partition.put_first(built)
         if not built and too_large is None:
-            pass_over(partition, group[-1])
+            partition.pass_batch(group[-1])
         return bool(built) or too_large is None
 
     def _group(self, partition: Partition) -> list[PendingBatch]:
@@ -174,10 +169,9 @@ class BatchPreparer:
     def _remove_first(self, partition: Partition, group: list[PendingBatch]) -> None:
         """Remove the group from the front of the queue; release its buffers in runs of the same
         buffer."""
-        buffer, users, size = group[0].buffer, 0, 0
+        buffer, users = group[0].buffer, 0
         for batch in group:
-            partition.queue.popleft()
-            size += batch.size
+            partition.take_first()
             if batch.buffer is not buffer:
                 if buffer is not None:
                     self._buffers.release(buffer, users)
@@ -185,7 +179,6 @@ class BatchPreparer:
             users += 1
         if buffer is not None:
             self._buffers.release(buffer, users)
-        partition.queued_bytes -= size
 
     def _damaged(self, partition: Partition, batch: PendingBatch, what: str) -> None:
         # Only the batch directly after it shows where it ends: its own length may be damaged.
@@ -207,19 +200,14 @@ class BatchPreparer:
         Batches before it are still written. What was read after it is dropped, and what a pending
         reply brings: writing it would commit a position past the batch.
         """
-        partition.ending = stop_reason
+        partition.drain(stop_reason)
         self.discard_queued(partition)
         self._stop_reading(partition)
 
     def discard_queued(self, partition: Partition) -> None:
         """Drop queued batches that are not stamped."""
-        kept = [batch for batch in partition.queue if batch.is_stamped]
-        for batch in partition.queue:
-            if not batch.is_stamped:
-                self._release(batch)
-        partition.queue.clear()
-        partition.queue.extend(kept)
-        partition.queued_bytes = sum(batch.size for batch in kept)
+        for batch in partition.drop_unstamped():
+            self._release(batch)
 
     def evict(self, partition: Partition) -> None:
         """Free the buffers of a stalled partition, so that the others continue.
@@ -228,7 +216,6 @@ class BatchPreparer:
         reason to stop behind it: that may lie elsewhere by then.
         """
         self.discard_queued(partition)
-        partition.ending = None
         for batch in partition.queue:
             if batch.buffer is not None and batch.view is not None:
                 copy = bytearray(batch.view)
@@ -244,20 +231,6 @@ class BatchPreparer:
     def _release(self, batch: PendingBatch) -> None:
         if batch.buffer is not None:
             self._buffers.release(batch.buffer)
-
-
-def pass_over(partition: Partition, batch: PendingBatch) -> None:
-    """Pass a batch without records to write: the position moves, not past batches in flight."""
-    if partition.in_flight:
-        partition.in_flight[-1].after, partition.in_flight[-1].leader_epoch = (
-            batch.after,
-            batch.leader_epoch,
-        )
-    else:
-        partition.acknowledged_offset, partition.acknowledged_epoch = (
-            max(partition.acknowledged_offset, batch.after),
-            batch.leader_epoch,
-        )
 
 
 def _is_sound(batch: PendingBatch) -> bool:

@@ -150,8 +150,7 @@ class TargetLeaders:
 
     def _assign_connection(self, partition: Partition, connection: ProduceConnection) -> None:
         # Keep the key of an older broker: responses from it may still arrive.
-        partition.connection_id = connection.connection_id
-        partition.remote_key = connection.key_of(partition)
+        partition.assign_connection(connection.connection_id, connection.key_of(partition))
         self.by_key[partition.remote_key, partition.partition] = partition
         if partition.queue:
             connection.ready[partition] = None

@@ -22,6 +22,7 @@ from mirrors.kafka.producers.producer_id import ProducerLost
 from spark_runner.engine.batches.header_scan import REFUSED
 from spark_runner.engine.identity_checks import changed_topics
 from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.partition_state import DRAINING, RETRYING
 from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.recovery import target_truncation
@@ -71,7 +72,6 @@ class Retries:
         self._stall = stall
         # Partitions with a retried batch that may be written already. No commit meanwhile.
         self.outcome_unknown: set[Partition] = set()
-        self._stalled: set[Partition] = set()
 
     def rejected(
         self, partition: Partition, batch: PendingBatch, answer: Answer, now: float
@@ -86,7 +86,7 @@ class Retries:
         behind = bool(partition.to_retry) and (
             number == Code.OUT_OF_ORDER_SEQUENCE_NUMBER or number in BATCH_REFUSED
         )
-        partition.to_retry.append(batch)
+        partition.return_batch(batch)
         if behind:
             # Sent again unchanged; its own error shows when it comes first.
             return
@@ -99,7 +99,7 @@ class Retries:
                 self._mark_suspect(partition, batch, answer)
             raise ProducerLost(number, f"write {partition.remote_topic}-{partition.partition}")
         elif number not in BATCH_REFUSED or not _can_split(batch, answer):
-            partition.failing = self._stop_reason(partition, batch, answer)
+            partition.fail(self._stop_reason(partition, batch, answer))
 
     def offset_was_taken(self, partition: Partition, base: int) -> None:
         """A batch got an offset below the expected one: the remote partition was truncated.
@@ -107,7 +107,7 @@ class Retries:
         The transaction is aborted. Committed records that were lost are a person's decision; the
         others are replicated again.
         """
-        if partition.ledger or base < 0:
+        if partition.is_internal or base < 0:
             return
         if base < partition.committed_downstream:
             partition.rewind(partition.position)
@@ -119,13 +119,13 @@ class Retries:
 
     def not_added(self, partition: Partition, batch: PendingBatch, number: int, now: float) -> None:
         """The batch was not sent: the coordinator did not add its partition to the transaction."""
-        partition.in_flight.pop()
-        partition.to_retry.append(batch)
+        partition.unsend()
+        partition.return_batch(batch)
         if number in RETRY:
             self.retry_later(partition, number, now)
         else:
             alias = self._leaders.alias
-            partition.failing = errors.rejected(partition, batch.first, number, "", alias)
+            partition.fail(errors.rejected(partition, batch.first, number, "", alias))
         if not partition.in_flight:
             self.requeue(partition)
 
@@ -133,7 +133,7 @@ class Retries:
         """Error -1 leaves the outcome open: start a new producer and repack that batch."""
         if partition.suspect_offset == batch.first:
             self.stop(partition, self._stop_reason(partition, batch, answer))
-        partition.suspect_offset = batch.first
+        partition.suspect(batch.first)
 
     def _stop_reason(self, partition: Partition, batch: PendingBatch, answer: Answer) -> StopReason:
         offset, message = batch.first, answer.message
@@ -144,17 +144,15 @@ class Retries:
 
     def requeue(self, partition: Partition) -> None:
         """Nothing is in flight: move the batches to retry to the front of the queue."""
-        queue, returned = partition.queue, partition.to_retry
-        queue.extendleft(reversed(returned))
-        partition.queued_bytes += sum(batch.size for batch in returned)
-        returned.clear()
-        if partition.failing is not None or (queue and queue[0].repack_reason == REFUSED):
+        partition.requeue()
+        queue, reason = partition.queue, partition.fails_for
+        if reason is not None or (queue and queue[0].repack_reason == REFUSED):
             self._unstamp(partition)
-        if partition.failing is not None:
+        if reason is not None:
             self._preparer.discard_queued(partition)
-            self.stop(partition, partition.failing)
+            self.stop(partition, reason)
             return
-        if partition in self._stalled:
+        if partition.is_stalled:
             self._preparer.evict(partition)
         self._leaders.mark_ready(partition)
 
@@ -181,8 +179,8 @@ class Retries:
         busy = number == Code.CONCURRENT_TRANSACTIONS or (
             number == Code.NOT_ENOUGH_REPLICAS and not partition.retry_since
         )
-        partition.retry_since = partition.retry_since or now
-        partition.retry_at = now + (RETRY_BUSY_S if busy else RETRY_S)
+        partition.begin_retry(now)
+        partition.wait_until(now + (RETRY_BUSY_S if busy else RETRY_S))
         if number in LEADER_MOVED:
             self._leaders.look_up_leader(partition, partition.retry_at)
         seconds = now - partition.retry_since
@@ -194,15 +192,19 @@ class Retries:
             give_up_s=self._leaders.tuning.give_up_s,
         )
         if stop_reason is not None:
-            if partition.ledger:
+            if partition.is_internal:
                 raise KafkaUnavailable(stop_reason.reason, code=stop_reason.code)
             if partition in self.outcome_unknown:
                 raise ProducerLost(number, f"learn what {partition.remote_topic} has taken")
-            partition.failing = stop_reason
+            partition.fail(stop_reason)
             if not partition.in_flight and not partition.to_retry:
                 self.requeue(partition)
-        elif seconds > _STALLED_AFTER_S and partition not in self._stalled and not partition.ledger:
-            self._stalled.add(partition)
+        elif (
+            seconds > _STALLED_AFTER_S
+            and partition.state in (RETRYING, DRAINING)
+            and not partition.is_internal
+        ):
+            partition.stall()
             self._stall(partition, True)
             if not partition.in_flight and not partition.to_retry:
                 self._preparer.evict(partition)
@@ -213,12 +215,12 @@ class Retries:
         During a backlog that takes a while, so the time counts from the last acknowledgement.
         """
         if _has_stamped_batch(partition):
-            partition.retry_since = time.monotonic()
+            partition.retry_progressed(time.monotonic())
             return
-        partition.retry_since = 0.0
+        was_stalled = partition.is_stalled
+        partition.recover()
         self.outcome_unknown.discard(partition)
-        if partition in self._stalled:
-            self._stalled.discard(partition)
+        if was_stalled:
             self._stall(partition, False)
 
     def connection_lost(
@@ -230,20 +232,19 @@ class Retries:
         touched: dict[Partition, None] = {}
         for batches in connection.in_flight:
             for partition, batch in batches.items():
-                partition.in_flight.popleft()
-                partition.to_retry.append(batch)
+                partition.answered()
+                partition.return_batch(batch)
                 touched[partition] = None
         self.outcome_unknown.update(touched)
         self._leaders.connection_lost(connection, now)
         self._leaders.outage.note(now, error)
         for partition in touched:
-            partition.retry_since = partition.retry_since or now
+            partition.begin_retry(now)
             self.requeue(partition)
 
     def reset(self) -> None:
         """A new producer: batches with unknown outcome were aborted."""
         self.outcome_unknown.clear()
-        self._stalled.clear()
 
 
 def _has_stamped_batch(partition: Partition) -> bool:

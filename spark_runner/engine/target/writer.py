@@ -22,6 +22,7 @@ from mirrors.kafka.producers.producer_id import ProducerLost
 from mirrors.kafka.protocol.checked_connection import too_late
 from spark_runner.engine.model.lane_counters import LaneCounters
 from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.partition_state import FAILING
 from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.model.receive_buffers import ReceiveBuffers
 from spark_runner.engine.target.batch_preparation import BatchPreparer
@@ -105,7 +106,7 @@ class TargetWriter:
         for connection in list(self._leaders.connections.values()):
             if connection.ready:
                 for partition in self._find_unverified(connection.ready):
-                    partition.retry_at = now + RETRY_S
+                    partition.wait_until(now + RETRY_S)
             if now < self._marker_delay.until:
                 continue
             while connection.may_send(now) and self._send(connection, now, selected):
@@ -129,13 +130,13 @@ class TargetWriter:
         if connection.connection_id in self._first:
             self._first.discard(connection.connection_id)
             # Internal topics are written at the end of a transaction, not at its begin.
-            if not any(partition.ledger for partition in batches):
+            if not any(partition.is_internal for partition in batches):
                 self._marker_delay.answered(connection.took_s)
         by_key = self._leaders.by_key
         for answer in answers:
             partition = by_key[answer.key, answer.partition]
             batch = batches.pop(partition)
-            partition.in_flight.popleft()
+            partition.answered()
             if answer.error:
                 self._retries.rejected(partition, batch, answer, now)
             elif partition.to_retry:
@@ -144,7 +145,7 @@ class TargetWriter:
             else:
                 self._acknowledged(partition, batch, answer.base_offset)
             if not partition.in_flight:
-                if partition.to_retry or partition.failing:
+                if partition.to_retry or partition.state == FAILING:
                     self._retries.requeue(partition)
                 else:
                     self._stop_if_drained(partition)
@@ -206,7 +207,7 @@ class TargetWriter:
                 self._stop_if_drained(partition)
                 continue
             batches[partition] = batch
-            partition.in_flight.append(batch)
+            partition.sent(batch)
             if partition.queue:
                 connection.ready[partition] = None
             size += batch.size
@@ -227,10 +228,11 @@ class TargetWriter:
 
     def _stop_if_drained(self, partition: Partition) -> None:
         """Stop a draining partition when all its batches are written."""
-        if partition.ending is not None and not (
+        reason = partition.drains_for
+        if reason is not None and not (
             partition.in_flight or partition.queue or partition.to_retry
         ):
-            self._retries.stop(partition, partition.ending)
+            self._retries.stop(partition, reason)
 
     def _may_send(self, partition: Partition, now: float) -> bool:
         if partition.retry_at > now or partition.to_retry:
@@ -243,7 +245,7 @@ class TargetWriter:
         if base < partition.next_downstream or base < partition.committed_downstream:
             self._retries.offset_was_taken(partition, base)
         partition.acknowledge(batch, base)
-        partition.confirmed_epoch = self._epoch_number
+        partition.confirm(self._epoch_number)
         if batch.buffer is not None:
             self._buffers.release(batch.buffer)
         if batch.repack_reason:
