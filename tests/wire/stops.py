@@ -50,11 +50,17 @@ def only_error(result: SliceResult) -> PartitionError:
 
 
 class KeptBack:
-    """Batches of these tracks are kept from the target, which is said to lack replicas for them."""
+    """Batches of these partitions do not reach the target; their answer is the given error."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, which: Callable[[Partition], bool]) -> None:
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        which: Callable[[Partition], bool],
+        code: Callable[[], int] = lambda: Code.NOT_ENOUGH_REPLICAS,
+    ) -> None:
         self.times = 0
         self._which = which
+        self._code = code
         self._refused: dict[int, list[Partition]] = {}
         self._send, self._read = ProduceConnection.send, ProduceConnection.read
         patch.setattr(ProduceConnection, "send", lambda *args: self._send_less(*args))
@@ -75,8 +81,7 @@ class KeptBack:
         self, connection: ProduceConnection, now: float
     ) -> tuple[BatchesInFlight, list[Answer]]:
         batches, answers = self._read(connection, now)
-        code = Code.NOT_ENOUGH_REPLICAS
         return batches, answers + [
-            Answer(partition.remote_key, partition.partition, code, -1, -1, "", ())
+            Answer(partition.remote_key, partition.partition, self._code(), -1, -1, "", ())
             for partition in self._refused.pop(id(batches))
         ]

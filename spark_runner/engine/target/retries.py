@@ -154,6 +154,9 @@ class Retries:
             return
         if partition.is_stalled:
             self._preparer.evict(partition)
+            if not _has_stamped_batch(partition):
+                # The target rejected the last batch: nothing else would end the stall.
+                self.recovered(partition)
         self._leaders.mark_ready(partition)
 
     def _unstamp(self, partition: Partition) -> None:
