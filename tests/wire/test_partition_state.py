@@ -181,3 +181,15 @@ def test_only_the_partition_writes_its_fields(path: Path) -> None:
 def test_a_write_elsewhere_would_be_found() -> None:
     code = "partition.records, x = 1, 2\npart.partition.bytes += 1\npartition.queue.popleft()\n"
     assert written(ast.parse(code)) == [1, 2, 3]
+
+
+def test_the_page_shows_the_declared_states() -> None:
+    page = (REPOSITORY / "docs" / "design" / "engine.md").read_text(encoding="utf-8")
+    table = page.split("<!-- states:")[1].split("<!-- /states -->")[0]
+    expected = []
+    for state in STATES:
+        shown = f"**{state.name}**", state.meaning
+        for before, cause in state.causes.items():
+            expected.append(f"| {shown[0]} | {shown[1]} | {before} | {cause} |")
+            shown = "", ""
+    assert [row for row in table.splitlines() if row.startswith("| ")][1:] == expected
