@@ -145,13 +145,13 @@ class CopyLoop:
         """
         for partition, stop_reason in self._hanging_transactions.begin().items():
             self._stops.stop(partition, stop_reason)
-        going = [partition for partition in self.partitions if partition.error is None]
+        active = [partition for partition in self.partitions if partition.error is None]
         self._stamper.take(self._identity.producer_id, self._identity.epoch)
         for partition in (self._commit_records.positions, self._commit_records.runs):
             partition.rewind(0)
         self._commit_records.begin()
         self._writer.restart()
-        self._reader.restart(partition for partition in going if not partition.is_read)
+        self._reader.restart(partition for partition in active if not partition.is_read)
         # Last, when no batch uses a buffer.
         self._buffers.reset()
         self._timing.begin(time.monotonic())

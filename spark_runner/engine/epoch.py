@@ -194,7 +194,11 @@ class _Epoch:
             place = known.get(partition.topic_partition)
             resume(partition, place, self._work)
             self._duplicates.resumed(partition, place)
-            if place is not None and place.producer is None and self._positions.is_old(place):
+            if (
+                place is not None
+                and place.producer is None
+                and self._positions.is_older_than_leader(place)
+            ):
                 self._hanging_transactions.possibly_stale.add(partition)
         self._report.knows_positions = True
         engine.begin()

@@ -18,11 +18,11 @@ def changed_topics(
     cluster: ClusterClient, partitions: list[Partition], *, remote: bool
 ) -> dict[Partition, StopReason]:
     """For brokers without topic ids: the partitions whose topic on this cluster was recreated."""
-    going = [partition for partition in partitions if partition.error is None]
-    names = dict.fromkeys(_planned(partition, remote=remote)[0] for partition in going)
+    active = [partition for partition in partitions if partition.error is None]
+    names = dict.fromkeys(_planned(partition, remote=remote)[0] for partition in active)
     views = cluster.describe(names, time.monotonic() + _LOOK_S)
     changed: dict[Partition, StopReason] = {}
-    for partition in going:
+    for partition in active:
         name, planned = _planned(partition, remote=remote)
         view = views.get(name)
         if view is not None and (view.topic_id == planned or planned == NO_ID):

@@ -55,9 +55,9 @@ class PartitionStops:
         partition.stop(stop_reason.on(partition.topic_partition, partition.acknowledged_offset))
         self.count += 1
 
-    def set_stalled(self, partition: Partition, stuck: bool) -> None:
+    def set_stalled(self, partition: Partition, is_stalled: bool) -> None:
         """Pause reading while the target does not accept the partition; resume it afterwards."""
-        if stuck:
+        if is_stalled:
             self.reader.stop_reading(partition)
         elif partition.error is None:
             self.reader.resume_reading(partition)

@@ -126,13 +126,13 @@ def commit_records_for(
                 code="runs_missing",
             )
         make_runs_topic(work, positions.replicas)
-    ours = [
+    internal = [
         Partition(view.name, 0, view.name, remote_id=view.topic_id, is_internal=True)
         for view in (positions, runs)
     ]
     return CommitRecords(
-        ours[0],
-        ours[1],
+        internal[0],
+        internal[1],
         repeats,
         source_cluster=work.source_cluster_id,
         target_cluster=work.target_cluster_id,

@@ -32,16 +32,16 @@ def _is_made() -> None:
 def merged(group: list[PendingBatch], codec: int) -> bytearray | None:
     quick = compression.ACCELERATION if len(group) > 1 else 1
     sizes = [one.size for one in group]
-    found: bytearray | None = by_hand_alone().merge(
+    found: bytearray | None = by_hand_alone().merge_native(
         [one.address for one in group], sizes, codec, quick
     )
     return found
 
 
-def spliced(group: list[PendingBatch], codec: int) -> bytearray | None:
+def merged_in_python(group: list[PendingBatch], codec: int) -> bytearray | None:
     """What the Python makes of it; None as well where that makes no sense."""
     try:
-        return merge.splice(group, codec)
+        return merge.merge_python(group, codec)
     except (IndexError, ValueError, struct.error):
         return None
 
@@ -60,7 +60,7 @@ def test_these_tests_compare_two_things() -> None:
 def test_small_batches_are_merged_as_the_python_splices_them(
     group: list[PendingBatch], codec: int
 ) -> None:
-    found, wanted = merged(group, codec), merge.splice(group, codec)
+    found, wanted = merged(group, codec), merge.merge_python(group, codec)
     assert found is not None
     assert wanted is not None
     same(found, wanted)
@@ -82,7 +82,7 @@ def test_batches_of_any_codec_are_merged_so_or_left_alone(
     known = {compression.NONE, compression.LZ4}
     assert (found is not None) == ({codec, *(packed for packed, _ in drawn)} <= known)
     if found is not None:
-        same(found, merge.splice(group, codec) or bytearray())
+        same(found, merge.merge_python(group, codec) or bytearray())
 
 
 @pytest.mark.parametrize("base", [-(2**63), -1, 0, 2**63 - 1])
@@ -101,7 +101,7 @@ def test_times_that_wrap_are_merged_as_the_python_splices_them(base: int, step: 
         crc = batches.crc32c_at(one.address + 21, one.size - 21)
         one.memory[17:21] = crc.to_bytes(4, "big")
         one.header = one.header._replace(base_timestamp=step, crc=crc)
-    found, wanted = merged(group, compression.NONE), spliced(group, compression.NONE)
+    found, wanted = merged(group, compression.NONE), merged_in_python(group, compression.NONE)
     assert wanted is not None
     assert found is not None
     same(found, wanted)
@@ -136,11 +136,11 @@ def test_what_makes_no_sense_is_merged_as_the_python_takes_it_or_not_at_all(
         records = header.records + chance.choice((0, 0, 0, 0, 1, -1))
         made = frame_batch(header.base_offset, codec, body, records - 1, *header[7:9], records)
         damaged.append(wrapped(made))
-    if not merge.are_whole(damaged, TopicSettings()):
+    if not merge.can_merge(damaged, TopicSettings()):
         return
     found = merged(damaged, compression.LZ4)
     if found is not None:
-        same(found, spliced(damaged, compression.LZ4) or bytearray())
+        same(found, merged_in_python(damaged, compression.LZ4) or bytearray())
 
 
 def test_more_than_is_put_together_at_once_is_left_to_the_python() -> None:
@@ -156,7 +156,7 @@ def test_what_does_not_shrink_is_kept_as_it_is() -> None:
     chance = random.Random(5)
     rows = [Record(at, 0, None, chance.randbytes(40_000)) for at in range(9)]
     group = [pending_batch(compression.LZ4, rows)]
-    found, wanted = merged(group, compression.LZ4), merge.splice(group, compression.LZ4)
+    found, wanted = merged(group, compression.LZ4), merge.merge_python(group, compression.LZ4)
     assert found is not None
     assert found == wanted
 
@@ -173,7 +173,7 @@ def test_a_block_that_says_less_than_it_holds_is_left_to_the_python(stored: bool
     one = wrapped(frame_batch(0, compression.LZ4, frame, 0, 0, 0, 1))
     assert merged([one], compression.LZ4) is None
     with pytest.raises(compression.Unreadable):
-        merge.splice([one], compression.LZ4)
+        merge.merge_python([one], compression.LZ4)
 
 
 def test_without_the_functions_of_others_nothing_is_merged() -> None:

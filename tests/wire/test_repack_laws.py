@@ -46,13 +46,13 @@ def test_whole_batches_spliced_are_the_batch_that_record_by_record_gives(
     ]
     # Not consecutive either, where the shortened batches leave room between them.
     group = [pending_batch(packed, rows) for packed, rows in whole]
-    spliced = merge.splice(group, codec)
+    merged_in_python = merge.merge_python(group, codec)
     pieces = [
         piece
         for one in group
         for piece in read_records(one.memory, one.header, keep_append_time=True)
     ]
-    assert plain(spliced) == plain(assemble(pieces, codec))
+    assert plain(merged_in_python) == plain(assemble(pieces, codec))
     offsets = [
         at for first, count in merge.offset_ranges(group) for at in range(first, first + count)
     ]
@@ -68,7 +68,7 @@ def test_small_batches_spliced_are_the_batch_that_record_by_record_gives(
         for one in group
         for piece in read_records(one.memory, one.header, keep_append_time=True)
     ]
-    assert plain(merge.splice(group, codec)) == plain(assemble(pieces, codec))
+    assert plain(merge.merge_python(group, codec)) == plain(assemble(pieces, codec))
 
 
 @pytest.mark.parametrize("records", [63, 64, 65, 66, 100, 127, 128, 129, 300])
@@ -89,8 +89,8 @@ def test_batches_of_many_small_records_are_spliced_byte_by_byte_too(
         for one in group
         for piece in read_records(one.memory, one.header, keep_append_time=False)
     ]
-    spliced = merge.splice(group, compression.LZ4)
-    assert plain(spliced) == plain(assemble(pieces, compression.LZ4))
+    merged_in_python = merge.merge_python(group, compression.LZ4)
+    assert plain(merged_in_python) == plain(assemble(pieces, compression.LZ4))
 
 
 @given(starved_groups(), st.randoms(use_true_random=False))
@@ -110,17 +110,17 @@ def test_bytes_that_make_no_sense_are_not_spliced_to_something_else(
         )
         damaged.append(wrapped(batch))
     try:
-        spliced = merge.splice(damaged, compression.NONE)
+        merged_in_python = merge.merge_python(damaged, compression.NONE)
     except (IndexError, ValueError, struct.error):
         return
-    if spliced is None:
+    if merged_in_python is None:
         return
     pieces = [
         piece
         for one in damaged
         for piece in read_records(one.memory, one.header, keep_append_time=True)
     ]
-    header, body = plain(spliced)
+    header, body = plain(merged_in_python)
     wanted, wanted_body = plain(assemble(pieces, compression.NONE))
     assert body == wanted_body
     # The newest time is the header's word, as in the raw lane.
@@ -145,17 +145,17 @@ def test_merged_batches_are_not_larger_than_what_they_are_made_of() -> None:
         )
         for number in range(50)
     ]
-    spliced = merge.splice(group, compression.LZ4)
-    assert spliced is not None
-    assert len(spliced) < sum(one.size for one in group)
+    merged_in_python = merge.merge_python(group, compression.LZ4)
+    assert merged_in_python is not None
+    assert len(merged_in_python) < sum(one.size for one in group)
 
 
 def test_a_batch_whose_offsets_are_not_in_a_row_is_not_spliced() -> None:
     rows = [Record(at, 5, b"k", b"v") for at in (0, 2, 3)]
     holed = pending_batch(compression.NONE, rows)
-    assert not merge.are_whole([holed], TopicSettings())
+    assert not merge.can_merge([holed], TopicSettings())
     # A header that hides the hole is not believed.
-    assert merge.splice([holed], compression.NONE) is None
+    assert merge.merge_python([holed], compression.NONE) is None
 
 
 @given(source_batches(), st.none() | st.integers(0, 4), st.integers(0, 40))

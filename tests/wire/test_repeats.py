@@ -50,7 +50,7 @@ def dies(monkeypatch: pytest.MonkeyPatch, made: Made, lane: str) -> Callable[[],
         with monkeypatch.context() as patch:
             patch.setattr(CommitRecords, "write", gone)
             # All is flushed by then.
-            patch.setattr(TargetState, "cut", gone)
+            patch.setattr(TargetState, "truncated", gone)
             with pytest.raises(Killed):
                 LANES[lane]().run(made[0].work(), Driver())  # type: ignore[arg-type]
 

@@ -33,7 +33,7 @@ _DELTAS: Final = 64
 _FRONTS = [b"\x00" + time for time in VARINTS]
 
 
-def are_whole(group: list[PendingBatch], settings: TopicSettings) -> bool:
+def can_merge(group: list[PendingBatch], settings: TopicSettings) -> bool:
     """Whether all records of the batches are replicated, with consecutive offsets in each."""
     changed = LOG_APPEND_TIME if settings.keep_append_time else 0
     for batch in group:
@@ -49,8 +49,8 @@ def are_whole(group: list[PendingBatch], settings: TopicSettings) -> bool:
     return True
 
 
-def merge(group: list[PendingBatch], codec: int) -> bytearray | None:
-    """Like `splice`, by the C functions, which also verify the checksums.
+def merge_native(group: list[PendingBatch], codec: int) -> bytearray | None:
+    """Like `merge_python`, by the C functions, which also verify the checksums.
 
     None without them, and for unusual batches.
     """
@@ -61,7 +61,7 @@ def merge(group: list[PendingBatch], codec: int) -> bytearray | None:
     return _merge(addresses, [batch.size for batch in group], codec, quick)
 
 
-def splice(group: list[PendingBatch], codec: int) -> bytearray | None:
+def merge_python(group: list[PendingBatch], codec: int) -> bytearray | None:
     """One batch of all their records; None when the offsets inside a batch are not consecutive.
 
     Raises ValueError, IndexError or struct.error for corrupt bytes, and GroupTooLarge.

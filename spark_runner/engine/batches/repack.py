@@ -10,8 +10,7 @@ from __future__ import annotations
 import itertools
 import struct
 
-from spark_runner.engine.batches import merge as splice
-from spark_runner.engine.batches import message_v0_v1
+from spark_runner.engine.batches import merge, message_v0_v1
 from spark_runner.engine.batches.record_bytes import (
     MOST_TOGETHER,
     GroupTooLarge,
@@ -45,8 +44,8 @@ def rebuild(
     With a record that is too large even alone, only the batches before it are returned. Raises
     Damaged, or GroupTooLarge: then the group must be shorter.
     """
-    if (spliced := _splice(group, settings)) is not None:
-        return [spliced], None
+    if (merged := _merge_in_python(group, settings)) is not None:
+        return [merged], None
     head = group[0]
     pieces: list[RecordBytes] = []
     inflated = 0
@@ -68,41 +67,41 @@ def rebuild(
     too_large = _build(pieces, codec, settings, built, head)
     if built and too_large is None:
         built[-1].after = group[-1].after
-    for made in built:
+    for batch in built:
         # The epoch of the last one: too new is harmless, too old is not.
-        made.leader_epoch = group[-1].leader_epoch
+        batch.leader_epoch = group[-1].leader_epoch
     return built, too_large
 
 
-def merge(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch | None:
+def merge_whole(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch | None:
     """The group as one batch, verified and merged in one call.
 
     None where that is impossible; `rebuild` finds out why, and what else is possible.
     """
-    if not splice.are_whole(group, settings):
+    if not merge.can_merge(group, settings):
         return None
-    encoded = splice.merge(
+    encoded = merge.merge_native(
         group, group[0].header.codec if settings.codec is None else settings.codec
     )
-    return None if encoded is None else _whole(group, encoded, settings)
+    return None if encoded is None else _merged_batch(group, encoded, settings)
 
 
-def _splice(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch | None:
+def _merge_in_python(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch | None:
     """The whole group as one batch, if only deltas change and it is not too large."""
-    if not splice.are_whole(group, settings):
+    if not merge.can_merge(group, settings):
         return None
     head = group[0]
     try:
-        encoded = splice.splice(
+        encoded = merge.merge_python(
             group, head.header.codec if settings.codec is None else settings.codec
         )
     except (IndexError, ValueError, struct.error):
         # Record by record shows which batch is damaged.
         return None
-    return None if encoded is None else _whole(group, encoded, settings)
+    return None if encoded is None else _merged_batch(group, encoded, settings)
 
 
-def _whole(
+def _merged_batch(
     group: list[PendingBatch], encoded: bytearray, settings: TopicSettings
 ) -> PendingBatch | None:
     """The merged batch; None if it is too large for the target."""
@@ -110,12 +109,16 @@ def _whole(
         return None
     head = group[0]
     memory = memoryview(encoded)
-    made = PendingBatch(
+    batch = PendingBatch(
         None, memory, 0, address_of(encoded), read_header(memory), head.repack_reason
     )
-    made.offset_ranges = splice.offset_ranges(group)
-    made.first, made.after, made.leader_epoch = head.first, group[-1].after, group[-1].leader_epoch
-    return made
+    batch.offset_ranges = merge.offset_ranges(group)
+    batch.first, batch.after, batch.leader_epoch = (
+        head.first,
+        group[-1].after,
+        group[-1].leader_epoch,
+    )
+    return batch
 
 
 def split(batch: PendingBatch, settings: TopicSettings) -> list[PendingBatch]:
@@ -139,8 +142,8 @@ def split(batch: PendingBatch, settings: TopicSettings) -> list[PendingBatch]:
                 _pending_batch(pieces[start:stop], assemble(pieces[start:stop], codec), batch)
             )
     built[-1].after = batch.after
-    for made in built:
-        made.leader_epoch = batch.leader_epoch
+    for batch in built:
+        batch.leader_epoch = batch.leader_epoch
     return built
 
 

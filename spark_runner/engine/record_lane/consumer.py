@@ -16,7 +16,7 @@ from spark_runner.positions.topic import Place
 END = KafkaError._PARTITION_EOF
 AT_ONCE = 1000
 
-_OURS_TO_CHOOSE = {
+_DEFAULTS = {
     "isolation.level": "read_committed",
     "check.crcs": True,
     # An empty response shows the end after markers, so polls must not be long. Short ones cost idle
@@ -41,7 +41,7 @@ class RecordConsumer:
     def __init__(self, work: SliceWork) -> None:
         self._alias = work.source.alias
         tuning = work.spec.settings.consumer
-        own = {**_OURS_TO_CHOOSE, **to_librdkafka(tuning, "consumer"), **_FIXED}
+        own = {**_DEFAULTS, **to_librdkafka(tuning, "consumer"), **_FIXED}
         try:
             self._consumer = Consumer(
                 client_config(

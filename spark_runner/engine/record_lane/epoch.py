@@ -119,7 +119,7 @@ class _Copy:
         if not self._channel.wait_for_turn(self._left()):
             return self._ended() or "deadline"
         self._take_over(partitions)
-        self._consumer.assign(self.progress.going())
+        self._consumer.assign(self.progress.active())
         self._channel.report(self.progress.figures("copying"))
         while (ended := self._ended()) is None:
             messages = self._read()
@@ -138,24 +138,24 @@ class _Copy:
         return ended
 
     def _take_over(self, partitions: list[Partition]) -> None:
-        self._target_state.mend(partitions, lambda: self._read_ledger().positions)
+        self._target_state.end_hanging(partitions, lambda: self._read_positions().positions)
         self._record_producer.take_over(deadline_s=START_DEADLINE_S)
-        ledger = self._read_ledger()
-        self.progress.start_from(ledger)
-        self._stop_cut(self._target_state.take_over(partitions, ledger.positions))
+        stored = self._read_positions()
+        self.progress.start_from(stored)
+        self._stop_truncated(self._target_state.take_over(partitions, stored.positions))
 
-    def _read_ledger(self) -> StoredPositions:
+    def _read_positions(self) -> StoredPositions:
         topic = self._work.positions_topic
         return read_positions(self._target, topic, deadline_s=START_DEADLINE_S)
 
-    def _stop_cut(self, cut: Mapping[Partition, StopReason]) -> None:
+    def _stop_truncated(self, truncated: Mapping[Partition, StopReason]) -> None:
         """A person decides about records that the target lost; the next commit records the
         truncation."""
-        for partition, stop_reason in cut.items():
+        for partition, stop_reason in truncated.items():
             if stop_reason.gap is not None and stop_reason.gap.remote_end is not None:
                 self._target_state.rows.mark_truncated(partition, stop_reason.gap.remote_end)
-        self.progress.stop_cut(cut)
-        if cut:
+        self.progress.stop_truncated(truncated)
+        if truncated:
             self._pace.moved(time.monotonic())
 
     def _ended(self) -> EndedBecause | None:
@@ -190,7 +190,7 @@ class _Copy:
         to_rewrite = self._target_state.rows.to_rewrite
         if not moved and not to_rewrite:
             return True
-        if self._copy_step.pending and (self._cut() or self._find_recreated_topics(moved)):
+        if self._copy_step.pending and (self._is_truncated() or self._find_recreated_topics(moved)):
             return False
         began = time.monotonic()
         for part in moved:
@@ -209,18 +209,18 @@ class _Copy:
                 del self._probing[part.place]
         return True
 
-    def _cut(self) -> bool:
+    def _is_truncated(self) -> bool:
         """Whether the target lost committed records; then nothing since the last commit counts."""
-        landed = self._landed()
-        if cut := self._target_state.cut(landed):
-            self._stop_cut(cut)
+        acknowledged = self._acknowledged()
+        if truncated := self._target_state.truncated(acknowledged):
+            self._stop_truncated(truncated)
             self._start_again()
             return True
-        for partition, found in landed.items():
+        for partition, found in acknowledged.items():
             self._target_state.acknowledged(partition, found)
         return False
 
-    def _landed(self) -> dict[Partition, AcknowledgedRecords]:
+    def _acknowledged(self) -> dict[Partition, AcknowledgedRecords]:
         return {
             self.progress.parts[place].partition: it
             for place, it in self._record_producer.acknowledged.items()
@@ -263,10 +263,10 @@ class _Copy:
 
     def _start_again(self) -> None:
         self._record_producer.abort()
-        self._target_state.given_up(self._landed())
+        self._target_state.given_up(self._acknowledged())
         self._record_producer.forget()
         self.progress.roll_back()
         self._copy_step.start_again()
         for probe in self._probing.values():
             probe.rewind()
-        self._consumer.assign(self.progress.going())
+        self._consumer.assign(self.progress.active())

@@ -172,8 +172,8 @@ def of_partition(source: Admin, part: CopiedPartition, error: KafkaError) -> Sto
     if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         reason = f"Reading {place} on {alias} is not allowed; grant Read to the principal."
         return StopReason("faulted", "not_authorised", reason, part.next)
-    said = broker_error() if code == KafkaError.UNKNOWN else error.str()
-    reason = f"{place} on {alias} cannot be read at offset {part.next}: {said}."
+    cause = broker_error() if code == KafkaError.UNKNOWN else error.str()
+    reason = f"{place} on {alias} cannot be read at offset {part.next}: {cause}."
     return StopReason("faulted", "unreadable", reason, part.next)
 
 

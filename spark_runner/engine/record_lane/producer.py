@@ -58,7 +58,7 @@ class RecordProducer:
         self._hurry = hurry
         self._open = False
         self._failures: list[Failure] = []
-        self._landed: dict[Place, AcknowledgedRecords] = {}
+        self._acknowledged: dict[Place, AcknowledgedRecords] = {}
         self.transactional = work.spec.settings.delivery == "exactly_once"
         self._producer = open_producer(work)
 
@@ -125,11 +125,11 @@ class RecordProducer:
     @property
     def acknowledged(self) -> Mapping[Place, AcknowledgedRecords]:
         """Records acknowledged since the last commit or abort."""
-        return self._landed
+        return self._acknowledged
 
     def forget(self) -> None:
         """The acknowledged records are committed or aborted."""
-        self._landed = {}
+        self._acknowledged = {}
 
     def rewrite_position(self, row: Position) -> int | None:
         """Write a valid position again. Returns its offset in the positions topic, None if unknown.
@@ -207,11 +207,11 @@ class RecordProducer:
             return
         found = message.offset()
         at = -1 if found is None else found
-        landed = self._landed.get(place)
-        if landed is None:
-            self._landed[place] = AcknowledgedRecords(at, at)
+        acknowledged = self._acknowledged.get(place)
+        if acknowledged is None:
+            self._acknowledged[place] = AcknowledgedRecords(at, at)
         else:
-            landed.last, landed.count = at, landed.count + 1
+            acknowledged.last, acknowledged.count = at, acknowledged.count + 1
 
     def _silent(self) -> KafkaUnavailable:
         return late(

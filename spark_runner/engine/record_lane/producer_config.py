@@ -14,7 +14,7 @@ from spark_runner.ipc.messages import PartitionWork, SliceWork
 _LARGEST_RECORD = 1_000_000_000
 _DEFAULT_BATCH = 1_000_000
 
-_OURS_TO_CHOOSE = {
+_DEFAULTS = {
     "compression.type": "lz4",
     "linger.ms": 5,
     "batch.size": _DEFAULT_BATCH,
@@ -48,7 +48,7 @@ def open_producer(work: SliceWork) -> Producer:
 def _config(tuning: dict[str, str], partitions: Iterable[PartitionWork]) -> dict[str, object]:
     """Our defaults below the flow's settings; no batch larger than the smallest topic limit."""
     asked = to_librdkafka(tuning, "producer")
-    config: dict[str, object] = {**_OURS_TO_CHOOSE, **asked}
+    config: dict[str, object] = {**_DEFAULTS, **asked}
     limits = [
         int(row.remote_configs.get("max.message.bytes", _DEFAULT_BATCH)) for row in partitions
     ]

@@ -105,19 +105,19 @@ class Progress:
         self.parts = {part.place: part for part in parts}
         self._by_track = {part.partition: part for part in parts}
 
-    def start_from(self, ledger: StoredPositions) -> None:
+    def start_from(self, stored: StoredPositions) -> None:
         """Start at the committed positions, else the planned ones. Another generation stops the
         partition."""
-        check_owner(self._work, ledger.owner)
+        check_owner(self._work, stored.owner)
         self._knows_positions = True
         self._unreported.update(self.parts)
         for place, part in self.parts.items():
-            resume(part.partition, ledger.positions.get(place), self._work)
+            resume(part.partition, stored.positions.get(place), self._work)
             part.position = part.next = part.partition.position
             if part.partition.error is not None:
                 self._stopped(part, part.partition.error)
 
-    def going(self) -> Iterator[CopiedPartition]:
+    def active(self) -> Iterator[CopiedPartition]:
         return (part for part in self.parts.values() if part.error is None and not part.is_read)
 
     def moved(self) -> list[CopiedPartition]:
@@ -151,8 +151,8 @@ class Progress:
             gap = error.gap and dataclasses.replace(error.gap, position=part.next)
             self._stopped(part, dataclasses.replace(error, gap=gap))
 
-    def stop_cut(self, cut: Mapping[Partition, StopReason]) -> None:
-        for partition, it in cut.items():
+    def stop_truncated(self, truncated: Mapping[Partition, StopReason]) -> None:
+        for partition, it in truncated.items():
             self.stop(self._by_track[partition], it.offset, it.state, it.code, it.reason, it.gap)
 
     def _stopped(self, part: CopiedPartition, error: PartitionError) -> None:

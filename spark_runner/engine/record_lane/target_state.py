@@ -54,7 +54,7 @@ class TargetState:
         self.rows.markers = int(producer.transactional)
         self._identity = setup.identity_of(work, self._client)
         self._producers = truncated_positions.producers_of(self._client, self._identity, work)
-        self._endings: HangingTransactions | None = None
+        self._hanging_transactions: HangingTransactions | None = None
 
     def close(self) -> None:
         self._client.close()
@@ -64,64 +64,64 @@ class TargetState:
         self._client.open(deadline)
         target_truncation.prepare(self._client, partitions)
 
-    def mend(
+    def end_hanging(
         self, partitions: Iterable[Partition], read: Callable[[], Mapping[Place, Position]]
     ) -> None:
         """In our turn, before the producer is initialized: end hanging transactions."""
         if not self._record_producer.transactional:
             return
         deadline = time.monotonic() + _FENCE_S
-        going = [partition for partition in partitions if partition.error is None]
+        active = [partition for partition in partitions if partition.error is None]
         view = self._client.describe([self._topic], deadline)[self._topic]
-        ledger = Partition(self._topic, 0, self._topic, remote_id=view.topic_id, is_internal=True)
-        endings = HangingTransactions(
+        stored = Partition(self._topic, 0, self._topic, remote_id=view.topic_id, is_internal=True)
+        hanging_transactions = HangingTransactions(
             self._client,
             self._identity,
-            going,
-            [ledger],
+            active,
+            [stored],
             transactional=True,
             own=self._producers,
             rewrite=self.rows.rewrite,
         )
-        endings.fence(deadline)
-        endings.end_in_internal_topics()
-        if endings.any_hanging():
+        hanging_transactions.fence(deadline)
+        hanging_transactions.end_in_internal_topics()
+        if hanging_transactions.any_hanging():
             known = read()
-            for partition in going:
+            for partition in active:
                 row = known.get(partition.topic_partition)
                 if row is not None and row.next_downstream is not None and row.remote_end is None:
                     partition.expect_downstream(row.next_downstream, row.map_end)
-            endings.begin()
-        self._endings = endings
+            hanging_transactions.begin()
+        self._hanging_transactions = hanging_transactions
 
     def take_over(
         self, partitions: Iterable[Partition], known: Mapping[Place, Position]
     ) -> dict[Partition, StopReason]:
         """Start at the committed positions. Returns truncated partitions, and why they stop."""
-        going = [partition for partition in partitions if partition.error is None]
-        for partition in going:
+        active = [partition for partition in partitions if partition.error is None]
+        for partition in active:
             self.duplicates.resumed(partition, known.get(partition.topic_partition))
-        if not going:
+        if not active:
             return {}
-        ends = target_truncation.ends(self._client, going)
-        cut = target_truncation.truncated(ends, self._client.alias) | self._lost_positions(
+        ends = target_truncation.ends(self._client, active)
+        truncated = target_truncation.truncated(ends, self._client.alias) | self._lost_positions(
             ends, known
         )
         self.duplicates.count_before_write(
-            {partition: end for partition, end in ends.items() if partition not in cut}
+            {partition: end for partition, end in ends.items() if partition not in truncated}
         )
         if not self._record_producer.transactional:
-            at = self._record_producer.rewrite_position(self._as_it_was(going[0], known))
+            at = self._record_producer.rewrite_position(self._as_it_was(active[0], known))
             for partition, end in ends.items():
                 partition.set_downstream(max(end, partition.committed_downstream))
             if (producer := self._producer_of(at)) is not None:
                 self.duplicates.add_producer(producer)
             self._record_producer.commit(
                 self.rows.position(partition, partition.position)
-                for partition in going
-                if partition not in cut
+                for partition in active
+                if partition not in truncated
             )
-        return cut
+        return truncated
 
     def _lost_positions(
         self, ends: Mapping[Partition, int], known: Mapping[Place, Position]
@@ -139,21 +139,25 @@ class TargetState:
         }
         return truncated_positions.judge(self._client, behind, self._producers)[0]
 
-    def cut(self, landed: Mapping[Partition, AcknowledgedRecords]) -> dict[Partition, StopReason]:
+    def truncated(
+        self, acknowledged: Mapping[Partition, AcknowledgedRecords]
+    ) -> dict[Partition, StopReason]:
         """Before a commit: partitions whose first record got an offset below the expected one."""
-        firsts = {partition: found.first for partition, found in landed.items() if found.first >= 0}
-        cut = target_truncation.truncated(firsts, self._client.alias)
-        if self._endings is None or not cut:
-            return cut
+        firsts = {
+            partition: found.first for partition, found in acknowledged.items() if found.first >= 0
+        }
+        truncated = target_truncation.truncated(firsts, self._client.alias)
+        if self._hanging_transactions is None or not truncated:
+            return truncated
         markers = {
             partition: firsts[partition]
-            for partition in cut
+            for partition in truncated
             if firsts[partition] == partition.committed_downstream - 1
         }
-        joined = self._endings.joined_earlier(markers)
+        joined = self._hanging_transactions.joined_earlier(markers)
         return {
             partition: stop_reason
-            for partition, stop_reason in cut.items()
+            for partition, stop_reason in truncated.items()
             if partition not in joined
         }
 
@@ -161,8 +165,8 @@ class TargetState:
         """All records of the partition are acknowledged; the next commit includes them."""
         partition.acknowledge_records(found.count, found.last)
 
-    def given_up(self, landed: Mapping[Partition, AcknowledgedRecords]) -> None:
-        for partition, found in landed.items():
+    def given_up(self, acknowledged: Mapping[Partition, AcknowledgedRecords]) -> None:
+        for partition, found in acknowledged.items():
             self.duplicates.given_up(partition, found.count)
 
     def committed(self, positions: Mapping[Partition, int]) -> None:

@@ -40,11 +40,11 @@ class Duplicates(NamedTuple):
         return Duplicates(self.records, (*self.owed, *owed))
 
 
-def attempts(hole: Hole, batches: Iterable[Seen], own: Collection[int]) -> tuple[int, ...]:
+def attempts(span: Hole, batches: Iterable[Seen], own: Collection[int]) -> tuple[int, ...]:
     """Records of each of our producers in the range; a takeover increases the epoch."""
     found: Counter[tuple[int, int]] = Counter()
     for batch in sorted(batches):
-        if batch.last < hole.first or batch.first >= hole.stop:
+        if batch.last < span.first or batch.first >= span.stop:
             continue
         if batch.records and not batch.control and batch.producer in own:
             found[batch.producer, batch.epoch] += batch.records
@@ -147,26 +147,26 @@ class DuplicateCounter:
         return row.committed.records if row else 0
 
     def _look_at(self, partition: Partition, row: _Row, stop: int, deadline: float) -> None:
-        hole = Hole(row.begins if row.begins >= 0 else max(0, stop - _WINDOW), stop)
+        span = Hole(row.begins if row.begins >= 0 else max(0, stop - _WINDOW), stop)
         if row.is_first:
-            partition.forget_range(hole.first, hole.stop)
-        if hole.first >= stop:
+            partition.forget_range(span.first, span.stop)
+        if span.first >= stop:
             return
-        owed = self._owed(partition, hole, deadline)
+        owed = self._owed(partition, span, deadline)
         if owed is None and row.begins >= 0:
             log.warning(
-                "%s: %s cannot be read; all of it counts as duplicates", partition.name, hole
+                "%s: %s cannot be read; all of it counts as duplicates", partition.name, span
             )
-            owed = (stop - hole.first,)
+            owed = (stop - span.first,)
         row.committed = row.committed.with_owed(owed or ())
 
-    def _owed(self, partition: Partition, hole: Hole, deadline: float) -> tuple[int, ...] | None:
+    def _owed(self, partition: Partition, span: Hole, deadline: float) -> tuple[int, ...] | None:
         """None when the range cannot be read."""
         if time.monotonic() >= deadline:
             return None
         try:
-            for _, seen in read_ranges(self._target, partition, [hole], deadline):
-                return attempts(hole, seen, self._own)
+            for _, seen in read_ranges(self._target, partition, [span], deadline):
+                return attempts(span, seen, self._own)
         except UnderstudyError as error:
             log.warning("duplicates cannot be counted: %s", error.message)
         return None

@@ -37,13 +37,13 @@ class ForeignRecordCheck:
 
     def look(self, partitions: Iterable[Partition], now: float, *, last: bool = False) -> None:
         """After a commit. `last`: there is no later call."""
-        holed = [partition for partition in partitions if partition.unverified_ranges]
+        affected = [partition for partition in partitions if partition.unverified_ranges]
         self._own.add(self._identity.producer_id)
-        if not holed:
+        if not affected:
             return
         if not self._watches or self._identity.is_anonymous:
             # Without a lasting id, our records from before a restart look foreign.
-            for partition in holed:
+            for partition in affected:
                 partition.forget_ranges()
             return
         if now < self._again_at and not last:
@@ -51,12 +51,12 @@ class ForeignRecordCheck:
         self._again_at = now + EVERY_S
         deadline = time.monotonic() + LOOK_S
         try:
-            for partition in holed:
+            for partition in affected:
                 self._look_into(partition, deadline)
         except UnderstudyError as error:
             log.warning("a range between our batches cannot be read yet: %s", error.message)
 
     def _look_into(self, partition: Partition, deadline: float) -> None:
-        holes = [Hole(*hole) for hole in partition.unverified_ranges]
-        for hole, seen in read_ranges(self._target, partition, holes, deadline):
-            partition.verify_first_range(strangers(hole, seen, self._own))
+        spans = [Hole(*span) for span in partition.unverified_ranges]
+        for span, seen in read_ranges(self._target, partition, spans, deadline):
+            partition.verify_first_range(strangers(span, seen, self._own))

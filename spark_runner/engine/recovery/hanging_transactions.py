@@ -87,17 +87,19 @@ class HangingTransactions:
         ends = target_truncation.ends(self._target, known)
         self._unverified = {}
         if self._transactional:
-            odd = {
+            differing = {
                 partition
                 for partition, end in ends.items()
                 if end != partition.committed_downstream
             }
-            silent = {partition for partition in known if partition.error is None} - ends.keys()
-            states = self._states(odd | silent)
-            silent |= odd - states.keys()
-            self._unverified = dict.fromkeys(silent - self._replaced, 0.0)
+            unreachable = {
+                partition for partition in known if partition.error is None
+            } - ends.keys()
+            states = self._states(differing | unreachable)
+            unreachable |= differing - states.keys()
+            self._unverified = dict.fromkeys(unreachable - self._replaced, 0.0)
             for partition in self._end_hanging(
-                {partition: states[partition] for partition in odd & states.keys()}
+                {partition: states[partition] for partition in differing & states.keys()}
             ):
                 del ends[partition]
             for partition in self._unverified.keys() & ends.keys():
@@ -129,12 +131,12 @@ class HangingTransactions:
         ]
         self._hanging.end(list(_places(cut_short)), commit=True)
         # It begins after the committed offset, so it is not committed.
-        void = [
+        uncommitted = [
             partition
             for partition, found in hanging.items()
             if found.start >= partition.committed_downstream
         ]
-        self._hanging.end(list(_places(void)), commit=False)
+        self._hanging.end(list(_places(uncommitted)), commit=False)
         return cut_short
 
     def any_hanging(self) -> bool:
@@ -170,15 +172,15 @@ class HangingTransactions:
 
     def _look_again(self, due: set[Partition], began: float) -> None:
         ends = target_truncation.ends(self._target, due)
-        odd = {
+        differing = {
             partition for partition, end in ends.items() if end != partition.committed_downstream
         }
-        told = self._states(odd | (due - ends.keys()))
-        if odd & (told.keys() | self._replaced):
+        told = self._states(differing | (due - ends.keys()))
+        if differing & (told.keys() | self._replaced):
             raise ProducerLost(Code.CONCURRENT_TRANSACTIONS, "end what hung without a leader")
         now = time.monotonic()
         for partition in due:
-            if partition in self._replaced or (partition in ends and partition not in odd):
+            if partition in self._replaced or (partition in ends and partition not in differing):
                 del self._unverified[partition]
             else:
                 self._unverified[partition] = now + max(AGAIN_S, BACKOFF_FACTOR * (now - began))

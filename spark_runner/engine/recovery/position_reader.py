@@ -42,7 +42,7 @@ Row = tuple[int, int, bytes, bytes | None]
 """(offset, leader epoch, key, value)"""
 
 
-class _Cut(Exception):
+class _Truncated(Exception):
     """The topic was truncated below the offset that was read."""
 
 
@@ -55,7 +55,7 @@ class PositionReader:
         self._at: int | None = None
         self._rows: dict[bytes, tuple[int, int, bytes | None]] = {}
         # Leader epoch of the last batch read, and of the leader that returned it (KIP-320).
-        self._epoch = self._led = -1
+        self._epoch = self._leader_epoch = -1
         # After the last stable offset: producer id -> its records without a marker.
         self._undecided: dict[int, list[Row]] = {}
         # The flow's owner, uncommitted records included: fences follow directly after them.
@@ -70,18 +70,18 @@ class PositionReader:
         until_answered(lambda: self._read(keys, deadline), deadline)
         return self._positions()
 
-    def is_old(self, row: Position) -> bool:
+    def is_older_than_leader(self, row: Position) -> bool:
         """Whether the position is older than the current leader epoch.
 
         A leader that truncated the topic may have lost later ones.
         """
         known = self._rows.get(row.key)
-        return known is not None and known[1] < self._led
+        return known is not None and known[1] < self._leader_epoch
 
     def _read(self, keys: set[bytes], deadline: float) -> None:
         try:
             self._read_on(deadline)
-        except _Cut:
+        except _Truncated:
             self._at, self._epoch = None, -1
             self._rows, self._undecided = {}, {}
             raise KafkaUnavailable(
@@ -90,29 +90,29 @@ class PositionReader:
                 code="positions_cut",
             ) from None
         if any(row[2] in keys for rows in self._undecided.values() for row in rows):
-            raise self._refused(Code.CONCURRENT_TRANSACTIONS)
+            raise self._error(Code.CONCURRENT_TRANSACTIONS)
 
     def _read_on(self, deadline: float) -> None:
         view = self._cluster.describe([self._topic], deadline)[self._topic]
         leader = view.leaders.get(0)
         if view.error or leader is None or leader.node < 0:
-            raise self._refused(view.error or Code.LEADER_NOT_AVAILABLE)
+            raise self._error(view.error or Code.LEADER_NOT_AVAILABLE)
         if self._at is None:
             self._at = self._offset(leader, EARLIEST, deadline)
         end = self._offset(leader, LATEST, deadline)
         if self._at > end:
-            raise _Cut
-        is_moved = self._led not in (-1, leader.epoch)
+            raise _Truncated
+        has_moved = self._leader_epoch not in (-1, leader.epoch)
         link = self._cluster.link(leader.node, "positions", deadline)
         isolation = fetch.READ_COMMITTED
         try:
-            while self._at < end or is_moved:
-                is_moved = False
+            while self._at < end or has_moved:
+                has_moved = False
                 if time.monotonic() > deadline:
-                    raise self._refused(Code.REQUEST_TIMED_OUT)
+                    raise self._error(Code.REQUEST_TIMED_OUT)
                 if not self._step(link, view, isolation):
                     isolation = fetch.READ_UNCOMMITTED
-            self._led = leader.epoch
+            self._leader_epoch = leader.epoch
         except BaseException:
             self._cluster.drop(link)
             raise
@@ -122,7 +122,7 @@ class PositionReader:
             self._topic, 0
         ]
         if found.error:
-            raise self._refused(found.error)
+            raise self._error(found.error)
         return found.offset
 
     def _step(self, link: Connection, view: TopicView, isolation: int) -> bool:
@@ -142,9 +142,9 @@ class PositionReader:
         )
         number = reply.error or next((row.error for row in reply.partitions if row.error), 0)
         if number == Code.OFFSET_OUT_OF_RANGE or any(row.diverging for row in reply.partitions):
-            raise _Cut
+            raise _Truncated
         if number:
-            raise self._refused(number)
+            raise self._error(number)
         before = self._at
         for row in reply.partitions:
             aborted = AbortedFilter(row.aborted)
@@ -208,7 +208,7 @@ class PositionReader:
                 found[record.topic, record.partition] = record
         return found
 
-    def _refused(self, number: int) -> Exception:
+    def _error(self, number: int) -> Exception:
         error = failure(number, where=self._cluster.alias, doing=f"read {self._topic}")
         if number in RETRY and not isinstance(error, KafkaUnavailable):
             return KafkaUnavailable(error.message, code=error.code)

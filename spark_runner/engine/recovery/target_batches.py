@@ -33,7 +33,7 @@ class RemotePartition(Protocol):
 
 
 def read_ranges(
-    target: ClusterClient, partition: RemotePartition, holes: Iterable[Hole], deadline: float
+    target: ClusterClient, partition: RemotePartition, spans: Iterable[Hole], deadline: float
 ) -> Iterator[tuple[Hole, list[Seen]]]:
     """Each range with its batches; ends at the first one that cannot be read now."""
     view = target.describe([partition.remote_topic], deadline)[partition.remote_topic]
@@ -42,23 +42,23 @@ def read_ranges(
         return
     link = target.link(leader.node, "ranges", deadline)
     try:
-        for hole in holes:
-            seen = _read(link, partition, hole, leader, deadline)
+        for span in spans:
+            seen = _read(link, partition, span, leader, deadline)
             if seen is None:
                 return
-            yield hole, seen
+            yield span, seen
     finally:
         target.drop(link)
 
 
 def _read(
-    link: Connection, partition: RemotePartition, hole: Hole, leader: Leader, deadline: float
+    link: Connection, partition: RemotePartition, span: Hole, leader: Leader, deadline: float
 ) -> list[Seen] | None:
     """Its batches; None while an open transaction hides some."""
     topic, epoch = (partition.remote_topic, partition.remote_id), leader.epoch
     found: list[Seen] = []
-    at = hole.first
-    while at < hole.stop:
+    at = span.first
+    while at < span.stop:
         frame, reply = fetch_once(
             link,
             topic,
@@ -90,11 +90,11 @@ def _headers(row: fetch.Fetched, frame: memoryview) -> Iterator[Seen]:
         control = bool(header.attributes & CONTROL)
         if control:
             aborted.ended(header)
-        void = not control and aborted.drops(header)
+        uncommitted = not control and aborted.drops(header)
         yield Seen(
             header.base_offset,
             header.last_offset,
-            0 if void else header.records,
+            0 if uncommitted else header.records,
             header.producer_id,
             control,
             header.producer_epoch,

@@ -77,8 +77,8 @@ def judge(
         known = own(deadline)
         for partition, end in ends.items():
             # The marker before it belongs to our last transaction there.
-            hole = Hole(max(0, partition.committed_downstream - 1), end)
-            for _, seen in read_ranges(target, partition, [hole], deadline):
+            span = Hole(max(0, partition.committed_downstream - 1), end)
+            for _, seen in read_ranges(target, partition, [span], deadline):
                 del unknown[partition]
                 last = last_of_ours(partition.committed_downstream, seen, known)
                 if last is not None:

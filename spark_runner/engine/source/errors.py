@@ -99,13 +99,13 @@ class SourceErrors:
                 f"Reading {partition.name} on {alias} is not allowed; grant Read to the principal."
             )
             return StopReason("faulted", "not_authorised", reason)
-        said = f"the broker returned {name_of(number)}"
+        cause = f"the broker returned {name_of(number)}"
         if number == Code.UNKNOWN:
             if now - since < UNREADABLE_AFTER_S:
                 return None
-            said = broker_error()
+            cause = broker_error()
         reason = (
-            f"{partition.name} on {alias} cannot be read at offset {partition.next_fetch}: {said}."
+            f"{partition.name} on {alias} cannot be read at offset {partition.next_fetch}: {cause}."
         )
         return StopReason("faulted", "unreadable", reason)
 

@@ -28,7 +28,7 @@ Row = tuple[bytes, bytes | None, int]
 log = logging.getLogger(__name__)
 
 
-class _Cut(Exception):
+class _Truncated(Exception):
     """The topic was truncated below the offset that was read."""
 
 
@@ -57,7 +57,7 @@ class OffsetRunsReader:
                 if not backoff.wait():
                     raise
                 self._look_again(deadline)
-            except _Cut:
+            except _Truncated:
                 log.warning(
                     "%s was truncated below the offset read; reading it again", self._view.name
                 )
@@ -79,7 +79,7 @@ class OffsetRunsReader:
             self._at = self._offset(leader, EARLIEST, deadline)
         end = self._offset(leader, LATEST, deadline)
         if self._at > end:
-            raise _Cut
+            raise _Truncated
         if not self._is_behind(end, leader):
             return
         link = self._cluster.link(leader.node, "runs", deadline)
@@ -120,7 +120,7 @@ class OffsetRunsReader:
         )
         number = reply.error or next((row.error for row in reply.partitions if row.error), 0)
         if number == Code.OFFSET_OUT_OF_RANGE or any(row.diverging for row in reply.partitions):
-            raise _Cut
+            raise _Truncated
         if number:
             raise self._failure(number)
         self._found_by = leader.epoch

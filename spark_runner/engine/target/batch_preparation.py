@@ -112,7 +112,7 @@ class BatchPreparer:
         merged = (
             None
             if queued[0].repack_reason == TOO_LARGE
-            else repack.merge(queued, partition.settings)
+            else repack.merge_whole(queued, partition.settings)
         )
         if merged is not None:
             self._remove_first(partition, queued)

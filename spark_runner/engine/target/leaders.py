@@ -210,12 +210,12 @@ class TargetLeaders:
         connection.in_flight.clear()
         connection.ready.clear()
         del self.connections[connection.connection_id]
-        its = [
+        affected = [
             t
             for t in self._partitions
             if t.connection_id == connection.connection_id and t.error is None
         ]
-        self._leaderless.add(its, now)
+        self._leaderless.add(affected, now)
 
     def restart(self) -> None:
         for connection in self.connections.values():

@@ -113,8 +113,8 @@ class Retries:
             partition.rewind(partition.position)
             # Without topic ids a recreated topic begins below as well.
             changed = changed_topics(self._leaders.cluster, [partition], remote=True)
-            cut = target_truncation.stop_reason(partition, base, self._leaders.alias)
-            self.stop(partition, changed.get(partition, cut))
+            truncated = target_truncation.stop_reason(partition, base, self._leaders.alias)
+            self.stop(partition, changed.get(partition, truncated))
         raise ProducerLost(Code.OFFSET_OUT_OF_RANGE, "find what was written before")
 
     def not_added(self, partition: Partition, batch: PendingBatch, number: int, now: float) -> None:
