@@ -23,7 +23,7 @@ FIRST = ("mirrors", "spark")
 # In the order in which the first session takes their files; the second one begins at the end.
 POOL = ("wire", "kafka", "domain")
 # Files of these folders that need the database, whose tests come before all others, or the room.
-FIRST_FILES = ("wire/test_strangers.py",)
+FIRST_FILES = ("wire/test_foreign_records.py",)
 SECOND_FILES = ("kafka/test_sweeps.py",)
 
 

@@ -100,7 +100,7 @@ PROOFS = {
 # What is refused never reaches a broker: each by name, and whole families.
 REFUSED = "tests/domain/test_specs.py::test_no_refused_key_is_ever_taken"
 FAMILIES = "tests/domain/test_specs.py::test_whole_families_are_refused_with_their_reason"
-CLIENTS = "tests/wire/test_tuning.py::test_one_small_request_at_a_time_copies_the_same"
+CLIENTS = "tests/wire/test_client_settings.py::test_one_small_request_at_a_time_copies_the_same"
 
 
 def is_there(proof: str) -> bool:

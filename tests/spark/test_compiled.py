@@ -114,7 +114,7 @@ def test_without_a_compiler_it_says_so_and_what_that_means(tmp_path: Path) -> No
 
 def test_the_laws_of_batches_hold_in_machine_code_too(made: Path) -> None:
     """This process runs the sources, so what the machine code makes of damage is seen here only."""
-    files = ("test_turned_bits.py", "test_repack_laws.py", "test_batches_and_guards.py")
+    files = ("test_corrupt_batches.py", "test_repack_laws.py", "test_batches_and_guards.py")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         + [f"tests/wire/{name}" for name in files],

@@ -1,9 +1,8 @@
-"""Trouble that brokers and networks really make, dealt out at random around a running engine.
+"""Faults that brokers and networks really cause, injected at random around a running engine.
 
-All of it is honest: a batch that is said to be refused never reached the broker, one of which
-nobody can say lies in its log, a connection is lost before or after a request, an answer may be
-lost once it has taken effect, a bit may turn in memory, and a process that is killed says nothing
-to anybody.
+Each fault matches reality: a rejected batch never reached the broker; a batch with unknown outcome
+is in its log; a connection breaks before or after a request; a response is lost after it took
+effect; a bit flips in memory; a killed process sends nothing.
 """
 
 from __future__ import annotations
@@ -37,11 +36,10 @@ from spark_runner.kafka_protocol.produce import Answer
 
 # What a broker says before it writes anything.
 _REFUSED = (51, 51, 51, 19, 19, 6, 3, 5)
-# What it says of a batch that it does not take (the partition may stop), or when it has lost track.
-_FOR_GOOD = (2, 10, 87, 29, -1, -1, 45)
-# What it says when a batch is in its log and the answer had to wait: for replicas that did not come
-# in time, or while another broker became the leader.
-_MAYBE = (7, 20, 6, 3, 56)
+# Errors that reject a batch permanently (the partition may stop), or that end the producer.
+_PERMANENT = (2, 10, 87, 29, -1, -1, 45)
+# Errors for a batch that is in the log: the replicas did not follow in time, or the leader changed.
+_UNKNOWN_OUTCOME = (7, 20, 6, 3, 56)
 _AGAIN = SimpleNamespace(error_code=51)
 
 
@@ -141,10 +139,10 @@ class Chaos:
             if self._happens(fate, "refused", 0.015 if partition.is_internal else 0.1):
                 refused[partition] = fate.chance.choice(_REFUSED)
                 fate.held.add(partition)
-            elif not partition.is_internal and self._happens(fate, "refused for good", 0.01):
-                refused[partition] = fate.chance.choice(_FOR_GOOD)
+            elif not partition.is_internal and self._happens(fate, "rejected permanently", 0.01):
+                refused[partition] = fate.chance.choice(_PERMANENT)
             elif self._happens(fate, "perhaps written", 0.01):
-                maybe[partition] = fate.chance.choice(_MAYBE)
+                maybe[partition] = fate.chance.choice(_UNKNOWN_OUTCOME)
         try:
             # Without a batch it is an honest request too, and the broker answers it.
             send(connection, {t: p for t, p in batches.items() if t not in refused}, now)

@@ -1,4 +1,4 @@
-"""A copying process of its own, to be killed or frozen; its work comes on standard input."""
+"""A copying process that tests kill or freeze; it reads its work from standard input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two sides that a flow planned by hand leads between, and what may stand before them."""
+"""The two clusters of a flow, with or without proxies before them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions that hang, without luck: a batch of which its coordinator does not know."""
+"""Hanging transactions made on purpose: a batch that its coordinator does not know."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def last_row(target: Side, positions_topic: str, topic: str) -> Position:
 
 
 def moved(flow: Flow, topic: str, by: int) -> Record:
-    """The row that says so many records more are copied, behind which a marker stands."""
+    """A position record that counts `by` more records, with a marker after them."""
     known = last_row(flow.target, flow.positions_topic, topic)
     assert known.next_downstream is not None
     row = dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Both sides compared by a client that is not ours: confluent-kafka, read_committed."""
+"""Compares both clusters with another client: confluent-kafka, read_committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers of older Kafkas: their jars, and those that keep their metadata in ZooKeeper."""
+"""Brokers of older Kafka versions: their jars, and those with ZooKeeper."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ class ZooKept:
     def _wait(self, looks: Callable[[], bool]) -> None:
         until = time.monotonic() + START_S
         while not looks():
-            assert self._processes[-1].poll() is None, self._last_words()
-            assert time.monotonic() < until, self._last_words()
+            assert self._processes[-1].poll() is None, self._log_ends()
+            assert time.monotonic() < until, self._log_ends()
             time.sleep(0.2)
 
-    def _last_words(self) -> str:
+    def _log_ends(self) -> str:
         return "\n".join(path.read_text()[-2000:] for path in self._directory.glob("*.log"))
 
     def _answers(self) -> bool:

@@ -1,4 +1,4 @@
-"""One flow of one partition: planned by a planner and copied by a lane, both in this process."""
+"""One flow of one partition, planned and copied in this process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A TCP proxy between the engine and a broker.
 
-It cuts connections or takes none, swallows replies or holds them, hears nothing at all, or lets
-little through.
+It closes or refuses connections, drops or delays replies, ignores requests, or limits the
+bandwidth.
 """
 
 from __future__ import annotations

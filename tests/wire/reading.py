@@ -1,4 +1,4 @@
-"""The source side of a slice alone, turn by turn."""
+"""The source side of a slice alone, step by step."""
 
 from __future__ import annotations
 

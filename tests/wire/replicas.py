@@ -1,4 +1,4 @@
-"""Who leads a partition and which replicas are in sync, waited for on real brokers."""
+"""Waits on real brokers for a leader or for in-sync replicas."""
 
 from __future__ import annotations
 

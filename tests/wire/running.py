@@ -1,4 +1,4 @@
-"""The engine in a thread of its own, while the test does something to it."""
+"""Runs the engine in a thread while the test changes something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster as the tests see it: topics, batches as they are, transactions, everything read."""
+"""A cluster for tests: topics, raw batches, transactions, reading everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies in which a partition stops: set up, run until then, and asked for the error."""
+"""Flows in which a partition stops: setup, run until then, and its error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def two_partitions(source: Side, target: Side, **remote: str) -> tuple[Flow, str
 
 
 def stopped(flow: Flow, lane: str = "raw", *, errors: int = 1, seconds: float = 30) -> SliceResult:
-    """Run until so many partitions have stopped and all the others are at their end."""
+    """Run until `errors` partitions have stopped and all others are at their end."""
     ends = flow.ends()
 
     def done(driver: Driver) -> bool:

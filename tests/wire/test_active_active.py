@@ -1,4 +1,4 @@
-"""Two flows that copy the same names in both directions: the union on both sides, and no loop."""
+"""Two flows copy the same names in both directions: the union on both sides, and no loop."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_what_takes_the_place_of_records_that_the_target_lost_is_no_copy(
 
 
 def pretend_to_lose(flow: Flow, topic: str, count: int) -> int:
-    """As if partition 0 of the remote topic had had so many records more; where it ends."""
+    """As if partition 0 of the remote topic had had `count` more records. Returns its end."""
     known = [
         row
         for record in flow.target.read(flow.positions_topic)

@@ -1,4 +1,4 @@
-"""A flow's bandwidth limit on real brokers: both lanes keep it, and another limit holds at once."""
+"""A flow's bandwidth limit on real brokers: both lanes keep it; a new limit applies at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LANES = {"raw": RawCopier, "record": RecordLane}
 
 
 def filled(source: Side, size: int, stem: str = "limit", *, records: int = 1) -> str:
-    """Three partitions that hold so many bytes together, in batches of 20 KB, of records each."""
+    """Three partitions of `size` bytes together, in batches of 20 KB, of `records` each."""
     topic = unique(stem)
     source.make(topic, 3)
     for at in range(size // 20_000):

@@ -1,4 +1,4 @@
-"""Batch headers, the pen that writes them, sequences, varints, codecs: laws without a broker."""
+"""Batch headers, their stamping, sequences, varints, codecs: properties without a broker."""
 
 from __future__ import annotations
 

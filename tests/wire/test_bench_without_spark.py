@@ -1,4 +1,4 @@
-"""`python -m spark_runner.bench`: the tool that says what the raw lane costs by itself."""
+"""`python -m spark_runner.bench` measures the raw lane without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slow target before a fast source: what is read and not yet written stays within bounds."""
+"""A slow target and a fast source: memory for unwritten batches stays bounded."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_slow_target_makes_the_source_wait_within_buffer_memory(
         running.caught_up()
     assert memory.all_taken, "the source was never faster"
     assert memory.buffers <= 12 * MB
-    # What is built anew flies beside the buffers, and as much as they hold at most.
+    # Rebuilt batches occupy memory beside the buffers, at most as much as those.
     assert memory.beside < OWN + (12 * MB if codec == "zstd" else 0)
     check(flow, topic, remote, 3)
 

@@ -1,4 +1,4 @@
-"""A run with an end copies what lies before it, to the record, and nothing from it on."""
+"""A bounded run copies exactly the records before its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections cut, replies lost, brokers silent: the copy goes on, each record once."""
+"""Broken connections, lost replies, silent brokers: replication continues, each record once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch holds, inflated: all of it, or a clear word; and never more than may be."""
+"""Decompression returns everything or a clear error, never more than the limit."""
 
 from __future__ import annotations
 

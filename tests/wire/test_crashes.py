@@ -1,6 +1,6 @@
-"""Killed, frozen and revived under load: source and target stay the same under read_committed.
+"""Processes killed, frozen and revived under load: both clusters stay equal under read_committed.
 
-Both sides are read by a client that is not ours.
+Another client reads both clusters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A source whose log is not the one that was read (KIP-320): what crosses, and in which numbers."""
+"""A source log that differs from the one that was read (KIP-320): what is replicated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_runner.engine.source.fetch_connection import FetchConnection
 from spark_runner.engine.target import leaders
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW, only_error
-from tests.wire.test_well_again import LEADERLESS_S
+from tests.wire.test_retries import LEADERLESS_S
 from tests.wire.world import Driver, Flow, Side, unique
 
 

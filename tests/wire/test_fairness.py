@@ -1,4 +1,4 @@
-"""Who is read first: a hot partition does not starve idle ones."""
+"""A busy partition does not starve idle ones."""
 
 from __future__ import annotations
 

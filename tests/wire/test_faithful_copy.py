@@ -1,4 +1,4 @@
-"""Every record crosses as it is, whatever it holds and however its batch was written."""
+"""Every record is replicated unchanged, whatever it holds and however its batch was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227) that a broker has dropped, counts otherwise, or has no room for."""
+"""Fetch sessions (KIP-227) that a broker has dropped, counts differently, or refuses."""
 
 from __future__ import annotations
 

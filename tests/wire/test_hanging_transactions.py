@@ -1,4 +1,4 @@
-"""A transaction that has ended and that a partition does not know of is ended there first."""
+"""A transaction that has ended, but not in one partition, is ended there first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source broker that hangs: the ends of what others lead are told as before."""
+"""A source broker hangs: the end offsets of partitions led by others are reported as before."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A batch that reaches its broker when its transaction has been given up counts with no other.
+"""A batch that arrives after its transaction was aborted joins no other transaction.
 
-Brokers before Kafka 3.6 take such a batch: they do not ask the coordinator whether its transaction
-is open. One of today can be told not to ask.
+Brokers before Kafka 3.6 accept such a batch, since they do not ask the coordinator whether its
+transaction is open. A current broker can be configured not to ask.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The leader epoch kept with a position is that of what lies right before it (KIP-320).
+"""The leader epoch stored with a position is that of the record before it (KIP-320).
 
-An older one, and the broker says that the log was truncated, although nothing was: that epoch
-ended before the position. So it must follow over what is dropped, and over what is merged.
+With an older epoch the broker would report a truncation that did not happen: that epoch ended
+before the position. So the epoch follows across dropped and merged batches.
 """
 
 from __future__ import annotations

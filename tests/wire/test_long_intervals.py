@@ -1,4 +1,4 @@
-"""A transaction may stay open as long as a flow was told: brokers end those that are late."""
+"""A transaction may stay open for the flow's commit interval; brokers abort later ones."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from spark_runner.engine.target.writer import TargetWriter
 from spark_runner.kafka_protocol.records import Record
 from tests.conftest import LATE_LOOKED_FOR_MS
 from tests.wire.stops import NOW, KeptBack, only_error, two_partitions
-from tests.wire.test_strangers import told
+from tests.wire.test_foreign_records import told
 from tests.wire.world import Driver, Flow, Side, bare, unique
 
 LONGEST_MS = 60_000
 TWO_HOURS_MS = 7_200_000
 # What is late has been found by then: brokers look for it every so often.
 LOOKED_FOR_S = 1.5 + LATE_LOOKED_FOR_MS / 1000
-# In a transaction that partitions join by themselves, and in one that is told of them.
+# Produce adds partitions to the transaction itself (13), or AddPartitionsToTxn does (11).
 each_version = pytest.mark.parametrize("newest", [13, 11])
 
 

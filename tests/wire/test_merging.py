@@ -1,4 +1,4 @@
-"""Small batches that wait are put together: nothing is lost, and every buffer is given back."""
+"""Small queued batches are merged: nothing is lost, and every buffer is released."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_runner.kafka_protocol.records import Record, decode_batch, encode_bat
 
 
 def reply(first: int, batches: int) -> bytes:
-    """So many batches of three records each, as they lie in a log."""
+    """`batches` batches of three records each, as in a log."""
     made = b""
     for number in range(batches):
         offset = first + 3 * number
@@ -33,7 +33,7 @@ def reply(first: int, batches: int) -> bytes:
 def prepared(
     replies: list[int], merged_bytes: int
 ) -> tuple[list[PendingBatch], ReceiveBuffers, Partition]:
-    """What is sent of replies with so many batches each, every one in a buffer of its own."""
+    """The batches sent for replies with these numbers of batches, each reply in its own buffer."""
     buffers = ReceiveBuffers(size=1 << 16, count=len(replies))
     pen = BatchStamper(transactional=True)
     pen.take(1, 0)

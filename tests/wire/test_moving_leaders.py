@@ -1,4 +1,5 @@
-"""A partition whose leader moves between brokers of different age: each reply finds it."""
+"""A partition's leader moves between brokers of different versions; each response is assigned to
+it."""
 
 from __future__ import annotations
 

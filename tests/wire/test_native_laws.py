@@ -1,4 +1,4 @@
-"""The functions in C read and write headers, requests and answers as the Python does."""
+"""The C functions read and write headers, requests and responses as the Python code does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_runner.kafka_protocol import batch_header as batches
 from spark_runner.kafka_protocol import c_functions, produce
 from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, BatchStamper, Header, Sequences
 from tests.machine_code import by_hand_alone
-from tests.wire.drawn import starved_groups
+from tests.wire.batch_strategies import starved_groups
 
 pytestmark = pytest.mark.timeout(900)
 

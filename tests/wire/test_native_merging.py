@@ -1,4 +1,4 @@
-"""Batches are merged in C to the byte as the Python splices them, or left to that."""
+"""The C functions merge batches to the same bytes as the Python code, or leave them to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, checksum_holds
 from spark_runner.kafka_protocol.crc32c import address_of, crc32c_address
 from spark_runner.kafka_protocol.records import Record, encode_batch, frame_batch
 from tests.machine_code import by_hand_alone
-from tests.wire.drawn import pending_batch, plain, source_batches, starved_groups, wrapped
+from tests.wire.batch_strategies import (
+    pending_batch,
+    plain,
+    source_batches,
+    starved_groups,
+    wrapped,
+)
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -1,4 +1,4 @@
-"""Messages of formats 0 and 1 become the records that they were, or are refused."""
+"""Messages of formats 0 and 1 become equal records, or are rejected."""
 
 from __future__ import annotations
 

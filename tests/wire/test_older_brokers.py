@@ -1,6 +1,6 @@
-"""Real brokers of older Kafkas beside the newest: 4.0, 3.9, and 2.8 with ZooKeeper.
+"""Real brokers of Kafka 4.0, 3.9, and 2.8 with ZooKeeper, together with the newest version.
 
-All of them take records by topic name alone, and 2.8 hands them out so too.
+All of them identify topics by name in Produce; 2.8 does so in Fetch as well.
 """
 
 from __future__ import annotations

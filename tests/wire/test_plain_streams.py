@@ -1,4 +1,4 @@
-"""Plain connections: every byte in its place; small answers that came together are one call."""
+"""Plain connections: bytes in order; small responses that arrived together need one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Client quotas of a broker (KIP-219): the engine waits as it is told; no loss, no outage."""
+"""Client quotas of a broker (KIP-219): the engine waits as the broker announces, without loss or
+outage."""
 
 from __future__ import annotations
 

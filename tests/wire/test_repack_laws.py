@@ -1,4 +1,4 @@
-"""Repacking keeps every byte of every record and says truly which upstream offsets it holds."""
+"""Repacking keeps every byte of every record, and its upstream offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ from spark_runner.kafka_protocol.records import (
     frame_batch,
     read_header,
 )
-from tests.wire.drawn import pending_batch, plain, source_batches, starved_groups, wrapped
+from tests.wire.batch_strategies import (
+    pending_batch,
+    plain,
+    source_batches,
+    starved_groups,
+    wrapped,
+)
 
 
 def unwound(built: list[PendingBatch]) -> list[Record]:

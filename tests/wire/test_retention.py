@@ -1,4 +1,5 @@
-"""Retention that overtakes a paused flow: a gap with its numbers, as after DeleteRecords."""
+"""Retention deletes records before a paused flow read them: a gap with numbers, as after
+DeleteRecords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Brokers that take connections and say nothing: waited for, given up in words, copied exactly."""
+"""Brokers that accept connections and do not respond: given up with a reason, then replicated
+exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coordinator that says nothing for now may know of a transaction that has not ended."""
+"""A coordinator that does not respond may know a transaction that has not ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection that lets little through: a backlog crosses, and commits and stops are on time."""
+"""A slow connection: a backlog is replicated, and commits and stops are on time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.wire.running import NOW, Running
 from tests.wire.world import Flow, Side, bare, unique
 
 MB = 1 << 20
-# A slice that is told to stop has so long for what flies.
+# A stopping slice has this long for the requests in flight.
 SOON_S = 3.0
 
 
@@ -43,7 +43,7 @@ def longest_pause(running: Running) -> float:
 def test_a_backlog_crosses_a_slow_connection_to_the_source(
     source: Side, target: Side, proxies: tuple[Proxy, Proxy]
 ) -> None:
-    """A full reply would take longer than one is waited for, each time anew."""
+    """A full reply would exceed the timeout each time."""
     topic = backlog(source, 17, 1)
     flow = Flow(source, target)
     remote = flow.add(topic)

@@ -1,4 +1,4 @@
-"""A partition that was not read for a while is read again, however its last batch ends."""
+"""A stalled partition is read again, whatever happens to its last batch."""
 
 from __future__ import annotations
 

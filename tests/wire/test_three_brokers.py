@@ -1,4 +1,4 @@
-"""Two clusters of three brokers, three replicas, two in sync: brokers restart and die."""
+"""Two clusters of three brokers, three replicas, two in sync: brokers restart and fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS over our own buffers: every byte in its place, however it was cut into records and reads."""
+"""TLS over own buffers: bytes in order, whatever the sizes of records and reads."""
 
 from __future__ import annotations
 

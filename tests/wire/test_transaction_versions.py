@@ -1,7 +1,7 @@
-"""A cluster that was upgraded and not told to use new transactions: new messages, old rules.
+"""An upgraded cluster without new transactions: new messages, old rules.
 
-Its brokers speak Produce 13 and EndTxn 5, but `transaction.version` stays what it was until an
-operator raises it. Real brokers, made with each of the old levels.
+Its brokers support Produce 13 and EndTxn 5, but `transaction.version` stays until an operator
+raises it. Real brokers, formatted with each of the old levels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controlplane.demo.processes.guard import Guard
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import NOW
-from tests.wire.test_chaos_of_refusals import one_round
+from tests.wire.test_chaos_search import one_round
 from tests.wire.world import Flow, Side, bare, unique
 
 

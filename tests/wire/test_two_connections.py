@@ -1,4 +1,4 @@
-"""A backlog goes to a target broker over two connections, live traffic over one."""
+"""A backlog uses two connections to a target broker, live traffic one."""
 
 from __future__ import annotations
 

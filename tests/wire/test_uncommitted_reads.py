@@ -1,4 +1,4 @@
-"""`consumer.isolation.level=read_uncommitted`, MirrorMaker 2's own default: all records cross."""
+"""`consumer.isolation.level=read_uncommitted`, as MirrorMaker 2: everything is replicated."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A source broker that does not give its records, in a cluster that is well: said in words.
+"""A source broker that does not return its records, in a healthy cluster: reported with a reason.
 
-Its replies never come through, or it meets an error of its own (-1): Java's consumer and the
-brokers' own replicas ask again without an end then, a flow says so after a while.
+Its replies never arrive, or it has an internal error (-1). Java's consumer and the replicas retry
+without limit; a flow reports it after a while.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A flow planned by hand: a slice's work, a driver that watches it, and what came of it."""
+"""A flow without a planner: the work of a slice, a driver, and the result."""
 
 from __future__ import annotations
 

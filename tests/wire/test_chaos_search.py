@@ -1,0 +1,249 @@
+"""Exactly once under random faults, searched by seed.
+
+`make test-soak RUN="-k chaos"` searches on. UNDERSTUDY_CHAOS_ROUNDS sets the number of seeds,
+UNDERSTUDY_CHAOS_FIRST the first one. A seed determines the faults; the brokers determine their
+time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import random
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from mirrors.domain.offsets.run_blocks import read_block
+from mirrors.domain.offsets.runs import BlockKey, is_left_out
+from spark_runner.engine.epoch import RawCopier
+from spark_runner.engine.recovery.position_reader import PositionReader
+from spark_runner.ipc.messages import SliceResult
+from spark_runner.kafka_protocol import produce
+from spark_runner.kafka_protocol.records import Record, encode_batch
+from tests.wire.chaos import Chaos, Fate, Killed
+from tests.wire.world import Driver, Flow, Side, bare, soon, unique
+
+log = logging.getLogger(__name__)
+
+NOW = int(time.time() * 1000)
+PARTITIONS = 12
+# Why a partition may stop, and what must have befallen it.
+JUSTIFIED = {
+    "invalid_record": "rejected permanently",
+    "too_large": "rejected permanently",
+    "not_authorised": "rejected permanently",
+    "corrupt_source": "damaged",
+}
+ROUNDS = int(os.environ.get("UNDERSTUDY_CHAOS_ROUNDS", "40"))
+FIRST = int(os.environ.get("UNDERSTUDY_CHAOS_FIRST", "1000"))
+
+
+class Traffic:
+    """Batches of every kind into all partitions, from a thread of its own, until it is ended."""
+
+    def __init__(self, address: str, topic: str, chance: random.Random) -> None:
+        self._side = Side("traffic", address)
+        self._view = self._side.client.describe([topic], soon())[topic]
+        self._chance = chance
+        self._numbers = itertools.count()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Traffic:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(60)
+        self._side.close()
+
+    def _run(self) -> None:
+        chance, link = self._chance, None
+        link = self._side.client.link(self._view.leaders[0].node, "traffic", soon())
+        writer = produce.RequestWriter(13, None, timeout_ms=10_000)
+        while not self._over.wait(chance.choice((0.0, 0.01, 0.05))):
+            for _ in range(chance.choice((1, 1, 6))):
+                places = chance.sample(range(PARTITIONS), chance.randrange(1, PARTITIONS + 1))
+                rows = [(at.to_bytes(4, "big"), self._batch()) for at in places]
+                link.send(
+                    writer.parts(link.next_correlation(), [(self._view.topic_id, rows)]), soon()
+                )
+                answers = produce.read_reply(link.receive(None, soon()), 13)[1]
+                assert not any(answer.error for answer in answers), answers
+
+    def _batch(self) -> bytearray:
+        chance = self._chance
+        records, size = chance.choice(((1, 20), (3, 200), (2, 3), (90, 5), (2, 9_000), (1, 40_000)))
+        rows = [
+            Record(at, NOW + at, b"k", b"%d." % next(self._numbers) + chance.randbytes(size))
+            for at in range(chance.randint(1, records))
+        ]
+        return encode_batch(rows, codec=chance.choice((0, 0, 1, 2, 3, 4)))
+
+
+class Round:
+    """One flow under chaos from beginning to end."""
+
+    def __init__(
+        self, source: Side, target: Side, patch: pytest.MonkeyPatch, seed: int, delivery: str
+    ) -> None:
+        self.chance = chance = random.Random(seed)
+        self.chaos = Chaos(patch)
+        self.topic = unique("chaos")
+        source.make(self.topic, PARTITIONS)
+        self.flow = Flow(
+            source,
+            target,
+            delivery=delivery,
+            commit_interval_ms=chance.choice(("20", "60", "150", "500")),
+            producer_max_request_size=chance.choice(("20000", "200000", "8388608")),
+        )
+        self.remote = self.flow.add(self.topic)
+        self._newest = (13, 11)[seed % 2]
+        self._wild = chance.choice((0.5, 1.0, 2.0, 4.0))
+        self.results: list[SliceResult | None] = []
+
+    def run(self, epochs: int) -> None:
+        lingering: list[tuple[threading.Thread, Fate]] = []
+        own = random.Random(self.chance.random())
+        with Traffic(self.flow.source.spec.bootstrap_servers, self.topic, own):
+            for _ in range(epochs):
+                kind = self.chance.choice(("ends", "ends", "ends", "dies", "freezes", "overlaps"))
+                seconds = self.chance.uniform(0.05, 0.5)
+                fate = Fate(
+                    random.Random(self.chance.random()),
+                    dies=kind == "dies",
+                    freezes=kind == "freezes",
+                    wild=self._wild,
+                )
+                stop_at = time.monotonic() + seconds + (0.3 if kind == "overlaps" else 0)
+                thread = threading.Thread(target=self._epoch, args=(fate, stop_at))
+                thread.start()
+                if kind == "freezes":
+                    fate.frozen.wait(seconds)
+                elif kind == "overlaps":
+                    time.sleep(seconds)
+                for one, its in lingering:
+                    time.sleep(self.chance.uniform(0, 0.2))
+                    its.thawed.set()
+                    one.join(60)
+                    assert not one.is_alive()
+                lingering = [(thread, fate)]
+                if kind in ("ends", "dies"):
+                    thread.join(60)
+            for one, its in lingering:
+                its.thawed.set()
+                one.join(60)
+
+    def _epoch(self, fate: Fate, stop_at: float) -> None:
+        self.chaos.under(fate)
+        driver = Driver(until=lambda _: time.monotonic() > stop_at)
+        try:
+            result = RawCopier(newest_produce=self._newest).run(self.flow.work(), driver)  # type: ignore[arg-type]
+        except Killed:
+            return
+        self.results.append(result)
+
+    def settle(self) -> None:
+        """Without any more trouble, up to the end."""
+        result, _ = self.flow.copy(RawCopier(newest_produce=self._newest))
+        assert result.ended_because == "stop", result
+        self.results.append(result)
+
+    def summary(self) -> str:
+        ends = Counter(result.ended_because for result in self.results if result is not None)
+        return (
+            f"{self.flow.properties}, produce {self._newest}, trouble x{self._wild}; "
+            f"ended {dict(ends)}, met {dict(self.chaos.seen)}"
+        )
+
+    def faults(self) -> Iterator[str]:
+        """Everything that is not as it must be."""
+        for result in self.results:
+            for error in result.errors if result else ():
+                if not self.chaos.seen[JUSTIFIED.get(error.code, "")]:
+                    yield f"stopped: {error}"
+            for row in result.partitions if result else ():
+                if row.strangers:
+                    yield f"foreign records: {row}"
+        flow, ends = self.flow, self.flow.ends()
+        known = PositionReader(flow.target.client, flow.positions_topic).read(soon())
+        maps = self._maps()
+        for partition in range(PARTITIONS):
+            place = (self.topic, partition)
+            if known[place].position != ends[place]:
+                yield f"{place}: position {known[place].position}, end {ends[place]}"
+            above = flow.source.read(self.topic, partition)
+            below = flow.target.read(self.remote, partition)
+            if flow.properties["delivery"] == "at_least_once":
+                if set(bare(above)) - set(bare(below)):
+                    yield f"{place}: lost {len(set(bare(above)) - set(bare(below)))}"
+                continue
+            yield from _difference(place, above, below, maps[partition])
+
+    def _maps(self) -> dict[int, list[tuple[int, int]]]:
+        latest: dict[bytes, bytes] = {}
+        for record in self.flow.target.read(self.flow.runs_topic):
+            if not is_left_out(BlockKey.from_bytes(record.key or b"").generation):
+                latest[record.key or b""] = record.value or b""
+        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for key, value in latest.items():
+            for run in read_block(value):
+                found[BlockKey.from_bytes(key).partition] += [
+                    (run.upstream + at, run.downstream + at) for at in range(run.length)
+                ]
+        return found
+
+
+def _difference(
+    place: object, above: list[Record], below: list[Record], mapped: list[tuple[int, int]]
+) -> Iterator[str]:
+    wanted, found = Counter(bare(above)), Counter(bare(below))
+    if bare(above) != bare(below):
+        twice = sum((found - wanted).values())
+        lost = sum((wanted - found).values())
+        yield f"{place}: of {len(above)} records {twice} too many, {lost} too few"
+    else:
+        true = [(one.offset, other.offset) for one, other in zip(above, below, strict=True)]
+        if sorted(mapped) != true:
+            yield f"{place}: the map has {len(mapped)} records, {len(true)} were copied"
+
+
+def one_round(
+    source: Side, target: Side, seed: int, *, epochs: int, delivery: str = "exactly_once"
+) -> Counter[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        trial = Round(source, target, patch, seed, delivery)
+        trial.run(epochs)
+        trial.settle()
+    faults = list(trial.faults())
+    log.info("seed %d: %s", seed, trial.summary())
+    assert not faults, f"seed {seed} ({trial.summary()}): " + "; ".join(faults)
+    return trial.chaos.seen
+
+
+@pytest.mark.parametrize("seed", [12, 27])
+def test_every_record_crosses_once_whatever_is_refused_lost_or_killed(
+    source: Side, target: Side, seed: int
+) -> None:
+    seen = one_round(source, target, seed, epochs=6)
+    assert seen["refused"], "nothing was tested"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_chaos_finds_no_schedule_that_loses_or_repeats(source: Side, target: Side) -> None:
+    found = []
+    for seed in range(FIRST, FIRST + ROUNDS):
+        try:
+            one_round(source, target, seed, epochs=12)
+        except AssertionError as error:
+            found.append(str(error))
+            log.warning("found: %s", error)
+    assert not found, found
