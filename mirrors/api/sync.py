@@ -1,4 +1,4 @@
-"""REST of a flow's duties: what each did last, when it is next, and why it is not."""
+"""REST of a flow's sync tasks: last run, next run, and why a task does not run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rest_framework import serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors.models import DutyRun, Flow, HeartbeatState
+from mirrors.models import DutyRun, Flow
 from mirrors.services.sync import scheduler
 
 
@@ -57,35 +57,3 @@ class DutyViewSet(viewsets.GenericViewSet[Any]):
         flow = get_object_or_404(flows, pk=flow_id)
         rows = scheduler.standings(flow=flow, now=timezone.now())
         return Response(StandingSerializer(rows, many=True).data)
-
-
-class HeartbeatSerializer(serializers.ModelSerializer[HeartbeatState]):
-    """As of the last look. The age is that of `seen_at`, the time in the newest that arrived."""
-
-    class Meta:
-        model = HeartbeatState
-        fields = (
-            "place",
-            "reason",
-            "error",
-            "written_at",
-            "seen_at",
-            "latency_ms",
-            "clock_skew_ms",
-            "as_of",
-        )
-
-
-class HeartbeatViewSet(viewsets.GenericViewSet[Any]):
-    """How heartbeats of this direction are written and arrive; nulls are not known."""
-
-    queryset = HeartbeatState.objects.all()
-    serializer_class = HeartbeatSerializer
-    pagination_class = None
-    filter_backends = ()
-
-    @extend_schema(responses=HeartbeatSerializer)
-    def list(self, request: Request, flow_id: str) -> Response:
-        flow = get_object_or_404(Flow.objects.only("pk"), pk=flow_id)
-        row = HeartbeatState.objects.filter(flow=flow).first() or HeartbeatState(flow=flow)
-        return Response(HeartbeatSerializer(row).data)

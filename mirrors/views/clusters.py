@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.forms import ClusterForm
+from mirrors.forms.clusters import ClusterForm
 from mirrors.models import Cluster, ClusterTest, Flow, Role, Transition, needs
 from mirrors.models.clusters import SecurityProtocol
 from mirrors.models.flow_queries import flows_with_lag

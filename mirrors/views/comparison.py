@@ -22,9 +22,8 @@ from mirrors.forms.comparison import ComparisonForm
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Flow, Role, needs
 from mirrors.models.comparison import OPEN_COMPARISONS, ComparisonState, PartVerdict, Verdict
 from mirrors.services.comparison import lifecycle
-from mirrors.views.failover.result_tables import COMPARISON
 from mirrors.views.page import curl, filter_of, render_page
-from mirrors.views.tables import Column, Question, file_of
+from mirrors.views.tables import Column, Question, Sheet, file_of
 
 # A verdict, and the state whose shape and colour it has.
 SHOWN = {"same": "succeeded", "partly": "attention", "differs": "critical", "unread": "unknown"}
@@ -37,6 +36,7 @@ _NAMES = {
     "acl": "Access rules",
     "group": "Group offsets",
 }
+DETAIL_TABLES = {"aspects": Sheet("aspects", ("about", "compared", "differs", "left_out"))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,7 +244,7 @@ def show_comparison(request: HttpRequest, pk: int, part: str = "findings") -> Ht
         "tabs": [(name, one.label, _tab(pk, name)) for name, one in PARTS.items()],
         "commands": _commands(request, run),
     }
-    if file := file_of(request, context, COMPARISON, f"comparison-{pk}"):
+    if file := file_of(request, context, DETAIL_TABLES, f"comparison-{pk}"):
         return file
     every = 1 if context["is_open"] else None
     return render_page(

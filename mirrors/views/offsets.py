@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from mirrors import tasks
-from mirrors.forms import OffsetForm
+from mirrors.forms.flows import OffsetForm
 from mirrors.models import Flow, Role, RunIndex, needs
 from mirrors.services.offsets.index_refresh import is_behind
 from mirrors.services.offsets.translation import translate_offsets

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
-from mirrors.forms import RunnerForm
+from mirrors.forms.runners import RunnerForm
 from mirrors.models import Role, Runner, Transition, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.readiness import with_proof

@@ -7,7 +7,7 @@ import re
 import pytest
 from django.test import Client
 
-from mirrors.forms import FlowForm
+from mirrors.forms.flows import FlowForm
 from mirrors.models import Cluster, Flow
 from tests.pages import world
 from tests.pages.conftest import As

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 from mirrors.domain.drills.objectives import Objectives
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.formatting import arrow
-from mirrors.forms import DrillForm, ObjectivesForm
+from mirrors.forms.drills import DrillForm, ObjectivesForm
 from mirrors.models import Drill, Flow, Role, needs
 from mirrors.services.drills import schedules
 from mirrors.services.drills.objectives import objectives_of, set_objectives

@@ -28,9 +28,8 @@ from mirrors.models import (
 from mirrors.models.failback import FailbackState, OrphanState
 from mirrors.services.failback import lifecycle, orphans, switchover
 from mirrors.services.failover.runbook.steps.fence import fences_left
-from mirrors.views.failover.result_tables import FAILBACK, FAILBACKS
 from mirrors.views.page import curl, render_page
-from mirrors.views.tables import file_of, first
+from mirrors.views.tables import Sheet, file_of, first
 
 SHOWN_ROWS = 200
 _BUSY = (FailbackState.QUEUED, FailbackState.PREPARING)
@@ -39,6 +38,39 @@ CHOICES = {
     "key, value, headers and time, and a header that says where it comes from.",
     "export": "Leave them behind, and keep them here for download.",
     "drop": "Leave them behind. They stay on the old primary as long as it retains them.",
+}
+FAILBACK_TABLES = {
+    "orphans": Sheet(
+        "orphans",
+        (
+            "topic",
+            "partition",
+            "remote_topic",
+            "state",
+            "records",
+            "bytes",
+            "first",
+            "end",
+            "gone",
+            "reason",
+            "decision",
+            "decided_by",
+            "decided_why",
+        ),
+    ),
+    "groups": Sheet(
+        "groups",
+        ("group", "topic", "partition", "offset", "to_topic", "to_offset", "state", "reason"),
+    ),
+    "switches": Sheet("switches", ("pk", "kind", "state", "created_at", "reason")),
+    "starts": Sheet("starts", ("topic", "partition", "kind", "offset", "reason")),
+}
+BEGIN_TABLES = {
+    "points": Sheet(
+        "points",
+        ("topic", "partition", "position", "remote_topic", "downstream", "how", "kept_at"),
+    ),
+    "runs": Sheet("runs", ("pk", "created_at", "state", "requested_by", "reason")),
 }
 
 
@@ -79,7 +111,7 @@ def _begin_page(
             curl(request, "Where both sides parted", "GET", f"flows/{flow.pk}/divergence/"),
         ],
     }
-    if file := file_of(request, context, FAILBACKS, f"{flow.source.alias}-{flow.target.alias}"):
+    if file := file_of(request, context, BEGIN_TABLES, f"{flow.source.alias}-{flow.target.alias}"):
         return file
     first(context, SHOWN_ROWS, "points", "runs")
     return render_page(
@@ -116,9 +148,9 @@ def show_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
         ).defer("plan", "result"),
         "commands": _commands(request, run),
     }
-    if file := file_of(request, context, FAILBACK, f"failback-{pk}"):
+    if file := file_of(request, context, FAILBACK_TABLES, f"failback-{pk}"):
         return file
-    first(context, SHOWN_ROWS, *(sheet.rows for sheet in FAILBACK.values()))
+    first(context, SHOWN_ROWS, *(sheet.rows for sheet in FAILBACK_TABLES.values()))
     every = 1 if run.state in _BUSY else 3 if is_open else None
     return render_page(
         request, "mirrors/failback/run.html", context, section="failovers", every=every

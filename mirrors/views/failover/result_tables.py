@@ -116,40 +116,6 @@ EXECUTION = {
         ),
     ),
 }
-FAILBACK = {
-    "orphans": Sheet(
-        "orphans",
-        (
-            "topic",
-            "partition",
-            "remote_topic",
-            "state",
-            "records",
-            "bytes",
-            "first",
-            "end",
-            "gone",
-            "reason",
-            "decision",
-            "decided_by",
-            "decided_why",
-        ),
-    ),
-    "groups": Sheet(
-        "groups",
-        ("group", "topic", "partition", "offset", "to_topic", "to_offset", "state", "reason"),
-    ),
-    "switches": Sheet("switches", ("pk", "kind", "state", "created_at", "reason")),
-    "starts": Sheet("starts", ("topic", "partition", "kind", "offset", "reason")),
-}
-FAILBACKS = {
-    "points": Sheet(
-        "points",
-        ("topic", "partition", "position", "remote_topic", "downstream", "how", "kept_at"),
-    ),
-    "runs": Sheet("runs", ("pk", "created_at", "state", "requested_by", "reason")),
-}
-COMPARISON = {"aspects": Sheet("aspects", ("about", "compared", "differs", "left_out"))}
 
 
 def findings_of(plan: dict[str, Any]) -> list[dict[str, Any]]:

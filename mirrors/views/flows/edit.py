@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import arrow
-from mirrors.forms import FlowForm
+from mirrors.forms.flows import FlowForm
 from mirrors.models import Cluster, Flow, Role, needs
 from mirrors.models.flows import DesiredState
 from mirrors.services.flows import settings

@@ -1,0 +1,45 @@
+"""REST of a flow's heartbeats: when the last was written, when it arrived, and its latency."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors.models import Flow, HeartbeatState
+
+
+class HeartbeatSerializer(serializers.ModelSerializer[HeartbeatState]):
+    """As of the last look. The age is that of `seen_at`, the time in the newest that arrived."""
+
+    class Meta:
+        model = HeartbeatState
+        fields = (
+            "place",
+            "reason",
+            "error",
+            "written_at",
+            "seen_at",
+            "latency_ms",
+            "clock_skew_ms",
+            "as_of",
+        )
+
+
+class HeartbeatViewSet(viewsets.GenericViewSet[Any]):
+    """How heartbeats of this direction are written and arrive; nulls are not known."""
+
+    queryset = HeartbeatState.objects.all()
+    serializer_class = HeartbeatSerializer
+    pagination_class = None
+    filter_backends = ()
+
+    @extend_schema(responses=HeartbeatSerializer)
+    def list(self, request: Request, flow_id: str) -> Response:
+        flow = get_object_or_404(Flow.objects.only("pk"), pk=flow_id)
+        row = HeartbeatState.objects.filter(flow=flow).first() or HeartbeatState(flow=flow)
+        return Response(HeartbeatSerializer(row).data)
