@@ -13,7 +13,7 @@ from mirrors.models import Flow
 from monitoring.domain.lag import FINE
 from monitoring.models import LagSample
 from tests.browser.conftest import Visitor
-from tests.browser.test_look import _axe, _widths_that_scroll_sideways
+from tests.browser.test_appearance import _axe, _widths_that_scroll_sideways
 
 POINTS = "document.querySelector('[data-figure*=\"/rpo/\"]').data[0].x.length"
 RANGES = """[...document.querySelectorAll('[data-figure]')]

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from mirrors.models import Flow
 from tests.browser.conftest import Visitor
-from tests.browser.test_look import _axe, _widths_that_scroll_sideways
+from tests.browser.test_appearance import _axe, _widths_that_scroll_sideways
 from tests.pages.test_comparisons import finished
 
 

@@ -9,9 +9,9 @@ from playwright.sync_api import expect
 from mirrors.models import FailoverRun, Flow
 from mirrors.services.failover import lifecycle
 from tests.browser.conftest import Visitor
-from tests.browser.test_look import _axe, _widths_that_scroll_sideways
-from tests.pages.test_failover_runs import simulated_for
-from tests.pages.test_failovers import finish
+from tests.browser.test_appearance import _axe, _widths_that_scroll_sideways
+from tests.pages.test_failover_runbook import simulated_for
+from tests.pages.test_failover_simulation import finish
 
 
 def test_a_simulation_is_two_clicks_away_and_shows_its_end_by_itself(

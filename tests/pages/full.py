@@ -25,7 +25,7 @@ from mirrors.models.setting_changes import keep_edit
 from monitoring.models import Alert, AlertRule, Channel, Delivery, LagSample, Silence
 from tests.drill_runs import drill_rows
 from tests.failback_rows import going_back
-from tests.pages import test_comparisons, test_failovers, world
+from tests.pages import test_comparisons, test_failover_simulation, world
 
 LINE = "2026-11-22 02:33:24,100 WARNING spark_runner [flow-{}]: it is slow"
 NIGHTLY = {"run.until": "end", "run.schedule": "30 2 * * *"}
@@ -87,7 +87,7 @@ def _runs(flow: Flow) -> None:
     """A simulation and a comparison with the flow's own number, and a switchover after them."""
     now = timezone.now()
     asked = {"mark": "s", "requested_by": "ann", "state": "queued"}
-    run = test_failovers.finish(
+    run = test_failover_simulation.finish(
         FailoverRun.objects.create(pk=flow.pk, flow=flow, kind="simulation", **asked)
     )
     FailoverStep.objects.create(run=run, number=1, name="look", does="Look", state="succeeded")

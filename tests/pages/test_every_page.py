@@ -17,7 +17,7 @@ from tests.drill_runs import drill_rows
 from tests.failback_rows import going_back
 from tests.pages import world
 from tests.pages.conftest import As
-from tests.pages.listed import OPEN_TO_ALL, PAGES, RANK
+from tests.pages.page_list import OPEN_TO_ALL, PAGES, RANK
 
 
 @pytest.fixture

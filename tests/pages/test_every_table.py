@@ -11,7 +11,7 @@ from django.test import Client
 
 from mirrors.models import Comparison, Flow
 from tests.pages.full import full
-from tests.pages.listed import READING
+from tests.pages.page_list import READING
 
 MORE = (
     "/failovers/{next}/",

@@ -8,7 +8,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from mirrors.models import Cluster, Flow
-from tests.api.test_imports import FILE
+from tests.api.test_import_export import FILE
 
 KIND = {"kind": "mm2-properties"}
 

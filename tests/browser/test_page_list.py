@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import resolve
 
-from tests.browser.test_look import PAGES
+from tests.browser.test_appearance import PAGES
 from tests.pages import test_every_page
 
 # Looked at by tests of their own, in states that rows alone do not give them.
