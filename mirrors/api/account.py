@@ -1,4 +1,4 @@
-"""What is owed, as REST shows it of flows, topics and partitions: amount, certainty, age, state."""
+"""REST fields of what flows, topics and partitions owe: amount, certainty, age, state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATES = [(state, state) for state in get_args(State)]
 CERTAINTIES = [(certainty, certainty) for certainty in get_args(Certainty)]
 _CERTAINTY = (
     "counted: exactly this number. at_most: an upper bound, by offsets. at_least: a lower bound, "
-    "since a part is unknown or the source was seen some time ago. unknown: nobody knows."
+    "since a part is unknown or the observation is old. unknown: no amount is known."
 )
 
 
@@ -50,7 +50,7 @@ class OwedSerializer(StrictSerializer):
 
 
 class FlowOwedSerializer(OwedSerializer):
-    """What a flow owes in all."""
+    """What a whole flow owes."""
 
     revision = serializers.IntegerField(
         read_only=True, help_text="Rises with each evaluation; figures of one revision add up."
@@ -60,10 +60,11 @@ class FlowOwedSerializer(OwedSerializer):
         child=serializers.IntegerField(), read_only=True, help_text="Topic-partitions by state."
     )
     blocked_topics = serializers.IntegerField(
-        read_only=True, help_text="Topics that only a person can bring to be replicated."
+        read_only=True, help_text="Topics that are not replicated until a person acts."
     )
     not_visible = serializers.CharField(
-        read_only=True, help_text="Which right the principal lacks to see topics; empty for none."
+        read_only=True,
+        help_text="The right that the principal lacks to see topics; empty for none.",
     )
 
 

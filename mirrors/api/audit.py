@@ -1,4 +1,4 @@
-"""REST of history: changed settings of a flow, what people did to it, and to everything."""
+"""REST of the audit: setting changes of a flow, actions on a flow, and all actions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEXTS = ("who", "subject", "name", "field", "why")
 
 
 class SettingChangeSerializer(StrictModelSerializer):
-    """`before` is null where the key was not set, `after` where it is not set any more."""
+    """`before` is null if the key was not set, `after` if it no longer is."""
 
     class Meta:
         model = SettingChange
@@ -26,7 +26,7 @@ class SettingChangeSerializer(StrictModelSerializer):
 
 
 class SettingChangeViewSet(OfFlow):
-    """Every change of the flow's settings, the newest first; a secret is never among them."""
+    """Every change of the flow's settings, newest first, without secrets."""
 
     queryset = SettingChange.objects.order_by("-id")
     serializer_class = SettingChangeSerializer
@@ -41,7 +41,7 @@ class ActSerializer(StrictModelSerializer):
         fields = ("id",)
 
     def get_fields(self) -> dict[str, serializers.Field]:
-        # `from` is a word of Python's own, so it cannot be declared above.
+        # `from` is a Python keyword, so it cannot be an attribute.
         renamed = {"from": "from_state", "to": "to_state"}
         return {
             "id": serializers.IntegerField(read_only=True),
@@ -55,7 +55,7 @@ class ActSerializer(StrictModelSerializer):
 
 
 class AuditOfFlowViewSet(OfFlow):
-    """What people did to the flow and its failovers, with their reasons; the newest first."""
+    """Actions of people on the flow and its failovers, with reasons; newest first."""
 
     queryset = Transition.objects.order_by("-id")
     serializer_class = ActSerializer
@@ -68,7 +68,7 @@ class AuditOfFlowViewSet(OfFlow):
 
 
 class AuditViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Transition]):
-    """What people did to anything, with their reasons; the newest first."""
+    """Actions of people on anything, with reasons; newest first."""
 
     queryset = by_people(Transition.objects.order_by("-id"))
     serializer_class = ActSerializer

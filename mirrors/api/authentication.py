@@ -1,4 +1,4 @@
-"""Who calls, and the role that each REST call demands; what names none is read by viewers only."""
+"""Token authentication, and the role that each REST call requires."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirrors.models import Role, role_of
 
 
 class Tokens(TokenAuthentication):
-    """Tokens of people. A token that is not text is invalid and causes no server error."""
+    """Tokens of people. A token that is not ASCII is invalid and causes no server error."""
 
     def authenticate_credentials(self, token: bytes) -> Any:
         if not token.isascii():
@@ -36,7 +36,7 @@ class TokensInSchema(OpenApiAuthenticationExtension):
 
 
 class RolePermission(BasePermission):
-    """A view says `write_role = Role.OPERATOR`; reading takes a viewer, or its `read_role`."""
+    """Reading requires a viewer or the view's `read_role`; writing an admin or its `write_role`."""
 
     message = "Your role does not allow this."
 

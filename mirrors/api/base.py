@@ -1,4 +1,4 @@
-"""What all serializers and views share: unknown fields are errors, filters and orders by name."""
+"""Shared by serializers and views: unknown fields are errors; filters and orders by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rest_framework.request import Request
 
 
 class StrictMixin:
-    """A field that does not exist, or cannot be set, is refused by name: no silent loss."""
+    """Rejects, by name, a field that does not exist or cannot be set."""
 
     def get_fields(self) -> dict[str, serializers.Field]:
         fields: dict[str, serializers.Field] = super().get_fields()  # type: ignore[misc]
@@ -25,7 +25,7 @@ class StrictMixin:
                 field.error_messages["invalid_choice"] = f'"{{input}}" is not one of {words}.'
             one = field.child_relation if isinstance(field, serializers.ManyRelatedField) else field
             if isinstance(one, serializers.PrimaryKeyRelatedField):
-                one.error_messages["incorrect_type"] = "Give its id, a whole number."
+                one.error_messages["incorrect_type"] = "Give the id, a whole number."
         return fields
 
     def to_internal_value(self, data: Any) -> Any:
@@ -35,9 +35,9 @@ class StrictMixin:
             errors = {}
             for name in data:
                 if name not in fields:
-                    errors[str(name)] = [f"There is no such field; there are {known}."]
+                    errors[str(name)] = [f"There is no such field. Fields: {known}."]
                 elif fields[name].read_only:
-                    errors[str(name)] = ["This field is answered, it cannot be set."]
+                    errors[str(name)] = ["This field is read-only."]
             if errors:
                 raise serializers.ValidationError(errors)
         return super().to_internal_value(data)  # type: ignore[misc]
@@ -52,13 +52,13 @@ class StrictModelSerializer(StrictMixin, serializers.ModelSerializer):
 
 
 class PropertiesField(serializers.DictField):
-    """Keys and values as a properties file has them: strings."""
+    """String keys and string values, as in a properties file."""
 
     child = serializers.CharField(allow_blank=True, max_length=20_000, trim_whitespace=False)
 
 
 class ReasonSerializer(StrictSerializer):
-    """Why a person does it; kept in the transition."""
+    """The person's reason; recorded in the transition."""
 
     reason = serializers.CharField(required=False, allow_blank=True, max_length=500)
 
@@ -66,8 +66,8 @@ class ReasonSerializer(StrictSerializer):
 class ExactFilter(filters.BaseFilterBackend):
     """`?state=running`: a view's `filter_fields` maps each parameter to a lookup.
 
-    A value that the column cannot hold is refused by the parameter's name, before the database
-    sees it: each database has other errors for that.
+    A value that the column cannot hold is rejected by the parameter's name, before the database
+    sees it, since databases differ in their errors.
     """
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> Any:
@@ -86,12 +86,12 @@ class ExactFilter(filters.BaseFilterBackend):
 
 
 def _value_of(model: type[Model], name: str, lookup: str, text: str) -> Any:
-    """The text as the column behind the lookup holds it."""
+    """The text as a value of the lookup's column."""
     if "\x00" in text:
         raise ValidationError({name: ["It holds a NUL character."]})
     column = _column(model, lookup)
     if isinstance(column, IntegerField):
-        # Eighteen digits fit each database; int() would take other scripts' digits as well.
+        # Eighteen digits fit every database. int() alone would accept digits of other scripts.
         if not re.fullmatch(r"-?[0-9]{1,18}", text):
             raise ValidationError({name: ["Give a whole number."]})
         return int(text)
@@ -107,7 +107,7 @@ def _value_of(model: type[Model], name: str, lookup: str, text: str) -> Any:
 
 
 def _column(model: type[Model], lookup: str) -> Field[Any, Any] | None:
-    """The field that a lookup ends at, a relation's key for a relation; None for an annotation."""
+    """The field that a lookup ends at: the key for a relation, None for an annotation."""
     field: Any = None
     try:
         for part in lookup.split("__"):
@@ -119,7 +119,7 @@ def _column(model: type[Model], lookup: str) -> Field[Any, Any] | None:
 
 
 class Search(filters.SearchFilter):
-    """What cannot be searched for names its parameter."""
+    """A search that rejects NUL by the parameter's name."""
 
     def get_search_terms(self, request: Request) -> Any:
         try:
@@ -129,7 +129,7 @@ class Search(filters.SearchFilter):
 
 
 class Ordering(filters.OrderingFilter):
-    """An order that does not exist is an error, not silently another one."""
+    """An unknown order is an error instead of being ignored."""
 
     def remove_invalid_fields(
         self, queryset: QuerySet[Any], fields: Any, view: Any, request: Request
@@ -143,7 +143,7 @@ class Ordering(filters.OrderingFilter):
                 words = ", ".join(sorted({*known, *aliases}))
                 raise ValidationError({"ordering": [f"{field!r} is not one of {words}."]})
             found += [sign + column for column in aliases.get(name, (name,))]
-        # The key at the end makes pages stable where many rows are equal.
+        # The key at the end keeps pages stable if rows are equal.
         return [*found, "pk"]
 
 

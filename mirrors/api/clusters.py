@@ -27,7 +27,7 @@ _SEEN = ["cluster_id", "brokers", "reachable", "reason", "warnings", "checked_at
 
 
 class ClusterSerializer(StrictModelSerializer):
-    # The service answers a name that is taken, so that pages and REST say the same.
+    # The service rejects a taken name, so that pages and REST say the same.
     alias = serializers.CharField(max_length=100)
     bootstrap_servers = serializers.CharField(max_length=5000)
     properties = PropertiesField(required=False)
@@ -100,7 +100,7 @@ class ClusterViewSet(viewsets.ModelViewSet[Cluster]):
     @extend_schema(request=None, responses={202: TestAnswer})
     @action(detail=True, methods=["post"])
     def test(self, request: Request, alias: str) -> Response:
-        """Ask a worker to test the connection; the answer is at tests/{id}/."""
+        """Request a connection test by a worker; the result is at tests/{id}/."""
         test = clusters.request_test(cluster=self.get_object(), who=person(request))
         tasks.run_test.delay_on_commit(test.pk)
         return Response({"id": test.pk}, status=status.HTTP_202_ACCEPTED)

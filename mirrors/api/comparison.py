@@ -1,4 +1,4 @@
-"""REST of comparisons: ask for one, follow it, read its partitions and what it found, abort it."""
+"""REST of comparisons: request one, follow it, read its partitions and findings, abort it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from mirrors.services.comparison import lifecycle
 
 
 class ComparisonAskSerializer(StrictSerializer):
-    """What to compare, and how much may be read for it."""
+    """What to compare, and how much to read at most."""
 
     flow = FlowField()
     topics = serializers.ListField(
         child=serializers.CharField(max_length=249),
         required=False,
         max_length=lifecycle.MOST_TOPICS,
-        help_text="Source topics; without any, all that the flow copies.",
+        help_text="Source topics; by default all that the flow replicates.",
     )
     content = serializers.BooleanField(
-        required=False, default=True, help_text="Whether records are compared as well."
+        required=False, default=True, help_text="Whether to compare records too."
     )
     records = serializers.IntegerField(
         required=False,
@@ -39,7 +39,7 @@ class ComparisonAskSerializer(StrictSerializer):
         min_value=1,
         max_value=2**63 - 1,
         default=lifecycle.RECORDS,
-        help_text="How many of the last offsets of each partition; null for all.",
+        help_text="Number of the last offsets of each partition; null for all.",
     )
     seconds = serializers.IntegerField(
         required=False, min_value=1, max_value=lifecycle.MOST_SECONDS, default=lifecycle.SECONDS
@@ -51,8 +51,10 @@ class ComparisonAskSerializer(StrictSerializer):
 
 
 class ComparisonSerializer(serializers.ModelSerializer[Comparison]):
-    """One comparison. `verdict` is there when it has ended: same, partly (so does all that was
-    read) or differs; `summary` counts each aspect."""
+    """One comparison. `summary` counts each aspect; `verdict` is set when it has ended.
+
+    `verdict` is `same`, `partly` (all that was read is the same) or `differs`.
+    """
 
     flow = serializers.IntegerField(source="flow_id", read_only=True)
     flow_name = serializers.CharField(source="flow.name", read_only=True)
@@ -96,7 +98,7 @@ class ComparisonSerializer(serializers.ModelSerializer[Comparison]):
 
 
 class ComparisonPartSerializer(serializers.ModelSerializer[ComparisonPart]):
-    """`source_first` up to but without `next` was compared; the two digests are equal or not."""
+    """Offsets from `source_first` to `next`, exclusive, were compared."""
 
     class Meta:
         model = ComparisonPart
@@ -140,7 +142,7 @@ class ComparisonFindingSerializer(serializers.ModelSerializer[ComparisonFinding]
 class ComparisonViewSet(
     mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Comparison]
 ):
-    """Both clusters of a flow beside each other: nothing is changed; the newest first."""
+    """Comparisons of a flow's two clusters, newest first. They change nothing."""
 
     queryset = Comparison.objects.all()
     serializer_class = ComparisonSerializer
@@ -160,7 +162,7 @@ class ComparisonViewSet(
 
     @extend_schema(request=ComparisonAskSerializer, responses={201: ComparisonSerializer})
     def create(self, request: Request) -> Response:
-        """Ask for a comparison. A worker takes it at once; poll its address until it has ended."""
+        """Request a comparison. A worker runs it; poll its address until it has ended."""
         asked = ComparisonAskSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         given = dict(asked.validated_data)
@@ -172,7 +174,7 @@ class ComparisonViewSet(
     @extend_schema(request=ReasonSerializer, responses=ComparisonSerializer)
     @action(detail=True, methods=["post"])
     def abort(self, request: Request, pk: str) -> Response:
-        """End it early; what it has found stays."""
+        """End it early; its findings are kept."""
         asked = ReasonSerializer(data=request.data or {})
         asked.is_valid(raise_exception=True)
         why = asked.validated_data.get("reason", "")
@@ -181,7 +183,7 @@ class ComparisonViewSet(
 
 
 class _RowsOfOne(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
-    """Rows of the comparison that the address names."""
+    """Rows of one comparison."""
 
     def get_queryset(self) -> QuerySet[Any]:
         found: QuerySet[Any] = super().get_queryset()
@@ -192,7 +194,7 @@ class _RowsOfOne(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
 
 
 class ComparisonPartViewSet(_RowsOfOne):
-    """Each partition: what of it was compared, and what not and why."""
+    """Partitions: what was compared, and what was not, with the reason."""
 
     queryset = ComparisonPart.objects.order_by("topic", "partition")
     serializer_class = ComparisonPartSerializer
@@ -202,7 +204,7 @@ class ComparisonPartViewSet(_RowsOfOne):
 
 
 class ComparisonFindingViewSet(_RowsOfOne):
-    """What differs, and where exactly."""
+    """Differences, with their exact offsets."""
 
     queryset = ComparisonFinding.objects.order_by("id")
     serializer_class = ComparisonFindingSerializer

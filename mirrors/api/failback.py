@@ -1,4 +1,4 @@
-"""REST of ways back: where both sides parted, what only the old primary has, the flow back."""
+"""REST of failbacks: divergence points, orphans of the old primary, the reverse flow."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class DivergenceSerializer(StrictModelSerializer):
 
 
 class OrphanSerializer(StrictModelSerializer):
-    """Offsets from `first` up to, but without, `end`; `records` of them are somebody's.
+    """Offsets from `first` to `end`, exclusive; `records` is the number of records among them.
 
-    `certainty` is `counted`, or `at_most` where not all could be read.
+    `certainty` is `counted`, or `at_most` if not all of them could be read.
     """
 
     class Meta:
@@ -79,7 +79,7 @@ class OrphanSerializer(StrictModelSerializer):
 class FailbackAskSerializer(StrictSerializer):
     flow = serializers.PrimaryKeyRelatedField(
         queryset=Flow.objects.select_related("source", "target", "runner"),
-        help_text="The flow that failed over; the failback is the other direction.",
+        help_text="The flow that failed over; the failback replicates in the other direction.",
     )
     reason = serializers.CharField(max_length=500)
 
@@ -97,13 +97,13 @@ class OrphanDecisionSerializer(StrictSerializer):
 
 class GroupsAskSerializer(StrictSerializer):
     act = serializers.BooleanField(
-        default=False, help_text="Put idle groups there; without it they are only looked at."
+        default=False, help_text="Move idle groups; without it they are only read."
     )
 
 
 class SwitchAskSerializer(StrictSerializer):
     confirm_alias = serializers.CharField(
-        max_length=100, help_text="The alias of the old primary, to which clients go back."
+        max_length=100, help_text="The alias of the old primary, to which clients move back."
     )
     reason = serializers.CharField(max_length=400)
 
@@ -152,7 +152,7 @@ MOST_RECORDS = 1000
 
 
 class DivergenceViewSet(OfFlow):
-    """Where both sides of each partition parted when the target took over."""
+    """The divergence point of each partition: where the target took over."""
 
     queryset = Divergence.objects.order_by("topic", "partition")
     serializer_class = DivergenceSerializer
@@ -164,7 +164,7 @@ class DivergenceViewSet(OfFlow):
 class FailbackViewSet(
     mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Failback]
 ):
-    """Ways back after a failover, the newest first."""
+    """Failbacks after a failover, newest first."""
 
     queryset = Failback.objects.all()
     serializer_class = FailbackSerializer
@@ -180,7 +180,7 @@ class FailbackViewSet(
 
     @extend_schema(request=FailbackAskSerializer, responses={201: FailbackSerializer})
     def create(self, request: Request) -> Response:
-        """Prepare the flow back, list what only the old primary has, and start."""
+        """Prepare the reverse flow, list the orphans of the old primary, and start."""
         asked = FailbackAskSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         given = asked.validated_data
@@ -193,9 +193,9 @@ class FailbackViewSet(
     @extend_schema(request=OrphanDecisionSerializer, responses=FailbackSerializer)
     @action(detail=True, methods=["post"])
     def decide(self, request: Request, pk: str) -> Response:
-        """`replay` brings them over once and marks them; `export` and `drop` leave them behind.
+        """`replay` writes orphans to the new primary once, marked; `export` and `drop` leave them.
 
-        Of the partitions named, or of all that nobody decided on yet.
+        The decision is on the given partitions, or on all undecided ones.
         """
         asked = OrphanDecisionSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
@@ -215,7 +215,7 @@ class FailbackViewSet(
     @extend_schema(request=GroupsAskSerializer, responses={202: FailbackSerializer})
     @action(detail=True, methods=["post"])
     def groups(self, request: Request, pk: str) -> Response:
-        """Have a worker see where each group goes on; `groups` has it once `groups_at` is new."""
+        """Let a worker find the resume offsets; `groups` has them when `groups_at` changes."""
         asked = GroupsAskSerializer(data=request.data or {})
         asked.is_valid(raise_exception=True)
         run = self.get_object()
@@ -226,9 +226,9 @@ class FailbackViewSet(
     @extend_schema(request=SwitchAskSerializer, responses={201: FailoverSerializer})
     @action(detail=True, methods=["post"])
     def switch(self, request: Request, pk: str) -> Response:
-        """Take the clients back: a simulation now, and a switchover of it when it has succeeded.
+        """Move the clients back: a simulation now, and a switchover when it has succeeded.
 
-        Refused (409) while orphans wait, or the flow back is far behind.
+        Refused (409) while orphans wait for a decision, or the reverse flow is far behind.
         """
         asked = SwitchAskSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
@@ -245,7 +245,7 @@ class FailbackViewSet(
     @extend_schema(request=None, responses=FailbackSerializer)
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
-        """Prepare a failed one again, after its cause was fixed."""
+        """Retry the preparation after its cause was fixed."""
         run = lifecycle.try_again(run=self.get_object(), who=person(request))
         tasks.run_failback.delay_on_commit(run.pk)
         return Response(FailbackSerializer(run).data)
@@ -253,7 +253,7 @@ class FailbackViewSet(
     @extend_schema(request=ReasonSerializer, responses=FailbackSerializer)
     @action(detail=True, methods=["post"])
     def close(self, request: Request, pk: str) -> Response:
-        """End it; the flow back goes on as any other flow."""
+        """End it; the reverse flow continues as any other flow."""
         asked = ReasonSerializer(data=request.data or {})
         asked.is_valid(raise_exception=True)
         why = asked.validated_data.get("reason", "")
@@ -262,7 +262,7 @@ class FailbackViewSet(
 
 
 class OrphanViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[OrphanStretch]):
-    """What only the old primary has, partition by partition."""
+    """Orphans, records that only the old primary has, by partition."""
 
     queryset = OrphanStretch.objects.all()
     serializer_class = OrphanSerializer
@@ -280,16 +280,16 @@ class OrphanViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[OrphanStretch
 
     @extend_schema(
         parameters=[
-            OpenApiParameter("from", int, description="How many records to leave out first."),
+            OpenApiParameter("from", int, description="Number of records to skip."),
             OpenApiParameter("count", int, description=f"At most {MOST_RECORDS}."),
         ],
         responses=OpenApiTypes.OBJECT,
     )
     @action(detail=True, methods=["get"], filter_backends=[], pagination_class=None)
     def records(self, request: Request, failback_id: str, pk: str) -> Response:
-        """The records themselves, for operators; bytes that are no text come as `…_base64`."""
+        """The records themselves, for operators; bytes that are not text are in `…_base64`."""
         if role_of(request.user) < Role.OPERATOR:
-            raise PermissionDenied("What is in records needs the role operator.")
+            raise PermissionDenied("The content of records needs the role operator.")
         stretch = get_object_or_404(self.get_queryset(), pk=pk)
         start = _whole(request, "from", 0)
         count = min(_whole(request, "count", 100), MOST_RECORDS)
@@ -309,5 +309,5 @@ def _whole(request: Request, name: str, otherwise: int) -> int:
     if text is None:
         return otherwise
     if not text.isascii() or not text.isdecimal() or len(text) > 12:
-        raise serializers.ValidationError({name: ["It must be a whole number, 0 or more."]})
+        raise serializers.ValidationError({name: ["Give a whole number, 0 or more."]})
     return int(text)

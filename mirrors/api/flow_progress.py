@@ -1,4 +1,4 @@
-"""Rows of a flow as REST shows them: topics, partitions, jobs, transitions, explanations."""
+"""REST of a flow's topics, partitions, jobs, transitions and explanations."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PartitionSerializer(AccountOfPartition):
 
 
 class LaneSerializer(StrictSerializer):
-    """How much of a job's records went by one lane for one reason."""
+    """Records of a job that used one lane for one reason."""
 
     lane = serializers.ChoiceField(choices=LANES, read_only=True)
     why = serializers.CharField(read_only=True)
@@ -100,7 +100,7 @@ class TransitionSerializer(StrictModelSerializer):
         read_only_fields = fields
 
     def get_fields(self) -> dict[str, serializers.Field]:
-        # `from` is a word of Python's own, so it cannot be declared above.
+        # `from` is a Python keyword, so it cannot be an attribute.
         return {
             "id": serializers.IntegerField(read_only=True),
             "who": serializers.CharField(read_only=True),
@@ -119,7 +119,7 @@ class RuleSerializer(StrictSerializer):
 
 
 class ExplanationSerializer(StrictSerializer):
-    """Of a topic or of a group, whichever was asked for."""
+    """The verdict on a topic or a group."""
 
     topic = serializers.CharField(required=False)
     remote_topic = serializers.CharField(required=False, allow_null=True)
@@ -139,7 +139,7 @@ class PreviewSerializer(StrictSerializer):
 
 
 class OfFlow(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
-    """A list of one flow's rows; no such flow, no such page."""
+    """A list of one flow's rows; 404 if there is no such flow."""
 
     def get_queryset(self) -> QuerySet[Any]:
         rows = super().get_queryset()
@@ -153,7 +153,7 @@ class OfFlow(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
 
 
 class TopicViewSet(OfFlow):
-    """Topics as the flow sees them; a skipped one says which rule said no."""
+    """Topics of the flow; a skipped topic names the rule that excludes it."""
 
     queryset = FlowTopic.objects.order_by("topic")
     serializer_class = TopicSerializer
@@ -163,7 +163,7 @@ class TopicViewSet(OfFlow):
 
 
 class PartitionViewSet(OfFlow):
-    """Partitions with position, ends and lag, as of the moment given."""
+    """Partitions with position, end offsets and lag, as of `as_of`."""
 
     queryset = FlowPartition.objects.order_by("topic", "partition")
     serializer_class = PartitionSerializer
@@ -181,7 +181,7 @@ class PartitionViewSet(OfFlow):
 
 
 class JobViewSet(OfFlow):
-    """Runs of the flow, the newest first."""
+    """Jobs of the flow, newest first."""
 
     queryset = Job.objects.select_related("runner").order_by("-id")
     serializer_class = JobSerializer
@@ -192,7 +192,7 @@ class JobViewSet(OfFlow):
 
 
 class TransitionViewSet(OfFlow):
-    """Who changed what, when and why; the newest first."""
+    """Transitions of the flow, newest first: author, time and reason."""
 
     queryset = Transition.objects.order_by("-id")
     serializer_class = TransitionSerializer

@@ -1,4 +1,4 @@
-"""REST of flows: create, change, run; their topics, partitions, jobs and transitions."""
+"""REST of flows: create, change, start, stop and the other actions."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class StoppedSerializer(StrictModelSerializer):
     _known: dict[int, Stopped] | None = None
 
     def get_stopped_partitions(self, flow: Flow) -> int:
-        """Those that stopped alone: a refused record, a gap."""
+        """Partitions that stopped alone: a rejected record, data loss."""
         return self._stopped(flow).partitions
 
     def get_waiting_records(self, flow: Flow) -> int | None:
-        """Records behind them; none is skipped. Null while an end is not known."""
+        """Records not replicated there; none is skipped. Null while an end is unknown."""
         stopped = self._stopped(flow)
         return None if stopped.unknown else stopped.waiting
 
     def _stopped(self, flow: Flow) -> Stopped:
-        """Asked once for all flows of an answer."""
+        """Read once for all flows of a response."""
         if self._known is None:
             many = isinstance(self.parent, serializers.ListSerializer)
             rows = self.parent.instance if many else [flow]
@@ -75,7 +75,7 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
         read_only=True,
         allow_null=True,
         default=None,
-        help_text="At least once: records that lie twice on the target, over all partitions.",
+        help_text="At least once: duplicate records on the target, over all partitions.",
     )
     proven = serializers.SerializerMethodField()
     start_refusal = serializers.CharField(
@@ -108,19 +108,19 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
             "created_at",
         )
         read_only_fields = ("id", *_SEEN, "created_at")
-        # One flow a pair is judged by the service, with a sentence.
+        # The service allows one flow for each pair, with a clear error.
         validators = ()
 
     @extend_schema_field(ProofSerializer(allow_null=True))
     def get_proven(self, flow: Flow) -> Any:
-        """Answered to those who read; null to those who just changed the flow."""
+        """Set when reading; null in the response to a change."""
         if not hasattr(flow, "proven_at"):
             return None
         return ProofSerializer(proof_of(flow, timezone.now())).data
 
 
 class EditSerializer(FlowSerializer):
-    """What may change of a flow; its clusters are its identity."""
+    """The changeable fields of a flow; its clusters are its identity."""
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         flow: Flow = self.instance  # type: ignore[assignment]
@@ -137,7 +137,7 @@ class EditSerializer(FlowSerializer):
 class StartSerializer(ReasonSerializer):
     accept_other_writers = serializers.BooleanField(
         default=False,
-        help_text="Start though another program writes the same remote topics; recorded.",
+        help_text="Start although another program writes the same remote topics; recorded.",
     )
 
 
@@ -231,10 +231,10 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
     @extend_schema(request=StartSerializer)
     @action(detail=True, methods=["post"])
     def start(self, request: Request, pk: str) -> Response:
-        """Run. Refused (409) when it was started already.
+        """Start. Refused (409) if it is started already.
 
-        The first start looks whether another program, such as MirrorMaker 2, writes the same remote
-        topics. If so, the flow ends in `failed`: `reason` and `start_refusal` say why.
+        The first start checks whether another program, such as MirrorMaker 2, writes the same
+        remote topics. If so, the flow ends in `failed`: `reason` and `start_refusal` say why.
         """
         asked = StartSerializer(data=request.data or {})
         asked.is_valid(raise_exception=True)
@@ -245,13 +245,13 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: str) -> Response:
-        """Copy nothing, but stay in the runner."""
+        """Stop copying but stay in the runner."""
         return self._act(commands.pause_flow, request)
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:
-        """Go on after a pause."""
+        """Resume after a pause."""
         return self._act(commands.resume_flow, request)
 
     @extend_schema(request=ReasonSerializer)
@@ -269,7 +269,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def reverse(self, request: Request, pk: str) -> Response:
-        """Stop this flow and run the one in the other direction, which is answered."""
+        """Stop this flow and start the reverse one, which is the response."""
         return self._act(commands.reverse_flow, request)
 
     @extend_schema(
@@ -278,11 +278,11 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
     )
     @action(detail=True, filter_backends=[], pagination_class=None)
     def explain(self, request: Request, pk: str) -> Response:
-        """Why a topic is copied, or a group's offsets follow, or not: rule by rule."""
+        """Why a topic is replicated or a group synchronized, or not: rule by rule."""
         topic, group = (request.query_params.get(name, "") for name in ("topic", "group"))
         name = topic or group
         if not 1 <= len(name) <= 1000 or "\0" in name or (topic and group):
-            sentence = "Say which one topic or group: ?topic=NAME or ?group=NAME."
+            sentence = "Give one topic or group: ?topic=NAME or ?group=NAME."
             raise serializers.ValidationError({"topic": [sentence]})
         flow = self.get_object()
         if group:

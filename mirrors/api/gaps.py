@@ -1,4 +1,4 @@
-"""REST of gaps: what can no longer be copied, in exact numbers, and what a person decides of it."""
+"""REST of gaps: the lost offsets, and decisions on them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from mirrors.services.gaps import lost_ranges
 
 
 class GapSerializer(StrictModelSerializer):
-    """`digest` names exactly these facts; `was` and `now` are the ids that differ, if any.
+    """`digest` identifies the facts; `was` and `now` are the ids that differ, if any.
 
-    For the kind `remote_written`, reported only, `remote_first` and `remote_last`
-    are offsets of the remote topic, and `count` is how many records of others lie there. Of the
-    kind `remote_truncated` they are the offsets that the target lost, `count` in all; `first_lost`
-    and `last_lost` are the source offsets of these copies, null while the map does not know them.
-    Of the kind `positions_lost` the same of copies whose position the target lost.
+    - `remote_written` (reported only): `remote_first` and `remote_last` are offsets of the remote
+      topic, `count` is the number of foreign records there.
+    - `remote_truncated`: `remote_first` and `remote_last` are the offsets that the target lost,
+      `count` in all. `first_lost` and `last_lost` are the source offsets of these copies; they
+      are null while the offset map does not know them.
+    - `positions_lost`: the same, of copies whose position the target lost.
     """
 
     was = serializers.CharField(source="facts.was", read_only=True)
@@ -82,7 +83,7 @@ class DecisionSerializer(StrictSerializer):
 
 
 class GapViewSet(OfFlow):
-    """Gaps, the newest first. Nothing is skipped until a person says so."""
+    """Gaps, newest first. Nothing is skipped until a person decides."""
 
     queryset = Gap.objects.order_by("-id")
     serializer_class = GapSerializer
@@ -95,9 +96,9 @@ class GapViewSet(OfFlow):
     @extend_schema(request=DecisionSerializer, responses=GapSerializer)
     @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
     def decide(self, request: Request, flow_id: str, pk: str) -> Response:
-        """`stop` leaves it; `accept` goes on without what is lost; `restart` copies it again.
+        """Decide: `stop` waits, `accept` resumes without the loss, `restart` replicates again.
 
-        Refused (409) when it is decided or closed already, or `digest` names other facts.
+        Refused (409) if it is decided or closed already, or `digest` identifies other facts.
         """
         asked = DecisionSerializer(data=request.data)
         asked.is_valid(raise_exception=True)

@@ -1,4 +1,4 @@
-"""REST: flows/{id}/groups/, where consumer groups stand on both sides."""
+"""REST of consumer groups: their offsets on both clusters, by flow and by cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirrors.models.groups import NO_PARTITION, flows_by_group, groups_named
 
 
 class GroupSerializer(StrictModelSerializer):
-    """A group that is left out, or has no offset anywhere, has neither topic nor partition."""
+    """An excluded group, or one without offsets, has neither topic nor partition."""
 
     topic = serializers.SerializerMethodField()
     partition = serializers.SerializerMethodField()
@@ -47,7 +47,7 @@ class GroupSerializer(StrictModelSerializer):
 
 
 class GroupViewSet(OfFlow):
-    """Each group and partition: its offset on the source, what it is on the target, where it is."""
+    """Group-partitions: offset on the source, its translation, and the offset on the target."""
 
     queryset = GroupOffset.objects.order_by("group", "topic", "partition")
     serializer_class = GroupSerializer
@@ -72,7 +72,7 @@ class GroupViewSet(OfFlow):
 
 
 class ClusterGroupSerializer(serializers.Serializer[Any]):
-    """`moved` is in how many partitions a target has the group where it belongs."""
+    """`moved` is the number of partitions in which a target has the group's resume offset."""
 
     group = serializers.CharField()
     topics = serializers.IntegerField()
@@ -83,7 +83,7 @@ class ClusterGroupSerializer(serializers.Serializer[Any]):
 
 
 class ClusterGroupViewSet(viewsets.GenericViewSet[Any]):
-    """Consumer groups that flows know on this cluster."""
+    """Consumer groups of this cluster that its flows know."""
 
     queryset = GroupOffset.objects.all()
     serializer_class = ClusterGroupSerializer

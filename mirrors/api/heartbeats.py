@@ -14,7 +14,7 @@ from mirrors.models import Flow, HeartbeatState
 
 
 class HeartbeatSerializer(serializers.ModelSerializer[HeartbeatState]):
-    """As of the last look. The age is that of `seen_at`, the time in the newest that arrived."""
+    """As of the last check. `seen_at` is the time in the newest heartbeat that arrived."""
 
     class Meta:
         model = HeartbeatState
@@ -31,7 +31,7 @@ class HeartbeatSerializer(serializers.ModelSerializer[HeartbeatState]):
 
 
 class HeartbeatViewSet(viewsets.GenericViewSet[Any]):
-    """How heartbeats of this direction are written and arrive; nulls are not known."""
+    """When heartbeats of this direction are written and arrive; null is unknown."""
 
     queryset = HeartbeatState.objects.all()
     serializer_class = HeartbeatSerializer

@@ -1,4 +1,4 @@
-"""REST of translation: where offsets, or a group, of the source go on downstream."""
+"""REST of offset translation, for offsets or for a consumer group."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlaceSerializer(StrictSerializer):
 
 
 class PlacesField(serializers.ListField):
-    """Thousands of places: plain ones are taken as they are, what is odd is looked into."""
+    """Thousands of partitions: valid ones pass quickly, others are validated one by one."""
 
     child = PlaceSerializer()
 
@@ -44,7 +44,7 @@ class PlacesField(serializers.ListField):
 
 
 def _is_plain(row: Any) -> bool:
-    """Nothing that the serializer of one place would refuse or change."""
+    """Whether the serializer of one partition would accept it unchanged."""
     if not isinstance(row, dict) or row.keys() != _FIELDS:
         return False
     topic, partition, offset = row["topic"], row["partition"], row["offset"]
@@ -69,7 +69,7 @@ class QuestionSerializer(StrictSerializer):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("offsets" in attrs) == ("group" in attrs):
-            sentence = "Give offsets to translate, or a group whose offsets to read: one of them."
+            sentence = "Give either `offsets` or `group`."
             raise serializers.ValidationError({"offsets": [sentence]})
         return attrs
 
@@ -83,7 +83,7 @@ class AnswerSerializer(serializers.Serializer[Any]):
     outcome = serializers.ChoiceField(choices=["exact", "gap", "ahead", "lower_bound", "unknown"])
     re_reads = serializers.IntegerField(
         allow_null=True,
-        help_text="Records at most that are read again; null where nobody knows.",
+        help_text="Duplicates at most; null if unknown.",
     )
     reason = serializers.CharField(allow_blank=True)
 
@@ -93,7 +93,7 @@ class AnswersSerializer(serializers.Serializer[Any]):
 
 
 class OffsetViewSet(viewsets.GenericViewSet[Any]):
-    """Exact translation of offsets: nothing is changed, so a viewer may ask."""
+    """Exact translation of offsets. It changes nothing, so viewers may use it."""
 
     serializer_class = QuestionSerializer
     queryset = Flow.objects.none()
@@ -104,13 +104,14 @@ class OffsetViewSet(viewsets.GenericViewSet[Any]):
     @extend_schema(request=QuestionSerializer, responses=AnswersSerializer)
     @action(detail=False, methods=["post"])
     def translate(self, request: Request) -> Response:
-        """Upstream offsets to downstream ones, each answer with its outcome and reason.
+        """Translate upstream offsets to downstream ones, each with its outcome and reason.
 
-        `exact`: the record itself, or the end of what was copied. `gap`: it was never copied, so
-        the next one that was. `ahead`: the group read what is not copied yet and will read it
-        again. `lower_bound`: MirrorMaker 2 copied it before this flow, and its copy is at that
-        offset or later, so no record is skipped; at most `re_reads` are read again. `unknown`:
-        there is no map here.
+        - `exact`: the record itself, or the end of the copy.
+        - `gap`: the record was never replicated, so the next one that was.
+        - `ahead`: the group has read records that are not replicated yet, and reads them again.
+        - `lower_bound`: MirrorMaker 2 replicated it before this flow. Its copy is at this offset or
+          later, so no record is skipped; at most `re_reads` are duplicates.
+        - `unknown`: there is no offset map here.
         """
         question = QuestionSerializer(data=request.data)
         question.is_valid(raise_exception=True)
@@ -123,7 +124,7 @@ class OffsetViewSet(viewsets.GenericViewSet[Any]):
 
 
 def _of_offsets(flow: Flow, asked: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """In the order asked."""
+    """Answers in the order of the request."""
     wanted = [((row["topic"], row["partition"]), row["offset"]) for row in asked]
     places: dict[Place, list[int]] = {}
     for place, offset in wanted:

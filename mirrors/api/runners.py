@@ -1,4 +1,4 @@
-"""REST of runners."""
+"""REST of runners and of their logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirrors.services.runners import logs, settings
 
 
 class LogSerializer(StrictSerializer):
-    """At most 200 lines, the oldest first; null and none while nothing was read."""
+    """At most 200 lines, oldest first; null and no lines before the first read."""
 
     written_at = serializers.DateTimeField(read_only=True, allow_null=True)
     lines = serializers.ListField(child=serializers.CharField(), read_only=True)
@@ -31,7 +31,7 @@ def answer_with(log: RunnerLog | None) -> Response:
 
 
 class FlowLogViewSet(viewsets.GenericViewSet[Flow]):
-    """What the runner logged of one flow lately."""
+    """The runner's last log lines on one flow."""
 
     queryset = Flow.objects.select_related("source", "target")
     serializer_class = LogSerializer
@@ -72,7 +72,7 @@ class RunnerSerializer(StrictModelSerializer):
         read_only_fields = seen
 
     def get_healthy(self, runner: Runner) -> bool:
-        """Whether it can run all that it hosts, by a report that is not too old."""
+        """Whether it can run its flows, by a report that is not stale."""
         return runner.health(timezone.now()).is_healthy
 
     def get_health_reason(self, runner: Runner) -> str:

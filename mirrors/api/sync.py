@@ -31,7 +31,7 @@ class RunSerializer(serializers.ModelSerializer[DutyRun]):
 
 
 class StandingSerializer(serializers.Serializer[Any]):
-    """`last` is the last run; with `runs` above 1 it stands for that many runs since `since`."""
+    """`last` is the last run; `runs` above 1 means identical runs since `since`."""
 
     duty = serializers.CharField(source="schedule.name")
     does = serializers.CharField(source="schedule.does")

@@ -1,4 +1,4 @@
-"""REST of tokens: a program gets one with a person's name and password, and gives it back."""
+"""REST of tokens: create one with name and password, list and revoke one's own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TokenSerializer(StrictModelSerializer):
 class TokenViewSet(
     mixins.ListModelMixin, mixins.DestroyModelMixin, viewsets.GenericViewSet[AuthToken]
 ):
-    """One's own tokens. Only a digest is kept: the answer to POST is the one time it is shown."""
+    """One's own tokens. Only a digest is stored, so only the response to POST shows a token."""
 
     queryset = AuthToken.objects.order_by("-created")
     serializer_class = TokenSerializer
@@ -60,12 +60,12 @@ class TokenViewSet(
         return self.queryset.filter(user=self.request.user)
 
     def get_authenticators(self) -> list[Any]:
-        # Logging in needs no session, so a stale cookie must not ask for a CSRF token.
+        # Login needs no session, so a stale cookie must not require a CSRF token.
         logging_in = self.request and self.request.method == "POST" and not self.detail
         return [] if logging_in else super().get_authenticators()
 
     def get_authenticate_header(self, request: Request) -> str:
-        # Without authenticators DRF would call a wrong password 403.
+        # Without authenticators, DRF would answer 403 to a wrong password.
         return "Token"
 
     @extend_schema(request=LoginSerializer, responses={201: NewTokenSerializer}, auth=[])
@@ -78,7 +78,7 @@ class TokenViewSet(
         )
         if user is None:
             raise exceptions.AuthenticationFailed(
-                "The name or the password is wrong, or too many wrong ones came before."
+                "The name or the password is wrong, or there were too many failed attempts."
             )
         token = users.create_token(username=given["username"], days=given["days"])
         return Response({"token": token}, status=status.HTTP_201_CREATED)

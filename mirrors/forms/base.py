@@ -1,4 +1,4 @@
-"""A form whose last word is the domain's: its sentences come back to the field they speak of."""
+"""The base of forms whose values the domain judges: its errors return to their fields."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def text_field(label: str, *, mono: bool = True, area: int = 0, **options: Any) 
 
 
 class SettingsForm(forms.Form):
-    """A form whose last word is the domain's: `refuse` puts its sentences where they belong."""
+    """A form whose values the domain judges: `refuse` adds the domain's errors to their fields."""
 
     required_css_class = "required"
     use_required_attribute = False
-    # Where sentences about keys without a field of their own are shown.
+    # The field for errors about keys without a field of their own.
     rest: ClassVar[str] = "properties"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -73,7 +73,7 @@ class SettingsForm(forms.Form):
             self.add_error(name or None, sentence)
 
     def mark_fields(self) -> None:
-        """Say to screen readers which fields are wrong and where their hint and errors are."""
+        """Tell screen readers which fields are invalid and where hint and errors are."""
         for bound in self:
             described = [f"{bound.id_for_label}-hint"] if bound.help_text else []
             if bound.errors:

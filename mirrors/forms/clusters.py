@@ -1,4 +1,4 @@
-"""How to reach a cluster, as a form: every security setting, secrets only as references."""
+"""The form of a cluster's connection: all security settings; secrets as references only."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OAUTH_KEYS = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.scope")
 HINTS = {
     "alias": "Short name; part of remote topic names and metrics. It cannot change later.",
     "sasl_username": "The client id for OAUTHBEARER.",
-    "sasl_password": "Where the worker finds it: env:NAME or file:/path. Never the secret itself.",
-    "ssl_ca": "Who signed the brokers' certificates. Empty: the system's own list.",
-    "ssl_certificate": "Only where the brokers ask clients for one.",
+    "sasl_password": "A reference for the worker: env:NAME or file:/path. Never the secret itself.",
+    "ssl_ca": "The CA of the brokers' certificates. Empty: the system's list.",
+    "ssl_certificate": "Only if the brokers require a client certificate.",
     "ssl_key": "A reference, like the password.",
     "properties": "One key=value a line, from the list of allowed client settings.",
 }
@@ -71,7 +71,7 @@ class ClusterForm(SettingsForm):
         return facts
 
     def values(self) -> dict[str, Any]:
-        """What the service takes: the columns of a cluster, without the form's own helpers."""
+        """The columns of a cluster, without the form's helper fields."""
         return {
             name: value
             for name, value in self.cleaned_data.items()

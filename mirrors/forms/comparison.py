@@ -1,4 +1,4 @@
-"""A comparison to ask for, as a form: of which flow, which topics, and how much is read."""
+"""The form that requests a comparison: flow, topics, and how much to read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class ComparisonForm(forms.Form):
     flow = forms.ModelChoiceField(
         label="Flow",
         empty_label="Choose a flow",
-        error_messages={"required": "Choose the flow whose two clusters are compared."},
+        error_messages={"required": "Choose the flow whose clusters are compared."},
         queryset=Flow.objects.select_related("source", "target").order_by("pk"),
     )
-    topics = text_field("Topics", placeholder="all that the flow copies")
-    content = forms.BooleanField(label="Compare records as well", required=False, initial=True)
+    topics = text_field("Topics", placeholder="all topics that the flow replicates")
+    content = forms.BooleanField(label="Compare records too", required=False, initial=True)
     records = forms.IntegerField(
         label="Last offsets of each partition",
         required=False,
@@ -42,10 +42,12 @@ class ComparisonForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["topics"].help_text = "Names on the source, with commas between them."
-        self.fields["records"].help_text = "Empty: all that both sides still keep."
-        self.fields["seconds"].help_text = "At most so long it reads; what is left then is stated."
-        self.fields["megabytes"].help_text = "At most so much of both sides together."
+        self.fields["topics"].help_text = "Names on the source, separated by commas."
+        self.fields["records"].help_text = "Empty: all that both clusters still have."
+        self.fields[
+            "seconds"
+        ].help_text = "Time limit for reading; the result states what was not compared."
+        self.fields["megabytes"].help_text = "Limit for both clusters together."
 
     def clean_topics(self) -> list[str]:
         names = re.split(r"[,\s]+", self.cleaned_data["topics"].strip())

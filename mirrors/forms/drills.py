@@ -44,8 +44,10 @@ class DrillForm(SettingsForm):
             "03:00."
         )
         self.fields["time_zone"].help_text = "Such as `UTC` or `Europe/Berlin`."
-        self.fields["groups"].help_text = "One a line. Empty: all that the flow looks after."
-        self.fields["enabled"].help_text = "Off: the schedule is kept, and nothing is made up."
+        self.fields["groups"].help_text = "One a line. Empty: all that the flow synchronizes."
+        self.fields[
+            "enabled"
+        ].help_text = "Off: the schedule is kept, and missed runs are not made up."
 
     def clean_groups(self) -> list[str]:
         return [line.strip() for line in self.cleaned_data["groups"].splitlines() if line.strip()]
@@ -61,11 +63,9 @@ class ObjectivesForm(SettingsForm):
         super().__init__(*args, **kwargs)
         self.fields[
             "rpo_seconds"
-        ].help_text = (
-            "How old the oldest record that is not copied yet may be when the source dies."
-        )
-        self.fields["rpo_records"].help_text = "How many records may be lost then."
+        ].help_text = "Maximum age of the oldest record not replicated when the source fails."
+        self.fields["rpo_records"].help_text = "Maximum number of lost records."
         self.fields["rto_seconds"].help_text = (
-            "How long it may take until every group reads again. A drill measures our own part: "
+            "Maximum time until every group consumes again. A drill measures Understudy's part: "
             "the plan, and each group's first records."
         )

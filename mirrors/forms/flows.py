@@ -1,4 +1,4 @@
-"""A flow, as a form: the common keys as typed fields, every other as key=value text."""
+"""The form of a flow: common keys as fields, all others as key=value text."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ _CHOICES: dict[str, tuple[tuple[str, str], ...]] = {
         ("at_least_once", "At least once"),
     ),
     SKIP: (
-        ("", "By default: copied as well"),
-        ("false", "Copied as well"),
-        ("true", "Left out"),
+        ("", "By default: replicated too"),
+        ("false", "Replicated too"),
+        ("true", "Excluded"),
     ),
 }
 _LABELS = {
     "topics": "Topics",
-    "topics.exclude": "Topics left out",
-    SKIP: "What another flow wrote there",
+    "topics.exclude": "Excluded topics",
+    SKIP: "Records of another flow",
     "replication.policy.class": "Names of remote topics",
     "replication.policy.separator": "Separator",
     "replication.factor": "Replication factor",
@@ -71,18 +71,18 @@ _LABELS = {
     UNTIL: "Run until",
     SCHEDULE: "Schedule",
     ZONE: "Time zone of the schedule",
-    WINDOW: "Window, in minutes",
+    WINDOW: "Window (minutes)",
     "delivery": "Delivery",
-    BANDWIDTH: "Bytes a second, at most",
-    HIGH: "First in a backlog",
-    LOW: "Last in a backlog",
+    BANDWIDTH: "Bytes per second, at most",
+    HIGH: "High priority in a backlog",
+    LOW: "Low priority in a backlog",
     "tasks.max": "Slices",
-    "refresh.topics.interval.seconds": "Look for new topics every, in seconds",
-    "commit.interval.ms": "Commit every, in ms",
+    "refresh.topics.interval.seconds": "Look for new topics every (seconds)",
+    "commit.interval.ms": "Commit every (ms)",
 }
-# What holds while a key without a default is not set.
+# What applies if a key without a default is not set.
 _UNSET = {
-    "replication.factor": "least of 2 and the brokers there",
+    "replication.factor": "2, or fewer if there are fewer brokers",
     UNTIL: "no end",
     SCHEDULE: "no schedule",
     ZONE: "UTC",
@@ -91,13 +91,13 @@ _UNSET = {
     HIGH: "no topic",
     LOW: "no topic",
 }
-# How they are written is not plain from a default; one offset a line is what Kafka's tool prints.
+# Keys whose format a default does not show. Kafka's tool prints one offset a line.
 _SPELT_OUT = (START, UNTIL, SCHEDULE, ZONE, WINDOW, BANDWIDTH)
 _BY_LINES = (START, UNTIL)
 
 
 class FlowForm(SettingsForm):
-    """The common keys as typed fields, every other as text. Empty means: the default."""
+    """Common keys as fields, all others as text. An empty field means the default."""
 
     source = forms.ModelChoiceField(
         Cluster.objects.all(), label="Source", to_field_name="alias", empty_label="Choose"

@@ -1,4 +1,4 @@
-"""A runner, as a form: where its Spark master is and how much it may take."""
+"""The form of a runner: its Spark master and its slots."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ class RunnerForm(SettingsForm):
         self.fields["name"].disabled = runner is not None
         self.fields["name"].help_text = "Short name; it cannot change later."
         self.fields["master"].help_text = "local[256,4] on one machine, or spark://host:7077."
-        self.fields["slots"].help_text = "Shown until the runner says how many its executors offer."
+        self.fields["slots"].help_text = "Used until the runner reports the slots of its executors."

@@ -1,1 +1,1 @@
-"""The pages of clusters, runners and flows: they read rows, call services, never ask Kafka."""
+"""Pages of clusters, runners and flows. They read rows and call services; they never call Kafka."""

@@ -1,4 +1,4 @@
-"""Audit: who did what to what, when and why, over everything there is."""
+"""The audit page: every change with its author, time and reason."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def setting_changes(flow: Flow) -> QuerySet[SettingChange]:
 
 
 def recent_changes(flow: Flow) -> dict[str, Any]:
-    """For the tab of the settings: the last changes, and whether there are more."""
+    """For the settings tab: the last changes, and whether there are more."""
     rows = list(setting_changes(flow)[: RECENT + 1])
     return {"changes": rows[:RECENT], "more_changes": len(rows) > RECENT}
 
@@ -63,7 +63,7 @@ QUESTION = dataclasses.replace(AUDIT, filters={**AUDIT.filters, "subject": SUBJE
 @require_safe
 @needs(Role.VIEWER)
 def show_audit(request: HttpRequest) -> HttpResponseBase:
-    """By people; `?by=everybody` adds what our own processes did."""
+    """Lists changes by people; `?by=everybody` adds those of Understudy's own processes."""
     everybody = request.GET.get("by") == "everybody"
     rows = Transition.objects.all() if everybody else by_people(Transition.objects.all())
     if download := QUESTION.export(request, rows, "audit"):

@@ -1,4 +1,4 @@
-"""Clusters: the list, one of them with its connection test, and the form."""
+"""Pages of clusters: the list, one cluster with its connection test, the form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SHEETS = {
 
 
 def files_of(cluster: Cluster, test: ClusterTest | None) -> dict[str, Any]:
-    """What a file has beyond the page: all groups, and what a test found as rows of one kind."""
+    """Rows that only downloads have: all groups, and a connection test's results as one table."""
     found = test.result if test else {}
     addresses = [
         {
@@ -143,7 +143,7 @@ def show_cluster(request: HttpRequest, alias: str) -> HttpResponseBase:
 
 
 def _sides(cluster: Cluster, now: datetime) -> list[dict[str, Any]]:
-    """The flows out and in, the first of them as rows."""
+    """The flows from and to the cluster: their number, and the first as rows."""
     out = {"word": "source", "title": "Flows out", "verb": "reads from", "way": "from"}
     into = {"word": "target", "title": "Flows in", "verb": "writes to", "way": "to"}
     return [
@@ -191,7 +191,7 @@ def add_cluster(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.ADMIN)
 def edit_cluster(request: HttpRequest, alias: str) -> HttpResponse:
-    """Two steps: the first answer shows what the edit restarts, the second one carries it out."""
+    """The first POST shows what the edit restarts; the second one, with its digest, saves it."""
     cluster = get_object_or_404(Cluster, alias=alias)
     form = ClusterForm(request.POST or None, cluster=cluster)
     impact: Impact | None = None
@@ -199,7 +199,7 @@ def edit_cluster(request: HttpRequest, alias: str) -> HttpResponse:
         spec = ClusterSpec(**form.values())
         impact = _impact(cluster, spec)
         if not impact.changes:
-            messages.info(request, f"Nothing about {alias} was changed.")
+            messages.info(request, f"{alias} was not changed.")
             return redirect("cluster", alias=alias)
         if impact.agreed(request) and _save(request, form, cluster, spec):
             return redirect("cluster", alias=alias)

@@ -1,4 +1,4 @@
-"""Pages of comparisons: the list, the form that asks for one, one of them live with its tables."""
+"""Pages of comparisons: the list, the form that requests one, one comparison with its tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mirrors.services.comparison import lifecycle
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import Column, Question, Sheet, file_of
 
-# A verdict, and the state whose shape and colour it has.
+# A verdict, and the state whose icon and color it has.
 SHOWN = {"same": "succeeded", "partly": "attention", "differs": "critical", "unread": "unknown"}
 WORDS = {"same": "the same", "partly": "the same so far", "unread": "not read"}
 ABOUTS = ("topic", "partition", "config", "acl", "group", "content")
@@ -98,20 +98,24 @@ PARTITIONS = Question(
             "Compacted",
             ("explained",),
             number=True,
-            title="Records that only one side still has, as compaction leaves them",
+            title="Records that one side compacted and the other still has",
         ),
         Column(
             "unread",
             "Not read",
             ("unread",),
             number=True,
-            title="Source offsets that were asked for and not compared",
+            title="Source offsets in the requested range that were not compared",
         ),
         Column("source_first", "From", ("source_first",), number=True),
-        Column("next", "To", ("next",), number=True, title="Compared up to, but without"),
+        Column("next", "To", ("next",), number=True, title="End of the compared range, exclusive"),
         Column("target_first", "Target from", ("target_first",), number=True),
         Column("target_end", "Target to", ("target_end",), number=True),
-        Column("source_digest", "Digest", title="Of the source; where all agrees, of the target"),
+        Column(
+            "source_digest",
+            "Digest",
+            title="Digest of the source; where all records match, also of the target",
+        ),
         Column("target_digest", "Target digest"),
         Column("reason", "Reason"),
     ),
@@ -138,7 +142,7 @@ PARTS = {
 
 
 def mark(run: Comparison) -> Any:
-    """Give a comparison the state and the word that its page shows."""
+    """Add the state and the label that pages show."""
     marked: Any = run
     marked.shown = SHOWN.get(run.verdict, "unknown") if run.verdict else run.state
     marked.words = WORDS.get(run.verdict, run.verdict)
@@ -146,7 +150,7 @@ def mark(run: Comparison) -> Any:
 
 
 def aspects_of(run: Comparison) -> list[dict[str, Any]]:
-    """One line an aspect; one of which nothing could be compared says why."""
+    """One row per aspect; an aspect that could not be compared has a reason."""
     return [
         {
             **row,
@@ -198,7 +202,7 @@ def list_comparisons(request: HttpRequest) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def add_comparison(request: HttpRequest) -> HttpResponse:
-    """Ask for one; a link may name the flow."""
+    """The form; `?flow=` selects the flow."""
     if request.method == "POST":
         form = ComparisonForm(request.POST)
         if form.is_valid():

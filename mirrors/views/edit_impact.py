@@ -1,4 +1,4 @@
-"""What an edit would do, said before it is done: changed settings, and what they restart."""
+"""The impact of an edit, shown before it is saved: changed settings, and what they restart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Impact:
-    """The changes with their consequences; `digest` ties the second click to what was shown."""
+    """Changes with their consequences. `digest` ties the confirmation to what was shown."""
 
     changes: tuple[Change, ...]
     sentences: tuple[str, ...]
@@ -33,7 +33,7 @@ class Impact:
         return cls(tuple(changes), sentences, hashlib.sha256(text.encode()).hexdigest()[:16])
 
     def agreed(self, request: HttpRequest) -> bool:
-        """True when the person has seen exactly these consequences and said yes."""
+        """Whether the person has confirmed exactly these consequences."""
         return request.POST.get("apply") == "yes" and request.POST.get("seen") == self.digest
 
 

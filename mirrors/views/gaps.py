@@ -1,4 +1,4 @@
-"""One gap with its numbers, and the form on which an operator decides: stop, accept, restart."""
+"""The page of one gap: its numbers, and the form for the decision: stop, accept or restart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirrors.services.gaps import lost_ranges
 from mirrors.views.page import curl, render_page
 
 CHOICES = ("stop", "accept", "restart")
-# What became there of the offsets that these kinds tell.
+# What the numbers of these kinds mean on the target.
 _ON_THE_TARGET: dict[str, str] = {
     GapKind.REMOTE_TRUNCATED: "lost",
     GapKind.POSITIONS_LOST: "copied",
@@ -29,7 +29,7 @@ _ON_THE_TARGET: dict[str, str] = {
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.VIEWER)
 def show_gap(request: HttpRequest, pk: int, gap: int) -> HttpResponse:
-    """GET shows the numbers and what each choice would do; POST is the operator's decision."""
+    """GET shows the numbers and the effect of each choice; POST is an operator's decision."""
     if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
         raise PermissionDenied("This needs the role operator.")
     rows = Gap.objects.select_related("flow__source", "flow__target").filter(flow=pk)
@@ -38,7 +38,7 @@ def show_gap(request: HttpRequest, pk: int, gap: int) -> HttpResponse:
         return _page(request, found)
     choice, why = request.POST.get("choice", ""), request.POST.get("reason", "").strip()[:500]
     if choice not in CHOICES or not why:
-        return _page(request, found, "Choose one, and say why: it is kept in the history.", 422)
+        return _page(request, found, "Choose a decision and give a reason. Both are recorded.", 422)
     try:
         lost_ranges.decide(
             gap=found,
@@ -52,7 +52,7 @@ def show_gap(request: HttpRequest, pk: int, gap: int) -> HttpResponse:
         found.refresh_from_db()
         return _page(request, found, error.message, 409)
     tasks.reconcile_flow.delay_on_commit(pk)
-    messages.success(request, f"{found}: {choice}, as decided; it stands in the history.")
+    messages.success(request, f"{found}: decision {choice} is recorded.")
     return redirect("flow-part", pk=pk, part="gaps")
 
 
@@ -84,9 +84,9 @@ def _figures(gap: Gap) -> list[tuple[str, str]]:
     if gap.kind == GapKind.REMOTE_WRITTEN:
         first, last = lost_ranges.remote_offsets(gap)
         return [
-            ("First written by others", count(first)),
-            ("Last written by others", count(last)),
-            ("Records of others", count(gap.count)),
+            ("First foreign record", count(first)),
+            ("Last foreign record", count(last)),
+            ("Foreign records", count(gap.count)),
         ]
     source = [
         ("Position", count(gap.position)),
@@ -115,36 +115,36 @@ def _figures(gap: Gap) -> list[tuple[str, str]]:
 
 
 def _choices(gap: Gap) -> dict[str, str]:
-    """What each would do, in numbers."""
+    """The effect of each choice, with numbers."""
     facts, source, target = lost_ranges.facts_of(gap), gap.flow.source.alias, gap.flow.target.alias
     told: dict[str, str] = {
-        "stop": f"Nothing is copied of {gap}; all other partitions go on.",
+        "stop": f"{gap} is not replicated; all other partitions continue.",
     }
     is_in_the_way = facts.kind in IN_THE_WAY
     if is_in_the_way:
-        told["stop"] = f"{gap} waits and is tried again until it crosses; all others go on."
+        told["stop"] = f"{gap} waits and retries until the target accepts it; all others continue."
     elif facts.first is None:
         return told
     if facts.accepted_at is not None:
-        lost = "" if facts.count is None else f" {count(facts.count)} offsets are given up."
+        lost = "" if facts.count is None else f" {count(facts.count)} offsets are skipped."
         new_map = ""
         if gap.kind == GapKind.REMOTE_TRUNCATED:
-            lost = f" The {count(facts.count)} offsets that {target} lost are not copied again."
-            new_map = " A new map of offsets begins there."
+            lost = f" The {count(facts.count)} offsets that {target} lost are not replicated again."
+            new_map = " A new offset map begins there."
         if gap.kind == GapKind.POSITIONS_LOST:
-            lost = f" What lies at {count(facts.count)} offsets of {target} is copied once more."
-            new_map = " A new map of offsets begins there."
+            lost = f" {count(facts.count)} offsets of {target} are replicated again."
+            new_map = " A new offset map begins there."
         if is_in_the_way:
             lost = f" Skipped permanently: {plural(facts.count or 0, 'offset')}."
         told["accept"] = (
-            f"Copying goes on at offset {count(facts.accepted_at)} of {source}.{lost} What is on "
-            f"{target} already stays.{new_map}"
+            f"Replication resumes at offset {count(facts.accepted_at)} of {source}.{lost} "
+            f"Records on {target} stay.{new_map}"
         )
     if is_in_the_way:
         return told
     told["restart"] = (
-        f"The partition starts again at offset {count(facts.first)} of {source}. What is on "
-        f"{target} already stays, so records that are still on both sides are there twice; "
-        "offsets of consumer groups are translated by the new copy alone."
+        f"The partition restarts at offset {count(facts.first)} of {source}. Records on "
+        f"{target} stay, so records that both sides still have become duplicates. "
+        "Group offsets are translated by the new copy only."
     )
     return told

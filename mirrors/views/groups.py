@@ -1,4 +1,4 @@
-"""Consumer groups of one cluster, over all flows that read from it or write to it."""
+"""Consumer groups of one cluster, over all its flows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def list_groups(request: HttpRequest, alias: str) -> HttpResponseBase:
 
 
 def _table(request: HttpRequest, cluster: Cluster, rows: QuerySet[Any]) -> Table:
-    """By name, places are counted of the groups on this page alone; else of all, to sort them."""
+    """Sorted by name, only the groups of this page are counted; otherwise all, to sort them."""
     if not QUESTION.is_by_default(request):
         return QUESTION.table(request, rows)
     known = flows_by_group(cluster)

@@ -1,4 +1,4 @@
-"""The tab of heartbeats: how they are written and arrive, in this direction and in the other."""
+"""The heartbeats tab: when they are written and arrive, in both directions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mirrors.models import Flow, HeartbeatState
 from mirrors.services.heartbeats.emitter import WATCH_EVERY
 
 _EVERY, _ON = "emit.heartbeats.interval.seconds", "emit.heartbeats.enabled"
-# Intervals without a heartbeat after which the direction counts as unverified.
+# After this number of intervals without a heartbeat, a direction is unverified.
 _LATE = 3
 
 
 def directions(flow: Flow) -> dict[str, Any]:
-    """This flow first, then the one that leads back, where there is one."""
+    """This flow first, then the flow in the other direction, if any."""
     now = timezone.now()
     ends = Q(pk=flow.pk) | Q(source=flow.target, target=flow.source)
     flows = Flow.objects.filter(ends).select_related("source", "target", "heartbeat")
@@ -27,7 +27,7 @@ def directions(flow: Flow) -> dict[str, Any]:
 
 
 def direction(flow: Flow, now: datetime) -> dict[str, Any]:
-    """Of a flow that was read together with its `heartbeat`."""
+    """The row of a flow whose `heartbeat` is loaded."""
     row: HeartbeatState = getattr(flow, "heartbeat", None) or HeartbeatState(flow=flow)
     every = int(flow.properties.get(_EVERY, KEYS[_EVERY].default or 1))
     is_on = flow.properties.get(_ON, "true").strip().lower() == "true"

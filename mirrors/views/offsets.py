@@ -1,4 +1,4 @@
-"""The tab that answers where one source offset is on the target, from the index of runs alone."""
+"""The offsets tab: translates one source offset, from the stored offset runs only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirrors.views.page import curl, render_page
 @require_safe
 @needs(Role.VIEWER)
 def show_offsets(request: HttpRequest, pk: int) -> HttpResponse:
-    """No call to Kafka: where the index is behind, a worker is sent, and the page renews itself."""
+    """Does not call Kafka. If the index is behind, a worker refreshes it, and the page reloads."""
     context = flow_context(request, pk, "offsets")
     flow = context["flow"]
     form = OffsetForm(request.GET if "offset" in request.GET else None)

@@ -1,4 +1,4 @@
-"""One view, two answers: the whole page, or its live part alone when htmx asks for it."""
+"""Render a page; REST calls to copy; marks of stale figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def render_page(
     every: int | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    """The browser asks again after `every` seconds; None for static pages."""
+    """Render the page, or only its live part for htmx, which reloads it after `every` seconds."""
     fragment = request.headers.get("HX-Request") == "true"
     context = {
         **context,
@@ -51,7 +51,7 @@ def filter_of(
 def curl(
     request: HttpRequest, does: str, method: str, path: str, body: dict[str, Any] | None = None
 ) -> dict[str, str]:
-    """One REST call as a person would paste it; `$TOKEN` stays a variable."""
+    """One REST call as a curl command; `$TOKEN` stays a variable."""
     words = ["curl", "-sS", '-H "Authorization: Token $TOKEN"']
     if method != "GET":
         words.append(f"-X {method}")
@@ -63,34 +63,34 @@ def curl(
 
 
 def mark_cluster(cluster: Cluster) -> Cluster:
-    """Give a cluster the word of what was last seen of it."""
+    """Add the state of the last contact."""
     seen = {None: "unknown", True: "reachable", False: "unreachable"}[cluster.reachable]
     cluster.seen = seen  # type: ignore[attr-defined]
     return cluster
 
 
 def mark_flow(flow: Any, now: datetime) -> Any:
-    """Say whether a flow's figures are old, why one is missing, and which state to show.
+    """Add whether a flow's figures are stale, why one is missing, and the state to show.
 
-    A flow without fresh figures is never shown green, nor is one that is far behind, or one
-    whose source does not answer.
+    A flow is never green if its figures are stale, it is far behind, or its source is
+    unreachable.
     """
     rests = flow.observed_state in _RESTING
     flow.stale = not rests and flow.as_of is not None and now - flow.as_of > OLD_AFTER
-    # What a source that does not answer holds by now, nobody can say.
+    # The end of an unreachable source is unknown.
     flow.unsure = flow.stale or flow.source.reachable is False
     flow.shown_state = flow.observed_state
     if flow.observed_state == "running" and flow.stale:
         flow.shown_state = "stale"
     elif flow.observed_state == "running" and flow.source.reachable is False:
         flow.shown_state = "unknown"
-        why = f"{flow.source.alias} does not answer; what it holds by now is not known."
+        why = f"{flow.source.alias} does not respond, so its end offsets are unknown."
         flow.reason = flow.reason or why
     elif flow.observed_state == "running" and flow.offset_lag != 0:
         behind = (flow.time_lag_ms or 0) > BEHIND_AFTER_MS
         flow.shown_state = "lagging" if behind else "running"
     if flow.as_of is None:
-        flow.why_no_lag = "it has not reported yet"
+        flow.why_no_lag = "the flow has not reported yet"
     elif flow.unknown_partitions:
         flow.why_no_lag = unknown_part(flow.account.total)
     return flow

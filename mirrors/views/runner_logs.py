@@ -1,4 +1,4 @@
-"""The last lines of a runner's log on a page: all of them, or those of one flow."""
+"""The last lines of a runner's log on a page: all, or those of one flow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirrors.services.runners import logs
 
 def log_of_runner(request: HttpRequest, runner: Runner) -> dict[str, Any]:
     log = logs.of_runner(runner=runner) if _may_read(request) else None
-    return _shown(log.lines if log else [], log, "Its last words in the log")
+    return _shown(log.lines if log else [], log, "Last lines of the log")
 
 
 def log_of_flow(request: HttpRequest, flow: Flow) -> dict[str, Any]:

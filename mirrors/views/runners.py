@@ -1,4 +1,4 @@
-"""Runners: the list, one of them with the flows that it hosts, and the form."""
+"""Pages of runners: the list, one runner with its flows, the form."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def add_runner(request: HttpRequest) -> HttpResponse:
         except UnderstudyError as error:
             form.add_error("name", error.message)
         else:
-            messages.success(request, f"{runner.name} is there; it starts with its first flow.")
+            messages.success(request, f"{runner.name} is created. It starts with its first flow.")
             return redirect("runner", name=runner.name)
     return _form_page(request, form)
 
@@ -100,14 +100,14 @@ def add_runner(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.ADMIN)
 def edit_runner(request: HttpRequest, name: str) -> HttpResponse:
-    """Two steps: the first answer shows what the edit restarts, the second one carries it out."""
+    """The first POST shows what the edit restarts; the second one, with its digest, saves it."""
     runner = get_object_or_404(Runner, name=name)
     form = RunnerForm(request.POST or None, runner=runner)
     impact: Impact | None = None
     if request.method == "POST" and form.is_valid():
         impact = _impact(runner, form)
         if not impact.changes:
-            messages.info(request, f"Nothing about {name} was changed.")
+            messages.info(request, f"{name} was not changed.")
             return redirect("runner", name=name)
         if impact.agreed(request) and _save(request, form, runner):
             return redirect("runner", name=name)

@@ -1,4 +1,4 @@
-"""One table of a page: rows searched, filtered, sorted and cut in the database, by the address."""
+"""Tables of pages: searched, filtered, sorted and paged in the database; their downloads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARKS = "=+-@\t\r"
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A heading. `key` is the attribute path of its value, `sort` the fields to order by."""
+    """A column. `key` is the attribute path of its value, `sort` the fields to order by."""
 
     key: str
     label: str
@@ -32,7 +32,7 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Heading:
-    """A column as the page shows it now: where a click leads and how it is sorted."""
+    """A column's heading on the page: the link of a click, and the sort direction."""
 
     column: Column
     link: str
@@ -41,7 +41,7 @@ class Heading:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """What a template needs: headings, one page of rows, and the question that led to them."""
+    """What a template shows: headings, one page of rows, search and filters."""
 
     headings: list[Heading]
     page: Page[Any]
@@ -56,32 +56,32 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """The columns of a list and what may be asked of it."""
+    """A list: its columns, and how it may be searched, filtered and sorted."""
 
     columns: Sequence[Column]
     search: Sequence[str]
     default: str
     filters: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    # What decides between rows that are equal in the sorted column.
+    # Order of rows that are equal in the sorted column.
     tie: tuple[str, ...] = ("pk",)
 
     def table(self, request: HttpRequest, rows: QuerySet[Any]) -> Table:
-        """Mistyped parameters count as not given: a pasted link always shows something."""
+        """The table of a request. Invalid parameters are ignored, so that any link shows rows."""
         search = clean(request.GET.get("q", ""))
         chosen = self._chosen(request)
         found = self._sorted(request, self._searched(rows, search).filter(**chosen))
         return self._table(request, found, search, chosen)
 
     def is_by_default(self, request: HttpRequest) -> bool:
-        """Whether the column that sorts is the one that does so unasked."""
+        """Whether the table is sorted by its default column."""
         return self._sort(request)[0].key == self.default
 
     def of_names(
         self, request: HttpRequest, names: Iterable[str], rows: Callable[[list[str]], Iterable[Any]]
     ) -> Table:
-        """The same for rows that are expensive to make: only for the names on one page.
+        """The table of expensive rows: `rows` is called only with the names on one page.
 
-        `names` and `rows` come in the order of the default column.
+        `names` and `rows` are in the order of the default column.
         """
         _, down = self._sort(request)
         search = clean(request.GET.get("q", ""))
@@ -109,9 +109,9 @@ class Question:
         name: str,
         mark: Callable[[Any], Any] = lambda row: row,
     ) -> StreamingHttpResponse | None:
-        """The whole list as CSV or JSON when the address asks for it (`?as=csv`), else None.
+        """The whole list as CSV or JSON if the address asks for it (`?as=csv`), else None.
 
-        With `?of=` it asks for another table of the same page.
+        `?of=` asks for another table of the same page.
         """
         kind = request.GET.get("as")
         if kind not in {"csv", "json"} or request.GET.get("of"):
@@ -142,7 +142,7 @@ class Question:
 
     def _sorted(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
         column, down = self._sort(request)
-        # What is not known comes last, whichever way the rest is sorted.
+        # Unknown values come last in both directions.
         order: list[OrderBy] = [
             F(field).desc(nulls_last=True) if down else F(field).asc(nulls_last=True)
             for field in column.sort
@@ -154,7 +154,7 @@ class Question:
             return Heading(column, "", "")
         current, down = self._sort(request)
         direction = ("descending" if down else "ascending") if current is column else ""
-        # The first click on figures shows the largest, on names the first of the alphabet.
+        # The first click sorts numbers descending and names ascending.
         turn = not down if direction else column.number
         query = request.GET.copy()
         query.pop("page", None)
@@ -164,14 +164,14 @@ class Question:
 
 
 def clean(text: str) -> str:
-    """A search without control signs (PostgreSQL refuses NUL) and of sane length."""
+    """A search text without control characters (PostgreSQL rejects NUL), at most 255 long."""
     return "".join(sign for sign in text if sign.isprintable()).strip()[:255]
 
 
 def download(
     kind: str, columns: Sequence[Column], rows: Iterable[Any], name: str
 ) -> StreamingHttpResponse:
-    """Rows as a CSV or JSON file, sent while they are read."""
+    """Rows as a streamed CSV or JSON file."""
     lines = _csv(columns, rows) if kind == "csv" else _json(columns, rows)
     mime = "text/csv" if kind == "csv" else "application/json"
     return StreamingHttpResponse(
@@ -182,7 +182,7 @@ def download(
 
 
 class _Echo:
-    """Lets csv.writer hand back each line instead of storing it."""
+    """A file for csv.writer whose `write` returns the line."""
 
     def write(self, line: str) -> str:
         return line
@@ -215,7 +215,7 @@ def _plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """A spreadsheet must not take a name from outside for a formula."""
+    """A cell that a spreadsheet does not take for a formula."""
     value = _plain(value)
     if isinstance(value, str) and value.startswith(tuple(_MARKS)):
         return f"'{value}"
@@ -224,7 +224,7 @@ def _cell(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Sheet:
-    """`rows` is where a tab's context has them; `columns` are the paths of their values."""
+    """A download from a page's context: `rows` is the path of its rows, `columns` the values'."""
 
     rows: str
     columns: tuple[str, ...]
@@ -232,14 +232,14 @@ class Sheet:
     def file(
         self, request: HttpRequest, context: dict[str, Any], name: str
     ) -> StreamingHttpResponse | None:
-        """The whole table when the address asks for it (`?as=csv`, `?as=json`), else None."""
+        """The whole table if the address asks for it (`?as=csv`, `?as=json`), else None."""
         if not is_file(request):
             return None
         columns = [Column(path, path) for path in self.columns]
         return download(request.GET["as"], columns, value_of(context, self.rows) or (), name)
 
 
-# What changed lately, as several pages show it.
+# Recent transitions, on several pages.
 CHANGES = Sheet(
     "transitions",
     ("when", "subject", "name", "field", "from_state", "to_state", "who", "why"),
@@ -254,9 +254,9 @@ def is_file(request: HttpRequest) -> bool:
 def file_of(
     request: HttpRequest, context: dict[str, Any], sheets: Mapping[str, Sheet], page: str = ""
 ) -> StreamingHttpResponse | None:
-    """Of a page with several tables the one that `?of=` names, by default the first.
+    """The download of the table that `?of=` names; by default of the page's first table.
 
-    `page` begins the name of the file.
+    `page` is the prefix of the file name.
     """
     of = request.GET.get("of", "")
     name = of if of in sheets else next(iter(sheets))
@@ -264,6 +264,6 @@ def file_of(
 
 
 def first(context: dict[str, Any], count: int, *names: str) -> None:
-    """Cut what a page shows, once it is clear that no file of the whole is asked for."""
+    """Limit rows of a page. Call it after `file_of`, since a download has all rows."""
     for name in names:
         context[name] = context[name][:count]

@@ -67,10 +67,10 @@ def test_its_page_says_what_each_choice_does(
     for words in (
         "First lost on the target",
         "Offsets lost there",
-        "Copying goes on at offset 10",
-        "are not copied again. What is on",
-        "A new map of offsets begins there.",
-        "starts again at offset 0",
+        "Replication resumes at offset 10",
+        "are not replicated again. Records on",
+        "A new offset map begins there.",
+        "restarts at offset 0",
     ):
         assert words in page
 
@@ -92,9 +92,9 @@ def test_copies_whose_positions_the_target_lost_are_named_on_both_sides(
     for words in (
         "First copied on the target",
         "Offsets copied there",
-        "Copying goes on at offset 3",
-        "is copied once more.",
-        "A new map of offsets begins there.",
+        "Replication resumes at offset 3",
+        "are replicated again.",
+        "A new offset map begins there.",
     ):
         assert words in page
     assert decide(operator, gap, digest=gap["digest"]).status_code == 200

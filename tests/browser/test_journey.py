@@ -41,7 +41,7 @@ def test_from_sign_in_to_a_deleted_flow(visit: Callable[..., Visitor]) -> None:
     expect(page.get_by_role("heading", name="primary→backup")).to_be_visible()
 
     page.get_by_role("button", name="Pause primary→backup").click()
-    expect(page.get_by_text("primary→backup is asked to pause.")).to_be_visible()
+    expect(page.get_by_text("primary→backup is pausing.")).to_be_visible()
     assert Flow.objects.get().desired_state == "paused"
 
     page.get_by_text("More", exact=True).click()
@@ -49,7 +49,7 @@ def test_from_sign_in_to_a_deleted_flow(visit: Callable[..., Visitor]) -> None:
     dialog = page.locator("#dialog")
     dialog.get_by_label("Reason").fill("End of the exercise")
     dialog.get_by_role("button", name="Stop primary→backup").click()
-    expect(page.get_by_text("primary→backup is asked to stop.")).to_be_visible()
+    expect(page.get_by_text("primary→backup is stopping.")).to_be_visible()
 
     page.get_by_role("link", name="Configuration").click()
     page.get_by_role("link", name="Delete primary→backup…").click()
@@ -106,11 +106,11 @@ def test_a_window_is_asked_for_in_words_mended_and_seen_on_the_flow(
     page.get_by_label("Source").select_option("primary")
     page.get_by_label("Target").select_option("backup")
     page.get_by_label("Start from").fill("orders:0:5\norders:1:7")
-    page.get_by_label("Window, in minutes").fill("480")
+    page.get_by_label("Window (minutes)").fill("480")
     page.get_by_role("button", name="Add flow", exact=True).click()
     expect(page.locator("#id_run_window_minutes-errors")).to_contain_text("needs run.schedule")
-    page.get_by_role("alert").get_by_role("link", name="Window, in minutes").click()
-    expect(page.get_by_label("Window, in minutes")).to_be_focused()
+    page.get_by_role("alert").get_by_role("link", name="Window (minutes)").click()
+    expect(page.get_by_label("Window (minutes)")).to_be_focused()
     # A minute of a day that is far away: the window is closed now.
     page.get_by_label("Schedule run.schedule", exact=True).fill("0 0 29 2 *")
     page.get_by_label("Time zone of the schedule").fill("Europe/Berlin")
@@ -120,7 +120,7 @@ def test_a_window_is_asked_for_in_words_mended_and_seen_on_the_flow(
     flow = Flow.objects.get()
     assert flow.properties["start.from"] == "orders:0:5,orders:1:7"
     page.get_by_role("link", name="Edit", exact=True).click()
-    page.get_by_label("Window, in minutes").fill("60")
+    page.get_by_label("Window (minutes)").fill("60")
     page.get_by_role("button", name="Review changes").click()
     expect(page.get_by_text("Nothing restarts. The flow is stopped")).to_be_visible()
     page.get_by_role("button", name="Apply changes to primary→backup").click()

@@ -53,7 +53,7 @@ def test_the_form_shows_what_is_touched_and_begins_only_with_alias_and_reason(
     assert path in operator.get(f"/failovers/{simulation.pk}/").content.decode()
     text = operator.get(path).content.decode()
     assert "12 records would be lost." in text
-    assert "access rules deny WRITE" in text
+    assert "ACLs deny WRITE" in text
     given = {"simulation": simulation.pk, "kind": "switchover"}
     refused = operator.post(path, {**given, "confirm_alias": "primary", "reason": ""})
     assert refused.status_code == 422

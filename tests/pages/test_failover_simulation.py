@@ -171,7 +171,7 @@ def test_what_to_know_is_read_before_a_real_run_is_begun(signed_in: As, flow: Fl
     assert "To know before: " in page
     # The fence that will be used, and what a person has to do for it.
     assert "Access rules cannot fence primary: It has no authorizer. A person keeps" in page
-    assert "access rules deny WRITE" not in page
+    assert "ACLs deny WRITE" not in page
     assert run.plan["warnings"][0]["sentence"] in page
 
 

@@ -46,7 +46,7 @@ def test_deleting_asks_for_the_targets_alias_and_for_a_stopped_flow(
 ) -> None:
     flow = world.flow(*pair)
     path = f"/flows/{flow.pk}/delete/"
-    assert "It is not stopped" in admin.get(path).content.decode()
+    assert "The flow is not stopped" in admin.get(path).content.decode()
     assert "Type backup exactly" in admin.post(path, {"typed": "back"}).content.decode()
     running = admin.post(path, {"typed": "backup"})
     assert running.status_code == 409

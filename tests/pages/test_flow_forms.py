@@ -142,7 +142,7 @@ def test_what_is_missing_beside_a_field_is_said_with_what_it_is_for(
 @pytest.mark.parametrize(
     ("state", "says"),
     [
-        ("running", "The flow takes this up within seconds."),
+        ("running", "The flow applies this within seconds."),
         ("stopped", "The flow is stopped and uses"),
     ],
 )
@@ -216,7 +216,7 @@ def test_an_edit_that_changes_nothing_says_so(admin: Client, pair: tuple[Cluster
     flow = world.flow(*pair, properties={"topics": "orders"})
     path = f"/flows/{flow.pk}/edit/"
     answer = admin.post(path, {"runner": "default", "topics": "orders"}, follow=True)
-    assert "Nothing about primary→backup was changed" in answer.content.decode()
+    assert "primary→backup was not changed" in answer.content.decode()
 
 
 def test_with_fewer_than_two_clusters_the_flow_form_says_what_is_missing(admin: Client) -> None:

@@ -40,7 +40,7 @@ def test_the_page_has_the_offsets_and_nothing_to_decide(viewer: Client, event: G
     assert "remote written" in listed
     assert "wrote 4 records into primary.orders-0" in listed
     page = viewer.get(f"/flows/{event.flow_id}/gaps/{event.pk}/").content.decode()
-    for words in ("First written by others", "41", "Last written by others", "50", "41 to 43, 50"):
+    for words in ("First foreign record", "41", "Last foreign record", "50", "41 to 43, 50"):
         assert words in page
     assert "Decide on exactly these numbers" not in page
 

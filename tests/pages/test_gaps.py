@@ -29,8 +29,8 @@ def test_a_gap_is_listed_and_decided_on_with_its_numbers_and_a_reason(
     text = signed_in("viewer").get(page).content.decode()
     for part in (
         "They were deleted.",
-        "goes on at offset 30",
-        "20 offsets are given up",
+        "resumes at offset 30",
+        "20 offsets are skipped",
         "disabled",
     ):
         assert part in text
@@ -70,7 +70,7 @@ def test_a_refused_record_can_be_passed_by_but_not_copied_anew(flow: Flow, signe
     operator = signed_in("operator")
     page = operator.get(f"/flows/{flow.pk}/gaps/{row.pk}/").content.decode()
     assert 'value="restart"' not in page
-    assert "Copying goes on at offset 11 of" in page
+    assert "Replication resumes at offset 11 of" in page
     assert "Skipped permanently: 1 offset." in page
     assert "First refused" in page
     link = f'{reason} <a href="/flows/{flow.pk}/gaps/?q=orders">Decide</a>'

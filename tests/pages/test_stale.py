@@ -95,7 +95,7 @@ def test_a_flow_whose_source_does_not_answer_is_not_green_however_fresh_its_figu
     Flow.objects.update(as_of=timezone.now())
     for path in ("/", "/flows/", "/topology/", f"/flows/{flow.pk}/"):
         text = viewer.get(path).content.decode()
-        assert "primary does not answer" in text, path
+        assert "primary does not respond" in text, path
         assert not re.search(r'class="flow">primary→backup</(a|span)>.{0,80}"running"', text, re.S)
 
 

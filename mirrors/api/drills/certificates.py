@@ -1,4 +1,4 @@
-"""REST of certificates: the list, one as it was issued, the public keys, verification."""
+"""REST of certificates: the list, one as issued, the public keys, verification."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CertificateSerializer(serializers.ModelSerializer[Certificate]):
 
 
 class WholeCertificateSerializer(CertificateSerializer):
-    """`text` is the certificate byte for byte: keep it as it is; `document` is the same, read."""
+    """`text` is the certificate byte for byte, to be kept unchanged; `document` is it parsed."""
 
     document = serializers.SerializerMethodField()
 
@@ -73,11 +73,11 @@ class KeySerializer(serializers.ModelSerializer[SigningKey]):
 class CertificateViewSet(
     mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Certificate]
 ):
-    """Certificates of drills, those that failed as well; the newest first."""
+    """Certificates of drills, including failed ones; newest first."""
 
     queryset = Certificate.objects.order_by("-id")
     serializer_class = CertificateSerializer
-    # To verify is a question with a body: it changes nothing.
+    # Verification changes nothing; it is a POST because it needs a body.
     write_role = Role.VIEWER
     lookup_field = "number"
     lookup_value_regex = r"[0-9a-f]{6,64}"
@@ -91,7 +91,7 @@ class CertificateViewSet(
     @extend_schema(request=GivenSerializer, responses=VerificationSerializer)
     @action(detail=False, methods=["post"])
     def verify(self, request: Request) -> Response:
-        """Whether a certificate is, byte for byte, what was issued. Nothing of it is kept."""
+        """Whether a certificate is, byte for byte, as issued. Nothing is stored."""
         asked = GivenSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         found = verify_text(text=asked.validated_data["text"].strip().encode())
@@ -100,6 +100,6 @@ class CertificateViewSet(
     @extend_schema(responses=KeySerializer(many=True))
     @action(detail=False, pagination_class=None, filter_backends=[])
     def keys(self, request: Request) -> Response:
-        """The public keys (Ed25519, hex) that certificates of this installation verify with."""
+        """The public keys (Ed25519, hex) of this installation's certificates."""
         rows = SigningKey.objects.order_by("pk")
         return Response(KeySerializer(rows, many=True).data)

@@ -1,4 +1,4 @@
-"""REST below a flow: flows/{id}/readiness/ and flows/{id}/objectives/."""
+"""REST of readiness and objectives: flows/{id}/readiness/ and flows/{id}/objectives/."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ProofSerializer(serializers.Serializer[Any]):
 
 
 class TermSerializer(serializers.Serializer[Any]):
-    """`lost` points have a `sentence` and a `fix`: the part of the flow to fix."""
+    """A term with `lost` points has a `sentence` and a `fix`: the part of the flow to fix."""
 
     name = serializers.CharField()
     title = serializers.CharField()
@@ -48,7 +48,7 @@ class ReadinessSerializer(serializers.Serializer[Any]):
 
 
 class ReadinessViewSet(viewsets.GenericViewSet[Any]):
-    """How ready the standby is, 0 to 100, part by part; the formula is in docs/readiness.md."""
+    """Readiness of the standby, 0 to 100, by term; the formula is in docs/readiness.md."""
 
     queryset = Flow.objects.all()
     serializer_class = ReadinessSerializer
@@ -65,7 +65,7 @@ class ReadinessViewSet(viewsets.GenericViewSet[Any]):
 
 
 class ObjectivesSerializer(StrictSerializer):
-    """null: no such objective."""
+    """Null means no objective."""
 
     rpo_seconds = serializers.IntegerField(min_value=0, allow_null=True, required=False)
     rpo_records = serializers.IntegerField(min_value=0, allow_null=True, required=False)
@@ -75,7 +75,7 @@ class ObjectivesSerializer(StrictSerializer):
 
 
 class ObjectivesViewSet(viewsets.GenericViewSet[FlowObjectives]):
-    """What the flow is to achieve; a drill that misses one has failed."""
+    """The flow's objectives. A drill that misses one fails."""
 
     queryset = FlowObjectives.objects.all()
     serializer_class = ObjectivesSerializer
@@ -89,7 +89,7 @@ class ObjectivesViewSet(viewsets.GenericViewSet[FlowObjectives]):
 
     @extend_schema(request=ObjectivesSerializer, responses=ObjectivesSerializer)
     def partial_update(self, request: Request, flow_id: str) -> Response:
-        """What is not named stays; null takes an objective away."""
+        """Change the given objectives; null removes one."""
         flow = self._flow(flow_id)
         asked = ObjectivesSerializer(data=request.data)
         asked.is_valid(raise_exception=True)

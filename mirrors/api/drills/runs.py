@@ -1,4 +1,4 @@
-"""REST of drills: schedules, what became of each run, a drill now."""
+"""REST of drills: schedules, runs, and a drill now."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _groups_field() -> serializers.ListField:
         child=serializers.CharField(max_length=LONGEST_GROUP),
         required=False,
         max_length=MOST_GROUPS,
-        help_text="Consumer groups; without any, all that the flow looks after.",
+        help_text="Consumer groups; by default all that the flow synchronizes.",
     )
 
 
 class DrillSerializer(StrictModelSerializer):
-    """`schedule` is five fields of cron by the clocks of `time_zone`."""
+    """`schedule` is five cron fields, in the time zone `time_zone`."""
 
     flow = FlowField()
     flow_name = serializers.CharField(source="flow.name", read_only=True)
@@ -69,7 +69,7 @@ class DrillSerializer(StrictModelSerializer):
 
 
 class DrillViewSet(viewsets.ModelViewSet[Drill]):
-    """Schedules of drills. A moment that was missed is made up once; nothing real is touched."""
+    """Schedules of drills. A missed run is made up once. Drills change nothing real."""
 
     queryset = Drill.objects.all()
     serializer_class = DrillSerializer
@@ -116,7 +116,7 @@ class DrillAskSerializer(StrictSerializer):
 
 
 class DrillRunSerializer(serializers.ModelSerializer[DrillRun]):
-    """`measured` and `verdict` are there once it has ended; `verdict.breaches` says by how much."""
+    """`measured` and `verdict` are set at the end; `verdict.breaches` has missed objectives."""
 
     flow = serializers.IntegerField(source="flow_id", read_only=True, allow_null=True)
     failover = serializers.IntegerField(source="run_id", read_only=True, allow_null=True)
@@ -170,7 +170,7 @@ class DrillRunSerializer(serializers.ModelSerializer[DrillRun]):
 class DrillRunViewSet(
     mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[DrillRun]
 ):
-    """Drills that were run, the newest first: numbers, objectives, what was missed by how much."""
+    """Runs of drills, newest first: measured values, objectives, and how far they were missed."""
 
     queryset = DrillRun.objects.all()
     serializer_class = DrillRunSerializer
@@ -191,7 +191,7 @@ class DrillRunViewSet(
 
     @extend_schema(request=DrillAskSerializer, responses={201: DrillRunSerializer})
     def create(self, request: Request) -> Response:
-        """Run a drill now. Poll its address until it has ended; its certificate follows at once."""
+        """Run a drill now. Poll its address until it has ended; the certificate follows."""
         asked = DrillAskSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         run = schedules.request_drill(**asked.validated_data, who=person(request))

@@ -1,4 +1,4 @@
-"""REST of what a flow's failovers leave behind: who decided it, when, why; decide and withdraw."""
+"""REST of decisions to leave a topic or partition behind in failovers: list, make, withdraw."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mirrors.services.failover import left_behind
 
 
 class LeftBehindSerializer(StrictModelSerializer):
-    """One decision; `partition` is null where it is about the whole topic."""
+    """One decision; `partition` is null for the whole topic."""
 
     partition = serializers.SerializerMethodField()
 
@@ -60,7 +60,7 @@ class LeaveBehindSerializer(StrictSerializer):
 
 
 class LeftBehindViewSet(OfFlow):
-    """Decisions to leave a topic or partition behind; one that holds has no `withdrawn_at`."""
+    """Decisions to leave a topic or partition behind; a valid one has no `withdrawn_at`."""
 
     queryset = LeftBehind.objects.select_related("flow__source", "flow__target").order_by("-id")
     serializer_class = LeftBehindSerializer
@@ -92,7 +92,7 @@ class LeftBehindViewSet(OfFlow):
     @extend_schema(request=ReasonSerializer, responses=LeftBehindSerializer)
     @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
     def withdraw(self, request: Request, flow_id: str, pk: str) -> Response:
-        """Take it along again. Refused (409) when it was withdrawn already."""
+        """Withdraw the decision. Refused (409) if it was withdrawn already."""
         asked = ReasonSerializer(data=request.data or {})
         asked.is_valid(raise_exception=True)
         row = left_behind.withdraw(

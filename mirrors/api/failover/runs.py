@@ -1,4 +1,4 @@
-"""REST of failovers: ask for a run, follow its steps, read plan and result, steer and abort it."""
+"""REST of failovers: request a run, follow its steps, read plan and result, control it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mirrors.services.failover.simulation import simulator
 class FailoverViewSet(
     mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[FailoverRun]
 ):
-    """Simulations, which touch nothing real, and real runs begun from one; the newest first."""
+    """Simulations, which change nothing real, and the runs begun from them; newest first."""
 
     queryset = FailoverRun.objects.all()
     serializer_class = FailoverSerializer
@@ -62,12 +62,14 @@ class FailoverViewSet(
 
     @extend_schema(request=FailoverAskSerializer, responses={201: FailoverSerializer})
     def create(self, request: Request) -> Response:
-        """Ask for a run. A worker takes it at once; poll its address until it has ended.
+        """Request a run. A worker starts it; poll its address until it has ended.
 
-        `simulation` touches nothing. `switchover` waits until nothing is left to copy, `failover`
-        does not wait; both do exactly what a fresh simulation showed. `failback`, with the flow
-        that failed over, moves the clients back once a failback (`failbacks/`) runs: the answer is
-        the simulation of the flow back, and the switchover follows it.
+        - `simulation` changes nothing real.
+        - `switchover` waits until everything is replicated; `failover` does not wait. Both do
+          exactly what a fresh simulation showed.
+        - `failback`, with the flow that failed over, moves the clients back while a failback
+          (`failbacks/`) runs. The response is the simulation of the reverse flow; the
+          switchover follows it.
         """
         asked = FailoverAskSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
@@ -78,7 +80,7 @@ class FailoverViewSet(
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def abort(self, request: Request, pk: str) -> Response:
-        """End it early: a simulation deletes its groups, a real run undoes what it did."""
+        """End it early: a simulation deletes its groups, a real run undoes its steps."""
         run = lifecycle.abort_run(
             run=self.get_object(), who=person(request), why=_reason_of(request)
         )
@@ -87,35 +89,35 @@ class FailoverViewSet(
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
-        """Agree to it, as a second person."""
+        """Approve it, as a second person."""
         _reason_of(request)
         return self._sent(commands.approve(run=self.get_object(), who=person(request)))
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def confirm(self, request: Request, pk: str) -> Response:
-        """Say that you did what the step asks for, or that you take it as it is."""
+        """Confirm that the step's task is done, or accept its result."""
         why = _reason_of(request)
         return self._sent(commands.confirm(run=self.get_object(), who=person(request), why=why))
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: str) -> Response:
-        """Hold it before its next step."""
+        """Pause it before its next step."""
         _reason_of(request)
         return self._sent(commands.pause(run=self.get_object(), who=person(request)))
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:
-        """Go on after a pause, or try again where a step met trouble."""
+        """Resume after a pause, or retry a failed step."""
         _reason_of(request)
         return self._sent(commands.resume(run=self.get_object(), who=person(request)))
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def lift(self, request: Request, pk: str) -> Response:
-        """Take away the access rules that an ended run left on its source."""
+        """Remove the ACLs that an ended run left on its source."""
         why = _reason_of(request)
         run = commands.ask_to_lift(run=self.get_object(), who=person(request), why=why)
         tasks.lift_fence.delay_on_commit(run.pk, person(request))
@@ -167,7 +169,7 @@ class FailoverScriptViewSet(ViewSet):
         responses={(200, "text/x-shellscript"): OpenApiTypes.STR},
     )
     def list(self, request: Request, run_id: str) -> HttpResponse:
-        """409 while the run has no plan."""
+        """Refused (409) while the run has no plan."""
         rows = FailoverRun.objects.select_related("flow__source", "flow__target")
         name, text = script_of(run=get_object_or_404(rows, pk=run_id))
         answer = HttpResponse(text, content_type=SHELL)

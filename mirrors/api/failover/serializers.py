@@ -1,4 +1,4 @@
-"""What a failover run looks like over REST, and what is sent to ask for one."""
+"""Serializers of failover runs: requests, lists, steps, results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CERTAINTIES: tuple[str, ...] = get_args(Certainty)
 
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
 class FlowField(serializers.Field[Flow, Any, Any, Any]):
-    """A flow by its id, or by its name `primary->backup`; answered as its id."""
+    """A flow by id or by name, such as `primary->backup`; shown as its id."""
 
     def to_internal_value(self, data: Any) -> Flow:
         flows = Flow.objects.select_related("source", "target")
@@ -33,7 +33,7 @@ class FlowField(serializers.Field[Flow, Any, Any, Any]):
             source, _, target = data.partition("->")
             found = flows.filter(source__alias=source, target__alias=target).first()
         else:
-            raise serializers.ValidationError("It is a flow's id or its name.")
+            raise serializers.ValidationError("Give a flow's id or its name.")
         if found is None:
             raise serializers.ValidationError(f"There is no flow {str(data)[:200]}.")
         return found
@@ -51,7 +51,7 @@ class FailoverAskSerializer(StrictSerializer):
         child=serializers.CharField(max_length=LONGEST_GROUP),
         required=False,
         max_length=lifecycle.MOST_GROUPS,
-        help_text="Consumer groups; without any, all that the flow looks after.",
+        help_text="Consumer groups; by default all that the flow synchronizes.",
     )
     simulation = serializers.IntegerField(
         required=False, allow_null=True, min_value=1, max_value=2**63 - 1
@@ -61,7 +61,7 @@ class FailoverAskSerializer(StrictSerializer):
 
 
 class FailoverStepSerializer(serializers.ModelSerializer[FailoverStep]):
-    """`command` is what a person types instead, `runbook` what the step looks at and waits for."""
+    """`command` is the manual equivalent, `runbook` what the step checks and waits for."""
 
     result = serializers.SerializerMethodField()
     runbook = serializers.SerializerMethodField()
@@ -108,7 +108,7 @@ class FailoverStepSerializer(serializers.ModelSerializer[FailoverStep]):
 
 
 class FailoverBriefSerializer(serializers.ModelSerializer[FailoverRun]):
-    """One run in the list; its own address has plan, steps and result."""
+    """One run in the list; its own address adds plan, steps and result."""
 
     flow = serializers.IntegerField(source="flow_id", read_only=True)
     flow_name = serializers.CharField(source="flow.name", read_only=True)
@@ -178,7 +178,7 @@ def _counted(run: FailoverRun, name: str) -> Any:
 
 
 class FailoverSerializer(FailoverBriefSerializer):
-    """`plan` is there once both sides were asked, `result` when the run has ended well enough."""
+    """`plan` is set once both clusters were read, `result` once the run has one."""
 
     steps = FailoverStepSerializer(many=True, read_only=True)
     plan = serializers.SerializerMethodField()
@@ -201,7 +201,7 @@ class FailoverSerializer(FailoverBriefSerializer):
 
     @extend_schema_field(OpenApiTypes.OBJECT)
     def get_counted_rows(self, run: FailoverRun) -> Any:
-        """What `counted_loss` and `counted_re_reads` are sums of: `partitions` and `places`."""
+        """The terms of `counted_loss` and `counted_re_reads`: `partitions` and `places`."""
         return run.counted_rows
 
     @extend_schema_field(OpenApiTypes.OBJECT)

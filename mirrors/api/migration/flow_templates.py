@@ -1,4 +1,4 @@
-"""REST of templates: which there are, what one would make, and exactly that, all or none."""
+"""REST of flow templates: the list, a preview, and the creation of all flows or none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirrors.services.migration import flow_templates as services
 
 
 class TemplateAsked(StrictSerializer):
-    """Without `digest` a preview; with the preview's digest the flows are made.
+    """A preview without `digest`; the preview's digest creates the flows.
 
     The first of `clusters` is the active one, the hub, the source or the head of the chain.
     """
@@ -59,13 +59,13 @@ class TemplateFlowSerializer(serializers.Serializer[Any]):
 
 class TemplateAnswer(serializers.Serializer[Any]):
     digest = serializers.CharField()
-    applicable = serializers.BooleanField(help_text="False when one flow cannot be made.")
+    applicable = serializers.BooleanField(help_text="False if a flow cannot be created.")
     flows = TemplateFlowSerializer(many=True)
     created = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
 
 
 class TemplateViewSet(ViewSet):
-    """The flows of a pair, a hub, a fan-out or a chain in one call, made together or not at all."""
+    """The flows of a pair, a hub, a fan-out or a chain in one call: all or none."""
 
     write_role = Role.OPERATOR
 

@@ -1,4 +1,4 @@
-"""REST of imports and exports: a preview of every line, then exactly that; and a file back."""
+"""REST of imports (preview, then apply) and of exports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirrors.services.migration import import_export
 
 
 class ImportSerializer(StrictSerializer):
-    """Without `digest` a preview; with the preview's digest it is applied."""
+    """A preview without `digest`; the preview's digest applies it."""
 
     kind = serializers.ChoiceField(choices=KINDS)
     text = serializers.CharField(trim_whitespace=False)
@@ -46,7 +46,7 @@ class CreatedSerializer(StrictSerializer):
 
 class ImportAnswer(StrictSerializer):
     digest = serializers.CharField()
-    applicable = serializers.BooleanField(help_text="False when a line is unsupported.")
+    applicable = serializers.BooleanField(help_text="False if a line is unsupported.")
     lines = LineSerializer(many=True)
     clusters = serializers.ListField(child=serializers.DictField())
     flows = PlannedFlowSerializer(many=True)
@@ -111,7 +111,7 @@ class ExportAnswer(StrictSerializer):
 
 
 class ExportViewSet(ViewSet):
-    """Flows as a file that MirrorMaker 2 accepts and that means the same."""
+    """Flows as an equivalent file that MirrorMaker 2 accepts."""
 
     write_role = Role.VIEWER
 

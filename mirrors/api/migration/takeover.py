@@ -1,4 +1,4 @@
-"""REST of a takeover: have a worker see that MirrorMaker 2 is quiet, and start the flow then."""
+"""REST of a takeover: let a worker check that MirrorMaker 2 is quiet, then start the flow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TakeoverSerializer(StrictSerializer):
 
 
 class TakeoverAnswer(StrictSerializer):
-    """`quiet` is null while a worker looks, and when it could not be told."""
+    """`quiet` is null while a worker checks, and if it is unknown."""
 
     id = serializers.IntegerField(allow_null=True)
     quiet = serializers.BooleanField(allow_null=True)
@@ -40,7 +40,7 @@ class TakeoverAnswer(StrictSerializer):
 
 
 class TakeoverViewSet(ViewSet):
-    """Whether MirrorMaker 2 is quiet on this flow's target, as a worker last saw it."""
+    """Whether MirrorMaker 2 is quiet on this flow's target, as of the last check."""
 
     write_role = Role.OPERATOR
 
@@ -50,7 +50,7 @@ class TakeoverViewSet(ViewSet):
 
     @extend_schema(request=TakeoverSerializer, responses={202: TakeoverAnswer})
     def create(self, request: Request, flow_id: str) -> Response:
-        """Have a worker look now; with `start` the flow is started when all is quiet."""
+        """Let a worker check now; with `start` it starts the flow if MirrorMaker 2 is quiet."""
         asked = TakeoverSerializer(data=request.data or {})
         asked.is_valid(raise_exception=True)
         seconds, start = asked.validated_data["seconds"], asked.validated_data["start"]
@@ -66,7 +66,7 @@ def _flow(flow_id: str) -> Flow:
 
 def _answer(run: DutyRun | None) -> dict[str, Any]:
     if run is None:
-        reasons = ["Nobody has looked yet. POST here to have a worker look."]
+        reasons = ["Not checked yet. POST here to let a worker check."]
         return {"id": None, "quiet": None, "started": False, "reasons": reasons, "counts": {},
                 "started_at": None, "ended_at": None}  # fmt: skip
     told = run.ended_at is not None and not run.error

@@ -1,4 +1,4 @@
-"""REST of drift: what somebody changed on the target by hand, and what a person decides of it."""
+"""REST of drift: manual changes on the target, and decisions on them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from mirrors.services.topics import drift, plans
 
 
 class DriftSerializer(StrictModelSerializer):
-    """`expected` is how the flow left it, `found` what stands there, `wanted` what the flow wants.
+    """`expected` is what the flow set, `found` what the target has, `wanted` what the flow wants.
 
-    Null is the target's default, or nothing. `digest` names exactly what is shown.
+    Null is the target's default, or nothing. `digest` identifies the values shown.
     """
 
     digest = serializers.SerializerMethodField()
@@ -65,7 +65,7 @@ class DriftDecisionSerializer(StrictSerializer):
 
 
 class DriftViewSet(OfFlow):
-    """Drift, the newest first; one that is over has `closed_at`."""
+    """Drift, newest first; a resolved finding has `closed_at`."""
 
     queryset = Drift.objects.order_by("-id")
     serializer_class = DriftSerializer
@@ -77,7 +77,7 @@ class DriftViewSet(OfFlow):
 
     @extend_schema(request=None, responses={202: PlanSerializer})
     def create(self, request: Request, flow_id: str) -> Response:
-        """Have a worker look at both clusters now; the answer is the plan that it looks for."""
+        """Let a worker read both clusters now; the response is the plan to be refreshed."""
         flows = Flow.objects.select_related("source", "target")
         row = plans.ask_look(flow=get_object_or_404(flows, pk=flow_id), now=timezone.now())
         tasks.look_at_plan.delay_on_commit(row.flow_id)
@@ -90,9 +90,9 @@ class DriftViewSet(OfFlow):
     @extend_schema(request=DriftDecisionSerializer, responses=DriftSerializer)
     @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
     def decide(self, request: Request, flow_id: str, pk: str) -> Response:
-        """`accept` leaves this value, `ignore` this place until it expires, `fix` puts it back.
+        """`accept` keeps this value, `ignore` any value until it expires, `fix` restores it.
 
-        Refused (409) when it is over, or `digest` names something else than stands there now.
+        Refused (409) if it is resolved, or `digest` is not that of the current values.
         """
         asked = DriftDecisionSerializer(data=request.data)
         asked.is_valid(raise_exception=True)

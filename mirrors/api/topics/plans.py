@@ -1,4 +1,4 @@
-"""REST of a flow's plan: read what is not in step on the target, and have exactly that applied."""
+"""REST of a flow's plan: read the changes needed on the target, and apply exactly these."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirrors.api.base import StrictSerializer, person
 from mirrors.models import Flow, FlowPlan, Role
 from mirrors.services.topics import acl_previews, plans
 
-NOT_YET = "No worker has looked yet. POST here to have one look."
+NOT_YET = "Not checked yet. POST here to let a worker check."
 
 
 class ChangeSerializer(serializers.Serializer[Any]):
@@ -29,9 +29,9 @@ class ChangeSerializer(serializers.Serializer[Any]):
 
 
 class PlanSerializer(serializers.ModelSerializer[FlowPlan]):
-    """`digest` names exactly these changes; null `as_of` means nobody has looked yet.
+    """`digest` identifies these changes; `as_of` is null before the first check.
 
-    `acls_wait` says why access rules do not follow yet, empty when they do or are off.
+    `acls_wait` says why ACLs are not synchronized yet; empty if they are, or if that is off.
     """
 
     changes: Any = ChangeSerializer(many=True)
@@ -51,7 +51,7 @@ class DigestSerializer(StrictSerializer):
 
 
 class PlanViewSet(viewsets.GenericViewSet[Any]):
-    """What a flow would change on its target, as a worker last saw it."""
+    """What a flow would change on its target, as of the last check."""
 
     queryset = FlowPlan.objects.all()
     serializer_class = PlanSerializer
@@ -68,7 +68,7 @@ class PlanViewSet(viewsets.GenericViewSet[Any]):
 
     @extend_schema(request=None, responses={202: PlanSerializer})
     def create(self, request: Request, flow_id: str) -> Response:
-        """Have a worker look now."""
+        """Let a worker check now."""
         row = plans.ask_look(flow=self._flow(), now=timezone.now())
         tasks.look_at_plan.delay_on_commit(row.flow_id)
         return Response(PlanSerializer(row).data, status=status.HTTP_202_ACCEPTED)
@@ -76,7 +76,7 @@ class PlanViewSet(viewsets.GenericViewSet[Any]):
     @extend_schema(request=DigestSerializer, responses={202: PlanSerializer})
     @action(detail=False, methods=["post"])
     def apply(self, request: Request, flow_id: str) -> Response:
-        """Apply the plan of this digest. Refused (409, `stale`) when it is no longer that one."""
+        """Apply the plan with this digest. Refused (409, `stale`) if the plan has changed."""
         asked = DigestSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         row = plans.ask_apply(
@@ -91,10 +91,10 @@ class PlanViewSet(viewsets.GenericViewSet[Any]):
     @extend_schema(request=DigestSerializer, responses=PlanSerializer)
     @action(detail=False, methods=["post"])
     def follow(self, request: Request, flow_id: str) -> Response:
-        """The access rules of the plan of this digest were read: their duty may begin.
+        """Confirm the ACLs of the plan with this digest: their sync task may begin.
 
-        With `sync.topic.acls.enabled` the duty waits until then. Refused (409, `stale`) when the
-        plan is no longer that one, or could not read the rules.
+        With `sync.topic.acls.enabled` the task waits for this. Refused (409, `stale`) if the plan
+        has changed, or if its ACLs could not be read.
         """
         asked = DigestSerializer(data=request.data)
         asked.is_valid(raise_exception=True)

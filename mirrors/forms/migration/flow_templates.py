@@ -1,4 +1,4 @@
-"""Several flows at once, as a form: a template, the clusters in its roles, what all flows share."""
+"""The form of a flow template: the template, the clusters in its roles, shared settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _place_of(cluster: Cluster) -> str:
 
 
 class TemplateForm(SettingsForm):
-    """`others` are the clusters ticked; for a chain `place` fields say their order."""
+    """`others` are the selected clusters; for a chain, `place` fields give their order."""
 
     kind = forms.ChoiceField(
         label="Template", choices=[(one.kind, one.label) for one in TEMPLATES.values()]
@@ -52,7 +52,7 @@ class TemplateForm(SettingsForm):
             self.fields[field_of(key)] = flow_field(key, None)
         self.fields["properties"].help_text = "One key=value a line; every flow gets the same."
         for cluster in clusters:
-            # Only of those typed: five hundred fields take half of the page's time.
+            # Only for typed values: 500 fields would take half of the page's time.
             if self.data.get(_place_of(cluster)):
                 self.fields[_place_of(cluster)] = forms.IntegerField(
                     label=f"Place of {cluster.alias}",
@@ -74,7 +74,7 @@ class TemplateForm(SettingsForm):
 
     @property
     def chosen(self) -> list[Cluster]:
-        """The clusters in their order, the first role first."""
+        """The clusters in order, the first role first."""
         first: Cluster = self.cleaned_data["first"]
         rest = [cluster for cluster in self.cleaned_data["others"] if cluster.pk != first.pk]
         return [first, *sorted(rest, key=self._place)]
@@ -88,7 +88,7 @@ class TemplateForm(SettingsForm):
         super().complain("others" if key == "clusters" else key, sentences)
 
     def rows(self) -> list[dict[str, Any]]:
-        """What the page shows of each cluster: whether it is ticked, and its place in a chain."""
+        """One row per cluster: whether it is selected, and its position in a chain."""
         ticked = set(self["others"].value() or [])
         return [
             {

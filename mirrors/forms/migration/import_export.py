@@ -1,4 +1,4 @@
-"""A text written for MirrorMaker: pasted, or as a file."""
+"""The form that imports a MirrorMaker configuration: pasted or uploaded."""
 
 from __future__ import annotations
 
@@ -30,11 +30,9 @@ class ImportForm(SettingsForm):
         self.fields[
             "text"
         ].help_text = (
-            "Nothing that it refers to is read, and nothing is made before you have seen what."
+            "Referenced files are not read. Nothing is created before you confirm the preview."
         )
-        self.fields[
-            "file"
-        ].help_text = "UTF-8 text of at most 512 KiB; it is read into the field above."
+        self.fields["file"].help_text = "UTF-8 text of at most 512 KiB; it fills the field above."
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data

@@ -1,4 +1,4 @@
-"""Certificates: read, printed, downloaded; and the page where anybody may verify one."""
+"""Pages of certificates: show, print and download one; verify one without an account."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mirrors.views.page import curl, render_page
 from mirrors.views.tables import clean
 
 _A_MINUTE = 60
-# A form's own words around the longest certificate, each letter of which may be three.
+# Room for the form's encoding of the longest certificate: up to three bytes a character.
 _MOST_SENT = 3 * LONGEST + 64 * 1024
 
 
@@ -53,19 +53,19 @@ def show_certificate(request: HttpRequest, number: str) -> HttpResponse:
 @require_safe
 @needs(Role.VIEWER)
 def download_certificate(request: HttpRequest, number: str, form: str) -> HttpResponse:
-    """`json` is the certificate itself, `pdf` its print, `evidence` what its digest speaks of."""
+    """`json` is the certificate, `pdf` its printable form, `evidence` what its digest covers."""
     known = _known(number)
     if form == "pdf":
         found = verify_text(text=known.text.encode())
         if not found.genuine or found.document is None:
-            raise Http404("No print is made of a certificate that does not verify.")
+            raise Http404("This certificate does not verify, so there is no PDF of it.")
         address = request.build_absolute_uri(reverse("verify-one", args=[number]))
         body, mime = draw_pdf(document=found.document, address=address), "application/pdf"
         return _file(body, mime, f"certificate-{number}.pdf")
     if form == "evidence":
         evidence = _evidence(known)
         if evidence is None:
-            raise Http404("Its evidence was dropped because of its age; its digest stays.")
+            raise Http404("The evidence has expired and was deleted; its digest is kept.")
         return _file(evidence, "application/json", f"evidence-{number}.json")
     return _file(known.text.encode(), "application/json", f"certificate-{number}.json")
 
@@ -75,7 +75,7 @@ def download_certificate(request: HttpRequest, number: str, form: str) -> HttpRe
 @needs(Role.NONE)
 @require_http_methods(["GET", "HEAD", "POST"])
 def verify_any(request: HttpRequest) -> HttpResponse:
-    """Paste or upload one; nothing of it is kept, so no form's token is asked for."""
+    """Verify a pasted or uploaded certificate. Nothing is stored, so no CSRF token is needed."""
     if request.method != "POST":
         number = request.GET.get("number", "").strip()
         if number:
@@ -84,7 +84,7 @@ def verify_any(request: HttpRequest) -> HttpResponse:
     if refused := _throttled(request):
         return refused
     if int(request.META.get("CONTENT_LENGTH") or 0) > _MOST_SENT:
-        words = f"That is larger than {LONGEST // 1024} KiB, and no certificate is."
+        words = f"That is larger than {LONGEST // 1024} KiB. Certificates are smaller."
         return _verify_page(request, error=words, status=413)
     given = _given(request)
     if not given:
@@ -96,22 +96,22 @@ def verify_any(request: HttpRequest) -> HttpResponse:
 @needs(Role.NONE)
 @require_safe
 def verify_one(request: HttpRequest, number: str) -> HttpResponse:
-    """The certificate of a number, as it was issued here; the number is its secret."""
+    """A certificate by its number, as issued here. The number is the secret that gives access."""
     if refused := _throttled(request):
         return refused
     known = Certificate.objects.filter(number=clean(number)[:64]).first()
     if known is None:
-        words = "No certificate of that number was issued here. Compare it letter by letter."
+        words = "No certificate with this number was issued here. Check the number."
         return _verify_page(request, error=words, status=404)
     return _verify_page(request, found=verify_text(text=known.text.encode()))
 
 
 def _given(request: HttpRequest) -> bytes:
-    """An upload counts before pasted text; a bit more than the longest is enough to refuse it."""
+    """The uploaded text, else the pasted one. Reads past the limit, to detect a longer text."""
     file = request.FILES.get("file")
     if file is not None:
         return bytes(file.read(LONGEST + 1))
-    # Pasting adds space around a text, and none is inside of a certificate.
+    # Pasting may add white space around the text; a certificate has none there.
     return request.POST.get("text", "").strip().encode("utf-8", "surrogatepass")
 
 
@@ -133,7 +133,7 @@ def _verify_page(
 
 
 def _throttled(request: HttpRequest) -> HttpResponse | None:
-    """Limits requests per minute and address. Counted in this process, without a row or a queue."""
+    """Limit requests per minute and address. The count is per process, in memory."""
     minute = int(timezone.now().timestamp()) // _A_MINUTE
     key = f"verify:{request.META.get('REMOTE_ADDR', '')}:{minute}"
     limit = settings.UNDERSTUDY_VERIFICATIONS_PER_MINUTE
@@ -141,13 +141,13 @@ def _throttled(request: HttpRequest) -> HttpResponse | None:
     try:
         asked = cache.incr(key)
     except ValueError:
-        # Evicted by many other addresses: its count begins again.
+        # Evicted from the cache: the count restarts.
         asked = 1
     if asked <= limit:
         return None
     error = TooMany(
-        f"{limit} verifications within a minute came from your address, which is the limit here. "
-        "Wait a minute, or verify on your own machine: the command is verify_certificate."
+        f"{limit} verifications a minute and address are allowed. Wait a minute, or verify on "
+        "your own machine: the command is verify_certificate."
     )
     return _verify_page(request, error=error.message, status=429)
 

@@ -1,4 +1,4 @@
-"""Readiness and proof as pages show them: the terms with their fixes, the badge of every flow."""
+"""Readiness on pages: the terms with links to their fixes, and the badge of each flow."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mirrors.models.readiness import proof_of, readiness_of, with_proof, with_re
 from mirrors.services.drills.objectives import objectives_of
 from mirrors.views.page import mark_flow
 
-# The state whose shape and colour a proof has.
+# The state whose icon and color a proof has.
 PROOF_STATES = {"proven": "good", "stale": "unknown", "failed": "critical", "never": "unknown"}
 _LABELS: dict[Fix, str] = {
     "jobs": "Look at its jobs",
     "cluster": "Look at the cluster",
     "groups": "Look at its groups",
-    "gaps": "Decide on its gaps",
+    "gaps": "Decide on data loss",
     "duties": "Look at its duties",
     "drill": "Schedule a drill",
     "drills": "Read why it failed",
@@ -34,7 +34,7 @@ _LABELS: dict[Fix, str] = {
     "simulation": "Simulate a failover",
 }
 _LAST_DRILLS = 5
-# More than these are on a page of their own, with filters.
+# More rows are on the list of flows, which has filters.
 FLOWS_LISTED = 50
 
 
@@ -46,14 +46,14 @@ class Line:
 
 
 def mark_proof(flow: Any, now: datetime) -> Any:
-    """Give a flow that `with_proof` read its badge."""
+    """Add the badge to a flow that `with_proof` has read."""
     flow.proof = proof_of(flow, now)
     flow.proof_state = PROOF_STATES[flow.proof.state]
     return flow
 
 
 def first_flows(chosen: QuerySet[Flow], now: datetime) -> dict[str, Any]:
-    """The first of some flows as rows of a table, and how many there are in all."""
+    """The first of the chosen flows as rows, and the number of all."""
     rows = with_proof(flows_with_lag()).filter(pk__in=chosen.values("pk")).order_by("pk")
     flows = [mark_proof(mark_flow(flow, now), now) for flow in rows[:FLOWS_LISTED]]
     total = chosen.count()
@@ -61,7 +61,7 @@ def first_flows(chosen: QuerySet[Flow], now: datetime) -> dict[str, Any]:
 
 
 def readiness_part(flow: Flow) -> dict[str, Any]:
-    """What the tab shows."""
+    """The context of the tab."""
     now = timezone.now()
     row = with_readiness(flows_with_lag(), now).get(pk=flow.pk)
     found = readiness_of([row], now)[flow.pk]

@@ -1,4 +1,4 @@
-"""Pages of drills: what became of each, one of them, their schedules, the button for one now."""
+"""Pages of drills: runs, one run, schedules, and the button that starts a drill now."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ HISTORY = Question(
         Column("created_at", "When", ("created_at",)),
         Column("measured.rpo_ms", "RPO", number=True, title="Age of the oldest record not copied"),
         Column("measured.loss", "Lost", number=True, title="Records that would be lost"),
-        Column("measured.rto_ms", "RTO", number=True, title="Until every group reads again"),
+        Column(
+            "measured.rto_ms", "RTO", number=True, title="Time until every group consumes again"
+        ),
         Column("certificate.number", "Certificate"),
         Column("reason", "Reason"),
     ),
@@ -126,7 +128,7 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @needs(Role.OPERATOR)
 def drill_now(request: HttpRequest, pk: int) -> HttpResponse:
-    """One click: no question is asked, since nothing real is touched."""
+    """Start a drill without a confirmation: it changes nothing but its temporary groups."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
     try:
         run = schedules.request_drill(flow=flow, who=request.user.get_username())
@@ -139,13 +141,13 @@ def drill_now(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _tone(run: DrillRun) -> str:
-    """Green only where all is verified and every objective was met."""
+    """Green only if everything is verified and every objective was met."""
     good = run.state == DrillState.PASSED and run.verification == Verification.VERIFIED
     return "good" if good else "attention"
 
 
 def _mark(run: Any) -> Any:
-    """What templates read of a drill; relations that may be missing become empty words."""
+    """Add what templates read; a missing certificate has an empty number."""
     certificate = getattr(run, "certificate", None)
     run.certificate_number = certificate.number if certificate else ""
     run.missed = {row["objective"] for row in (run.verdict or {}).get("breaches", [])}
@@ -153,7 +155,7 @@ def _mark(run: Any) -> Any:
 
 
 class _Facts:
-    """A dictionary whose keys read as attributes, for the columns of a download."""
+    """A dictionary whose keys are attributes, for the columns of a download."""
 
     def __init__(self, facts: dict[str, Any]) -> None:
         self.__dict__.update(facts)

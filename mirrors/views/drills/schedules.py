@@ -1,4 +1,4 @@
-"""Forms: schedule a drill, change it, take it away; what a flow is to achieve."""
+"""Forms: add, edit and delete a drill schedule; set a flow's objectives."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def delete_drill(request: HttpRequest, pk: int) -> HttpResponse:
         "title": f"Delete the schedule of {arrow(drill.flow.name)}",
         "action": reverse("drill-delete", args=[pk]),
         "sentences": [
-            f"{drill.schedule} {drill.time_zone} runs no more. What its drills proved stays, with "
-            "every certificate."
+            f"{drill.schedule} {drill.time_zone} no longer runs. Results and certificates of its "
+            "drills are kept."
         ],
         "verb": "Delete the schedule",
         "back": reverse("drill-schedules"),

@@ -1,6 +1,6 @@
-"""What only the old primary has, record by record: a page of it, and the download.
+"""Orphans record by record: records that only the old primary has. The page and the download.
 
-Who may only look sees counts and offsets; what is in records is for those who decide on them.
+The content of records needs the role operator; viewers see counts and offsets.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def show_orphans(request: HttpRequest, pk: int, stretch: int) -> HttpResponseBas
 
 
 def _export(row: OrphanStretch, kind: str) -> StreamingHttpResponse:
-    """JSON lines have every byte; a spreadsheet gets text, made safe for it."""
+    """JSON lines keep every byte; CSV has text, escaped for spreadsheets."""
     records = orphans.read_records(stretch=row)
     name = f"orphans-{row.topic}-{row.partition}"
     if kind == "csv":
@@ -73,5 +73,5 @@ def _flat(record: dict[str, Any]) -> types.SimpleNamespace:
 
 
 def _text(record: dict[str, Any], name: str) -> Any:
-    """Bytes that are no text are shown as base64."""
+    """Text, or base64 where the bytes are not UTF-8."""
     return record.get(name, record.get(f"{name}_base64"))

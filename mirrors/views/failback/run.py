@@ -34,10 +34,10 @@ from mirrors.views.tables import Sheet, file_of, first
 SHOWN_ROWS = 200
 _BUSY = (FailbackState.QUEUED, FailbackState.PREPARING)
 CHOICES = {
-    "replay": "Bring them over: each is written once into the topic on the new primary, with its "
-    "key, value, headers and time, and a header that says where it comes from.",
-    "export": "Leave them behind, and keep them here for download.",
-    "drop": "Leave them behind. They stay on the old primary as long as it retains them.",
+    "replay": "Replay them: each record is written once to the topic on the new primary, with its "
+    "key, value, headers and timestamp, and a header with its origin.",
+    "export": "Leave them behind, and keep a copy here for download.",
+    "drop": "Leave them behind. They stay on the old primary until its retention deletes them.",
 }
 FAILBACK_TABLES = {
     "orphans": Sheet(
@@ -77,7 +77,7 @@ BEGIN_TABLES = {
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.VIEWER)
 def ask_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
-    """GET says what will be done; POST, with a reason, does it."""
+    """GET shows what a failback does; POST, with a reason, starts it."""
     if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
         raise PermissionDenied("This needs the role operator.")
     flow = get_object_or_404(Flow.objects.select_related("source", "target", "runner"), pk=pk)
@@ -107,8 +107,8 @@ def _begin_page(
         "runs": Failback.objects.filter(flow=flow),
         "open_run": Failback.objects.filter(flow=flow, ended_at=None).first(),
         "commands": [
-            curl(request, "Go back over REST", "POST", "failbacks/", body),
-            curl(request, "Where both sides parted", "GET", f"flows/{flow.pk}/divergence/"),
+            curl(request, "Fail back over REST", "POST", "failbacks/", body),
+            curl(request, "Read the divergence", "GET", f"flows/{flow.pk}/divergence/"),
         ],
     }
     if file := file_of(request, context, BEGIN_TABLES, f"{flow.source.alias}-{flow.target.alias}"):
@@ -174,7 +174,7 @@ def _commands(request: HttpRequest, run: Failback) -> list[dict[str, str]]:
         curl(request, "Read this failback", "GET", path),
         curl(request, "Orphans by partition", "GET", f"{path}orphans/"),
         curl(request, "Decide on them", "POST", f"{path}decide/", decision),
-        curl(request, "Put idle groups back", "POST", f"{path}groups/", {"act": True}),
+        curl(request, "Move idle groups back", "POST", f"{path}groups/", {"act": True}),
         curl(request, "Switch back", "POST", f"{path}switch/", {"confirm_alias": "…", **why}),
     ]
 
@@ -182,7 +182,7 @@ def _commands(request: HttpRequest, run: Failback) -> list[dict[str, str]]:
 @require_POST
 @needs(Role.OPERATOR)
 def decide(request: HttpRequest, pk: int) -> HttpResponse:
-    """Of one partition's orphans, or of all that wait."""
+    """Decide on one partition's orphans, or on all undecided ones."""
     run = get_object_or_404(Failback.objects.select_related("flow"), pk=pk)
     chosen = request.POST.get("stretch", "")
     places = None
@@ -202,7 +202,7 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, error.message)
     else:
         tasks.settle_orphans.delay_on_commit(run.pk)
-        messages.success(request, f"Decided for {count} partitions; a worker does it.")
+        messages.success(request, f"Decided for {count} partitions. A worker carries it out.")
     return redirect("failback", pk=pk)
 
 
@@ -216,7 +216,7 @@ def groups(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, error.message)
     else:
         tasks.bring_groups_back.delay_on_commit(run.pk, request.POST.get("act") == "yes")
-        messages.success(request, "A worker asks both clusters for their groups.")
+        messages.success(request, "A worker reads the groups of both clusters.")
     return redirect("failback", pk=pk)
 
 
@@ -248,7 +248,7 @@ def close(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @needs(Role.OPERATOR)
 def switch(request: HttpRequest, pk: int) -> HttpResponse:
-    """One act: what it simulates now, a switchover does as soon as that has succeeded."""
+    """Simulate the switch now; a switchover follows as soon as the simulation succeeds."""
     rows = Failback.objects.select_related("flow__source", "reverse")
     run = get_object_or_404(rows, pk=pk)
     try:

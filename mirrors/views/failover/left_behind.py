@@ -1,4 +1,4 @@
-"""What a flow's failovers leave behind: the decisions, and the form that makes or withdraws one."""
+"""Topics and partitions that failovers leave behind: the decisions, and their form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIELDS = ("topic", "partition", "reason")
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.VIEWER)
 def show_left_behind(request: HttpRequest, pk: int) -> HttpResponse:
-    """GET lists the decisions and offers the form; POST is an operator's decision."""
+    """GET lists the decisions and shows the form; POST adds a decision."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
     given = {name: request.GET.get(name, "")[:500] for name in _FIELDS}
     if request.method != "POST":
@@ -48,7 +48,7 @@ def show_left_behind(request: HttpRequest, pk: int) -> HttpResponse:
         return _page(request, flow, given, error.fields, 422)
     except UnderstudyError as error:
         return _page(request, flow, given, {"topic": [error.message]}, 409)
-    messages.success(request, f"Failovers leave {row} behind. Simulate again before you act.")
+    messages.success(request, f"Failovers leave {row} behind. Simulate again before you fail over.")
     return redirect("flow-left-behind", pk=pk)
 
 
@@ -67,7 +67,7 @@ def withdraw(request: HttpRequest, pk: int, finding: int) -> HttpResponse:
     except UnderstudyError as error:
         messages.error(request, error.message)
     else:
-        messages.success(request, f"Failovers take {row} along again. Simulate again.")
+        messages.success(request, f"Failovers include {row} again. Simulate again.")
     return redirect("flow-left-behind", pk=pk)
 
 

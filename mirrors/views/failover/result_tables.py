@@ -12,7 +12,7 @@ from mirrors.domain.failover.runbook.data_loss import every_partition
 from mirrors.models import FailoverRun
 from mirrors.views.tables import Column, Sheet, download
 
-# A word of a proof, and the state whose shape and colour it has.
+# A verdict, and the state whose icon and color it has.
 STATES = {
     "proven": "succeeded",
     "differs": "critical",
@@ -50,7 +50,7 @@ COLUMNS = tuple(
 
 
 def failed_first(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Places that are wrong or unknown come first, then those that lose or wait most."""
+    """Wrong and unknown group-partitions first, then those with most loss or records behind."""
     marked = [{**row, "state": STATES.get(row["verdict"], "unknown")} for row in rows]
     return sorted(
         marked,
@@ -66,7 +66,7 @@ def failed_first(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def partitions_at_risk(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """Partitions that lose something, or of which nobody knows; the most first."""
+    """Partitions with data loss or unknown data loss; the largest loss first."""
     rows = [dict(row) for row in every_partition(plan) if row["loss"] != 0]
     return sorted(rows, key=lambda row: (row["loss"] is not None, -(row["loss"] or 0)))
 
@@ -119,7 +119,7 @@ EXECUTION = {
 
 
 def findings_of(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is in the way of a real failover, then what to know."""
+    """Blockers of a real failover, then warnings."""
     return [
         {**row, "weight": weight}
         for weight, name in (("in the way", "blockers"), ("to know", "warnings"))

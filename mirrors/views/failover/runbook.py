@@ -1,4 +1,4 @@
-"""Pages of switchovers and failovers: begin one from a simulation, follow it live, steer it."""
+"""Pages of switchovers and failovers: begin one from a simulation, follow it, control it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mirrors.views.page import curl, render_page
 from mirrors.views.tables import file_of, first
 
 SHOWN_ROWS = 200
-# What a person may press, by what the run waits for; abort is there as long as it is open.
+# Commands by what the run waits for; an open run can also be aborted.
 _MAY = {
     WaitsFor.APPROVAL: ("approve",),
     WaitsFor.PAUSE: ("resume",),
@@ -51,18 +51,18 @@ _VERBS: dict[str, Callable[..., FailoverRun]] = {
     "resume": commands.resume,
 }
 _HOW = {
-    "acl": "access rules deny WRITE",
+    "acl": "ACLs deny WRITE",
     "webhook": "a webhook",
     "command": "a command",
     "person": "a person confirms it",
-    "none": "nothing, on purpose",
+    "none": "nothing, as configured",
 }
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def begin(request: HttpRequest, pk: int) -> HttpResponse:
-    """What it will touch, from a fresh simulation; then the typed alias and the reason."""
+    """Show the impact from a fresh simulation; begin with the typed alias and a reason."""
     rows = Flow.objects.select_related("source", "target")
     flow = get_object_or_404(rows, pk=pk)
     given = request.POST
@@ -126,7 +126,7 @@ def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
         "fence": fence,
         "needs_second": commands.needs_second(flow),
         "hooks": [
-            ("Producers are kept out by", _HOW[fence.how]),
+            ("Producers are fenced by", _HOW[fence.how]),
             ("Consumers are started by", _HOW[hooks[keys.CONSUMERS]]),
             ("Producers are redirected by", _HOW[hooks[keys.PRODUCERS]]),
         ],
@@ -135,7 +135,7 @@ def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
 
 
 def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
-    """The steps live, with what is asked of a person now."""
+    """The steps, live, and what a person has to do now."""
     is_open = run.state in OPEN_RUNS
     steps = [_shown(step) for step in run.steps.defer("result")]
     current = next((step for step in steps if step.row.state in ("waiting", "failed")), None)
@@ -169,7 +169,7 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
 
 
 def _amounts(run: FailoverRun, totals: dict[str, Any]) -> dict[str, str]:
-    """What was not replicated and what is read again, as predicted and as counted afterwards."""
+    """Records not replicated and duplicates: as predicted, and as counted afterwards."""
     found = {
         name: amount(totals.get(name), totals.get(f"{name}_certainty", "counted"))
         for name in ("loss", "re_reads")
@@ -195,14 +195,14 @@ def _commands(
 
 @dataclasses.dataclass(frozen=True)
 class ShownStep:
-    """A step's row with what the runbook says of it."""
+    """A step's row with its description in the runbook."""
 
     row: FailoverStep
     step: Any
 
     @property
     def state(self) -> tuple[str, str]:
-        """The shape and colour, and the word."""
+        """The icon and color, and the label."""
         if self.row.undone_at:
             return "resting", "undone"
         words = {
@@ -253,7 +253,7 @@ def steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
 @require_POST
 @needs(Role.OPERATOR)
 def lift(request: HttpRequest, pk: int) -> HttpResponse:
-    """Take away the fence that an ended run left; the reason is kept."""
+    """Lift the fence that an ended run left; the reason is recorded."""
     run, who = get_object_or_404(FailoverRun, pk=pk), request.user.get_username()
     why = request.POST.get("reason", "").replace("\x00", "")[:500]
     try:
@@ -264,7 +264,7 @@ def lift(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, error.message)
     else:
         tasks.lift_fence.delay_on_commit(run.pk, who)
-        messages.success(request, "A worker takes the access rules away.")
+        messages.success(request, "A worker removes the ACLs.")
     return redirect("failover", pk=pk)
 
 

@@ -1,4 +1,4 @@
-"""Pages of failovers: the list of runs, a simulation live, the button that asks for one."""
+"""Pages of failovers: the list of runs, one simulation, and the button that starts one."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
 @require_POST
 @needs(Role.OPERATOR)
 def simulate(request: HttpRequest, pk: int) -> HttpResponse:
-    """One click: no question is asked, since nothing real is touched."""
+    """Start a simulation without a confirmation: it changes nothing but its temporary groups."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
     try:
         run = simulator.request_simulation(flow=flow, who=request.user.get_username())
@@ -151,7 +151,7 @@ def abort(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _amount(totals: dict[str, Any] | None, name: str) -> str:
-    """`at least 20 records, unknown for 3`; empty in results of earlier versions."""
+    """Such as `at least 20 records, unknown for 3`; empty in results of earlier versions."""
     if not totals or f"{name}_known" not in totals:
         return ""
     words = amount(totals[f"{name}_known"], totals[f"{name}_certainty"])
@@ -161,7 +161,7 @@ def _amount(totals: dict[str, Any] | None, name: str) -> str:
 
 
 def _tone(run: FailoverRun) -> str:
-    """How the outcome of a simulation looks: green only where all is verified and nothing lost."""
+    """The color of the outcome: green only if everything is verified and nothing is lost."""
     if run.state != FailoverState.SUCCEEDED:
         return "resting" if run.state == FailoverState.ABORTED else "critical"
     if run.verification == Verification.NONE:

@@ -1,4 +1,4 @@
-"""What a person can do to a flow: pause, resume, stop and so on; dangerous ones ask first."""
+"""Actions on a flow: pause, resume, stop and others; dangerous ones need a confirmation."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from mirrors.views.page import mark_flow, render_page
 
 @dataclasses.dataclass(frozen=True)
 class Act:
-    """One verb. `asks` are the sentences of its dialog; without any it is done at once.
+    """One action. `asks` are the sentences of its dialog; without any there is no dialog.
 
-    `typed`: the dialog also wants the target's alias.
+    `typed`: the dialog also requires the target's alias.
     """
 
     verb: str
@@ -54,51 +54,49 @@ def _delete(*, flow: Flow, who: str, why: str = "") -> None:
 
 
 ACTS: dict[str, Act] = {
-    "start": Act("Start", "is asked to run", commands.start_flow, _startable, main=True),
+    "start": Act("Start", "is starting", commands.start_flow, _startable, main=True),
     "start_beside": Act(
         "Start beside other writers",
-        "is asked to run beside other writers",
+        "is starting beside other writers",
         functools.partial(commands.start_flow, accept_other_writers=True),
         lambda flow: bool(flow.start_refusal),
         asks=(
             "Its last start was refused because another program writes the same remote topics on "
-            "{target}. Started nevertheless, both write: consumers there read records twice.",
+            "{target}. If you start it anyway, both write: consumers there read duplicates.",
             "Stop the other program, or take over from MirrorMaker 2, unless both are to write. "
-            "Who started it beside them is kept in the history.",
+            "The history records who started it.",
         ),
         typed=True,
     ),
-    "pause": Act("Pause", "is asked to pause", commands.pause_flow, _desired("running"), main=True),
-    "resume": Act(
-        "Resume", "is asked to go on", commands.resume_flow, _desired("paused"), main=True
-    ),
+    "pause": Act("Pause", "is pausing", commands.pause_flow, _desired("running"), main=True),
+    "resume": Act("Resume", "is resuming", commands.resume_flow, _desired("paused"), main=True),
     "restart": Act(
         "Restart",
-        "is asked to restart",
+        "is restarting",
         commands.restart_flow,
         _desired("running", "paused"),
     ),
     "stop": Act(
         "Stop",
-        "is asked to stop",
+        "is stopping",
         commands.stop_flow,
         _desired("running", "paused"),
         asks=(
             "The flow commits and leaves its runner. {target} receives nothing from {source} "
-            "until it is started again; it then goes on where it stopped, as long as {source} "
-            "still keeps those records.",
-            "To hold it for minutes, pausing is enough and comes back faster.",
+            "until it is started again. It then resumes where it stopped, as long as {source} "
+            "still has those records.",
+            "For a few minutes, pause it instead: it resumes faster.",
         ),
     ),
     "reverse": Act(
         "Reverse",
-        "is asked to stop; the other direction to run",
+        "is stopping; the other direction is starting",
         commands.reverse_flow,
         lambda flow: True,
         asks=(
-            "{name} stops, and {target}→{source} runs with the same settings, created if it is "
-            "not there yet. No consumer or producer is moved by this.",
-            "What {name} has not copied yet stays on {source} only.",
+            "{name} stops, and {target}→{source} runs with the same settings. It is created if it "
+            "does not exist. This moves no consumer or producer.",
+            "Records that {name} has not replicated yet stay on {source} only.",
         ),
         typed=True,
     ),
@@ -108,8 +106,8 @@ ACTS: dict[str, Act] = {
         _delete,
         lambda flow: True,
         asks=(
-            "The flow and its history here go. Topics, records and positions on {target} stay: "
-            "a flow created again for the same clusters goes on from there.",
+            "The flow and its history are deleted. Topics, records and positions on {target} stay: "
+            "a new flow for the same clusters resumes there.",
         ),
         typed=True,
     ),
@@ -117,11 +115,11 @@ ACTS: dict[str, Act] = {
 
 
 def actions_of(request: HttpRequest, flow: Any) -> list[dict[str, Any]]:
-    """The verbs that make sense for this flow now, and whether this person may use them."""
+    """The actions that apply to this flow now, and whether this person may use them."""
     held = role_of(request.user)
     return [
         {
-            # Asked to run already, it waits for its next try: this is the try.
+            # It is to run already and waits for its next attempt.
             "label": "Retry" if name == "start" and flow.desired_state == "running" else act.verb,
             "link": reverse("flow-act", args=[flow.pk, name]),
             "visible": act.main,
@@ -138,7 +136,7 @@ def actions_of(request: HttpRequest, flow: Any) -> list[dict[str, Any]]:
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def act_on_flow(request: HttpRequest, pk: int, action: str) -> HttpResponse:
-    """GET shows what the act does and asks; POST does it."""
+    """GET shows the confirmation; POST carries the action out."""
     act = ACTS[action]
     flow = mark_flow(get_object_or_404(flows_with_lag(), pk=pk), timezone.now())
     if role_of(request.user) < act.role:
@@ -162,7 +160,7 @@ def act_on_flow(request: HttpRequest, pk: int, action: str) -> HttpResponse:
 
 def _owed(flow: Any) -> str:
     account = getattr(flow, "account", None)
-    return "unknown: it has not reported yet" if account is None else owed(account.total)
+    return "unknown: the flow has not reported yet" if account is None else owed(account.total)
 
 
 def _done(request: HttpRequest, flow: Flow, act: Act, after: Flow | None) -> HttpResponse:
@@ -185,7 +183,7 @@ def _ask(
     title = f"{act.verb} {words['name']}"
     sentences = [sentence.format(**words) for sentence in act.asks]
     if action == "delete" and flow.desired_state != "stopped":
-        sentences.insert(0, "It is not stopped. Stop it first; until then it is not deleted.")
+        sentences.insert(0, "The flow is not stopped. Stop it before you delete it.")
     context = {
         "title": title,
         "verb": title,

@@ -1,4 +1,4 @@
-"""The form of a flow: add one, or change one after seeing what the change restarts."""
+"""The form of a flow: add one, or edit one after a preview of what restarts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add_flow(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def edit_flow(request: HttpRequest, pk: int) -> HttpResponse:
-    """Two steps: the first answer shows what the edit restarts, the second one carries it out."""
+    """The first POST shows what the edit restarts; the second one, with its digest, saves it."""
     rows = Flow.objects.select_related("source", "target", "runner")
     flow = get_object_or_404(rows, pk=pk)
     form = FlowForm(request.POST or None, flow=flow)
@@ -59,7 +59,7 @@ def edit_flow(request: HttpRequest, pk: int) -> HttpResponse:
         try:
             impact = _impact(flow, form)
             if not impact.changes:
-                messages.info(request, f"Nothing about {arrow(flow.name)} was changed.")
+                messages.info(request, f"{arrow(flow.name)} was not changed.")
                 return redirect("flow-part", pk=pk, part="configuration")
             if impact.agreed(request):
                 settings.update_flow(flow=flow, who=request.user.get_username(), **_wanted(form))
@@ -86,7 +86,7 @@ def _impact(flow: Flow, form: FlowForm) -> Impact:
     sentences = [*preview.restarts, *preview.warnings]
     is_stopped = flow.desired_state == DesiredState.STOPPED
     calm = (
-        "is stopped and uses this when it starts" if is_stopped else "takes this up within seconds"
+        "is stopped and uses this when it starts" if is_stopped else "applies this within seconds"
     )
     return Impact.of(changes, sentences, calm=f"The flow {calm}.")
 
@@ -96,7 +96,7 @@ def _form_page(
 ) -> HttpResponse:
     form.mark_fields()
     enough = flow is not None or Cluster.objects.count() >= 2
-    missing = "" if enough else "A flow needs two clusters: one to copy from, one to copy to."
+    missing = "" if enough else "A flow needs two clusters: a source and a target."
     context = {"form": form, "flow": flow, "impact": impact, "missing": missing}
     status = 422 if form.errors else 200
     return render_page(request, "mirrors/flows/form.html", context, section="flows", status=status)

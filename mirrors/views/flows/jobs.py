@@ -1,4 +1,4 @@
-"""One job of a flow: its end, the whole error, and its log: what was seen of it and its flow."""
+"""The page of one job: how it ended, its error, and the transitions of job and flow meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirrors.views.flows.tabs import LANES, lanes_of
 from mirrors.views.page import curl, render_page
 from mirrors.views.tables import Column, Question, file_of
 
-# What led to a job is written a moment before it begins, what follows a moment after its end.
+# Causes are recorded shortly before a job begins, consequences shortly after it ends.
 _AROUND = timedelta(seconds=5)
 LOG = Question(
     columns=(
@@ -56,7 +56,7 @@ def show_job(request: HttpRequest, pk: int, job: int) -> HttpResponseBase:
 
 
 def log_of(job: Job) -> QuerySet[Transition]:
-    """Changes of the job itself, and of its flow while it ran."""
+    """Transitions of the job, and of its flow while the job ran."""
     until = (job.ended_at or timezone.now()) + _AROUND
     own = Q(subject="job", subject_id=job.pk)
     meanwhile = Q(

@@ -1,4 +1,4 @@
-"""Flows: the list, one of them part by part, and why a topic is copied or not."""
+"""Pages of flows: the list, one flow with its tabs, and why a topic is replicated or not."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def list_flows(request: HttpRequest) -> HttpResponseBase:
 
 
 def file_of_flows(request: HttpRequest, rows: QuerySet[Any], name: str) -> HttpResponseBase | None:
-    """Flows that `with_proof` reads as a file, where the address asks for one."""
+    """The flows of a `with_proof` query as a download, if the address asks for one."""
     now = timezone.now()
     return QUESTION.export(request, rows, name, mark=lambda flow: mark_proof(flow, now))
 
@@ -94,11 +94,11 @@ def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpRespon
 
 
 def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
-    """What the head of a flow's page shows, whichever tab is below it."""
+    """The context of the header that all tabs of a flow share."""
     now = timezone.now()
     rows = with_repeats(with_stopped(with_readiness(flows_with_lag(), now)))
     flow = mark_flow(get_object_or_404(rows, pk=pk), now)
-    # At most one is open, and that is the newest.
+    # Only the newest can be open.
     last = flow.jobs.first()
     return {
         "flow": mark_proof(flow, now),
@@ -134,7 +134,7 @@ def _part_context(
 
 
 def settings_of(flow: Flow) -> list[dict[str, Any]]:
-    """Every setting in force: what was given first, then the defaults."""
+    """Every effective setting: the given ones first, then the defaults."""
     given = [
         {
             "key": key,
@@ -171,7 +171,7 @@ def commands_of(request: HttpRequest, flow: Flow) -> list[dict[str, str]]:
 @require_safe
 @needs(Role.VIEWER)
 def explain(request: HttpRequest, pk: int) -> HttpResponseBase:
-    """Each rule in order with its verdict on the name of a topic or group, whether it exists."""
+    """Each rule, in order, with its verdict on a topic or group name; the name need not exist."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
     topic, group = (clean(request.GET.get(name, "")) for name in ("topic", "group"))
     verdict, error = None, ""

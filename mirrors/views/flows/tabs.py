@@ -1,4 +1,4 @@
-"""The parts of a flow's page, each with its columns and what may be asked of it."""
+"""The tabs of a flow's page, each with its rows, columns and filters."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ STATES = typing.get_args(TopicState)
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One tab; a part without a question has no table to page through."""
+    """One tab; without a question it has no paged table."""
 
     label: str
     template: str
     question: Question | None = None
     rows: Callable[[Flow], QuerySet[Any]] | None = None
-    # What a part without a table shows.
+    # The context of a tab without a paged table.
     context: Callable[[Flow], dict[str, Any]] | None = None
-    # What stands below a table.
+    # The context below the table.
     below: Callable[[HttpRequest, Flow], dict[str, Any]] | None = None
 
 
 def _asks(flow: Flow, **place: OuterRef) -> Exists:
-    """Whether an operator may decide something there: also of a record that is in the way."""
+    """Whether an open gap, including a record that the target rejects, waits for a decision."""
     return Exists(Gap.objects.filter(flow=flow, state=GapState.OPEN, closed_at=None, **place))
 
 
@@ -111,7 +111,7 @@ TOPICS = Question(
             "Behind",
             ("owed",),
             number=True,
-            title="Records not yet copied, at most: markers and compacted records have offsets too",
+            title="Records not replicated, at most: markers and compacted records have offsets too",
         ),
         Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
         Column("partitions", "Partitions", ("partitions",), number=True),
@@ -135,18 +135,18 @@ PARTITIONS = Question(
             "Position",
             ("position",),
             number=True,
-            title="The next source offset to be copied; committed on the target with the data",
+            title="The next source offset to replicate; committed on the target with the data",
         ),
         Column(
             "source_stable_end",
             "Stable end",
             ("source_stable_end",),
             number=True,
-            title="Up to here the source's transactions are decided; what a flow may read",
+            title="Last stable offset of the source: the flow reads up to here",
         ),
         Column("source_end", "Source end", ("source_end",), number=True),
-        Column("lane", "Lane", ("lane",), title="How the records are carried"),
-        Column("why", "Why", ("why",), title="Why its last batch was rewritten"),
+        Column("lane", "Lane", ("lane",), title="How batches are copied: raw, repack or record"),
+        Column("why", "Why", ("why",), title="Why the last batch was rewritten"),
         Column("as_of", "As of", ("as_of",)),
         Column("reason", "Reason"),
     ),
@@ -172,16 +172,16 @@ GROUPS = Question(
             "Translated",
             ("translated_offset",),
             number=True,
-            title="The same place on the target, by the exact map",
+            title="The same position on the target, by the exact offset map",
         ),
         Column(
             "target_offset",
             "On target",
             ("target_offset",),
             number=True,
-            title="Where the group would go on there now",
+            title="The resume offset of the group on the target now",
         ),
-        Column("outcome", "Map", ("outcome",), title="How the place on the target was found"),
+        Column("outcome", "Map", ("outcome",), title="How the offset on the target was found"),
         Column("sync_state", "State", ("sync_state",)),
         Column("as_of", "As of", ("as_of",)),
         Column("reason", "Reason"),

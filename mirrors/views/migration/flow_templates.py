@@ -1,4 +1,4 @@
-"""Add several flows by a template: first what would be made and what is in its way, then all."""
+"""Add several flows from a template: a preview with conflicts first, then all or none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mirrors.views.page import curl, mark_cluster, render_page
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.OPERATOR)
 def add_from_template(request: HttpRequest) -> HttpResponse:
-    """Two steps: the first answer shows each flow with its verdict, the second one makes them."""
+    """The first POST previews each flow with its verdict; the second one creates them."""
     clusters = [mark_cluster(cluster) for cluster in Cluster.objects.all()]
     form = TemplateForm(request.POST or None, clusters=clusters, initial=_initial(request))
     plan: TemplatePlan | None = None
@@ -76,7 +76,7 @@ def _page(request: HttpRequest, form: TemplateForm, plan: TemplatePlan | None) -
         "last_place": LAST_PLACE,
         "plan": plan,
         "rows": [_row(flow) for flow in plan.flows] if plan else [],
-        "missing": "" if enough else "A template needs two clusters at least.",
+        "missing": "" if enough else "A template needs at least two clusters.",
         "commands": [curl(request, "Preview a template", "POST", "templates/", _body(form, plan))],
     }
     status = 422 if form.errors or (plan and not plan.is_whole) else 200

@@ -1,4 +1,4 @@
-"""Import a file of MirrorMaker: every line with its verdict first, then all of it or nothing."""
+"""Import a MirrorMaker file: a preview of every line first, then all or nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STATES = {
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.ADMIN)
 def import_file(request: HttpRequest) -> HttpResponse:
-    """Two steps: the first answer shows what every line comes to, the second one makes it."""
+    """The first POST previews every line; the second one applies the preview."""
     form = ImportForm(request.POST or None, request.FILES or None)
     plan: ImportPlan | None = None
     if request.method == "POST" and form.is_valid():
@@ -40,7 +40,7 @@ def import_file(request: HttpRequest) -> HttpResponse:
                 return _apply(request, form, plan)
         except UnderstudyError as error:
             form.add_error(None, error.message)
-        # What came as a file goes on as text: a file field cannot be filled again.
+        # An uploaded file continues as text: a browser cannot refill a file field.
         data = request.POST.copy()
         data["text"] = form.cleaned_data.get("text", "")
         form.data = data

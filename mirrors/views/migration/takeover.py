@@ -1,4 +1,4 @@
-"""Take over from MirrorMaker 2: see that it is quiet, then start the flow where it stood."""
+"""Take over from MirrorMaker 2: check that it is stopped, then start the flow at its offsets."""
 
 from __future__ import annotations
 

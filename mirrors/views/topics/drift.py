@@ -1,4 +1,4 @@
-"""One finding of drift, and the form on which an operator decides: accept, fix, or ignore it."""
+"""The page of one drift finding, with the form for the decision: accept, fix or ignore."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ TABLE = Question(
         Column("name", "What", ("name", "key")),
         Column("key", "Setting or rule", ("key", "name")),
         Column("state", "State", ("state",)),
-        Column("expected", "As left", title="How the flow last left it"),
-        Column("found", "Found", title="What somebody made of it"),
+        Column("expected", "As left", title="The value that the flow last set"),
+        Column("found", "Found", title="The value that was found on the target"),
         Column("opened_at", "Found at", ("opened_at",)),
         Column("expires_at", "Until", ("expires_at",)),
         Column("decided_by", "Decided by", ("decided_by",)),
@@ -37,14 +37,14 @@ TABLE = Question(
     default="-opened_at",
     filters={"state": tuple(DriftState.values), "kind": KINDS},
 )
-# How long a decision may hold, as people choose it.
+# Choices for how long a decision holds.
 DAYS = (1, 7, 30, 90, 365)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.VIEWER)
 def show_drift(request: HttpRequest, pk: int, finding: int) -> HttpResponse:
-    """GET shows what stands there and what each choice would do; POST is the decision."""
+    """GET shows the values and the effect of each choice; POST is the decision."""
     if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
         raise PermissionDenied("This needs the role operator.")
     rows = Drift.objects.select_related("flow__source", "flow__target").filter(flow=pk)
@@ -54,7 +54,7 @@ def show_drift(request: HttpRequest, pk: int, finding: int) -> HttpResponse:
     choice, why = request.POST.get("choice", ""), request.POST.get("reason", "").strip()[:500]
     now = timezone.now()
     if choice not in CHOICES or not why:
-        return _page(request, found, "Choose one, and say why: it is kept in the history.", 422)
+        return _page(request, found, "Choose a decision and give a reason. Both are recorded.", 422)
     try:
         drift.decide(
             finding=found,
@@ -72,12 +72,12 @@ def show_drift(request: HttpRequest, pk: int, finding: int) -> HttpResponse:
         return _page(request, found, error.message, 409)
     if choice == "fix":
         tasks.fix_drift.delay_on_commit(pk)
-    messages.success(request, f"{found}: {choice}, as decided; it stands in the history.")
+    messages.success(request, f"{found}: decision {choice} is recorded.")
     return redirect("flow-part", pk=pk, part="drift")
 
 
 def _until(days: str, now: datetime) -> datetime | None:
-    """None for no end: only an accepted value may have none."""
+    """The end of the decision; None for no end, which only `accept` allows."""
     return now + timedelta(days=int(days)) if days in {str(count) for count in DAYS} else None
 
 
@@ -101,18 +101,18 @@ def _page(request: HttpRequest, found: Drift, error: str = "", status: int = 200
 
 
 def _choices(found: Drift) -> dict[str, str]:
-    """What each would do."""
+    """The effect of each choice."""
     target = found.flow.target.alias
     told = {
-        "accept": "It stays as it is, for ever or until the time below. When somebody changes it "
-        "once more, that is a new finding.",
-        "ignore": "Whatever becomes of it is neither reported nor put back until the time below.",
+        "accept": "The value stays, permanently or until the time below. Another change is a "
+        "new finding.",
+        "ignore": "Changes are neither reported nor reverted until the time below.",
     }
     if found.kind == "deleted topic":
         told["fix"] = (
-            f"The topic is made again on {target}, empty. Its partitions stop at a gap each, where "
-            "somebody decides what is copied into them."
+            f"The topic is created again on {target}, empty. Each partition stops with data loss, "
+            "until a person decides what is replicated."
         )
     elif found.kind != "partitions":
-        told["fix"] = f"A worker puts it back on {target} now, as the flow wants it."
+        told["fix"] = f"A worker restores the flow's value on {target} now."
     return told

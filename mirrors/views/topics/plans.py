@@ -1,4 +1,4 @@
-"""Actions on a plan: refresh it, apply exactly it, let ACLs be synchronized."""
+"""Actions on a plan: refresh it, apply it, allow the synchronization of ACLs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirrors.services.topics import acl_previews, plans
 
 
 def plan_part(flow: Flow) -> dict[str, Any]:
-    """What the tab shows."""
+    """The context of the tab."""
     plan = FlowPlan.objects.filter(flow=flow).first()
     return {
         "plan": plan,
@@ -27,7 +27,7 @@ def plan_part(flow: Flow) -> dict[str, Any]:
 
 
 def _overtaken(plan: FlowPlan) -> int:
-    """Topics that were missing when the plan was made, and that the flow has made since."""
+    """The number of planned topics that the flow has created since."""
     copied = FlowTopic.objects.filter(
         flow=plan.flow_id, state__in=("in_sync", "syncing", "lagging")
     )
@@ -41,7 +41,7 @@ def look_at_plan(request: HttpRequest, pk: int) -> HttpResponse:
     flow = _flow(pk)
     plans.ask_look(flow=flow, now=timezone.now())
     tasks.look_at_plan.delay_on_commit(flow.pk)
-    messages.success(request, "A worker looks at both clusters; the plan below renews itself.")
+    messages.success(request, "A worker reads both clusters; the plan below is refreshed.")
     return redirect("flow-part", pk=pk, part="plan")
 
 
@@ -56,14 +56,14 @@ def apply_plan(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, error.message)
     else:
         tasks.apply_plan.delay_on_commit(flow.pk)
-        messages.success(request, "The plan is being applied; its outcome will stand below.")
+        messages.success(request, "The plan is being applied. The outcome appears below.")
     return redirect("flow-part", pk=pk, part="plan")
 
 
 @require_POST
 @needs(Role.OPERATOR)
 def let_acls_follow(request: HttpRequest, pk: int) -> HttpResponse:
-    """Somebody has read which access rules the flow would make: its duty may begin."""
+    """Confirm the ACLs that the flow would create: its ACL sync task may begin."""
     flow = _flow(pk)
     digest, who = request.POST.get("digest", "")[:64], request.user.get_username()
     try:
@@ -71,7 +71,7 @@ def let_acls_follow(request: HttpRequest, pk: int) -> HttpResponse:
     except UnderstudyError as error:
         messages.error(request, error.message)
     else:
-        messages.success(request, "Access rules follow from now on, at the turns of their duty.")
+        messages.success(request, "ACLs are synchronized from now on, by their sync task.")
     return redirect("flow-part", pk=pk, part="plan")
 
 
