@@ -22,7 +22,7 @@ def test_a_simulation_is_two_clicks_away_and_shows_its_end_by_itself(
     page.get_by_role("link", name="primary→backup", exact=True).first.click()
     page.get_by_role("button", name="Simulate failover").click()
     expect(page.get_by_role("heading", name="Simulated failover primary→backup")).to_be_visible()
-    expect(page.get_by_text("Nothing real is touched")).to_be_visible()
+    expect(page.get_by_text("Nothing is changed")).to_be_visible()
     run = FailoverRun.objects.latest("pk")
     lifecycle.begin_step(run=run, name="look")
     expect(page.get_by_role("row", name="Read offsets and groups")).to_contain_text("running")

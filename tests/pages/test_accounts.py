@@ -102,7 +102,7 @@ def test_guessing_a_password_ends_in_a_lock_that_explains_itself(
     ]
     assert answers[0].status_code == 200
     assert answers[-1].status_code == 429
-    assert "It opens again five minutes after" in answers[-1].content.decode()
+    assert "The lock ends five minutes after" in answers[-1].content.decode()
 
 
 def test_a_form_from_elsewhere_is_refused_in_words(db: None) -> None:
@@ -115,7 +115,7 @@ def test_a_form_from_elsewhere_is_refused_in_words(db: None) -> None:
 @pytest.mark.parametrize(
     ("error", "status", "words"),
     [
-        (RuntimeError("secret-detail"), 500, "Something broke on our side"),
+        (RuntimeError("secret-detail"), 500, "Internal error"),
         (OperationalError("secret-detail"), 503, "The database does not answer"),
     ],
 )

@@ -77,7 +77,7 @@ def test_a_mistake_in_a_cluster_is_told_at_its_field(
     assert answer.status_code == 422
     assert error_at(text, field), text[text.index("<form method") :][:3000]
     assert re.search(rf'name="{field}"[^>]*aria-invalid="true"', text)
-    assert "Nothing was saved" in text
+    assert "Not saved. Correct these fields:" in text
     assert not Cluster.objects.exists()
 
 

@@ -132,7 +132,7 @@ def test_access_rules_wait_for_a_look_and_the_plan_s_tab_lets_them_follow(
     assert "There are no ACLs in this plan" in operator.get(place).content.decode()
     plan.left_out = []
     plan.save()
-    assert "Let access rules follow" in operator.get(place).content.decode()
+    assert "Synchronize ACLs" in operator.get(place).content.decode()
     body = {"digest": plan.digest}
     answer = operator.post(f"/api/v1{place}follow/", body, content_type="application/json")
     assert (answer.status_code, answer.json()["acls_wait"]) == (200, "")

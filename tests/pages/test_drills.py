@@ -156,9 +156,7 @@ def test_the_certificate_is_read_printed_and_downloaded(viewer: Client, flow: Fl
     assert viewer.get(f"/certificates/{known.number}/evidence").status_code == 200
     drop_old_rows(now=run.ended_at.replace(year=run.ended_at.year + 1))
     assert viewer.get(f"/certificates/{known.number}/evidence").status_code == 404
-    assert (
-        "dropped because of their age" in viewer.get(f"/failovers/{run.run_id}/").content.decode()
-    )
+    assert "have expired" in viewer.get(f"/failovers/{run.run_id}/").content.decode()
     assert viewer.get("/certificates/" + "0" * 32 + "/json").status_code == 404
 
 

@@ -135,7 +135,7 @@ def test_every_table_has_both_files_and_they_have_at_least_its_rows(
         "The next runs",
         "What the test found",
         "What each client changes",
-        "Partitions with records that are not downstream",
+        "Partitions with records that are not on the target",
     } <= names
 
 

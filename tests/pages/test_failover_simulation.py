@@ -168,7 +168,7 @@ def test_what_to_know_is_read_before_a_real_run_is_begun(signed_in: As, flow: Fl
     run = finished(flow)
     assert run.plan is not None
     page = signed_in("operator").get(f"/flows/{flow.pk}/failover/").content.decode()
-    assert "To know before: " in page
+    assert "Warnings: " in page
     # The fence that will be used, and what a person has to do for it.
     assert "Access rules cannot fence primary: It has no authorizer. A person keeps" in page
     assert "ACLs deny WRITE" not in page
@@ -179,4 +179,4 @@ def test_an_old_result_says_so(viewer: Client, flow: Flow) -> None:
     run = finished(flow)
     FailoverRun.objects.update(ended_at=timezone.now() - timedelta(hours=2))
     page = viewer.get(f"/failovers/{run.pk}/").content.decode()
-    assert "Simulate again before you act on it" in page
+    assert "Simulate again before you fail over" in page

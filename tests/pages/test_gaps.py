@@ -59,7 +59,7 @@ def test_a_gap_without_numbers_says_when_more_can_be_decided(flow: Flow, signed_
     row = world.gap(flow, kind="remote_truncated", facts=facts, first_available=None)
     page = signed_in("operator").get(f"/flows/{flow.pk}/gaps/{row.pk}/").content.decode()
     assert page.count('name="choice"') == 1
-    assert "What else can be done is known once the source has been asked" in page
+    assert "Other choices need the offsets of the source" in page
 
 
 def test_a_refused_record_can_be_passed_by_but_not_copied_anew(flow: Flow, signed_in: As) -> None:

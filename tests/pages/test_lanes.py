@@ -63,7 +63,7 @@ def test_a_flow_without_a_job_has_no_table_of_lanes(viewer: Client) -> None:
     flow: Flow = world.flow()
     world.partition(flow)
     page = viewer.get(f"/flows/{flow.pk}/partitions/").content.decode()
-    assert "How batches crossed" not in page
+    assert "Batches by lane" not in page
 
 
 def test_rest_has_both_and_takes_them_apart(viewer: Client, job: Job) -> None:

@@ -125,7 +125,7 @@ def test_a_maintenance_window_is_planned_and_called_off(signed_in: As) -> None:
     silence = Silence.objects.get()
     assert (silence.cluster, silence.flow, silence.who) == (cluster, None, "the-operator")
     assert "flows of backup" in page
-    assert "Call off" in page
+    assert "Cancel" in page
     operator.post(f"/alerts/silences/{silence.pk}/end/")
     assert "Nothing is silenced." in operator.get("/alerts/rules/").content.decode()
 

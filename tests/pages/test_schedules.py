@@ -60,7 +60,7 @@ def test_it_says_what_comes_next_what_it_would_move_and_what_the_last_run_moved(
 def test_what_a_person_stopped_is_held_and_not_coming(viewer: Client, nightly: Flow) -> None:
     _rests(nightly, who="ana")
     text = _text(viewer)
-    assert "No run is coming" in text
+    assert "No scheduled run" in text
     assert "A person stopped it" in text
 
 

@@ -87,7 +87,7 @@ def test_a_file_has_the_rates_too(viewer: Client, flow: Flow) -> None:
 def test_without_a_cluster_it_says_what_to_do_first(viewer: Client) -> None:
     text = _page(viewer)
     assert '<svg class="picture"' not in text
-    assert "Add the cluster to copy from" in text
+    assert "Add the source and the target" in text
 
 
 def test_a_large_world_is_drawn_in_part_and_says_so(viewer: Client) -> None:
