@@ -12,7 +12,7 @@ from mirrors.views.failback.orphans import show_orphans
 from mirrors.views.failover import left_behind, runbook, simulation
 from mirrors.views.failover.runbook import download_script
 from mirrors.views.flows import actions, edit, pages
-from mirrors.views.flows.actions import ACTS
+from mirrors.views.flows.actions import ACTIONS
 from mirrors.views.flows.jobs import show_job
 from mirrors.views.flows.tabs import PARTS
 from mirrors.views.gaps import show_gap
@@ -32,7 +32,7 @@ class PartConverter(StringConverter):
 class ActConverter(StringConverter):
     """A verb that a person can do to a flow."""
 
-    regex = "|".join(ACTS)
+    regex = "|".join(ACTIONS)
 
 
 class FileConverter(StringConverter):
@@ -98,7 +98,7 @@ urlpatterns = [
         left_behind.withdraw,
         name="flow-left-behind-withdraw",
     ),
-    path("flows/<int:pk>/failback/", run.ask_failback, name="flow-failback"),
+    path("flows/<int:pk>/failback/", run.begin_failback, name="flow-failback"),
     path("failbacks/<int:pk>/", run.show_failback, name="failback"),
     path("failbacks/<int:pk>/decide/", run.decide, name="failback-decide"),
     path("failbacks/<int:pk>/groups/", run.groups, name="failback-groups"),

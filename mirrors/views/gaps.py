@@ -20,7 +20,7 @@ from mirrors.views.page import curl, render_page
 
 CHOICES = ("stop", "accept", "restart")
 # What the numbers of these kinds mean on the target.
-_ON_THE_TARGET: dict[str, str] = {
+_LABELS_ON_TARGET: dict[str, str] = {
     GapKind.REMOTE_TRUNCATED: "lost",
     GapKind.POSITIONS_LOST: "copied",
 }
@@ -93,7 +93,7 @@ def _figures(gap: Gap) -> list[tuple[str, str]]:
         ("Source begins at", count(gap.first_available)),
         ("Source ends at", count(gap.source_end)),
     ]
-    if done := _ON_THE_TARGET.get(gap.kind):
+    if done := _LABELS_ON_TARGET.get(gap.kind):
         first, last = lost_ranges.remote_offsets(gap)
         return [
             *source,
@@ -117,14 +117,16 @@ def _figures(gap: Gap) -> list[tuple[str, str]]:
 def _choices(gap: Gap) -> dict[str, str]:
     """The effect of each choice, with numbers."""
     facts, source, target = lost_ranges.facts_of(gap), gap.flow.source.alias, gap.flow.target.alias
-    told: dict[str, str] = {
+    effects: dict[str, str] = {
         "stop": f"{gap} is not replicated; all other partitions continue.",
     }
     is_in_the_way = facts.kind in IN_THE_WAY
     if is_in_the_way:
-        told["stop"] = f"{gap} waits and retries until the target accepts it; all others continue."
+        effects["stop"] = (
+            f"{gap} waits and retries until the target accepts it; all others continue."
+        )
     elif facts.first is None:
-        return told
+        return effects
     if facts.accepted_at is not None:
         lost = "" if facts.count is None else f" {count(facts.count)} offsets are skipped."
         new_map = ""
@@ -136,15 +138,15 @@ def _choices(gap: Gap) -> dict[str, str]:
             new_map = " A new offset map begins there."
         if is_in_the_way:
             lost = f" Skipped permanently: {plural(facts.count or 0, 'offset')}."
-        told["accept"] = (
+        effects["accept"] = (
             f"Replication resumes at offset {count(facts.accepted_at)} of {source}.{lost} "
             f"Records on {target} stay.{new_map}"
         )
     if is_in_the_way:
-        return told
-    told["restart"] = (
+        return effects
+    effects["restart"] = (
         f"The partition restarts at offset {count(facts.first)} of {source}. Records on "
         f"{target} stay, so records that both sides still have become duplicates. "
         "Group offsets are translated by the new copy only."
     )
-    return told
+    return effects

@@ -39,7 +39,7 @@ def render_page(
     return response
 
 
-_RESTING = {"draft", "paused", "stopped", "failed_over"}
+_STOPPED_STATES = {"draft", "paused", "stopped", "failed_over"}
 
 
 def filter_of(
@@ -75,8 +75,8 @@ def mark_flow(flow: Any, now: datetime) -> Any:
     A flow is never green if its figures are stale, it is far behind, or its source is
     unreachable.
     """
-    rests = flow.observed_state in _RESTING
-    flow.stale = not rests and flow.as_of is not None and now - flow.as_of > OLD_AFTER
+    is_stopped = flow.observed_state in _STOPPED_STATES
+    flow.stale = not is_stopped and flow.as_of is not None and now - flow.as_of > OLD_AFTER
     # The end of an unreachable source is unknown.
     flow.unsure = flow.stale or flow.source.reachable is False
     flow.shown_state = flow.observed_state

@@ -1,4 +1,4 @@
-"""What is sent to every address: values of the wrong kind, bodies that are none, odd queries."""
+"""Hostile input for every address: values of the wrong type, invalid bodies, odd queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No page and no endpoint without a role: every address is walked, none is named by hand."""
+"""No page and no endpoint without a role: all addresses come from the URL configuration."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ OPEN = {
     "readyz": "probes have no account",
     "api/v1/tokens/": "POST takes name and password",
     "api/": "answers 404 to all that is nothing",
-    "verify/": "whoever holds a certificate may verify it",
-    "verify/c0ffee/": "whoever holds a certificate may verify it",
+    "verify/": "the holder of a certificate may verify it",
+    "verify/c0ffee/": "the holder of a certificate may verify it",
 }
-# One's own account, whatever one's role.
+# A person's own account, with any role.
 OWN = {"logout/", "account/password/", "account/password/done/", "account/tokens/"}
 OWN |= {"account/tokens/1/revoke/", "api/v1/tokens/abc/"}
-# A question with a body: POST, but nothing is changed.
+# POST, since it needs a body, but it changes nothing.
 ASKED = {"api/v1/offsets/translate/", "api/v1/exports/", "api/v1/certificates/verify/"}
 VALUES = {
     "alias": "primary",
@@ -55,7 +55,7 @@ VALUES = {
     "action": "start",
     "chart": "lag",
 }
-# What is in people's records, and what a runner logged, is for those who decide and mend.
+# The content of records and the runner's log need the role operator.
 CONTENT = {
     "api/v1/failbacks/1/orphans/1/records/",
     "api/v1/flows/1/log/",
@@ -100,7 +100,7 @@ def test_the_walk_finds_the_addresses_it_should() -> None:
     assert {"api/v1/flows/1/partitions/", "api/v1/schema/", "api/v1/docs/"} <= found
 
 
-def test_whoever_is_not_known_sees_nothing(ground: None) -> None:
+def test_a_person_who_is_not_signed_in_sees_nothing(ground: None) -> None:
     client = Client()
     for path in closed():
         for method in ("get", *REST_WRITES):

@@ -1,4 +1,4 @@
-"""One revision: partitions, topics, flow, metrics and overview say the same, to the record."""
+"""In one revision, partitions, topics, flow, metrics and overview agree to the record."""
 
 from __future__ import annotations
 

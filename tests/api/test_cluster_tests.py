@@ -1,4 +1,4 @@
-"""The connection test over REST: a row first, then a worker, then words for a person."""
+"""The connection test over REST: a row, then a worker, then a readable result."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_refused_port_is_named_and_the_cluster_keeps_what_was_known(
     assert (seen["reachable"], seen["cluster_id"], seen["brokers"]) == (False, "known-before", 3)
 
 
-def test_a_dead_address_beside_a_good_one_is_a_warning(
+def test_an_unreachable_address_among_good_ones_is_a_warning(
     admin: APIClient,
     primary: str,
     at_once: None,

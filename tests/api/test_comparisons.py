@@ -1,4 +1,4 @@
-"""Comparisons over REST: who may ask for one, what is refused, how it is followed and read."""
+"""Comparisons over REST: roles, refusals, and how a run is followed and read."""
 
 from __future__ import annotations
 

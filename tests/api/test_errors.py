@@ -1,4 +1,4 @@
-"""What a person sees when we break: one shape, a reference, no traceback, no secret."""
+"""Internal errors: one shape, a reference, no traceback, no secret."""
 
 from __future__ import annotations
 

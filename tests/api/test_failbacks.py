@@ -1,4 +1,4 @@
-"""Ways back over REST: the same as the pages, in JSON, with the same roles and refusals."""
+"""Failbacks over REST: the same as the pages, with the same roles and refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.pages import world
 PATH = "/api/v1/failbacks/"
 
 
-def test_a_way_back_is_asked_for_and_followed(
+def test_a_failback_is_requested_and_followed(
     operator: APIClient, viewer: APIClient, flow: dict[str, Any]
 ) -> None:
     body = {"flow": flow["id"], "reason": "It is up again."}

@@ -1,4 +1,4 @@
-"""Switchovers and failovers over REST: what they need, who steers them, what their steps say."""
+"""Switchovers and failovers over REST: requirements, roles, and the texts of their steps."""
 
 from __future__ import annotations
 

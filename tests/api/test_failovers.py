@@ -1,4 +1,4 @@
-"""Failovers over REST: who may ask for one, what is refused in words, how a run is followed."""
+"""Failovers over REST: roles, refusals with a reason, and how a run is followed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_only_operators_ask_and_only_one_runs_at_a_time(
 
 
 @pytest.mark.parametrize("kind", ["switchover", "failover", "failback"])
-def test_what_changes_something_is_refused_in_words_without_a_fresh_simulation(
+def test_a_run_without_a_fresh_simulation_is_refused_with_a_reason(
     operator: APIClient, flow: dict[str, Any], kind: str
 ) -> None:
     refused = ask(operator, flow, kind=kind, simulation=1, confirm_alias="primary")
@@ -85,7 +85,7 @@ def test_a_run_that_waits_is_aborted_at_once_and_one_that_runs_when_it_looks(
     assert "operator" in lifecycle.note_progress(run=run, progress={})
 
 
-def test_a_run_whose_worker_is_lost_fails_in_words(
+def test_a_run_whose_worker_is_lost_fails_with_a_reason(
     operator: APIClient, flow: dict[str, Any]
 ) -> None:
     made = ask(operator, flow).json()

@@ -1,4 +1,4 @@
-"""A filter of a list answers rows or says what is wrong with it; it never fails."""
+"""A filter of a list returns rows or a clear error; it never causes a server error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where runs begin and end, and their windows, over REST."""
+"""Start, end and window of a flow's runs, over REST."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_bounds_by_offset_are_settings_like_any_other(
     assert fields == {
         "run.until": ["run.until ends orders:0 at 1499, before start.from begins it at 1500."]
     }
-    # Its way back begins at no offset of this source.
+    # The reverse flow does not begin at an offset of this source.
     back = operator.post(f"{url}reverse/").json()
     assert back["properties"] == {}
 

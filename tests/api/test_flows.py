@@ -1,4 +1,4 @@
-"""Clusters and flows over REST: what is answered, what is refused and in which words."""
+"""Clusters and flows over REST: responses, refusals and their texts."""
 
 from __future__ import annotations
 

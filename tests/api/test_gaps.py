@@ -1,4 +1,4 @@
-"""flows/{id}/gaps/: opened and closed by what a runner says, decided on by operators."""
+"""flows/{id}/gaps/: opened and closed by a runner's reports, decided on by operators."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def decisions(runner: Runner) -> list[tuple[int, str, int | None]]:
     return [(row.partition, row.choice, row.facts.first) for row in spec.decisions]
 
 
-def test_a_gap_has_exact_numbers_and_closes_itself_when_it_is_gone(
+def test_a_gap_has_exact_numbers_and_closes_when_it_no_longer_exists(
     viewer: APIClient, runner: Runner
 ) -> None:
     runner.says(FACTS, None)
@@ -147,7 +147,7 @@ def test_the_next_refused_record_is_another_gap_however_soon_it_comes(
     assert decisions(runner) == []
 
 
-def test_an_operator_accepts_and_the_runner_is_told_once(
+def test_an_operator_accepts_and_the_runner_is_notified_once(
     viewer: APIClient, operator: APIClient, runner: Runner
 ) -> None:
     runner.says(FACTS, FACTS)
@@ -181,7 +181,7 @@ def test_an_operator_accepts_and_the_runner_is_told_once(
     assert ("gap: accept", "operator") in [(row["to"], row["who"]) for row in told]
 
 
-def test_what_was_lost_after_the_decision_has_to_be_decided_anew(
+def test_a_loss_after_the_decision_needs_another_decision(
     operator: APIClient, runner: Runner
 ) -> None:
     runner.says(FACTS)

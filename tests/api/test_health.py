@@ -1,4 +1,4 @@
-"""Liveness, readiness, system checks, the document and its page, and what logs may not say."""
+"""Liveness, readiness, system checks, the OpenAPI document, and secrets that logs must not have."""
 
 from __future__ import annotations
 

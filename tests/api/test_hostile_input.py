@@ -1,4 +1,4 @@
-"""Nothing that is sent makes a 500 or a traceback: every address, every verb, hostile values."""
+"""No hostile value causes a 500 or a traceback: every address, every method."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_an_unknown_field_is_refused_by_its_name(admin: APIClient, rest: list[st
     assert fields == {"reachable": ["This field is read-only."]}
 
 
-def test_a_flow_that_is_not_given_by_its_id_is_refused_in_words(admin: APIClient) -> None:
+def test_a_flow_that_is_not_given_by_its_id_is_refused_with_a_reason(admin: APIClient) -> None:
     for path in ("offsets/translate/", "failbacks/", "exports/"):
         name, given = ("flows", ["west"]) if path == "exports/" else ("flow", "west")
         error = admin.post(f"/api/v1/{path}", {name: given}).json()["error"]

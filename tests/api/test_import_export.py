@@ -1,4 +1,4 @@
-"""Imports over REST: a preview that changes nothing, then exactly that, or nothing at all."""
+"""Imports over REST: a preview that changes nothing, then exactly the preview or nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def counts() -> tuple[int, int]:
     return Cluster.objects.count(), Flow.objects.count()
 
 
-def test_a_file_is_previewed_and_then_made_at_rest(admin: APIClient) -> None:
+def test_a_file_is_previewed_and_then_created_stopped(admin: APIClient) -> None:
     answer = admin.post("/api/v1/imports/", body(FILE))
     assert answer.status_code == 200, answer.json()
     seen = answer.json()
@@ -117,7 +117,7 @@ def test_a_cluster_that_is_here_is_used_when_it_fits_and_refused_when_not(
     assert "exists already" in " ".join(line["reason"] for line in again["lines"])
 
 
-def test_a_text_that_is_too_large_or_no_text_is_refused_in_words(admin: APIClient) -> None:
+def test_a_text_that_is_too_large_or_no_text_is_refused_with_a_reason(admin: APIClient) -> None:
     answer = admin.post("/api/v1/imports/", body("#" * 10_000_000))
     assert answer.status_code == 413
     answer = admin.post("/api/v1/imports/", body("#" * 600_000))

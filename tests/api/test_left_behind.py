@@ -1,4 +1,4 @@
-"""Leaving a topic or partition behind over REST: who may, what is kept, what is refused."""
+"""Leaving a topic or partition behind over REST: roles, records, refusals."""
 
 from __future__ import annotations
 

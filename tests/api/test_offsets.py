@@ -114,7 +114,7 @@ def sides(clusters: tuple[str, str]) -> Iterator[tuple[Side, Side]]:
         side.close()
 
 
-def test_a_group_is_translated_where_it_stands_and_the_index_catches_up_by_itself(
+def test_a_group_is_translated_at_its_offsets_and_the_index_catches_up_automatically(
     viewer: APIClient, sides: tuple[Side, Side]
 ) -> None:
     topic, group = unique("group"), unique("readers")

@@ -1,4 +1,4 @@
-"""Lists of flows in any order that a person would name."""
+"""Orders of the list of flows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""flows/{id}/gaps/ of a remote partition that was cut: both sides' offsets, and a decision."""
+"""flows/{id}/gaps/ of a truncated remote partition: offsets of both sides, and a decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A runner's log and what stopped alone, over REST."""
+"""A runner's log and its stopped partitions, over REST."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_a_viewer_reads_a_plan_but_does_not_apply_it(viewer: APIClient, path: st
     assert viewer.post(f"{path}/plan/apply/", {"digest": "d" * 64}).status_code == 403
 
 
-def test_a_heartbeat_that_nobody_saw_is_not_known_and_one_that_was_is_told(
+def test_a_heartbeat_that_was_not_seen_is_unknown_and_one_that_was_is_shown(
     viewer: APIClient, flow: dict[str, Any], path: str
 ) -> None:
     before = viewer.get(f"{path}/heartbeat/").json()

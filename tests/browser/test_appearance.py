@@ -1,4 +1,4 @@
-"""How pages stand in a browser: accessible, quiet, whole at every width, in both themes."""
+"""Pages in Chromium: accessible, without console errors, at every width, in both themes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The charts of a flow in a real Chromium: drawn, quiet, refreshed, zoomed together."""
+"""The charts of a flow in Chromium: drawn without console errors, refreshed, zoomed together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison in a real browser: asked for by the form, read in both themes and at every width."""
+"""A comparison in Chromium: requested by the form, shown in both themes and at every width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the first screen to a finished simulation, two clicks; and from there to a switchover."""
+"""From the overview to a finished simulation in two clicks, and on to a switchover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person's way: sign in, two clusters, a flow between them, pause it, stop it, delete it."""
+"""A user's journey: sign in, add two clusters and a flow, pause, stop and delete it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_dangerous_act_is_a_plain_page_without_javascript(
     expect(page.get_by_text("primary→backup is deleted.")).to_be_visible()
 
 
-def test_a_window_is_asked_for_in_words_mended_and_seen_on_the_flow(
+def test_a_window_is_refused_with_a_reason_corrected_and_shown_on_the_flow(
     visit: Callable[..., Visitor],
 ) -> None:
     page = visit().page

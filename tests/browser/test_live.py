@@ -1,4 +1,4 @@
-"""Pages that stay fresh say how old they are, can be held, and do not lie when the feed stops."""
+"""Live pages show their age, can be paused, and say so when updates stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No page is left out of those that are looked at in a browser."""
+"""The browser tests cover every page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page kept from before the database went silent says so until the first fresh answer."""
+"""A cached page says that the database is unreachable, until the first fresh response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures of the page tests: a person per role, and a queue that nobody reads."""
+"""Fixtures of the page tests: a person per role, and a queue without workers."""
 
 from __future__ import annotations
 

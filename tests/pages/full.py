@@ -1,4 +1,4 @@
-"""A world in which no table of any page is empty, for tests that look at all of them."""
+"""Sample rows with which no table of any page is empty, for tests of all pages."""
 
 from __future__ import annotations
 

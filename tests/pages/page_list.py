@@ -1,4 +1,4 @@
-"""Every page, by the role that it needs."""
+"""Every page, by the role that it requires."""
 
 from __future__ import annotations
 

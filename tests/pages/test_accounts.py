@@ -1,4 +1,4 @@
-"""Tokens are shown once, people get roles, and every error page says something."""
+"""Tokens are shown once, people get roles, and every error page has a text."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_admin_adds_a_person_who_can_sign_in(admin: Client, client: Client) -
         ({"password": "123"}, "password"),
     ],
 )
-def test_a_mistake_about_a_person_is_told_at_its_field(
+def test_an_error_about_a_person_is_shown_at_its_field(
     admin: Client, change: dict[str, str], field: str
 ) -> None:
     facts = {"username": "olga", "role": "viewer", "password": "correct horse 9", **change}
@@ -105,7 +105,7 @@ def test_guessing_a_password_ends_in_a_lock_that_explains_itself(
     assert "The lock ends five minutes after" in answers[-1].content.decode()
 
 
-def test_a_form_from_elsewhere_is_refused_in_words(db: None) -> None:
+def test_a_form_without_a_csrf_token_is_refused_with_a_reason(db: None) -> None:
     answer = Client(enforce_csrf_checks=True).post("/login/", {"username": "x"})
     assert answer.status_code == 403
     assert "too old or from another site" in answer.content.decode()

@@ -1,4 +1,4 @@
-"""The alerts page: what is wrong, taken, silenced; who is told, and what could not be told."""
+"""The alerts page: firing, acknowledged and silenced alerts, channels, and failed messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def alert(db: None) -> Alert:
     )
 
 
-def test_an_alert_is_shown_with_its_sentence_and_taken_by_whoever_acknowledges(
+def test_an_alert_is_shown_with_its_sentence_and_the_person_who_acknowledged_it(
     signed_in: As, alert: Alert
 ) -> None:
     operator = signed_in("operator")
@@ -66,9 +66,7 @@ def test_an_alert_whose_rule_is_deleted_cannot_be_silenced(signed_in: As, alert:
     assert not Silence.objects.exists()
 
 
-def test_rules_channels_and_what_could_not_be_told_stand_on_one_page(
-    signed_in: As, alert: Alert
-) -> None:
+def test_rules_channels_and_failed_messages_are_on_one_page(signed_in: As, alert: Alert) -> None:
     operator = signed_in("operator")
     channel = Channel.objects.create(name="on-call", kind="slack", target="env:UNDERSTUDY_NOTIFY_S")
     dead = Delivery.objects.create(

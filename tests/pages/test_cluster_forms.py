@@ -1,4 +1,4 @@
-"""Clusters and runners as people type them: errors at the field, consequences before the act."""
+"""Forms of clusters and runners: errors at the field, the impact before an edit is saved."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_security_setting_reaches_the_row_and_comes_back_into_the_form(
         ({"properties": "client.id=a\nclient.id=b"}, "properties"),
     ],
 )
-def test_a_mistake_in_a_cluster_is_told_at_its_field(
+def test_an_error_in_a_cluster_is_shown_at_its_field(
     admin: Client, change: dict[str, str], field: str
 ) -> None:
     answer = admin.post("/add/cluster/", {**CLUSTER, **change})
@@ -81,7 +81,7 @@ def test_a_mistake_in_a_cluster_is_told_at_its_field(
     assert not Cluster.objects.exists()
 
 
-def test_a_taken_alias_is_told_at_its_field(admin: Client) -> None:
+def test_a_taken_alias_is_shown_at_its_field(admin: Client) -> None:
     world.cluster("east")
     assert "registered already" in error_at(
         admin.post("/add/cluster/", CLUSTER).content.decode(), "alias"
@@ -143,7 +143,7 @@ def test_a_cluster_in_use_is_not_deleted_and_a_free_one_only_with_its_alias(
         ({"slots": "x"}, "slots"),
     ],
 )
-def test_a_mistake_in_a_runner_is_told_at_its_field(
+def test_an_error_in_a_runner_is_shown_at_its_field(
     admin: Client, change: dict[str, str], field: str
 ) -> None:
     good = {"name": "second", "master": "local[8,4]", "slots": "8"}

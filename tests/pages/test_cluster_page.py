@@ -1,4 +1,4 @@
-"""A cluster: flows out and in, groups, version, rights, last test, since when it is stale."""
+"""The page of a cluster: its flows, groups, version, permissions, last test, and stale figures."""
 
 from __future__ import annotations
 

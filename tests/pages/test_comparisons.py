@@ -1,4 +1,4 @@
-"""Comparison pages: asked for by a form, followed live, found rows sorted, filtered, downloaded."""
+"""Comparison pages: the form, a run followed live, findings sorted, filtered and downloaded."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_operator_asks_by_a_form_and_follows_it_live(signed_in: As, flow: Flo
     assert "data-every" not in ended
 
 
-def test_a_mistake_is_told_at_its_field(signed_in: As, flow: Flow) -> None:
+def test_an_error_is_shown_at_its_field(signed_in: As, flow: Flow) -> None:
     body = {**ASKED, "flow": flow.pk, "seconds": "0"}
     page = signed_in("operator").post("/add/comparison/", body).content.decode()
     assert world.error_at(page, "seconds")

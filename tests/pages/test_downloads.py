@@ -1,4 +1,4 @@
-"""Every table can be taken as CSV and JSON, and every list is searched by its address."""
+"""Every table has a CSV and a JSON download, and every list is searched by its address."""
 
 from __future__ import annotations
 

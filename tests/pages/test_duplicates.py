@@ -1,4 +1,4 @@
-"""At least once: how many records lie twice on the target, on the page, over REST, scraped."""
+"""At least once: the number of duplicates on the target, on the page, over REST and as a metric."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def flow(db: None) -> Flow:
     return world.flow(properties={"delivery": "at_least_once"})
 
 
-def test_the_number_is_told_everywhere_the_same(signed_in: As, flow: Flow) -> None:
+def test_the_number_is_the_same_everywhere(signed_in: As, flow: Flow) -> None:
     say(flow, PART, dataclasses.replace(PART, partition=1, repeats=2))
     viewer = signed_in("viewer")
     page = viewer.get(f"/flows/{flow.pk}/").content.decode()

@@ -1,4 +1,4 @@
-"""Every page for every role: it renders, it refuses in words, it is safe under a strict CSP."""
+"""Every page for every role: it renders, gives a reason when it refuses, and keeps a strict CSP."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def flow(db: None) -> Flow:
 
 
 @pytest.mark.parametrize("role", RANK)
-def test_each_role_sees_its_pages_and_is_refused_the_others_in_words(
+def test_each_role_sees_its_pages_and_is_refused_the_others_with_a_reason(
     signed_in: As, flow: Flow, role: str
 ) -> None:
     browser = signed_in(role)

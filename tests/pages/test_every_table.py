@@ -1,4 +1,4 @@
-"""No table of any page is without its CSV and JSON, and each file has what the page shows."""
+"""Every table of every page has a CSV and a JSON download with what the page shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages and REST of the way back: asked for with a reason, orphans read, downloaded, decided on."""
+"""Pages and REST of failbacks: requested with a reason; orphans read, downloaded and decided on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def operator(signed_in: As) -> Client:
     return signed_in("operator")
 
 
-def test_the_way_back_is_asked_for_with_a_reason_and_only_of_a_flow_at_rest(
+def test_a_failback_is_requested_with_a_reason_and_only_of_a_stopped_flow(
     operator: Client, viewer: Client, flow: Flow
 ) -> None:
     path = f"/flows/{flow.pk}/failback/"
@@ -86,7 +86,7 @@ def test_what_only_the_old_primary_has_is_read_downloaded_and_decided_on(
     assert "without a decision" in again
 
 
-def test_a_way_back_that_failed_is_tried_again_and_one_that_runs_is_closed(
+def test_a_failed_failback_is_retried_and_a_running_one_is_closed(
     operator: Client, viewer: Client, flow: Flow
 ) -> None:
     run = going_back(flow, state="failed", reason="It was not there.")

@@ -1,4 +1,4 @@
-"""Pages of switchovers and failovers: what is asked before one begins, what its page shows."""
+"""Pages of switchovers and failovers: what they require to begin, and what they show."""
 
 from __future__ import annotations
 

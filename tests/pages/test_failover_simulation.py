@@ -1,4 +1,4 @@
-"""Failover pages: one click asks, the run is followed live, its result reads and downloads."""
+"""Failover pages: one click starts a simulation; its run, result and downloads."""
 
 from __future__ import annotations
 

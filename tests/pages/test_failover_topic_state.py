@@ -1,4 +1,4 @@
-"""What the duties last saw of the target's topics, as a failover plan takes it."""
+"""The target's topics as the sync tasks last saw them, in a failover plan."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def flow(db: None) -> Flow:
     return world.busy()
 
 
-def test_what_was_made_since_the_last_look_is_not_told(flow: Flow) -> None:
+def test_topics_created_since_the_last_check_are_not_reported(flow: Flow) -> None:
     now = timezone.now()
     FlowPlan.objects.update_or_create(
         flow=flow,

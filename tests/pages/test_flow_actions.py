@@ -1,4 +1,4 @@
-"""Acts on a flow: who may, what asks first, and what a refusal says."""
+"""Actions on a flow: roles, confirmations, and the reason of a refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows as people type them: errors stand at their field, an edit says first what it restarts."""
+"""The form of a flow: errors at their field, and what an edit restarts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_flow_is_created_with_typed_and_free_settings_and_started(
     assert "start.from" not in flow.properties
 
 
-def test_a_flow_that_is_only_added_stays_at_rest(
+def test_a_flow_that_is_only_added_stays_stopped(
     admin: Client, pair: tuple[Cluster, Cluster]
 ) -> None:
     admin.post("/add/flow/", FLOW)
@@ -81,7 +81,7 @@ def test_a_flow_that_is_only_added_stays_at_rest(
         ({"properties": "just text"}, "properties"),
     ],
 )
-def test_a_mistake_in_a_flow_is_told_at_its_field(
+def test_an_error_in_a_flow_is_shown_at_its_field(
     admin: Client, pair: tuple[Cluster, Cluster], change: dict[str, str], field: str
 ) -> None:
     answer = admin.post("/add/flow/", {**FLOW, **change})
@@ -130,7 +130,7 @@ def test_a_limit_classes_and_what_is_left_out_have_fields_of_their_own(
     }
 
 
-def test_what_is_missing_beside_a_field_is_said_with_what_it_is_for(
+def test_a_schedule_without_an_end_is_refused_at_its_field(
     admin: Client, pair: tuple[Cluster, Cluster]
 ) -> None:
     text = admin.post("/add/flow/", {**FLOW, "run_schedule": "0 22 * * *"}).content.decode()
@@ -155,7 +155,7 @@ def test_an_edit_that_restarts_nothing_says_what_holds_instead(
     assert f"Nothing restarts. {says}" in text
 
 
-def test_a_second_flow_of_the_same_pair_is_refused_in_words(
+def test_a_second_flow_of_the_same_pair_is_refused_with_a_reason(
     admin: Client, pair: tuple[Cluster, Cluster]
 ) -> None:
     world.flow(*pair)

@@ -1,4 +1,4 @@
-"""Tabs of a flow that look back: changed settings, acts of people, jobs; and the audit of all."""
+"""The tabs history, audit and jobs of a flow, and the audit page."""
 
 from __future__ import annotations
 

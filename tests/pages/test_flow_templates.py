@@ -30,7 +30,7 @@ def _seen(text: str) -> str:
     return found[1] if found else ""
 
 
-def _words(text: str) -> str:
+def _visible_text(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
 
 
@@ -39,7 +39,7 @@ HUB = {"kind": "hub", "first": "lake", "others": ["east", "west"], "topics": "or
 
 def test_a_hub_is_previewed_and_made_with_a_second_click(operator: Client) -> None:
     page = operator.post(PATH, HUB).content.decode()
-    assert "east→lake can be made west→lake can be made" in _words(page)
+    assert "east→lake can be made west→lake can be made" in _visible_text(page)
     assert not Flow.objects.exists()
     answer = operator.post(PATH, {**HUB, "seen": _seen(page), "apply": "make"})
     assert answer["Location"] == "/topology/"
@@ -67,7 +67,7 @@ def test_a_loop_is_named_and_there_is_nothing_to_click(operator: Client) -> None
     answer = operator.post(PATH, asked)
     text = answer.content.decode()
     assert answer.status_code == 422
-    assert _words(text).count("would go round for ever") == 2
+    assert _visible_text(text).count("would go round for ever") == 2
     assert _seen(text) == ""
     assert not Flow.objects.exists()
 
@@ -94,7 +94,7 @@ def test_what_changed_since_the_preview_is_shown_again(operator: Client) -> None
 def test_a_chain_goes_by_the_places_given(operator: Client) -> None:
     places = {f"place-{_cluster('west').pk}": "2", f"place-{_cluster('east').pk}": "3"}
     asked = {"kind": "chain", "first": "lake", "others": ["east", "north", "west"], **places}
-    text = _words(operator.post(PATH, asked).content.decode())
+    text = _visible_text(operator.post(PATH, asked).content.decode())
     assert re.search("lake→west .* west→east .* east→north ", text)
 
 

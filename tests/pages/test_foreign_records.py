@@ -1,4 +1,4 @@
-"""Records that others wrote into a remote topic: told on the tab of gaps and over REST."""
+"""Foreign records in a remote topic: on the gaps tab and over REST."""
 
 from __future__ import annotations
 

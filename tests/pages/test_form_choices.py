@@ -1,4 +1,4 @@
-"""Lists of choices are written by hand: sign by sign what Django's own templates write."""
+"""The form renderer writes lists of choices exactly as Django's templates do."""
 
 from __future__ import annotations
 

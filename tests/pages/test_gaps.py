@@ -62,7 +62,9 @@ def test_a_gap_without_numbers_says_when_more_can_be_decided(flow: Flow, signed_
     assert "Other choices need the offsets of the source" in page
 
 
-def test_a_refused_record_can_be_passed_by_but_not_copied_anew(flow: Flow, signed_in: As) -> None:
+def test_a_rejected_record_can_be_skipped_but_not_replicated_again(
+    flow: Flow, signed_in: As
+) -> None:
     facts = in_the_way("refused", 10, 0, behind=11)
     reason = "The record at orders-2 offset 10 was not copied: it is too large."
     row = world.gap(flow, kind="refused", reason=reason, facts=dataclasses.asdict(facts), count=1)
@@ -77,9 +79,7 @@ def test_a_refused_record_can_be_passed_by_but_not_copied_anew(flow: Flow, signe
     assert link in operator.get(f"/flows/{flow.pk}/partitions/").content.decode()
 
 
-def test_who_sees_a_partition_that_stands_at_a_gap_is_led_to_the_decision(
-    flow: Flow, signed_in: As
-) -> None:
+def test_a_partition_that_stopped_at_a_gap_links_to_the_decision(flow: Flow, signed_in: As) -> None:
     world.partition(flow, "stranded", state="gap", reason="It was cut.")
     world.topic(flow, "stranded", state="gap", reason="It was cut.")
     link = f'It was cut. <a href="/flows/{flow.pk}/gaps/?q=stranded">Decide</a>'

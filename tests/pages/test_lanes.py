@@ -1,4 +1,4 @@
-"""Which way batches went and why: on the pages of a flow and of its job, and over REST."""
+"""Lanes of batches, with reasons: on the pages of a flow and of its job, and over REST."""
 
 from __future__ import annotations
 

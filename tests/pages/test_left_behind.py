@@ -1,4 +1,4 @@
-"""The page on which a person leaves a topic behind: the form, its mistakes, the list."""
+"""The page on which a person leaves a topic behind: the form, its errors, the list."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_decision_is_made_on_the_page_shown_and_withdrawn(signed_in: As, flow:
     assert "orders-2" in browser.get(f"/flows/{flow.pk}/audit/").content.decode()
 
 
-def test_mistakes_stand_beside_their_fields(signed_in: As, flow: Flow) -> None:
+def test_errors_are_shown_at_their_fields(signed_in: As, flow: Flow) -> None:
     browser, path = signed_in("operator"), f"/flows/{flow.pk}/left-behind/"
     answer = browser.post(path, {"topic": "orders", "partition": "x", "reason": "why"})
     assert answer.status_code == 422

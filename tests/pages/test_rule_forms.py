@@ -1,4 +1,4 @@
-"""Rules, channels and maintenance windows by form: saved, refused beside the field, removed."""
+"""Forms of rules, channels and maintenance windows: saved, refused at the field, removed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_rule_of_one_flow_is_added_changed_and_removed_and_all_of_it_is_noted(
         ("kind", {"kind": "rain"}, "valid choice"),
     ],
 )
-def test_a_rule_that_cannot_work_is_refused_beside_the_field(
+def test_a_rule_that_cannot_work_is_refused_at_the_field(
     signed_in: As, field: str, changes: dict[str, Any], sentence: str
 ) -> None:
     answer = signed_in("operator").post("/alerts/rules/add/", {**RULE, **changes})
@@ -103,7 +103,7 @@ def test_a_channel_is_an_admin_s_to_add_and_remove(signed_in: As) -> None:
         ("headers", {"headers": "Host=other"}),
     ],
 )
-def test_a_channel_that_would_carry_secrets_away_is_refused_beside_the_field(
+def test_a_channel_that_would_leak_secrets_is_refused_at_the_field(
     admin: Client, field: str, changes: dict[str, Any]
 ) -> None:
     answer = admin.post("/alerts/channels/add/", {**CHANNEL, **changes})

@@ -1,4 +1,4 @@
-"""What pages and REST say of a runner's parts: memory, log lines, partitions that stopped alone."""
+"""A runner's memory, log lines and stopped partitions, on pages and over REST."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_jobs_tab_shows_the_lines_of_its_flow_and_the_runner_page_all(
     assert "another" in page
 
 
-def test_a_viewer_is_told_who_may_read_the_log(signed_in: As, flow: Flow) -> None:
+def test_a_viewer_reads_which_role_may_read_the_log(signed_in: As, flow: Flow) -> None:
     viewer = signed_in("viewer")
     for path in (f"/flows/{flow.pk}/jobs/", "/runners/default/"):
         text = viewer.get(path).content.decode()

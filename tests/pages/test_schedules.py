@@ -1,4 +1,4 @@
-"""The schedules page and its REST list: what comes next, what it would move, what was moved."""
+"""The schedules page and its REST list: next runs, records to replicate, last runs."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_without_a_schedule_it_says_how_to_have_one(viewer: Client) -> None:
     assert "No flow has a schedule" in _text(viewer)
 
 
-def test_a_flow_at_rest_would_move_what_its_source_has_grown_by(
+def test_a_stopped_flow_has_to_replicate_what_its_source_has_grown_by(
     viewer: Client, nightly: Flow
 ) -> None:
     world.owes(nightly, offset_lag=9001)

@@ -1,4 +1,4 @@
-"""Brokers stopped and every process of ours dead: pages answer from rows and say what is stale."""
+"""With brokers and all processes stopped, pages answer from rows and mark what is stale."""
 
 from __future__ import annotations
 

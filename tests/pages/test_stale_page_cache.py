@@ -1,4 +1,4 @@
-"""While the database is away: pages as they were, with their age, for who saw them; else words."""
+"""Without a database, a person gets the last rendering of a page with its age, or an error page."""
 
 from __future__ import annotations
 

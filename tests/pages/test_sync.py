@@ -110,7 +110,7 @@ def test_a_plan_of_very_many_changes_shows_the_first_and_says_so(
     assert shown.count("primary.orders: retention.ms") == 500
 
 
-def test_a_plan_that_the_flow_has_overtaken_is_looked_at_anew_instead_of_applied(
+def test_a_plan_that_the_flow_has_overtaken_is_refreshed_instead_of_applied(
     signed_in: As,
 ) -> None:
     flow = world.flow(world.cluster("primary"), world.cluster("backup"))

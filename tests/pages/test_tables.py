@@ -1,4 +1,4 @@
-"""Lists: empty, one, many, thousands; searched, sorted, cut and exported; few queries always."""
+"""Lists with none to thousands of rows: searched, sorted, paged, exported, with few queries."""
 
 from __future__ import annotations
 

@@ -183,5 +183,7 @@ def test_over_rest_many_flows_take_no_more_queries_than_one(viewer: Client, flow
 
 
 @pytest.mark.parametrize(("word", "code"), [("nobody", 403), ("viewer", 200), ("operator", 200)])
-def test_whoever_reads_pages_reads_it(signed_in: As, flow: Flow, word: str, code: int) -> None:
+def test_the_topology_needs_the_role_viewer(
+    signed_in: As, flow: Flow, word: str, code: int
+) -> None:
     assert signed_in(word).get("/topology/").status_code == code

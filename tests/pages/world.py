@@ -1,4 +1,4 @@
-"""A small world of rows for page tests, and how a mistake is found beside its field."""
+"""Sample rows for page tests, and how a test finds an error at its field."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ BEGIN_TABLES = {
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.VIEWER)
-def ask_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
+def begin_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
     """GET shows what a failback does; POST, with a reason, starts it."""
     if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
         raise PermissionDenied("This needs the role operator.")

@@ -32,25 +32,25 @@ from mirrors.views.tables import file_of, first
 
 SHOWN_ROWS = 200
 # Commands by what the run waits for; an open run can also be aborted.
-_MAY = {
+_COMMANDS = {
     WaitsFor.APPROVAL: ("approve",),
     WaitsFor.PAUSE: ("resume",),
     WaitsFor.PERSON: ("confirm", "resume"),
     WaitsFor.TROUBLE: ("resume", "confirm"),
 }
-_WORDS = {
+_COMMAND_LABELS = {
     "approve": "Approve it",
     "confirm": "Confirm the step",
     "resume": "Resume",
     "pause": "Pause",
 }
-_VERBS: dict[str, Callable[..., FailoverRun]] = {
+_SERVICES: dict[str, Callable[..., FailoverRun]] = {
     "approve": commands.approve,
     "confirm": commands.confirm,
     "pause": commands.pause,
     "resume": commands.resume,
 }
-_HOW = {
+_HOOK_LABELS = {
     "acl": "ACLs deny WRITE",
     "webhook": "a webhook",
     "command": "a command",
@@ -126,9 +126,9 @@ def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
         "fence": fence,
         "needs_second": commands.needs_second(flow),
         "hooks": [
-            ("Producers are fenced by", _HOW[fence.how]),
-            ("Consumers are started by", _HOW[hooks[keys.CONSUMERS]]),
-            ("Producers are redirected by", _HOW[hooks[keys.PRODUCERS]]),
+            ("Producers are fenced by", _HOOK_LABELS[fence.how]),
+            ("Consumers are started by", _HOOK_LABELS[hooks[keys.CONSUMERS]]),
+            ("Producers are redirected by", _HOOK_LABELS[hooks[keys.PRODUCERS]]),
         ],
         "commands": [curl(request, "Begin it", "POST", "failovers/", body)],
     }
@@ -187,7 +187,7 @@ def _commands(
 ) -> list[dict[str, str]]:
     path = f"failovers/{run.pk}/"
     found = [curl(request, "Read this run", "GET", path)]
-    found += [curl(request, _WORDS[verb], "POST", f"{path}{verb}/", {}) for verb in verbs]
+    found += [curl(request, _COMMAND_LABELS[verb], "POST", f"{path}{verb}/", {}) for verb in verbs]
     if fenced:
         found.append(curl(request, "Lift its fence", "POST", f"{path}lift/", {"reason": "…"}))
     return found
@@ -222,13 +222,13 @@ def _verbs(run: FailoverRun, current: ShownStep | None) -> list[tuple[str, str]]
     if run.abort_asked_by:
         names = ("resume",) if run.state == FailoverState.WAITING else ()
     elif run.state == FailoverState.WAITING:
-        names = _MAY[WaitsFor(run.waits_for)]
+        names = _COMMANDS[WaitsFor(run.waits_for)]
     elif run.state not in OPEN_RUNS:
         names = ()
     else:
         held = bool(run.pause_asked_by)
         names = () if held else ("pause",)
-    words = dict(_WORDS)
+    words = dict(_COMMAND_LABELS)
     if current is not None and current.row.state == "failed":
         words |= {"resume": "Try again", "confirm": "Take it as it is"}
         if not current.step.accepts:
@@ -242,7 +242,7 @@ def steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
     """Approve, confirm, pause or resume."""
     run = get_object_or_404(FailoverRun.objects.select_related("simulation"), pk=pk)
     try:
-        _VERBS[verb](run=run, who=request.user.get_username())
+        _SERVICES[verb](run=run, who=request.user.get_username())
     except UnderstudyError as error:
         messages.error(request, error.message)
     else:

@@ -25,7 +25,7 @@ from mirrors.views.page import mark_flow, render_page
 
 
 @dataclasses.dataclass(frozen=True)
-class Act:
+class Action:
     """One action. `asks` are the sentences of its dialog; without any there is no dialog.
 
     `typed`: the dialog also requires the target's alias.
@@ -41,11 +41,11 @@ class Act:
     typed: bool = False
 
 
-def _desired(*states: str) -> Callable[[Any], bool]:
+def _has_desired_state(*states: str) -> Callable[[Any], bool]:
     return lambda flow: flow.desired_state in states
 
 
-def _startable(flow: Any) -> bool:
+def _can_start(flow: Any) -> bool:
     return flow.desired_state == "stopped" or flow.observed_state in {"backing_off", "failed"}
 
 
@@ -53,9 +53,9 @@ def _delete(*, flow: Flow, who: str, why: str = "") -> None:
     settings.delete_flow(flow=flow, who=who)
 
 
-ACTS: dict[str, Act] = {
-    "start": Act("Start", "is starting", commands.start_flow, _startable, main=True),
-    "start_beside": Act(
+ACTIONS: dict[str, Action] = {
+    "start": Action("Start", "is starting", commands.start_flow, _can_start, main=True),
+    "start_beside": Action(
         "Start beside other writers",
         "is starting beside other writers",
         functools.partial(commands.start_flow, accept_other_writers=True),
@@ -68,19 +68,23 @@ ACTS: dict[str, Act] = {
         ),
         typed=True,
     ),
-    "pause": Act("Pause", "is pausing", commands.pause_flow, _desired("running"), main=True),
-    "resume": Act("Resume", "is resuming", commands.resume_flow, _desired("paused"), main=True),
-    "restart": Act(
+    "pause": Action(
+        "Pause", "is pausing", commands.pause_flow, _has_desired_state("running"), main=True
+    ),
+    "resume": Action(
+        "Resume", "is resuming", commands.resume_flow, _has_desired_state("paused"), main=True
+    ),
+    "restart": Action(
         "Restart",
         "is restarting",
         commands.restart_flow,
-        _desired("running", "paused"),
+        _has_desired_state("running", "paused"),
     ),
-    "stop": Act(
+    "stop": Action(
         "Stop",
         "is stopping",
         commands.stop_flow,
-        _desired("running", "paused"),
+        _has_desired_state("running", "paused"),
         asks=(
             "The flow commits and leaves its runner. {target} receives nothing from {source} "
             "until it is started again. It then resumes where it stopped, as long as {source} "
@@ -88,7 +92,7 @@ ACTS: dict[str, Act] = {
             "For a few minutes, pause it instead: it resumes faster.",
         ),
     ),
-    "reverse": Act(
+    "reverse": Action(
         "Reverse",
         "is stopping; the other direction is starting",
         commands.reverse_flow,
@@ -100,7 +104,7 @@ ACTS: dict[str, Act] = {
         ),
         typed=True,
     ),
-    "delete": Act(
+    "delete": Action(
         "Delete",
         "is deleted",
         _delete,
@@ -128,7 +132,7 @@ def actions_of(request: HttpRequest, flow: Any) -> list[dict[str, Any]]:
             "allowed": held >= act.role,
             "role": act.role.word,
         }
-        for name, act in ACTS.items()
+        for name, act in ACTIONS.items()
         if name != "delete" and act.when(flow)
     ]
 
@@ -137,22 +141,24 @@ def actions_of(request: HttpRequest, flow: Any) -> list[dict[str, Any]]:
 @needs(Role.OPERATOR)
 def act_on_flow(request: HttpRequest, pk: int, action: str) -> HttpResponse:
     """GET shows the confirmation; POST carries the action out."""
-    act = ACTS[action]
+    act = ACTIONS[action]
     flow = mark_flow(get_object_or_404(flows_with_lag(), pk=pk), timezone.now())
     if role_of(request.user) < act.role:
-        return _ask(request, flow, action, act, f"This needs the role {act.role.word}.", 403)
+        return _confirm_page(
+            request, flow, action, act, f"This needs the role {act.role.word}.", 403
+        )
     if request.method != "POST":
-        return _ask(request, flow, action, act)
+        return _confirm_page(request, flow, action, act)
     if act.typed and request.POST.get("typed", "").strip() != flow.target.alias:
         sentence = f"Type {flow.target.alias} exactly; nothing was done."
-        return _ask(request, flow, action, act, sentence, 422)
+        return _confirm_page(request, flow, action, act, sentence, 422)
     try:
         after = act.call(
             flow=flow, who=request.user.get_username(), why=request.POST.get("reason", "")[:500]
         )
     except UnderstudyError as error:
         if act.asks:
-            return _ask(request, flow, action, act, error.message, 409)
+            return _confirm_page(request, flow, action, act, error.message, 409)
         messages.error(request, error.message)
         return redirect("flow", pk=pk)
     return _done(request, flow, act, after)
@@ -163,7 +169,7 @@ def _owed(flow: Any) -> str:
     return "unknown: the flow has not reported yet" if account is None else owed(account.total)
 
 
-def _done(request: HttpRequest, flow: Flow, act: Act, after: Flow | None) -> HttpResponse:
+def _done(request: HttpRequest, flow: Flow, act: Action, after: Flow | None) -> HttpResponse:
     messages.success(request, f"{arrow(flow.name)} {act.done}.")
     if after is None:
         return redirect("flows")
@@ -172,8 +178,8 @@ def _done(request: HttpRequest, flow: Flow, act: Act, after: Flow | None) -> Htt
     return redirect("flow", pk=after.pk)
 
 
-def _ask(
-    request: HttpRequest, flow: Any, action: str, act: Act, error: str = "", status: int = 200
+def _confirm_page(
+    request: HttpRequest, flow: Any, action: str, act: Action, error: str = "", status: int = 200
 ) -> HttpResponse:
     words = {
         "name": arrow(flow.name),

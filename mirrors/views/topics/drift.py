@@ -103,16 +103,16 @@ def _page(request: HttpRequest, found: Drift, error: str = "", status: int = 200
 def _choices(found: Drift) -> dict[str, str]:
     """The effect of each choice."""
     target = found.flow.target.alias
-    told = {
+    effects = {
         "accept": "The value stays, permanently or until the time below. Another change is a "
         "new finding.",
         "ignore": "Changes are neither reported nor reverted until the time below.",
     }
     if found.kind == "deleted topic":
-        told["fix"] = (
+        effects["fix"] = (
             f"The topic is created again on {target}, empty. Each partition stops with data loss, "
             "until a person decides what is replicated."
         )
     elif found.kind != "partitions":
-        told["fix"] = f"A worker restores the flow's value on {target} now."
-    return told
+        effects["fix"] = f"A worker restores the flow's value on {target} now."
+    return effects
