@@ -11,7 +11,7 @@ from mirrors.domain.offsets.runs import runs_topic
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.producers.producer_id import Identity
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
-from mirrors.kafka.retry import Patience
+from mirrors.kafka.retry import RetryBackoff
 from spark_runner.engine.commit_records import CommitRecords
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.receive_buffers import ReceiveBuffers
@@ -108,7 +108,7 @@ def commit_records_for(
 ) -> CommitRecords:
     """The internal topics that a slice writes; creates a missing topic of offset runs."""
     names = (work.positions_topic, runs_topic(work.source.alias))
-    retry = Patience(deadline)
+    retry = RetryBackoff(deadline)
     while True:
         views = target.describe(names, deadline)
         positions, runs = (views.get(name) for name in names)

@@ -25,8 +25,8 @@ each_end = pytest.mark.parametrize("commit", [True, False])
 pytestmark = pytest.mark.usefixtures("trusting")
 
 
-def writer_of(flow: Flow, *places: tuple[str, int]) -> FlowPen:
-    return FlowPen(flow.target.spec, flow.work().spec.name).take_over(
+def writer_of(flow: Flow, *places: tuple[str, int]) -> FlowWriter:
+    return FlowWriter(flow.target.spec, flow.work().spec.name).take_over(
         positions_topic=flow.positions_topic,
         runs_topic=flow.runs_topic,
         slices=1,

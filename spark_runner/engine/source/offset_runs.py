@@ -49,7 +49,7 @@ class OffsetRunsReader:
 
     def read(self, deadline: float) -> Iterator[Row]:
         """All records up to the current end."""
-        patience = Patience(deadline)
+        backoff = RetryBackoff(deadline)
         while True:
             try:
                 yield from self._read(deadline)

@@ -6,7 +6,7 @@ import time
 
 from mirrors.domain.flows.bandwidth import Bucket
 from mirrors.domain.topics.priority import WEIGHTS, Ranks
-from mirrors.kafka.quotas import slow_words
+from mirrors.kafka.quotas import describe_lateness
 from spark_runner.engine.source.priority import ReadPriority
 from spark_runner.ipc.messages import SliceWork
 from spark_runner.ipc.task_channel import Channel
@@ -40,7 +40,7 @@ class Throttle:
     @property
     def quota(self) -> str:
         """A sentence when a quota of source or target brokers throttles the slice."""
-        stated = (slow_words(alias, _SHOWN_S) for alias in self._aliases)
+        stated = (describe_lateness(alias, _SHOWN_S) for alias in self._aliases)
         return " ".join(words for words in stated if words)
 
     @property
