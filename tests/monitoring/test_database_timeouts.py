@@ -154,7 +154,7 @@ def web(guard: Guard) -> Iterator[Web]:
 def assert_unavailable(answer: Answer) -> None:
     status, text, _ = answer
     assert status == 503
-    assert "The database does not answer" in text
+    assert "The database does not respond" in text
 
 
 def assert_stale_copy(answer: Answer) -> None:

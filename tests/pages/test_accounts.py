@@ -116,7 +116,7 @@ def test_a_form_without_a_csrf_token_is_refused_with_a_reason(db: None) -> None:
     ("error", "status", "words"),
     [
         (RuntimeError("secret-detail"), 500, "Internal error"),
-        (OperationalError("secret-detail"), 503, "The database does not answer"),
+        (OperationalError("secret-detail"), 503, "The database does not respond"),
     ],
 )
 def test_a_crash_shows_a_reference_and_no_detail(

@@ -16,7 +16,7 @@ from tests.pages import world
 from tests.pages.conftest import As
 
 KEPT = "The database does not respond. This page and its figures are from"
-GONE = "<h1>The database does not answer</h1>"
+GONE = "<h1>The database does not respond</h1>"
 
 
 @contextlib.contextmanager
