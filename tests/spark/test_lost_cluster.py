@@ -92,7 +92,7 @@ def test_a_dead_cluster_has_no_slots_and_a_new_master_is_registered_with(
     cluster.kill_master()
     status = wait_until(lab, "degraded", "No Spark master responds")
     assert "connection refused" in status.reason
-    assert "Slices that run continue" in status.reason
+    assert "Running slices continue" in status.reason
     assert status.slots == 2
     lab.write(topic, range(60, 70))
     flow.wait_in_sync(topic, seconds=60)

@@ -61,7 +61,7 @@ class Busy:
         def write_late(book: CommitRecords, moved: Any, now_ms: int) -> None:
             write(book, moved, now_ms)
             if self.refused is not None:
-                self.refused.retry_at, self._closing = 0.0, True
+                self.refused._retry_at, self._closing = 0.0, True
 
         patch.setattr(ProduceConnection, "send", send_less)
         patch.setattr(ProduceConnection, "read", read_more)

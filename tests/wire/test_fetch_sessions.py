@@ -115,7 +115,7 @@ def test_a_broker_that_refuses_every_fetch_is_given_up_in_words(
         patch.setattr(fetch, "read_reply", refused)
         result, _ = flow.copy(seconds=8)
     assert (result.ended_because, result.code) == ("failed", "fetch_refused"), result
-    assert "answers each fetch with Unknown" in result.reason
+    assert "the broker rejects each fetch with Unknown" in result.reason
     flow.copy()
 
 

@@ -38,7 +38,7 @@ def _is_made() -> None:
 def merged(group: list[PendingBatch], codec: int) -> bytearray | None:
     quick = compression.ACCELERATION if len(group) > 1 else 1
     sizes = [one.size for one in group]
-    found: bytearray | None = by_hand_alone().merge_native(
+    found: bytearray | None = by_hand_alone().merge(
         [one.address for one in group], sizes, codec, quick
     )
     return found

@@ -198,5 +198,5 @@ def test_an_error_of_the_broker_s_own_that_stays_stops_its_partition_in_words(
     meets_errors(monkeypatch, topic, time.monotonic() + 60)
     error = only_error(stopped(flow, lane, seconds=15))
     assert (error.partition, error.state, error.code) == (0, "faulted", "unreadable")
-    assert "for 2 s its broker met" in error.reason
+    assert "its broker returned an internal error for 2 s" in error.reason
     assert bare(target.read(remote, 1)) == bare(source.read(topic, 1))

@@ -63,6 +63,6 @@ def test_one_topic_that_may_not_be_written_stops_alone(
     assert [(error.topic, error.offset) for error in result.errors] == [(topics[1], 0)]
     error = result.errors[0]
     assert (error.state, error.code) == ("faulted", "not_authorised")
-    assert f"writing {remotes[1]} on odd is not allowed" in error.reason
+    assert f"the principal lacks Write on topic {remotes[1]} on odd" in error.reason
     assert bare(odd_side.read(remotes[0])) == bare(source.read(topics[0]))
     assert not odd_side.read(remotes[1])
