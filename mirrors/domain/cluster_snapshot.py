@@ -1,11 +1,11 @@
-"""One dated picture of a cluster, as the door to Kafka saw it: what the rules decide upon."""
+"""A snapshot of one cluster's topics, taken through `mirrors.kafka`: the input of the rules."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any, Self
 
-# Where a value comes from, in Kafka's own words (DescribeConfigs).
+# The source of a value, as DescribeConfigs names it.
 DEFAULT = "DEFAULT_CONFIG"
 STATIC_BROKER = "STATIC_BROKER_CONFIG"
 DYNAMIC_TOPIC = "DYNAMIC_TOPIC_CONFIG"
@@ -13,7 +13,7 @@ DYNAMIC_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 
 @dataclasses.dataclass(frozen=True)
 class ConfigEntry:
-    """One topic setting; `value` is None when Kafka hides it (sensitive)."""
+    """One topic setting. `value` is None when Kafka hides it (sensitive)."""
 
     value: str | None
     source: str = DYNAMIC_TOPIC
@@ -23,7 +23,7 @@ class ConfigEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TopicState:
-    """One topic; `topic_id` is Kafka's base64 form, empty where a broker is too old for ids."""
+    """One topic. `topic_id` is Kafka's base64 form; empty if the broker has no topic ids."""
 
     name: str
     topic_id: str = ""
@@ -38,9 +38,11 @@ class TopicState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterSnapshot:
-    """`taken_at` is milliseconds since the epoch; `brokers` is how many were alive then.
+    """The topics of a cluster at one time.
 
-    `failed`: topics that could not be described, or described without their settings, and why.
+    - `taken_at`: epoch ms.
+    - `brokers`: how many were alive then.
+    - `failed`: topics that could not be described, or only without their settings, and why.
     """
 
     taken_at: int

@@ -1,7 +1,8 @@
-"""When a scheduled run begins: five fields of cron, in UTC or by the clocks of a time zone.
+"""Cron schedules with five fields, in UTC or in a time zone.
 
-A. Wall times count. One that a change of clocks skips is run right after it; one that comes twice
-   is run the first time only.
+Invariant:
+A. Wall times count. A time that a clock change skips is run right after it; a time that occurs
+   twice is run only the first time.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _DRAWN = re.compile(r"(?<![a-z])[hr](?![a-z])", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True)
 class Cron:
-    """The text of a schedule, read."""
+    """Parser of a schedule."""
 
     words = "five fields of cron (minute, hour, day, month, weekday), such as 30 2 * * *"
 
     def parse(self, text: str) -> str:
-        """Raises ValueError, which says what is wrong behind the name of the setting."""
+        """Return the normalized schedule. Raises ValueError; its text follows the setting."""
         fields = text.split()
         schedule = " ".join(fields)
         if _DRAWN.search(schedule):
@@ -41,7 +42,7 @@ class Cron:
 
 @dataclasses.dataclass(frozen=True)
 class Zone:
-    """The name of a time zone, read."""
+    """Parser of a time zone's name."""
 
     words = "a time zone of the IANA list, such as UTC, Europe/Berlin or America/New_York"
 
@@ -51,7 +52,7 @@ class Zone:
 
 
 def zone_of(name: str) -> zoneinfo.ZoneInfo:
-    """The time zone of that name, or ValueError with a sentence."""
+    """Return the time zone of that name. Raises ValueError with a sentence."""
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -59,9 +60,9 @@ def zone_of(name: str) -> zoneinfo.ZoneInfo:
 
 
 def next_run_ms(schedule: str, after: int, zone: str = "UTC") -> int | None:
-    """The first moment of the schedule behind `after`, both in milliseconds since 1970.
+    """Return the first run of the schedule after `after`, both in epoch ms.
 
-    None when it never comes: `Cron` takes no such schedule, an older edition did.
+    None if there is none: `Cron` rejects such a schedule, but an older version accepted it.
     """
     clock = zone_of(zone)
     walls = croniter(schedule, _wall(after, clock).replace(tzinfo=None))
@@ -75,9 +76,9 @@ def next_run_ms(schedule: str, after: int, zone: str = "UTC") -> int | None:
 
 
 def latest_run_ms(schedule: str, *, since: int, now: int, zone: str = "UTC") -> int | None:
-    """The last moment of the schedule behind `since`, up to `now`: missed ones count once.
+    """Return the last run of the schedule after `since`, up to `now`: missed runs count once.
 
-    None when there is none, as of a schedule that never comes.
+    None if there is none.
     """
     clock = zone_of(zone)
     wall = _wall(now, clock)

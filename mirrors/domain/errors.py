@@ -1,12 +1,12 @@
-"""The few exceptions that the rules and the door to Kafka raise, each with a sentence to show."""
+"""Exceptions of the rules and of `mirrors.kafka`, each with a sentence to show."""
 
 from __future__ import annotations
 
 
 class UnderstudyError(Exception):
-    """A refusal or failure whose text may be shown: what, where, likely cause, what to do.
+    """A refusal or failure whose text may be shown: what failed, where, why, what to do.
 
-    Never carries a secret. `code` is stable and machine-readable.
+    It never carries a secret. `code` is stable and machine-readable.
     """
 
     code = "error"
@@ -19,7 +19,7 @@ class UnderstudyError(Exception):
 
 
 class InvalidSettings(UnderstudyError):
-    """Settings that a person typed were refused; `fields` maps each key to its sentences."""
+    """Settings were rejected. `fields` maps each key to its sentences."""
 
     code = "invalid"
 
@@ -29,18 +29,18 @@ class InvalidSettings(UnderstudyError):
 
 
 class KafkaUnavailable(UnderstudyError):
-    """No usable connection: refused, DNS, time-out, TLS, not a Kafka port. Worth trying again."""
+    """No usable connection: refused, DNS, timeout, TLS, not a Kafka port. A retry may help."""
 
     code = "kafka_unavailable"
 
 
 class KafkaRefused(UnderstudyError):
-    """Kafka answered no: authentication, authorisation, a request it will not take."""
+    """Kafka rejected a request: authentication, authorization, or an invalid request."""
 
     code = "kafka_refused"
 
 
 class Fenced(UnderstudyError):
-    """Another owner of the same transactional id took over; stop and write nothing more."""
+    """Another owner took over the transactional id: stop, and write nothing more."""
 
     code = "fenced"

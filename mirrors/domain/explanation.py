@@ -1,4 +1,4 @@
-"""Why a topic is copied or not: the flow's own rules, then what its runner found."""
+"""Why a topic or group is replicated or not: the flow's rules, then what its runner observed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirrors.domain.topics.priority import Ranks
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """`fix` is None where nothing says no, or nothing can be done."""
+    """The answer. `fix` is None if no rule failed, or if there is nothing to fix."""
 
     name: str
     replicated: bool
@@ -26,7 +26,7 @@ class Explanation:
 def explain(
     name: str, rules: Sequence[RuleVerdict], fixes: Mapping[str, str], *, carried: str = ""
 ) -> Explanation:
-    """`carried` is the reason where no rule says no; the first that says yes by default."""
+    """Combine the rules. `carried` is the reason if none failed; by default the first passed."""
     failed = next((rule for rule in rules if rule.passed is False), None)
     passed = next((rule.reason for rule in rules if rule.passed), "no rule was asked")
     fix = fixes.get(failed.rule, "").format(name=name) if failed is not None else ""
@@ -55,7 +55,7 @@ _STANDS = ("faulted", "gap")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SeenTopic:
-    """The topic as the flow's runner last told of it."""
+    """The topic as the flow's runner last reported it."""
 
     state: str
     reason: str
@@ -65,7 +65,7 @@ class SeenTopic:
 def explain_topic(
     topic: str, spec: FlowSpec, *, looked_at: str = "", seen: SeenTopic | None = None
 ) -> Explanation:
-    """`looked_at` says when the runner last looked at the source, empty when it never did."""
+    """Explain one topic. `looked_at`: when the runner last listed the source; empty if never."""
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     verdict = TopicSelection(spec.settings, policy).decide(topic)
     priority = _priority(topic, verdict.replicated, spec)
@@ -142,7 +142,7 @@ _AFTER_FILTERS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SeenPlace:
-    """The group in one partition, as the duties last saw it; without a topic, the whole group."""
+    """The group in one partition as a sync task last saw it; without a topic, the whole group."""
 
     topic: str
     partition: int
@@ -164,7 +164,7 @@ def explain_group(
     next_look: str = "",
     places: Sequence[SeenPlace] = (),
 ) -> Explanation:
-    """`looked_at` says when the groups were last looked for, empty when nobody did yet."""
+    """Explain one group. `looked_at`: when the groups were last listed; empty if never."""
     selection = GroupSelection(settings)
     odd = next((row for row in places if row.state == "excluded"), None)
     named = selection.rules(group)
@@ -221,7 +221,7 @@ _TESTS: tuple[tuple[str, Callable[[SeenPlace], bool], str], ...] = (
 def _verdict(
     rule: str, hit: Sequence[SeenPlace], asked: Sequence[SeenPlace], fine: str
 ) -> RuleVerdict:
-    """No where it is so in every place that was left; some places alone are named in a yes."""
+    """Return no if the rule fails in every remaining partition, else yes with exceptions."""
     if not asked:
         return RuleVerdict(rule, None, "not asked: no place is left")
     if not hit:

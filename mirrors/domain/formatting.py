@@ -1,30 +1,29 @@
-"""How figures read: counts, durations, bytes, odd names; and from when on they are old."""
+"""Text forms of figures (counts, durations, bytes, names), and when figures are old."""
 
 from __future__ import annotations
 
 import unicodedata
 from datetime import timedelta
 
-# A status older than this is history: nothing is promised from it. Runners write one each second.
+# A status older than this is history. Runners write one every second.
 OLD_AFTER = timedelta(seconds=15)
-# A flow that copies but is further behind than this needs a look. Objectives per flow come later.
+# A flow that replicates but lags more than this needs attention.
 BEHIND_AFTER_MS = 30_000
 UNKNOWN = "–"  # noqa: RUF001 - the sign of the look for "not known", never a minus
 
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
-# Letters that turn the direction of the text around them or cannot be seen: they can make one
-# name look like another.
+# Invisible characters and direction overrides can make one name look like another.
 _HIDDEN = {"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"}
 
 
 def count(value: int | None) -> str:
-    """1204331 reads `1,204,331`; not known reads as a dash."""
+    """Return `1,204,331` for 1204331, and a dash if unknown."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def duration(milliseconds: float | None) -> str:
-    """The two leading units: `2 min 5 s`, `9 h`, `3 d 4 h`; below ten seconds one decimal."""
+    """Return the two leading units: `2 min 5 s`, `3 d 4 h`; below ten seconds one decimal."""
     if milliseconds is None:
         return UNKNOWN
     seconds = max(0.0, milliseconds / 1000)
@@ -44,7 +43,7 @@ def duration(milliseconds: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Decimal units, two or three digits: `0 B`, `512 B`, `4.1 kB`, `41 MB`."""
+    """Return decimal units with two or three digits: `0 B`, `512 B`, `4.1 kB`, `41 MB`."""
     if value is None:
         return UNKNOWN
     amount = float(value)
@@ -56,14 +55,14 @@ def size(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Records a second: whole from ten up, one decimal below."""
+    """Return records per second: whole from ten up, one decimal below."""
     if value is None:
         return UNKNOWN
     return f"{value:,.1f}" if 0 < value < 9.95 else f"{value:,.0f}"
 
 
 def visible(text: str) -> str:
-    """The same text with every letter shown that could hide: control signs, direction overrides."""
+    """Return the text with control characters and direction overrides escaped."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(sign) for sign in text)
@@ -77,17 +76,17 @@ def _shown(sign: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """A long name of Kafka's, as a sentence can hold it: its beginning and its end."""
+    """Return a long name of Kafka's shortened to its beginning and its end."""
     return name if len(name) <= 60 else f"{name[:40]}…{name[-12:]}"
 
 
 def arrow(flow_name: str) -> str:
-    """`primary->backup` as people read it: `primary→backup`."""
+    """Return `primary->backup` as `primary→backup`, for people."""
     return flow_name.replace("->", "→")
 
 
 def plural(amount: int, one: str, many: str = "") -> str:
-    """`1 record`, `2 records`, with the amount grouped."""
+    """Return `1 record` or `2 records`, with grouped digits."""
     return f"{amount:,} {one if amount == 1 else many or one + 's'}"
 
 
@@ -99,5 +98,5 @@ def without_nul(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """What a program or server said, for a sentence: no line breaks and no NUL."""
+    """Return a message of a program or server without line breaks and NUL."""
     return " ".join(without_nul(text).split())

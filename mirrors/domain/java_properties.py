@@ -1,4 +1,4 @@
-"""Text of a Java properties file to numbered lines and back, as `java.util.Properties` does it."""
+"""Parses and writes Java properties files with line numbers, as `java.util.Properties` does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMES = {letter: f"\\{name}" for name, letter in _LETTERS.items()}
 
 @dataclasses.dataclass(frozen=True)
 class PropertyLine:
-    """One key and value; `number` is the line on which it begins, counted from 1."""
+    """One key and value. `number` is the number of its first line, from 1."""
 
     number: int
     key: str
@@ -27,14 +27,14 @@ class PropertyLine:
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """A line that Java itself would not read, and why; never what the line holds."""
+    """A line that Java would not read, and why. It never contains the line."""
 
     number: int
     reason: str
 
 
 def read_properties(text: str) -> tuple[list[PropertyLine], list[Fault]]:
-    """All lines in order, repeated keys included: the last one of them is what counts in Java."""
+    """Return all lines in order, including repeated keys; in Java the last one counts."""
     found: list[PropertyLine] = []
     faults: list[Fault] = []
     for number, logical in _logical_lines(text):
@@ -48,7 +48,7 @@ def read_properties(text: str) -> tuple[list[PropertyLine], list[Fault]]:
 
 
 def property_line(key: str, value: str) -> str:
-    """One line that `read_properties`, and Java, read back as this key and value."""
+    """Return one line that `read_properties`, and Java, read back as this key and value."""
     name = re.sub(r"[\\=: #!]", r"\\\g<0>", key)
     # Only blanks in front of a value are lost; what follows may stand as it is.
     body = value.replace("\\", "\\\\")
@@ -58,7 +58,7 @@ def property_line(key: str, value: str) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Natural lines joined where they end with an odd number of backslashes; no comments."""
+    """Join lines that end with an odd number of backslashes; leave out comments."""
     lines = _ENDS.split(text)
     if not lines[-1]:
         lines.pop()
@@ -80,7 +80,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _plain(text: str) -> str:
-    """Escapes resolved; two \\u halves of one character joined, as in Java's strings."""
+    r"""Resolve escapes, and join two \\u halves of one character, as in Java's strings."""
     if "\\" not in text:
         return text
     units = _ESCAPE.sub(_resolved, text)

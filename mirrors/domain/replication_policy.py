@@ -1,4 +1,4 @@
-"""ReplicationPolicy: names of remote topics, where a topic came from, what is internal, a cycle."""
+"""ReplicationPolicy: names of remote topics, origins of topics, internal topics and cycles."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ HEARTBEATS = "heartbeats"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplicationPolicy:
-    """The naming rule of one flow, answer for answer as MM2's Java classes give it.
+    """The naming rule of one flow, with the same results as MM2's Java classes.
 
-    `source_alias` is None only where nobody configured one (a bare MirrorClient with Identity).
-    `cycle_rule` "4.4" also counts the source's own alias as a cycle, "4.3" only the target's.
+    - `source_alias` is None only if none is configured (a bare MirrorClient with Identity).
+    - `cycle_rule` "4.4" also counts the source's own alias as a cycle, "4.3" only the target's.
     """
 
     kind: Literal["default", "identity"] = "default"
@@ -28,7 +28,7 @@ class ReplicationPolicy:
     cycle_rule: Literal["4.3", "4.4"] = "4.4"
 
     def remote_topic(self, topic: str) -> str:
-        """The name that this flow gives to a source topic on the target."""
+        """Return the name of a source topic on the target."""
         return self.format_remote_topic(self.source_alias or "", topic)
 
     def format_remote_topic(self, alias: str, topic: str) -> str:
@@ -37,18 +37,18 @@ class ReplicationPolicy:
         return f"{alias}{self.separator}{topic}"
 
     def topic_source(self, topic: str) -> str | None:
-        """The alias a topic says it came from; None for a topic that is at home."""
+        """Return the alias from which a topic came, by its name; None for a local topic."""
         return self.source_alias if self._keeps_name(topic) else self._prefix(topic)
 
     def upstream_topic(self, topic: str) -> str | None:
-        """The name one hop back; None for a topic that is at home."""
+        """Return the name one hop back; None for a local topic."""
         if self._keeps_name(topic):
             return topic
         source = self._prefix(topic)
         return None if source is None else topic[len(source) + len(self.separator) :]
 
     def original_topic(self, topic: str) -> str:
-        """The name at the very beginning of the chain."""
+        """Return the name at the beginning of the chain."""
         if self._keeps_name(topic):
             return topic
         while (upstream := self.upstream_topic(topic)) is not None and upstream != topic:
@@ -59,16 +59,18 @@ class ReplicationPolicy:
         return self.original_topic(topic) == HEARTBEATS
 
     def is_own_heartbeats_topic(self, topic: str) -> bool:
-        """The heartbeats topic, at home or by way of this flow's clusters.
+        """Return whether it is the heartbeats topic, local or replicated by this flow's clusters.
 
-        MM2 takes any name that ends so for one, such as `sensors.heartbeats`, a user's topic.
+        MM2 accepts any name with that ending, such as a user's topic `sensors.heartbeats`.
         """
         known = {self.source_alias, self.target_alias}
         return self.is_heartbeats_topic(topic) and set(self.chain(topic)) <= known
 
     def is_own_internal_topic(self, topic: str) -> bool:
-        """An internal topic of MM2 or of this flow's clusters, and not one that only looks so,
-        such as `payments.checkpoints.internal`."""
+        """Return whether it is an internal topic of MM2 or of this flow's clusters.
+
+        A topic that only has a similar name is not, such as `payments.checkpoints.internal`.
+        """
         aliases = (self.source_alias, self.target_alias)
         if topic in {self.checkpoints_topic(alias) for alias in aliases}:
             return True
@@ -89,7 +91,7 @@ class ReplicationPolicy:
         return ours or self.is_checkpoints_topic(topic)
 
     def offset_syncs_topic(self, alias: str | None = None) -> str:
-        """Named after the other cluster: the target's alias when it lives on the source."""
+        """Return the name with the other cluster's alias: the target's if it is on the source."""
         name = self.target_alias if alias is None else alias
         return f"mm2-offset-syncs{self.internal_separator}{name}{self.internal_separator}internal"
 
@@ -98,15 +100,15 @@ class ReplicationPolicy:
         return f"{name}{self.internal_separator}checkpoints{self.internal_separator}internal"
 
     def positions_topic(self) -> str:
-        """Ours, on the target. The dots are literal, as in Connect's topics."""
+        """Return the name of the positions topic on the target. Its dots are literal."""
         return f"mm2-positions.{self.source_alias}.internal"
 
     def offsets_topic(self) -> str:
-        """Connect's copy of the positions, on the target."""
+        """Return the name of Connect's copy of the positions, on the target."""
         return f"mm2-offsets.{self.source_alias}.internal"
 
     def chain(self, topic: str) -> Iterator[str]:
-        """The aliases that a topic's name tells, nearest first."""
+        """Yield the aliases in a topic's name, nearest first."""
         while (source := self.topic_source(topic)) is not None:
             yield source
             upstream = self.upstream_topic(topic)
@@ -115,21 +117,21 @@ class ReplicationPolicy:
             topic = upstream
 
     def is_cycle(self, topic: str) -> bool:
-        """Whether copying this source topic would bring records back to where they came from."""
+        """Return whether copying this source topic would return records to their origin."""
         hits = {self.target_alias}
         if self.kind != "identity" and self.cycle_rule == "4.4":
             hits.add(self.source_alias)
         return any(alias in hits for alias in self.chain(topic))
 
     def hops(self, topic: str, alias: str) -> int:
-        """How many hops ago a topic was at home on `alias`; -1 when it never was."""
+        """Return how many hops ago a topic was local on `alias`; -1 if never."""
         for number, source in enumerate(self.chain(topic), start=1):
             if source == alias:
                 return number
         return -1
 
     def _keeps_name(self, topic: str) -> bool:
-        # MM2 tests the end of the name, so app-heartbeats is prefixed under Identity as well.
+        # MM2 tests the end of the name, so `app-heartbeats` is prefixed under Identity as well.
         return self.kind == "identity" and not topic.endswith(HEARTBEATS)
 
     def _prefix(self, topic: str) -> str | None:
@@ -141,7 +143,7 @@ class ReplicationPolicy:
 
 
 def policy_for(settings: FlowSettings, source_alias: str, target_alias: str) -> ReplicationPolicy:
-    """The policy that a flow's settings ask for."""
+    """Return the policy in a flow's settings."""
     separator = settings.replication_policy_separator
     follows = settings.replication_policy_internal_topic_separator_enabled
     return ReplicationPolicy(

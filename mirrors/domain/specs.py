@@ -1,4 +1,4 @@
-"""ClusterSpec and FlowSpec: what a cluster and a flow are, validated; the keys are in `keys`."""
+"""ClusterSpec and FlowSpec: validated clusters and flows. `settings.table` has the keys."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mirrors.domain.settings.validation import tuning, validate_properties
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClusterSpec:
-    """How to reach one Kafka cluster. Secrets are references (`env:NAME`, `file:/path`).
+    """How to connect to one Kafka cluster. Secrets are references (`env:NAME`, `file:/path`).
 
-    For OAUTHBEARER, `sasl_username` is the client id, `sasl_password` the reference to the client
-    secret, and `properties` carries `sasl.oauthbearer.token.endpoint.url` and
+    For OAUTHBEARER, `sasl_username` is the client id and `sasl_password` the reference to the
+    client secret. `properties` contains `sasl.oauthbearer.token.endpoint.url` and
     `sasl.oauthbearer.scope`.
     """
 
@@ -34,7 +34,7 @@ class ClusterSpec:
     properties: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def validate(self) -> dict[str, list[str]]:
-        """Field -> sentences, empty when all is well. Says nothing of whether it connects."""
+        """Return sentences by field, empty if valid. Whether it connects is not checked."""
         fields = {
             name: getattr(self, name)
             for name in (
@@ -55,7 +55,7 @@ class ClusterSpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FlowSettings:
-    """A flow's settings, typed: MM2's keys in snake case; defaults come from `keys`."""
+    """A flow's typed settings: MM2's keys in snake case. Defaults come from `settings.table`."""
 
     topics: tuple[str, ...]
     topics_exclude: tuple[str, ...]
@@ -115,22 +115,22 @@ class FlowSettings:
 
     @property
     def start_timestamp_ms(self) -> int | None:
-        """The moment to start from; None when it is earliest, latest or offsets."""
+        """The time to start from; None for earliest, latest and offsets."""
         return start_milliseconds(self.start_from)
 
     @property
     def start_offsets(self) -> dict[Place, int]:
-        """Where the partitions begin that `start.from` names; empty when it names none."""
+        """The first offsets of the partitions in `start.from`; empty if it has none."""
         return named_offsets(self.start_from) or {}
 
     @property
     def run_until_ms(self) -> int | None:
-        """The moment at which a bounded run ends; None when it ends elsewhere, or has no end."""
+        """The time at which a bounded run ends; None if it ends elsewhere or has no end."""
         return None if self.run_until in {None, "end"} else start_milliseconds(str(self.run_until))
 
     @property
     def run_until_offsets(self) -> dict[Place, int]:
-        """The first offsets that a bounded run leaves; empty when `run.until` names none."""
+        """The first offsets that a bounded run does not copy; empty if `run.until` has none."""
         return named_offsets(self.run_until or "") or {}
 
     @property
@@ -139,7 +139,7 @@ class FlowSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Raises InvalidSettings with a sentence for each key that is wrong."""
+        """Parse properties. Raises InvalidSettings with a sentence for each invalid key."""
         if errors := validate_properties(properties):
             raise InvalidSettings(errors)
         values: dict[str, Any] = {}
@@ -147,7 +147,7 @@ class FlowSettings:
             text = properties.get(key.name, key.default)
             values[key.field] = None if text is None else key.kind.parse(text)
         consumer = tuning(properties, "consumer")
-        # MM2 has no `start.from`: there this client property decides where a partition begins.
+        # MM2 has no `start.from`; this client property decides there where a partition begins.
         reset = consumer.pop("auto.offset.reset", None)
         if reset is not None and "start.from" not in properties:
             values["start_from"] = reset
@@ -156,7 +156,7 @@ class FlowSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FlowSpec:
-    """One ordered pair of clusters and its settings; making one validates its properties."""
+    """One ordered pair of clusters and its settings. Creating one validates its properties."""
 
     source: ClusterSpec
     target: ClusterSpec
@@ -174,5 +174,5 @@ class FlowSpec:
     def build(
         cls, *, source: ClusterSpec, target: ClusterSpec, properties: Mapping[str, str]
     ) -> Self:
-        """The spec, or InvalidSettings with a sentence for each key that is wrong."""
+        """Return the spec. Raises InvalidSettings with a sentence for each invalid key."""
         return cls(source=source, target=target, properties=dict(properties))

@@ -1,4 +1,4 @@
-"""How what we send over HTTP is signed, so that a receiver knows it is ours."""
+"""The signature of outgoing HTTP requests, by which a receiver can verify the sender."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import hmac
 
 
 def signature(body: bytes, secret: str, at: int) -> str:
-    """`t=…,v1=…`: HMAC-SHA256 over `<t>.<body>`, so that neither can be replayed or changed."""
+    """Return `t=…,v1=…`: HMAC-SHA256 over `<t>.<body>`, which prevents replay and change."""
     digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={at},v1={digest}"

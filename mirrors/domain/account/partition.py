@@ -1,10 +1,11 @@
-"""What is owed of one topic-partition: how many records, how sure that is, how old, and why.
+"""What is owed of one topic-partition: how many records, how certain, how old, and why.
 
-A. Nothing here is more optimistic than the facts: an unknown amount is None, never 0.
-B. Only copies of the generation that the source holds now count as copied. A topic that was
-   deleted and created again owes all its records, wherever the old position was.
-C. An amount by offsets is an upper bound: transaction markers, aborted and compacted records have
-   offsets too. Only an empty range is counted exactly.
+Invariants:
+A. No figure is more optimistic than the facts. An unknown amount is None, never 0.
+B. Only copies of the source topic's present generation count as copied. A recreated topic owes all
+   its records, whatever the old position was.
+C. An amount computed from offsets is an upper bound: transaction markers, aborted records and
+   compacted records have offsets too. Only an empty range is counted exactly.
 """
 
 from __future__ import annotations
@@ -70,14 +71,17 @@ _CODES: dict[str, State] = {
 
 
 class PartitionFacts(NamedTuple):
-    """What was observed of one topic-partition. Offsets are of the source, moments epoch ms.
+    """What was observed of one topic-partition. Offsets are source offsets; times are epoch ms.
 
-    `first`: where the records of the present generation begin that the target should hold; it
-    counts where no position of that generation exists. `end`: what the flow may read up to (the
-    last stable offset for committed records only), as of `observed_at`. `position`: the next
-    offset to be copied. `end_below_position`: the log ended below the position when it was asked,
-    so it is another log than the one that was copied. `is_dense`: each offset that was copied held
-    a record. `code` and `reason` say why it is stopped.
+    - `first`: the first record of the present generation that the target should hold. It is used
+      where no position of that generation exists.
+    - `end`: the offset up to which the flow may read, observed at `observed_at`. For read_committed
+      flows it is the last stable offset.
+    - `position`: the next offset to copy.
+    - `end_below_position`: the log end was below the position when it was read. So this is another
+      log than the copied one.
+    - `is_dense`: every offset that was copied held a record.
+    - `code` and `reason`: why the partition is stopped.
     """
 
     topic: str
@@ -97,10 +101,11 @@ class PartitionFacts(NamedTuple):
 
 
 class Owed(NamedTuple):
-    """What is owed of one topic-partition. `records` is None exactly when `certainty` is unknown.
+    """What is owed of one topic-partition.
 
-    `time_lag_ms` is the age of the oldest record owed, None where nobody knows it. `least` is a
-    lower bound of `records` that stays true however old the observation gets.
+    - `records` is None exactly when `certainty` is unknown.
+    - `time_lag_ms` is the age of the oldest record owed; None if unknown.
+    - `least` is a lower bound of `records` that stays true however old the observation gets.
     """
 
     topic: str
@@ -115,7 +120,7 @@ class Owed(NamedTuple):
 
 
 def evaluate(facts: PartitionFacts) -> Owed:
-    """The account of one topic-partition, as of the moment of its facts."""
+    """Return the account of one topic-partition, as of the time of its facts."""
     records = _records(facts)
     certainty: Certainty = "at_most"
     if records is None:
@@ -137,7 +142,7 @@ def evaluate(facts: PartitionFacts) -> Owed:
 
 
 def owed_from(facts: PartitionFacts) -> int | None:
-    """The first source offset that the target does not hold; None where nobody knows it."""
+    """Return the first source offset that the target does not hold; None if unknown."""
     gap, position, first = facts.gap, facts.position, facts.first
     if gap is not None and gap.kind in _OTHER_SOURCE + _OTHER_TARGET:
         return first if first is not None else gap.first
@@ -152,8 +157,10 @@ def owed_from(facts: PartitionFacts) -> int | None:
 
 
 def other_log(facts: PartitionFacts) -> str | None:
-    """The id of the log that the source holds, where it is not the one that was copied; "" where
-    that id was not seen, None where it is the one that was copied."""
+    """Return the id of the source's log if it is not the log that was copied.
+
+    "" if that id was not seen. None if the source still holds the copied log.
+    """
     gap = facts.gap
     return gap.now if gap is not None and gap.kind in _OTHER_SOURCE else None
 

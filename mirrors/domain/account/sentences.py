@@ -1,4 +1,4 @@
-"""An amount that is owed, as text that claims no more than is known."""
+"""Amounts that are owed, as text that claims no more than is known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BOUNDS: dict[Certainty, str] = {"counted": "", "at_most": "at most ", "at_least
 def amount(records: int | None, certainty: Certainty, one: str = "record") -> str:
     """`2,485 records`, `at most 12 records`, `an unknown number of records`.
 
-    "At least 0" says nothing.
+    "At least 0" is shown as unknown, because it says nothing.
     """
     if certainty == "unknown" or records is None or (certainty == "at_least" and not records):
         return f"an unknown number of {one}s"
@@ -47,10 +47,10 @@ def owed(total: Total) -> str:
 
 
 def owed_as_of(found: Total, now: int) -> str:
-    """The same as it may be stated at `now` (epoch ms), with the age of the observation.
+    """Return the amount that can be stated at `now` (epoch ms), with the age of the observation.
 
-    `at least 20 records (33 by offsets when seen 19 s ago)`: of an old observation the lower bound
-    is left, and the offsets that were open then.
+    `at least 20 records (33 by offsets when seen 19 s ago)`: an old observation gives only the
+    lower bound and the number of offsets at that time.
     """
     stated = found.as_of(now)
     seen = f"seen {age(found.observed_at, now)}"
@@ -75,7 +75,7 @@ def age(observed_at: int | None, now: int) -> str:
 def blocked_words(topics: Sequence[tuple[str, State, str]]) -> str:
     """`a.b.c (cannot be created on the target: its name is too long) and 2 more topics`.
 
-    `topics` are names with their state and its reason, the ones to name first.
+    `topics` are names with their state and its reason; the first one is named.
     """
     name, state, reason = topics[0]
     why = f": {reason.rstrip('.')}" if reason else ""

@@ -9,15 +9,15 @@ from typing import NamedTuple, Protocol
 
 from mirrors.domain.account.partition import SEVERITY, Certainty, State
 
-# Older than this, an observation of the source says only what was owed at least.
+# An older observation of the source gives only a lower bound.
 OLD_AFTER_MS = 30_000
 _NEVER_OWED: frozenset[State] = frozenset({"filtered", "deleted_on_source"})
-# How many topics with an unknown amount are named.
+# The number of topics with an unknown amount that are named.
 NAMED = 3
 
 
 class Part(Protocol):
-    """What a sum needs of its parts; an `Owed` is one, a stored row another."""
+    """What a sum reads of its parts: an `Owed` or a stored row."""
 
     @property
     def topic(self) -> str: ...
@@ -39,11 +39,12 @@ class Part(Protocol):
 class Total:
     """What several topic-partitions owe together.
 
-    `records` sums the known amounts, by offsets where nobody counted, and `unknown` counts the
-    topic-partitions without one: what may be stated is `stated` or `as_of`.
-    `observed_at` (epoch ms) is the oldest observation in the sum, None where a part was never
-    observed. `time_lag_ms` is the greatest known one, and None while none of those that owe
-    something is known. `unknown_topics` names the first few topics with an unknown amount.
+    - `records` sums the known amounts, from offsets where nothing was counted. `unknown` is the
+      number of topic-partitions without an amount. Use `stated` or `as_of` for texts.
+    - `observed_at` (epoch ms) is the oldest observation in the sum; None if a part was never
+      observed.
+    - `time_lag_ms` is the greatest known one; None if no part that owes records has a known one.
+    - `unknown_topics` names the first topics with an unknown amount.
     """
 
     records: int
@@ -64,26 +65,27 @@ class Total:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing in it can be owed: every part is filtered out or deleted on the source."""
+        """Whether nothing can be owed: every part is filtered out or deleted on the source."""
         return bool(self.states) and set(self.states) <= _NEVER_OWED
 
     @property
     def exact_or_none(self) -> int | None:
-        """For a reader that has no room for a certainty: None unless every part is known."""
+        """The sum for a reader that cannot show a certainty: None unless every part is known."""
         return None if self.unknown else self.records
 
     @property
     def stated(self) -> Total:
-        """The same sum as it may be stated: beside an unknown part only a lower bound is left.
+        """The sum that can be stated: with an unknown part, only a lower bound.
 
-        Offsets that were no records never were a lower bound.
+        The lower bound leaves out offsets that may not be records.
         """
         return self._lower_bound() if self.unknown else self
 
     def as_of(self, now: int, old_after_ms: int = OLD_AFTER_MS) -> Total:
-        """The same sum as it may be stated at `now` (epoch ms).
+        """Return the sum that can be stated at `now` (epoch ms).
 
-        Of an old observation only the lower bound is left: more may have been written since.
+        An old observation gives only the lower bound, because more records may have been written
+        since.
         """
         if self.is_empty or not is_old(self.observed_at, now, old_after_ms):
             return self.stated
@@ -100,12 +102,12 @@ NOTHING = Total(
 
 
 def is_old(observed_at: int | None, now: int, old_after_ms: int = OLD_AFTER_MS) -> bool:
-    """Whether something observed then says nothing of what was written since."""
+    """Return whether the observation is too old to bound what was written since."""
     return observed_at is None or now - observed_at > old_after_ms
 
 
 def total(parts: Iterable[Part]) -> Total:
-    """The sum of what the parts owe."""
+    """Return the sum of what the parts owe."""
     records = unknown = count = least = 0
     oldest: int | None = None
     never_observed = False
@@ -147,7 +149,7 @@ def total(parts: Iterable[Part]) -> Total:
 
 
 def combine(totals: Iterable[tuple[str, Total]]) -> Total:
-    """The sum of sums, each under the topic (or flow) that it is of."""
+    """Return the sum of sums, each with the name of its topic or flow."""
     rows = [(name, found) for name, found in totals if found.partitions]
     counting = [found for _, found in rows if not found.is_empty]
     records = sum(found.records for found in counting)
@@ -174,7 +176,7 @@ def combine(totals: Iterable[tuple[str, Total]]) -> Total:
 
 
 def certainty_of(parts: Iterable[Certainty], *, known: bool) -> Certainty:
-    """How sure a sum is; `known`: its known parts are more than nothing."""
+    """Return the certainty of a sum. `known`: its known parts are more than zero."""
     found = set(parts)
     if "unknown" in found:
         return "at_least" if known else "unknown"
@@ -184,7 +186,7 @@ def certainty_of(parts: Iterable[Certainty], *, known: bool) -> Certainty:
 
 
 class Count(NamedTuple):
-    """`records` were read; `unread` offsets were not, and may hold a record each."""
+    """A count: `records` were read; `unread` offsets were not, and may hold one record each."""
 
     records: int
     unread: int
@@ -204,5 +206,5 @@ class Count(NamedTuple):
 
 
 def upper_bound(offsets: int) -> Count:
-    """Of a range of which nothing was read."""
+    """Return the count of a range of which nothing was read."""
     return Count(0, max(0, offsets))

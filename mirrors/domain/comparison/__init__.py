@@ -1,1 +1,1 @@
-"""Two clusters of a flow beside each other: what differs, and where exactly."""
+"""Comparison of a flow's two clusters: what differs, and at which offsets."""

@@ -1,7 +1,7 @@
-"""Two sequences of records side by side: which one was changed, left out, added or swapped.
+"""Alignment of two sequences of records: which record was changed, lost, added or swapped.
 
-Records count as equal by their digest alone; where they stand in their topics does not matter. So a
-record that is missing is one difference, not a shift of everything behind it.
+Records are equal if their digests are equal; their offsets do not matter. So a missing record is
+one difference, not a shift of everything after it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Literal, NamedTuple
 
-# changed: another record stands there. missing: not on the target. extra: on the target only.
-# doubled: the target holds it twice. swapped: two records changed places. apart: from here on
-# nothing agrees, so no single record can be named.
+# Kinds of difference:
+# - changed: the target holds another record there.
+# - missing: the target does not hold it.
+# - extra: only the target holds it.
+# - doubled: the target holds it twice.
+# - swapped: two records changed places.
+# - apart: from here on nothing agrees, so no single record can be named.
 Kind = Literal["changed", "missing", "extra", "doubled", "swapped", "apart"]
 
-# So many records that agree again prove that both sides are in step.
+# The sequences are aligned again after this many equal records.
 _AGREE = 3
 _LOOK = 256
-# Further ahead nobody looks for the place where both sides agree again.
+# The search for the next agreement stops after this many records.
 WINDOW = 16_384
-# A stretch that differs in more places than that has no single records to point at.
+# With more differences than this, no single records are named.
 MOST = 1000
 _REMEMBERED = 4096
 _TWINS = 16
@@ -31,7 +35,7 @@ _LONGEST_SCRIPT = 1024
 
 
 class Row(NamedTuple):
-    """A record: where it stands, what it is; PARTS names its parts."""
+    """A record: its offset, its digest and the values of its PARTS."""
 
     offset: int
     digest: bytes
@@ -43,9 +47,14 @@ PARTS = ("key", "value", "headers", "timestamp")
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """`source` and `target` are the records in question; `twin` is the other record of a pair:
-    of a double the one that it repeats, of a swap the one that stands in its place. `behind` are
-    the two offsets of the last record before it on which both sides agree, -1 where none is."""
+    """One difference between the two sides.
+
+    - `source` and `target` are the records in question.
+    - `twin` is the offset of the pair's other record: of a double the record that it repeats, of a
+      swap the record in its place.
+    - `behind` is the offsets of the last record before it on which both sides agree; -1 if there is
+      none.
+    """
 
     kind: Kind
     source: Row | None = None
@@ -55,7 +64,7 @@ class Difference:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What differs in a record that was changed."""
+        """The parts that differ in a changed record."""
         if self.source is None or self.target is None:
             return ()
         pairs = zip(PARTS, self.source.parts, self.target.parts, strict=False)
@@ -63,7 +72,7 @@ class Difference:
 
 
 class Aligner:
-    """Takes both sides piece by piece and keeps no more of them than it needs."""
+    """Aligns two streams of records. It keeps only the records that it still needs."""
 
     def __init__(self) -> None:
         self._left: deque[Row] = deque()
@@ -77,7 +86,7 @@ class Aligner:
 
     @property
     def wants(self) -> tuple[bool, bool]:
-        """Of which side more is needed to go on."""
+        """For each side, whether more records are needed to continue."""
         return (
             not self._ended[0] and len(self._left) < self._look,
             not self._ended[1] and len(self._right) < self._look,
@@ -93,7 +102,7 @@ class Aligner:
         self._step()
 
     def differences(self) -> list[Difference]:
-        """All of them, once both sides have ended; two that belong together are one."""
+        """Return all differences, after both sides have ended. Two that belong together are one."""
         return _paired(self._found)
 
     def _step(self) -> None:
@@ -123,7 +132,7 @@ class Aligner:
                 recent.popitem(last=False)
 
     def _meeting(self) -> tuple[int, int] | None:
-        """How many records of each side lie before the place where both agree again: the fewest."""
+        """Return how many records of each side come before the next agreement: the fewest."""
         left, right = list(islice(self._left, self._look)), list(islice(self._right, self._look))
         ended = (len(left) == len(self._left), len(right) == len(self._right))
         places: dict[bytes, list[int]] = {}
@@ -146,7 +155,8 @@ class Aligner:
     def _agree(self, left: Sequence[Row], one: int, right: Sequence[Row], two: int) -> bool:
         for _ in range(_AGREE):
             if one == len(left) or two == len(right):
-                # Where a look ends nothing is known; where a side ends the other must as well.
+                # Past the lookahead nothing is known. Where one side ends, the other must end as
+                # well.
                 cut = (one == len(left) < len(self._left)) or (two == len(right) < len(self._right))
                 return cut or (one == len(left) and two == len(right))
             if left[one].digest != right[two].digest:
@@ -155,7 +165,7 @@ class Aligner:
         return True
 
     def _note(self, left: list[Row], right: list[Row]) -> None:
-        """The fewest words for what lies between two places where both sides agree."""
+        """Record the shortest list of differences for the records between two agreements."""
         in_place = [
             Difference("changed", one, two)
             for one, two in zip(left, right, strict=False)
@@ -203,7 +213,7 @@ class Aligner:
 
 
 def _paired(found: Sequence[Difference]) -> list[Difference]:
-    """Two records that stand in each other's place are swapped; one that only moved is so too."""
+    """Merge pairs: two records in each other's place are swapped, and so is one that moved."""
     crossed: dict[tuple[bytes, bytes], int] = {}
     gone: dict[bytes, int] = {}
     kept: list[Difference | None] = list(found)
@@ -232,5 +242,5 @@ def _swapped(first: Difference, second: Difference) -> Difference:
 
 
 def _moved(one: Difference, two: Difference) -> Difference:
-    """It is missing at one place and stands at another."""
+    """Return one difference for a record that is missing in one place and extra in another."""
     return Difference("swapped", one.source or two.source, one.target or two.target)

@@ -1,7 +1,7 @@
-"""Content by digest: a partition in chunks of source offsets, each with one digest a side.
+"""Content by digest: a partition in chunks of source offsets, with one digest on each side.
 
-Only chunks whose digests differ are read again, record by record. The map of offsets says which
-stretch of the target belongs to a chunk; a map that is wrong makes chunks differ, never agree.
+Only chunks whose digests differ are read again, record by record. The offset map gives the target
+range of each chunk. A wrong map makes chunks differ, never agree.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ CHUNK = 500
 
 
 def borders(first: int, end: int, most: int) -> list[int]:
-    """Source offsets where chunks begin, and the end: at most `most` chunks from `first` on."""
+    """Return the source offsets where chunks begin, and the end: at most `most` chunks."""
     until = min(end, first + CHUNK * most)
     return [*(range(first, until, CHUNK) or [first]), until]
 
 
 class SideDigest:
-    """One side of a partition by chunks. Two equal `borders` are an empty chunk."""
+    """The chunk digests of one side of a partition. Two equal `borders` make an empty chunk."""
 
     def __init__(self, borders: Sequence[int]) -> None:
         self.borders = list(borders)
@@ -30,7 +30,7 @@ class SideDigest:
         self.reached = self.borders[0]
 
     def add(self, offset: int, digest: bytes) -> None:
-        """Records come in the order of their offsets; what lies outside is none of ours."""
+        """Add a record. Records come in offset order; those outside the borders are ignored."""
         if not self.borders[0] <= offset < self.borders[-1]:
             return
         while offset >= self.borders[self._at + 1]:
@@ -39,12 +39,12 @@ class SideDigest:
         self._hashes[self._at].update(digest)
 
     def reach(self, offset: int) -> None:
-        """All before this offset has been read."""
+        """Record that all offsets before this one were read."""
         self.reached = max(self.reached, offset)
 
     @property
     def complete(self) -> int:
-        """How many chunks from the first on were read to their end."""
+        """How many chunks, from the first on, were read to their end."""
         return sum(end <= self.reached for end in self.borders[1:])
 
     def digest(self, chunk: int) -> tuple[int, bytes]:
@@ -53,7 +53,7 @@ class SideDigest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compared:
-    """`chunks` were read on both sides; `ranges` are those that differ, neighbours as one."""
+    """The result: `chunks` were read on both sides; `ranges` differ, with neighbors merged."""
 
     chunks: int
     ranges: tuple[tuple[int, int], ...]
@@ -62,7 +62,7 @@ class Compared:
 
 
 def compare_chunks(source: SideDigest, target: SideDigest) -> Compared:
-    """Chunk by chunk as far as both were read."""
+    """Compare chunk by chunk, as far as both sides were read."""
     done = min(source.complete, target.complete)
     ranges: list[tuple[int, int]] = []
     for at in range(done):
@@ -81,7 +81,7 @@ def compare_chunks(source: SideDigest, target: SideDigest) -> Compared:
 
 
 def chain(before: str, side: SideDigest, chunks: int) -> str:
-    """The digest of a partition as far as it was read: that of its chunks, one after the other."""
+    """Return the digest of a partition as far as it was read: a hash chain over its chunks."""
     text = before
     for at in range(chunks):
         count, digest = side.digest(at)

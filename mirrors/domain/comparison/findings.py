@@ -1,4 +1,4 @@
-"""What a comparison found, one by one, each as a sentence that says where."""
+"""Findings of a comparison. Each is one sentence with topic, partition and offset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: dict[str, About] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """`kind` is the short word of it; `name` the topic, setting, rule or group."""
+    """One finding. `kind` is its short code; `name` is the topic, setting, ACL or group."""
 
     about: About
     kind: str
@@ -38,7 +38,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Aspect:
-    """One line of the summary: how many were looked at, how many differ, why others were not."""
+    """One line of the summary: numbers compared and different, and why others were left out."""
 
     about: About
     compared: int
@@ -47,7 +47,7 @@ class Aspect:
 
 
 def shape_findings(plan: SyncPlan) -> list[Finding]:
-    """What is not in step about topics, settings and access rules."""
+    """Return what differs in topics, settings and ACLs."""
     return [_of_change(change) for change in plan.changes()]
 
 
@@ -66,10 +66,11 @@ def _of_change(change: Change) -> Finding:
 def extra_partition_finding(
     topic: str, remote: str, partition: int, *, held: tuple[int, int] | None, was_copied: bool
 ) -> Finding:
-    """A partition that the remote topic has and the source topic has not.
+    """Return the finding for a partition that only the remote topic has.
 
-    `held`: its first offset and its end, None where the target does not say. `was_copied`: an
-    earlier generation of the source topic had it, and the flow copied it.
+    - `held`: its first offset and its end; None if the target does not report them.
+    - `was_copied`: an earlier generation of the source topic had the partition, and the flow copied
+      it.
     """
     where = f"{remote}-{partition} is on the target only"
     if held is None:
@@ -96,7 +97,7 @@ def extra_partition_finding(
 def group_findings(
     places: Iterable[GroupPlace], states: dict[str, str], *, synced: bool
 ) -> tuple[list[Finding], Aspect]:
-    """Where each group stands on the target against where the exact map puts it."""
+    """Compare each group's offset on the target with the offset by the exact map."""
     found: list[Finding] = []
     compared = unknown = active = 0
     for place in places:
@@ -128,10 +129,10 @@ def group_findings(
 def with_later_translations(
     places: Iterable[GroupPlace], again: Iterable[GroupPlace]
 ) -> list[GroupPlace]:
-    """What stood on the target at a first look, against the source at a second one.
+    """Combine target offsets of a first look with translations of a second one.
 
-    A group that reads goes on between two questions. Its translation only rises with it, so what
-    is ahead even of a later one is ahead.
+    A group that reads advances between the two requests, and its translation only rises with it. So
+    an offset ahead of the later translation is really ahead.
     """
     newer = {(row.group, row.topic, row.partition): row.translation for row in again}
     return [
@@ -172,7 +173,7 @@ def _of_group(place: GroupPlace, exact: int, *, synced: bool) -> Finding | None:
 def content_finding(
     topic: str, remote: str, partition: int, row: Difference, *, keyed: str = ""
 ) -> Finding:
-    """`keyed` says what compaction could have to do with it, and has not."""
+    """Return the finding for one difference. `keyed` says why compaction does not explain it."""
     here = None if row.source is None else row.source.offset
     there = None if row.target is None else row.target.offset
     above, below = f"{topic}-{partition} offset {here}", f"{remote}-{partition} offset {there}"

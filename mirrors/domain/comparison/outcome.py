@@ -1,4 +1,4 @@
-"""What a comparison comes to: one word and one sentence, from its counts."""
+"""The outcome of a comparison: one word and one sentence, from its counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORDS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Content:
-    """Sums over all partitions; `unread` are source offsets that were asked for and not read."""
+    """Sums over all partitions. `unread` counts requested source offsets that were not read."""
 
     partitions: int = 0
     same: int = 0
@@ -42,7 +42,7 @@ def judge(content: Content, aspects: Sequence[Aspect], *, asked_content: bool) -
 def sentence(
     content: Content, aspects: Sequence[Aspect], *, source: str, target: str, asked_content: bool
 ) -> str:
-    """First what matters most: whether the records are the same."""
+    """Return the outcome in sentences: first whether the records are the same."""
     words = [_content(content, source, target)] if asked_content else []
     wrong = [
         f"{row.differs:,} {_WORDS[row.about][row.differs != 1]}"
@@ -54,7 +54,7 @@ def sentence(
 
 
 def _compacted(content: Content, source: str, target: str) -> str:
-    """Both sides of a compacted topic keep the last of each key, and are cleaned when they like."""
+    """Return a remark for a compacted topic: each side compacts at its own time."""
     less = content.source_records - content.target_records
     if less == 0 or content.unread_partitions:
         return ""

@@ -1,4 +1,4 @@
-"""When a flow's standby was last proven by a drill, and whether that still counts."""
+"""When a drill last verified a flow's standby, and whether that is still recent enough."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ProvenState = Literal["proven", "stale", "failed", "never"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LastDrills:
-    """`passed_at` is the last that ended well; the rest is of the last that ended at all."""
+    """`passed_at` is of the last drill that passed; the rest is of the last one that ended."""
 
     passed_at: datetime | None = None
     ended_at: datetime | None = None
@@ -35,9 +35,9 @@ class Proven:
 def proven_state(
     last: LastDrills, *, now: datetime, stale_after: timedelta
 ) -> tuple[ProvenState, timedelta | None]:
-    """What the last drills prove of the standby now, and how long ago the last one passed.
+    """Return what the last drills prove of the standby, and how long ago the last one passed.
 
-    Without the sentence: the first screen asks it of every flow.
+    It makes no sentence, because the overview calls it for every flow.
     """
     age = None if last.passed_at is None else max(timedelta(), now - last.passed_at)
     if last.ended_at is not None and not last.ended_well:
@@ -48,7 +48,7 @@ def proven_state(
 
 
 def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> Proven:
-    """The same with the sentence that says so."""
+    """Return the same with a sentence."""
     state, age = proven_state(last, now=now, stale_after=stale_after)
     if last.ended_at is not None and state == "failed":
         since = "" if age is None else f" The last one that passed is {_old(age)} old."

@@ -1,4 +1,4 @@
-"""From what a simulation left behind to the numbers that a drill is judged by."""
+"""Measurements of a drill, from the results of its simulation."""
 
 from __future__ import annotations
 
@@ -46,8 +46,11 @@ def measure(
     figures: FlowFigures | None,
     blockers: Sequence[str] = (),
 ) -> Measured:
-    """`result` is the simulation's, None when it ended before it had one; `blockers` are the
-    sentences of what would refuse a switchover."""
+    """Return the measurements of a drill.
+
+    - `result`: the simulation's result; None if it ended before it had one.
+    - `blockers`: the sentences of what would block a switchover.
+    """
     totals = (result or {}).get("totals") or {}
     source_trouble = str((result or {}).get("source_trouble") or "")
     loss, loss_is, loss_why = _loss(totals, source_trouble)

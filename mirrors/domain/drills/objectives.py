@@ -1,7 +1,8 @@
-"""What a flow is to achieve (RPO, RTO), what a drill measured, and whether that is good enough.
+"""The objectives of a flow (RPO, RTO), what a drill measured, and whether that meets them.
 
-A. What was not measured misses its objective: nobody may take it for met.
-B. A number that is an upper bound is judged as if it were the number.
+Invariants:
+A. An objective that was not measured counts as missed.
+B. An upper bound is judged as if it were the exact number.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LIMITS = {"rpo_seconds": LONGEST_S, "rpo_records": MOST_RECORDS, "rto_seconds":
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Objectives:
-    """None: no such objective. RPO in seconds is the age of the oldest record not copied yet."""
+    """The objectives; None is none. RPO in seconds: age of the oldest record not replicated."""
 
     rpo_seconds: int | None = None
     rpo_records: int | None = None
@@ -48,7 +49,7 @@ class Objectives:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The numbers of one drill; None where one is not known, and `…_why` says why it is not."""
+    """The numbers of one drill. A number is None if unknown; its `…_why` says why."""
 
     groups: int = 0
     places: int = 0
@@ -71,7 +72,7 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Breach:
-    """One objective that was missed: `by` is None where nobody knows by how much."""
+    """One missed objective. `by` is None if the amount is unknown."""
 
     objective: str
     wanted: int
@@ -82,7 +83,7 @@ class Breach:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """`faults` failed beside the objectives; `remarks` should be known all the same."""
+    """The result of a drill. `faults` failed apart from objectives; `remarks` only inform."""
 
     outcome: Outcome
     sentence: str
@@ -99,7 +100,7 @@ class Verdict:
 
 
 def result_words(state: str, verification: str) -> str:
-    """The state of a drill as people read it; its verification beside it where none judged it."""
+    """Return the state of a drill as text, with its verification where no objective was set."""
     if state != "no_objectives":
         return state
     verified = {
@@ -111,7 +112,7 @@ def result_words(state: str, verification: str) -> str:
 
 
 def judge(objectives: Objectives, measured: Measured, *, trouble: str = "") -> Verdict:
-    """`trouble` says why the simulation did not succeed, empty when it did."""
+    """Judge a drill. `trouble` says why the simulation did not succeed; empty if it did."""
     faults = tuple(_faults(measured, trouble))
     breaches = () if trouble and not measured.places else tuple(_breaches(objectives, measured))
     remarks = tuple(_remarks(objectives, measured, trouble))

@@ -1,8 +1,9 @@
-"""How ready a standby is, as one number from 0 to 100 by a published formula (docs/readiness.md).
+"""The readiness of a standby: a score from 0 to 100 by a published formula (docs/readiness.md).
 
-A. Pure: a picture in, terms out. The score is the sum of the terms, nothing else.
-B. What is not known earns nothing, and says so.
-C. A term that lost a point has a sentence, and a page on which it can be mended.
+Invariants:
+A. Pure function of a picture. The score is the sum of its terms.
+B. An unknown figure earns no points, and the term says so.
+C. A term that lost a point has a sentence and a page on which to fix it.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ Fix = Literal[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadinessPicture:
-    """One flow as its rows tell it; None where a figure is not known.
+    """What is stored of one flow; None where a figure is unknown.
 
-    `dead_addresses` are warnings of either cluster's last look, `source_warned` whether the first
-    is the source's. `not_copied` counts selected topics that replication alone will not copy and
-    `drift` undecided changes; each `…_first` names one. `not_visible` says why topics may be
-    hidden. `lacking` are rights that the newest simulation found missing, None where there is no
-    simulation.
+    - `dead_addresses`: warnings of either cluster's last check. `source_warned`: the first one is
+      the source's.
+    - `not_copied`: selected topics that replication alone will not copy. `drift`: undecided
+      changes. Each `…_first` names one of them.
+    - `not_visible`: why topics may be hidden.
+    - `lacking`: rights that the newest simulation found missing; None if there is no simulation.
     """
 
     state: str
@@ -70,7 +72,7 @@ class ReadinessPicture:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Term:
-    """One part of the score; `sentence` is empty where nothing is lost."""
+    """One part of the score. `sentence` is empty if no point is lost."""
 
     name: str
     title: str
@@ -115,7 +117,7 @@ def readiness(picture: ReadinessPicture) -> Readiness:
 
 
 def _term(name: str, title: str, most: int, share: float, sentence: str, fix: Fix) -> Term:
-    """Rounded down: a term is full only when nothing of it is lost."""
+    """Return a term, with points rounded down: it is full only if nothing is lost."""
     points = min(most, max(0, int(share * most + 1e-9)))
     if points == most:
         return Term(name=name, title=title, most=most, points=most)
@@ -129,7 +131,7 @@ def _drill(picture: ReadinessPicture) -> Term:
 
 
 def _rpo(picture: ReadinessPicture) -> Term:
-    """Full up to the objective, nothing from twice of it on, in proportion between."""
+    """Full points up to the objective, none from twice that on, proportional in between."""
     title = "In step with the source"
     if picture.offset_lag is None or _is_old(picture):
         age = picture.figures_age
@@ -244,7 +246,7 @@ def _duties(picture: ReadinessPicture) -> Term:
 
 
 def _objectives(picture: ReadinessPicture) -> Term:
-    """An RPO in either unit, and an RTO."""
+    """Full points for an RPO in either unit and an RTO."""
     given = picture.objectives
     has_rpo = given.rpo_seconds is not None or given.rpo_records is not None
     missing = [

@@ -1,1 +1,1 @@
-"""The way back after a failover: where both sides parted, what came after on each, what to do."""
+"""Failback after a failover: where both sides diverged, what each wrote since, and what to do."""

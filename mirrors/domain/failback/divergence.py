@@ -1,8 +1,8 @@
-"""The divergence point of a partition: up to where both sides hold the same, when one took over.
+"""The divergence point of a partition: up to where both sides are equal when one takes over.
 
-It is kept on the standby cluster, in a compacted topic beside the flow's positions, so that the way
-back is known when all else is lost. The first one of a promotion counts: asked again later, the
-target's end has moved on, but what the flow wrote last has not.
+It is stored on the standby cluster, in a compacted topic with the flow's positions, so that a
+failback does not depend on the database. The first point of a promotion counts: later the target's
+end has moved, but the flow's last write has not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ How = Literal["runs", "end"]
 
 
 def divergence_topic(source_alias: str) -> str:
-    """Literal dots, whatever the separator is: MM2's rule must count it internal."""
+    """Return the topic's name. Its dots are literal, because MM2 must count it as internal."""
     return f"mm2-divergence.{source_alias}.internal"
 
 
@@ -27,9 +27,12 @@ def divergence_topic(source_alias: str) -> str:
 class Divergence:
     """One partition of a flow as it was when its target was promoted.
 
-    `position`: the first upstream offset that did not cross. `downstream`: the first offset on the
-    target that the flow did not write, `how` it is known: by its offset runs, or only by the end of
-    the target at that moment. `end`: that end. `mark` names the promotion, `at` when it was (ms).
+    - `position`: the first source offset that was not replicated.
+    - `downstream`: the first offset on the target that the flow did not write.
+    - `how`: how `downstream` is known: by the offset runs, or only by the target's end at that
+      time.
+    - `end`: that end.
+    - `mark`: the name of the promotion. `at`: its time (epoch ms).
     """
 
     topic: str
@@ -74,7 +77,7 @@ class Divergence:
 
     @property
     def generation(self) -> tuple[str, str, str, str]:
-        """Which topics on both sides it speaks of."""
+        """The ids of the topics on both sides."""
         ids = self.source_cluster, self.source_topic_id
         return *ids, self.target_cluster, self.target_topic_id
 
@@ -82,13 +85,13 @@ class Divergence:
 def diverge(
     row: Position, *, remote_topic: str, last: Run | None, end: int, mark: str, at: int
 ) -> Divergence:
-    """From the flow's position and the last of its runs, at or below that position."""
+    """Return the point from the flow's position and its last run, at or below that position."""
     downstream, how = end, "end"
     if last is not None:
         written = last.downstream + min(last.length, row.position - last.upstream)
-        # Of runs that the target lost the position still tells where they ended.
+        # The position still holds the end of runs that the target lost.
         written = max(written, row.map_end or 0)
-        # A target that lost its tail holds less than the flow wrote.
+        # A target that lost its last records holds less than the flow wrote.
         downstream, how = min(written, end), "runs"
     return Divergence(
         topic=row.topic,
@@ -109,11 +112,12 @@ def diverge(
 
 
 def keep_first(known: Divergence | None, fresh: Divergence) -> Divergence:
-    """The point to be kept beside what is known of the partition already.
+    """Return the point to store, given the known one.
 
-    The first of a promotion counts. A later promotion moves on where the flow stood; but where the
-    target began to have records of its own stays as far back as it was, for the same two topics:
-    the flow may have written behind them since, and nobody has brought them back yet.
+    - The first point of a promotion counts.
+    - A later promotion advances the flow's position. For the same two topics it keeps the earlier
+      start of the target's own records. The flow may have written after them, and nobody has
+      replayed them yet.
     """
     if known is None or known.generation != fresh.generation:
         return fresh

@@ -1,8 +1,8 @@
-"""What a group will read on the old primary, where both directions lie mixed in one partition.
+"""What a group will read on the old primary where both directions wrote into one partition.
 
-Each side has its own order there, so streams cannot be laid side by side. The maps of both flows
-say of every record where its twin lies on the other side; so each record is judged by itself: was
-it read there already, is it the same, and is anything passed that was not read.
+Each side has its own order there, so the streams cannot be aligned. The offset maps of both flows
+give the copy of each record on the other side. So each record is judged alone: whether it was read
+there already, whether it is equal, and whether unread records are skipped.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from mirrors.domain.offsets.runs import Run
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Mixed:
-    """One group in one partition: it stands at `stands`, and shall go on at `place` here.
+    """One group in one partition: it is at offset `stands` there and shall resume at `place` here.
 
-    `after` and `before` are records here from `place` on, and before it. `twins` leads from an
-    offset here to that of the same record there; one that has none exists only here. `theirs` are
-    the records there that could be read. `again`: how many behind `place` it has read already.
+    - `after` and `before`: records here from `place` on, and before it.
+    - `twins`: offset here to offset of the same record there. A record without one exists only
+      here.
+    - `theirs`: the records there that could be read.
+    - `again`: how many records after `place` it has read already.
     """
 
     stands: int
@@ -34,9 +36,9 @@ class Mixed:
 
 
 def read_again(asked: int, place: int, *, forth: Iterable[Run], back: Iterable[Run]) -> int:
-    """Records at or behind `place` on the old primary that a group at `asked` has read there.
+    """Return how many records from `place` on, on the old primary, a group at `asked` has read.
 
-    `forth`: runs of the flow there, whose upstream is here; `back`: those of the flow back.
+    `forth`: runs of the flow there, whose upstream is here. `back`: runs of the reverse flow.
     """
     again = sum(_within(run.length, place - run.upstream, asked - run.downstream) for run in forth)
     again += sum(_within(run.length, place - run.downstream, asked - run.upstream) for run in back)
@@ -44,7 +46,7 @@ def read_again(asked: int, place: int, *, forth: Iterable[Run], back: Iterable[R
 
 
 def prove_mixed(case: Mixed) -> Proof:
-    """Whether the group begins at a record that it has not read, and passes none such."""
+    """Return whether the group resumes at a record that it has not read, and skips none."""
     skipped = sum(case.twins.get(row.offset, -1) >= case.stands for row in case.before)
     last = next((row for row in reversed(case.before) if row.offset in case.twins), None)
     rows = [row for row in case.after if row.offset in case.twins]

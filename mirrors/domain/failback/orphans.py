@@ -1,4 +1,4 @@
-"""Records that exist only on the side that failed: which offsets, and what may be decided."""
+"""Orphans: records that exist only on the side that failed, and the decisions on them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mirrors.domain.offsets.runs import Run
 
 Decision = Literal["replay", "export", "drop"]
 DECISIONS: tuple[str, ...] = get_args(Decision)
-# On a record that was brought over after all: where it comes from.
+# The header of a record that was replayed; its value names the origin.
 MARK_HEADER = "understudy.orphan"
 
 
 class Stretch(NamedTuple):
-    """Offsets [first, end) of a source partition; `gone` were deleted there before they crossed."""
+    """Offsets [first, end) of a source partition; `gone` were deleted before replication."""
 
     topic: str
     partition: int
@@ -32,22 +32,22 @@ class Stretch(NamedTuple):
 
 
 def find_stretch(point: Divergence, *, first: int, end: int) -> Stretch:
-    """From the flow's last position to the source's end, as far as the source still holds it."""
+    """Return the range from the flow's last position to the source's end, if it still exists."""
     begin = max(point.position, first)
     return Stretch(point.topic, point.partition, begin, max(begin, end), begin - point.position)
 
 
 def is_own(offset: int, written: Sequence[Run]) -> bool:
-    """Whether nobody but the source's own clients wrote it.
+    """Return whether a client of the source wrote the record.
 
-    `written`: runs of the flow back, whose downstream is here; they rise.
+    `written`: runs of the reverse flow, whose downstream is here, in rising order.
     """
     at = bisect.bisect_right(written, offset, key=lambda run: run.downstream) - 1
     return at < 0 or offset >= written[at].downstream + written[at].length
 
 
 def mark_of(cluster: str, topic: str, partition: int, offset: int, timestamp: int) -> bytes:
-    """The value of the header that tells a record brought over from one that was produced here."""
+    """Return the value of the header that distinguishes a replayed record from a produced one."""
     place = {"cluster": cluster, "topic": topic, "partition": partition, "offset": offset}
     return json.dumps({**place, "timestamp": timestamp}, separators=(",", ":")).encode()
 
@@ -60,7 +60,7 @@ def to_line(
     value: bytes | None,
     headers: Iterable[tuple[str, bytes | None]],
 ) -> dict[str, Any]:
-    """A record as JSON has it; bytes that are no text come as `…_base64`, so that none is lost."""
+    """Return a record as JSON. Bytes that are not UTF-8 become `…_base64`, so that none is lost."""
     row: dict[str, Any] = {"offset": offset, "timestamp": timestamp}
     row |= _text("key", key) | _text("value", value)
     row["headers"] = [{"name": name, **_text("value", data)} for name, data in headers]

@@ -1,15 +1,14 @@
-"""Where the flow back begins in each partition, and why; what stands against beginning at all.
+"""Where the reverse flow begins in each partition, and why; what prevents it from beginning.
 
 Invariants:
-
-A. Nothing that came from the other side is copied back: up to the divergence point all did.
-B. Nothing that was written on the standby is left out: a flow back that ran before goes on where it
-   stood, because what lies between may hold records of the standby's own; it leaves out the copies
-   among them by their runs.
-C. A topic of which the other side is not the one that was left does not begin: what it lacks would
-   be missing there without a word. It is left out whole, and keeps no other topic from beginning.
-D. What that side had deleted while the flow there still ran, and what neither side has any more,
-   has nothing to go back to. It is told, and keeps nobody else from beginning.
+A. No record that came from the other side is copied back: all up to the divergence point did.
+B. No record that was written on the standby is left out. A reverse flow that ran before resumes at
+   its position, because records of the standby's own may follow. It skips the copies among them by
+   their offset runs.
+C. A topic does not begin if the other side is not the one that the failover left: the records that
+   it lacks would be missing silently. The whole topic is left out; other topics begin.
+D. A topic deleted there while the flow still ran, and one that neither side has any more, has no
+   destination. It is reported, and other topics begin.
 """
 
 from __future__ import annotations
@@ -32,8 +31,10 @@ Kind = Literal["divergence", "goes_on", "names", "gone", "blocked"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Side:
-    """What was seen of one cluster: ids of its topics, and what their partitions hold. `untold`
-    says by topic why it could not be looked at."""
+    """What was seen of one cluster: topic ids, and first and end offsets of partitions.
+
+    `untold`: by topic, why it could not be described.
+    """
 
     cluster: str
     topic_ids: Mapping[str, str]
@@ -43,11 +44,13 @@ class Side:
 
 
 class Start(NamedTuple):
-    """One partition of the flow back; `row` is to be written down before it begins, if any.
+    """One partition of the reverse flow. `row`, if any, is written before the flow begins.
 
-    divergence: begins there. goes_on: its own position counts. names: the cycle rule keeps the
-    partition from going back, so there is nothing to begin. gone: there is nothing to go back to
-    (invariant D). blocked: left out, and `reason` says why (invariant C).
+    - divergence: it begins at the divergence point.
+    - goes_on: its own position counts.
+    - names: the cycle rule keeps the partition from being replicated back.
+    - gone: there is no destination (invariant D).
+    - blocked: left out, for `reason` (invariant C).
     """
 
     topic: str
@@ -67,9 +70,10 @@ def plan_starts(
     new: Side,
     gone: Collection[Place] = (),
 ) -> list[Start]:
-    """`back` is the policy of the flow back, `known` its positions, `old` the side that failed.
+    """Return the start of each partition.
 
-    `gone`: of what was copied from there, what the flow there had seen deleted.
+    - `back`: the policy of the reverse flow; `known`: its positions. `old`: the side that failed.
+    - `gone`: copied partitions that the forward flow saw deleted.
     """
     starts = [
         _gone(point, back, old, new, gone) or _start(point, back, known, old, new)
@@ -90,7 +94,7 @@ def _with_its_topic(start: Start, other: Start) -> Start:
 
 
 def left_out_topics(starts: Iterable[Start], back: ReplicationPolicy) -> list[str]:
-    """Topics that the flow back must not copy although its filters select them."""
+    """Return the topics that the reverse flow must not copy although its filters select them."""
     names = {start.topic for start in starts if start.kind == "blocked"}
     return sorted(name for name in names if not back.is_cycle(name))
 
@@ -165,7 +169,7 @@ def _start(
 
 
 def in_words(starts: Sequence[Start], name: str) -> str:
-    """What a flow back of this name does, in one sentence."""
+    """Return what a reverse flow of this name does, as one sentence."""
     begun = sum(start.kind == "divergence" for start in starts)
     on = sum(start.kind == "goes_on" for start in starts)
     gone = sum(start.kind == "gone" for start in starts)
@@ -190,7 +194,7 @@ def in_words(starts: Sequence[Start], name: str) -> str:
 
 
 def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
-    """Why the side that failed is not the one that was left (invariant C); empty when it is."""
+    """Return why the side that failed is not the one that was left (invariant C), or ""."""
     again = (
         "A flow back would leave its history missing there. Copy the topic in full: make a flow "
         "into an empty topic, without skip.replicated."
@@ -214,20 +218,22 @@ def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
 
 
 def _has_fewer(point: Divergence, old: Side) -> bool:
-    """Whether the topic was recreated there without this partition, before the other side took
-    over: of its present generation the partition never was."""
+    """Return whether the topic was recreated there without this partition, before the failover.
+
+    Its present generation never had the partition.
+    """
     known = old.topic_ids.get(point.topic)
     is_other = known is not None and known != point.source_topic_id
     return is_other and (point.topic, point.partition) not in old.end
 
 
 def _is_another(point: Divergence, old: Side) -> bool:
-    """Whether what answers there is not the cluster that was left."""
+    """Return whether the cluster that responds there is not the one that was left."""
     return bool(point.source_cluster) and old.cluster != point.source_cluster
 
 
 def _stays(point: Divergence, back: ReplicationPolicy) -> bool:
-    """Whether the flow back leaves it on the standby, by its name."""
+    """Return whether the reverse flow leaves the topic on the standby, because of its name."""
     name = point.remote_topic
     return back.is_cycle(name) or back.remote_topic(name) != point.topic
 
@@ -255,7 +261,7 @@ _EXCLUDE = "topics.exclude"
 
 
 def reverse_properties(there: Mapping[str, str], policy: ReplicationPolicy) -> dict[str, str]:
-    """A flow back like the flow there, when there is none yet."""
+    """Return the settings of a new reverse flow, from those of the forward flow."""
     kept = {
         key: value
         for key, value in there.items()
@@ -265,7 +271,7 @@ def reverse_properties(there: Mapping[str, str], policy: ReplicationPolicy) -> d
 
 
 def without_topics(properties: Mapping[str, str], topics: Iterable[str]) -> dict[str, str]:
-    """These topics are excluded by name, beside what is excluded already."""
+    """Return the settings with these topics excluded by name."""
     names = [re.escape(topic) for topic in topics]
     if not names:
         return dict(properties)
@@ -275,14 +281,14 @@ def without_topics(properties: Mapping[str, str], topics: Iterable[str]) -> dict
 
 
 def both_ways(properties: Mapping[str, str], policy: ReplicationPolicy) -> dict[str, str]:
-    """With the same names in both directions each flow leaves out what the other one wrote."""
+    """Return the settings with which each of two flows skips what the other one wrote."""
     if policy.kind != "identity":
         return dict(properties)
     return {**properties, SKIP: "true", DELIVERY: "exactly_once"}
 
 
 def changes_of(name: str, before: Mapping[str, str] | None, after: Mapping[str, str]) -> list[str]:
-    """What is changed, in sentences; `before` is None for a flow that is made."""
+    """Return the changes as sentences. `before` is None for a new flow."""
     if before is None:
         return [f"{name} is made with the settings of the flow there."]
     return [

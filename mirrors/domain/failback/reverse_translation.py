@@ -1,13 +1,12 @@
-"""Where a group that reads on the standby goes on upon the old primary: never past what it missed.
+"""Where a group of the standby resumes on the old primary: never past an unread record.
 
 A group at a downstream offset has consumed all below it. On the old primary it must not pass
+1. the first record that the forward flow copied and the group has not read (by the inverse of that
+   flow's runs: exact), nor
+2. the first record of the standby's own that it has not read (by the runs of the reverse flow), nor
+3. the forward flow's position, as long as records after it may be unread.
 
-1. the first record that the flow there brought over and the group has not read (by the inverse of
-   that flow's runs: exact), nor
-2. the first record of the standby's own that it has not read (by the runs of the flow back), nor
-3. where the flow there stands, as long as records behind it may be unread.
-
-Whichever comes first is the place. Below the divergence point that is 1; above it, 2.
+The lowest of them is the resume offset. Below the divergence point that is 1; above it, 2.
 """
 
 from __future__ import annotations
@@ -19,11 +18,13 @@ from mirrors.domain.offsets.translation import Translation, is_torn
 def upstream_between(
     downstream: int, *, below: Run | None, above: Run | None, follows: int | None = None
 ) -> int | None:
-    """The source offset of the first record copied at or behind `downstream`; None: there is none.
+    """Return the source offset of the first record copied at or after `downstream`, or None.
 
-    `below` is the run that begins at or below it on the target, `above` the next one. `follows`:
-    where the run before that one, or the last one of all, ends on the target; None: nobody says so.
-    Where runs are missing the answer is the end of what is known: so nothing is passed.
+    - `below`: the run that begins at or below it on the target. `above`: the next one.
+    - `follows`: where the run before that one, or the last one of all, ends on the target; None if
+      unknown.
+
+    Where runs are missing, the result is the end of what is known, so that nothing is skipped.
     """
     if below is not None and downstream < below.downstream + below.length:
         return below.upstream + downstream - below.downstream
@@ -35,8 +36,10 @@ def upstream_between(
 def downstream_between(
     upstream: int, *, below: Run | None, above: Run | None, follows: int | None = None
 ) -> int | None:
-    """The target offset of the first record copied that lies at or behind `upstream`; the rest as
-    in `upstream_between`."""
+    """Return the target offset of the first record copied from `upstream` or after it.
+
+    For the other arguments see `upstream_between`.
+    """
     if below is not None and upstream < below.upstream + below.length:
         return below.downstream + upstream - below.upstream
     if is_torn(below, follows):
@@ -47,10 +50,12 @@ def downstream_between(
 def bring_back(
     asked: int, *, forth: int | None, back: int | None, rest: int, tail: int, undecided: bool
 ) -> Translation:
-    """`forth`: by rule 1, `back`: by rule 2; None where nothing is left unread.
+    """Return the resume offset on the old primary.
 
-    `rest` is where the flow there stands on the old primary; `undecided`: records behind it wait
-    for a person's decision (rule 3). `tail` is where the flow back has written up to.
+    - `forth`: by rule 1, `back`: by rule 2; None if nothing is left unread.
+    - `rest`: the forward flow's position. `undecided`: records after it wait for a decision (rule
+      3).
+    - `tail`: up to where the reverse flow has written.
     """
     found = [place for place in (forth, back) if place is not None]
     if undecided and rest <= min(found, default=rest):

@@ -1,1 +1,1 @@
-"""What a failover would do, what a simulation of one has proven, and what clients change."""
+"""Failover: what it would do, what a simulation verified, and what clients have to change."""

@@ -1,4 +1,4 @@
-"""What stands in the way of a failover, and what one should know before it."""
+"""The blockers and warnings of a failover."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def find_blockers(
     places: tuple[PlacePlan, ...],
     oldest_ms: int,
 ) -> Iterator[Finding]:
-    """`picture` holds what takes part, `parts` all that the flow selects."""
+    """Yield the blockers. `picture` holds what takes part, `parts` all that the flow selects."""
     if picture.writing:
         yield Finding(code="writing", where=picture.flow, sentence=picture.writing, page="jobs")
     if picture.not_running and (owing := _owing(parts)):
@@ -84,13 +84,13 @@ def _owing(parts: Sequence[Part]) -> str:
 
 
 def _out(parts: Sequence[Part]) -> set[str]:
-    """Remote topics of which nothing takes part: what is wrong with them is said once."""
+    """Return the remote topics of which no partition takes part; their problem is reported once."""
     remote = {part.row.remote_topic for part in parts}
     return remote - {part.row.remote_topic for part in parts if part.role == "replicated"}
 
 
 def _topics(picture: FailoverPicture, parts: Sequence[Part]) -> dict[str, str]:
-    """By what a finding names: the topic that a decision leaves behind to pass it."""
+    """Map the name in a finding to the topic that a decision has to leave behind."""
     names: dict[str, str] = {}
     for part in parts:
         topic, remote = part.row.topic, part.row.remote_topic
@@ -100,12 +100,12 @@ def _topics(picture: FailoverPicture, parts: Sequence[Part]) -> dict[str, str]:
 
 
 def _name_in(row: Finding) -> str:
-    """Of a setting's finding, the topic that has it."""
+    """Return the topic of a setting's finding."""
     return row.where.partition(": ")[0]
 
 
 def _blockers_beside(picture: FailoverPicture) -> Iterator[Finding]:
-    """Of topics and rights: what offsets do not show."""
+    """Yield blockers of topics and rights, which offsets do not show."""
     if picture.standing is not None:
         yield from drift_blockers(picture.standing, target=picture.target)
     yield from rights_blockers(picture.asked, picture.source_rights, picture.target_rights)

@@ -10,10 +10,11 @@ from mirrors.domain.replication_policy import ReplicationPolicy
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClientChange:
-    """One consumer group, or all producers (`group` empty).
+    """The change of one consumer group, or of all producers (`group` is empty).
 
-    `topics` are names to use on the target; `pattern` is a Java regular expression that finds the
-    remote topics and those that producers write there from then on. Empty where names stay.
+    - `topics`: names to use on the target.
+    - `pattern`: a Java regular expression that matches the remote topics and the topics that
+      producers write there later. Empty if names stay.
     """
 
     group: str
@@ -30,7 +31,10 @@ def client_changes(
     topics: Mapping[str, Iterable[tuple[str, str]]],
     produced: Iterable[str],
 ) -> tuple[ClientChange, ...]:
-    """First the producers, then each group; `topics` are its topics with their names there."""
+    """Return the changes: first of producers, then of each group.
+
+    `topics`: the topics of each group, with their names on the target.
+    """
     changes = [_producers(policy, bootstrap, sorted(set(produced)))]
     changes += [
         _consumers(policy, group, bootstrap, dict(names)) for group, names in sorted(topics.items())
@@ -59,7 +63,8 @@ def _consumers(
         return ClientChange(
             group=group, bootstrap=bootstrap, topics=tuple(remote), pattern="", sentence=words
         )
-    # What goes home has its old name there, and nobody will write under that of here.
+    # A topic that returns to its origin has its old name there, and no producer uses the name from
+    # here.
     copied = {name for name in topics if topics[name] == policy.remote_topic(name)}
     renamed = sorted({*remote, *copied})
     words = (
@@ -76,5 +81,5 @@ def _consumers(
 
 
 def _literal(name: str) -> str:
-    """Of what a topic name may hold, only the dot means something else in a pattern."""
+    """Escape the name: of the characters in topic names, only the dot is special in a pattern."""
     return name.replace(".", r"\.")

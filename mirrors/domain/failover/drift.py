@@ -1,9 +1,9 @@
-"""What of the target's topics, settings and access rules stands in the way of a failover.
+"""Blockers and warnings of a failover about the target's topics, settings and ACLs.
 
-A. In the way is what leaves clients without their records, or without a place to write: a remote
-   topic that is not there or is short of partitions, and one that refuses every write.
-B. All else that differs works, otherwise than on the source: that is to be known.
-C. What somebody decided to leave is not told again, but for (A): no decision brings records back.
+A. A blocker leaves clients without their records or without a place to write: a remote topic that
+   is missing, has too few partitions, or rejects every write.
+B. Any other difference is a warning: clients work, but not as on the source.
+C. An accepted change is not reported again, except for (A): no decision brings records back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EFFECTS = {
 
 
 def drift_blockers(standing: Standing, *, target: str) -> Iterator[Finding]:
-    """`target` is its alias."""
+    """Yield the blockers. `target` is its alias."""
     gone = {row.name for row in standing.drifted if row.kind == "deleted topic"}
     for row in standing.drifted:
         if row.kind == "deleted topic":

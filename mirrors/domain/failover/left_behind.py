@@ -1,4 +1,4 @@
-"""A person's decision to leave a topic or partition behind, and what it is about."""
+"""A decision to leave a topic or partition behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LeftBehind:
-    """`partition` None: the whole topic. `decided_at` in epoch ms."""
+    """The decision. `partition` None: the whole topic. `decided_at` in epoch ms."""
 
     topic: str
     partition: int | None
@@ -25,6 +25,6 @@ class LeftBehind:
 
 
 def decision_on(decisions: Iterable[LeftBehind], topic: str, partition: int) -> LeftBehind | None:
-    """The decision about this partition; one about its whole topic comes first."""
+    """Return the decision on this partition; one on the whole topic comes first."""
     found = [one for one in decisions if one.covers(topic, partition)]
     return min(found, key=lambda one: one.partition is not None, default=None)

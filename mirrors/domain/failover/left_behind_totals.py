@@ -1,4 +1,4 @@
-"""What decisions to leave something behind leave on the source, in figures and in a sentence."""
+"""What decisions leave behind on the source: figures and a sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = 3
 
 
 def left_out(picture: FailoverPicture, parts: Iterable[Part]) -> Iterator[LeftOut]:
-    """One row a decision that is about something that the flow selects."""
+    """Yield one row for each decision that covers a selected partition."""
     by_decision: dict[LeftBehind, list[Part]] = {}
     for part in parts:
         if part.decision is not None:
@@ -70,7 +70,7 @@ def _sentence(
 
 
 def state_words(part: Part) -> str:
-    """Why a part is not copied, for a sentence that begins with its name."""
+    """Return why a part is not copied, as a predicate that follows its name."""
     if part.owed.state in ("behind", "in_step", "unknown", "stalled"):
         return "has not been copied yet"
     return f"is {STATE_WORDS[part.owed.state]}".replace("is cannot", "cannot")

@@ -1,6 +1,6 @@
-"""What of single topic-partitions is in the way of a failover, with how much they owe.
+"""Blockers of a failover about single topic-partitions, with how much each owes.
 
-A decision to leave a topic or partition behind passes every one of these.
+A decision to leave a topic or partition behind passes each of them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _CHANGED = {
 
 
 def not_copied_blockers(picture: FailoverPicture, parts: Sequence[Part]) -> Iterator[Finding]:
-    """Selected topics that are not replicated: one finding a topic."""
+    """Yield one finding for each selected topic that is not replicated."""
     by_topic: dict[str, list[Part]] = {}
     for part in parts:
-        # What is hidden from us has no name, and a finding of its own.
+        # Hidden topics have no names; they have their own finding.
         if part.role == "not_copied" and part.row.topic:
             by_topic.setdefault(part.row.topic, []).append(part)
     for topic, mine in by_topic.items():
         found, worst = total(part.owed for part in mine), mine[0]
         if worst.row.code == NOT_COPIED and not found.records and not found.unknown:
-            # An empty partition that no plan has named yet: nothing of it can be lost.
+            # An empty partition that no plan has named yet: it has no records to lose.
             continue
         known = [part for part in mine if part.row.partition >= 0]
         many = f" ({plural(len(known), 'partition')})" if known else ""
@@ -48,7 +48,7 @@ def not_copied_blockers(picture: FailoverPicture, parts: Sequence[Part]) -> Iter
 
 
 def part_blockers(picture: FailoverPicture, part: Part, told: Collection[str]) -> Iterator[Finding]:
-    """`told`: remote topics, and those of a cluster, of which something is said already."""
+    """Yield the blockers of one part. `told`: remote topics and clusters already reported."""
     row, owed = part.row, part.owed
     found = f"It owes {amount(owed.records, owed.certainty)}."
     if owed.state in _CHANGED:
@@ -88,5 +88,5 @@ def _finding(code: str, part: Part, words: str, page: Page) -> Finding:
 
 
 def ended(words: str) -> str:
-    """A sentence that ends as one."""
+    """Return the words with a final period."""
     return words if not words or words.endswith(".") else f"{words}."

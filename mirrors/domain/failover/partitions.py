@@ -1,8 +1,9 @@
 """Which topic-partitions take part in a failover, and what each of them owes by the account.
 
-A. Every topic-partition that the flow's filters select on the source is one part, copied or not.
-B. One that a person left behind by decision takes no part, whatever its state.
-C. One that is not copied at all takes no part either, but blocks until somebody decides on it.
+Invariants:
+A. Every topic-partition on the source that the flow's filters select is one part, copied or not.
+B. A part that is left behind by decision does not take part, whatever its state.
+C. A part that is not copied does not take part either, but blocks until somebody decides on it.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from mirrors.domain.failover.plan_types import FailoverPicture, GroupPicture, Pa
 from mirrors.domain.gaps.lost_ranges import GapFacts
 
 Role = Literal["replicated", "not_copied", "left_behind"]
-# Of a topic that the filters select, and that no plan of the flow has named yet.
+# The code of a selected topic that no plan of the flow has named yet.
 NOT_COPIED = "not_copied"
 _NEVER_COPIED = (NOT_COPIED, "cannot_be_created", "not_described", "not_visible")
 
 
 class Part(NamedTuple):
-    """One topic-partition. `start`: the first source offset that is owed, None where unknown.
+    """One topic-partition.
 
-    `other_log`: the id of the log that is owed where it is not the one that was copied.
+    - `start`: the first source offset that is owed; None if unknown.
+    - `other_log`: the id of the owed log, if it is not the log that was copied.
     """
 
     row: PartitionPicture
@@ -47,7 +49,7 @@ def parts_of(picture: FailoverPicture) -> tuple[Part, ...]:
 
 
 def _hidden(picture: FailoverPicture) -> Iterator[PartitionPicture]:
-    """One row, without a name, stands for the topics that our principal cannot see."""
+    """Yield one row without a name for the topics that the flow's principal cannot see."""
     if picture.not_visible:
         yield PartitionPicture(
             topic="",
@@ -60,7 +62,7 @@ def _hidden(picture: FailoverPicture) -> Iterator[PartitionPicture]:
 
 
 def taking_part(picture: FailoverPicture, parts: Iterable[Part]) -> FailoverPicture:
-    """The same picture without what is left behind or not copied, in groups too."""
+    """Return the picture without what is left behind or not copied, in groups too."""
     mine = list(parts)
     out = {(part.row.topic, part.row.partition) for part in mine if part.role != "replicated"}
     return dataclasses.replace(
@@ -77,7 +79,7 @@ def _part(row: PartitionPicture, picture: FailoverPicture) -> Part:
     if row.code == "not_visible":
         owed = owed._replace(state="not_visible")
     if row.source_end_at is not None and owed.certainty != "unknown":
-        # What came to the source since that observation is owed as well.
+        # Records written to the source since that observation are owed as well.
         owed = owed._replace(certainty="at_least")
     role: Role = "replicated"
     if decision is not None:
@@ -107,12 +109,12 @@ def _facts(row: PartitionPicture, now: int, *, is_left_behind: bool) -> Partitio
 
 
 def stated(owed: Owed) -> Owed:
-    """What may be said of it: of an earlier figure only the lower bound is left."""
+    """Return what can be stated: an earlier figure gives only the lower bound."""
     return owed._replace(records=owed.least) if owed.certainty == "at_least" else owed
 
 
 def _another_log(row: PartitionPicture) -> GapFacts | None:
-    """A log that ends below what was copied of it is another one: all that it holds is owed."""
+    """Return a gap if the log ends below the copied position: it is another log."""
     if row.position is None or row.source_end is None or row.source_end >= row.position:
         return None
     return GapFacts(
@@ -140,15 +142,15 @@ def _without(
 
 Place = tuple[str, int]
 
-# So far apart may the clocks be of those who wrote positions and of who made the list.
+# The largest clock difference between the writers of positions and of the list.
 CLOCKS_MS = 60_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Listed:
-    """How many partitions each topic of the source had, 0 where that could not be seen.
+    """How many partitions each topic of the source had; 0 if that could not be described.
 
-    `at` (epoch ms): until then at least the list was that of the flow's plan.
+    `at` (epoch ms): the list was the flow's plan at least until then.
     """
 
     partitions: Mapping[str, int]
@@ -158,12 +160,13 @@ class Listed:
 def gone_by_then(
     listed: Listed, written: Mapping[Place, int], is_selected: Callable[[str], bool]
 ) -> frozenset[Place]:
-    """`written`: copied partitions, and when (epoch ms) their positions were last written down.
+    """Return the copied partitions that the source had deleted by the time of the list.
 
-    Of topics that the flow does not select those that could not be described are not in the list.
+    `written`: copied partitions, and when (epoch ms) their positions were last written. Topics that
+    the flow does not select are ignored, because the list leaves out those without DESCRIBE.
     """
     if not listed.partitions:
-        # Of a flow that never planned, too.
+        # Also for a flow that never planned.
         return frozenset()
     return frozenset(
         (topic, number)

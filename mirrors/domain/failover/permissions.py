@@ -1,7 +1,7 @@
-"""Which rights a simulation and a run need, and which of them the principals lack.
+"""Rights that a simulation and a run need, and which of them the principals lack.
 
-In the way is what a step cannot do without; a step that can do without says how. What a cluster
-does not tell is not taken for a refusal.
+A missing right blocks if a step cannot work without it; otherwise a warning says what happens. A
+right that a cluster does not report is not taken for a denial.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def rights_warnings(
 
 
 def fence_warnings(fence: FencePicture, *, source: str) -> Iterator[Finding]:
-    """`source` is its alias."""
+    """Yield warnings about the fence. `source` is its alias."""
     if fence.how == "acl" and fence.refused:
         words = (
             f"Access rules cannot fence {source}: {fence.refused} The run goes on with "
@@ -134,7 +134,7 @@ def _keeping(name: str, target: Rights) -> list[str]:
 def _lacking(
     known: Mapping[str, frozenset[str]], names: Iterable[str], operation: str
 ) -> list[str]:
-    """Of what could be asked, that which the operation is not granted on."""
+    """Return the names, of those whose rights are known, on which the operation is not granted."""
     return [name for name in names if name in known and operation not in known[name]]
 
 
@@ -155,7 +155,7 @@ def _finding(name: str, rights: Rights, words: str, side: Side) -> Finding:
 
 
 def lacking_where(name: str, alias: str) -> str:
-    """Both clusters may have something of that name."""
+    """Return the place of the finding; both clusters may have a resource of that name."""
     return f"{name} on {alias}"
 
 
@@ -169,6 +169,6 @@ _MOST = 20
 
 
 def lacking_rights(plan: Mapping[str, Any]) -> list[str]:
-    """Blockers and warnings of a plan (as JSON) that are about rights, blockers first."""
+    """Return the sentences of a plan (as JSON) about rights, blockers first."""
     rows = (*plan["blockers"], *plan["warnings"])
     return [row["sentence"] for row in rows if row["code"] in ("rights", "not_described")][:_MOST]

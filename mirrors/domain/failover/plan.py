@@ -1,11 +1,12 @@
-"""What a failover would do now: pictures of both sides in; loss, re-reads, blockers, changes out.
+"""The failover plan: from pictures of both sides to loss, re-reads, blockers and client changes.
 
-A. Numbers come from offsets that were seen, each with its age; what nobody saw is unknown (None).
-B. What is lost is what the account says is owed, of every selected topic-partition, also of those
-   that are not copied. It counts offsets, so it is the most that can be lost: transaction markers
-   and compacted records are among them. A simulation counts the records.
-C. A sum has a certainty and the number of its unknown parts; one unknown part hides no known one.
-D. A group never gets an offset that nobody can prove: without one it is a blocker, not "latest".
+Invariants:
+A. Numbers come from observed offsets, each with its age. A number that was not observed is None.
+B. The loss is what the account says is owed, over every selected topic-partition, copied or not. It
+   counts offsets, so it is an upper bound: transaction markers and compacted records are included.
+   A simulation counts the records.
+C. A sum has a certainty and the number of its unknown parts. One unknown part hides no known one.
+D. A group never gets an unverified offset. Without an offset it is a blocker, not "latest".
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from mirrors.domain.replication_policy import ReplicationPolicy
 
 
 class ReReads(NamedTuple):
-    """`records` sums what is known; `unknown` counts the group-partitions without a figure."""
+    """A sum of re-reads. `unknown` counts the group-partitions without a figure."""
 
     records: int
     certainty: OwedCertainty
@@ -47,7 +48,7 @@ class ReReads(NamedTuple):
 
 
 def sum_re_reads(places: Iterable[PlacePlan]) -> ReReads:
-    """Group offsets that were read earlier give a lower bound: groups consumed on since."""
+    """Sum the re-reads. Group offsets that were read earlier give only a lower bound."""
     rows: list[tuple[int | None, OwedCertainty]] = []
     for place in places:
         if place.re_reads is None:
@@ -74,14 +75,15 @@ OLDEST_MS = 15 * 60 * 1000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FailoverPlan:
-    """The whole plan. It applies as it is while nothing in it got worse.
+    """The whole plan. It stays valid while nothing in it got worse.
 
-    `partitions` take part; `not_copied` are selected and not replicated, `left_behind` is left on
-    the source by decision (`left_partitions` are its topic-partitions). `loss_known` sums what is
-    known of all three, and `loss_unknown` counts those without a figure; `loss` is the same sum for
-    readers without room for a certainty: None while any is unknown. The same of re-reads. `pending`
-    is what a switchover waits for: the loss of `partitions`, None while one of them is unknown.
-    `fence` is what the source says of access rules, None where it could not be asked.
+    - `partitions` take part. `not_copied` are selected but not replicated. `left_behind` are
+      decisions, and `left_partitions` their topic-partitions.
+    - `loss_known` sums what is known of all three; `loss_unknown` counts the partitions without a
+      figure. `loss` is the same sum for readers that cannot show a certainty: None if a part is
+      unknown. The same holds for re-reads.
+    - `pending`: what a switchover waits for, the loss of `partitions`; None while one is unknown.
+    - `fence`: what the source reports of ACLs; None if it was unreachable.
     """
 
     flow: str
@@ -113,7 +115,7 @@ class FailoverPlan:
 
     @property
     def digest(self) -> str:
-        """Names what the plan says, whenever it was taken."""
+        """The digest of what the plan says, independent of its time."""
         said = dataclasses.asdict(self)
         del said["taken_at"]
         text = json.dumps(said, sort_keys=True, separators=(",", ":"))
@@ -124,7 +126,7 @@ class FailoverPlan:
 
 
 def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> FailoverPlan:
-    """Everything that a failover of these groups needs and costs, as of the picture."""
+    """Return all that a failover of these groups needs and costs, as of the picture."""
     parts = parts_of(picture)
     whole, picture = picture, taking_part(picture, parts)
     plans: dict[Role, list[PartitionPlan]] = {"replicated": [], "not_copied": [], "left_behind": []}
@@ -167,7 +169,7 @@ def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> Fa
 
 
 def _totals(parts: Iterable[Part]) -> tuple[Total, Total, Total]:
-    """What is owed by offsets, what may be said of it, and what of it a switchover waits for."""
+    """Return what is owed by offsets, what can be stated of it, and what a switchover waits for."""
     parts = list(parts)
     mine = [part.owed for part in parts if part.role == "replicated"]
     every = [part.owed for part in parts]

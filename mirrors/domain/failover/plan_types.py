@@ -1,4 +1,4 @@
-"""What a failover plan is made from and made of: pictures of both sides, rows, findings."""
+"""Input and output types of a failover plan: pictures of both sides, rows, findings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.groups.resume import GroupPlace
 from mirrors.domain.replication_policy import ReplicationPolicy
 
-# observed: the source was asked for this plan. last_known: an earlier figure, more may be lost.
+# observed: read from the source for this plan. last_known: an earlier figure, more may be lost.
 Certainty = Literal["observed", "last_known", "unknown"]
 Page = Literal["", "drift", "plan", "gaps", "groups", "jobs", "topics", "source", "target"]
 
@@ -22,12 +22,14 @@ Page = Literal["", "drift", "plan", "gaps", "groups", "jobs", "topics", "source"
 class PartitionPicture:
     """One selected topic-partition of the source, copied or not.
 
-    `source_end` is the last stable offset, what a flow may read; `source_last` the last offset,
-    which includes open transactions. `source_end_at` (epoch ms) is set where the ends are earlier
-    figures. `first`: where the records of this generation begin that the target should hold.
-    `is_dense`: each offset that was copied held a record. `gap` says what waits for a decision,
-    `facts` in numbers. `code` and `reason` say why it is not copied. Partition -1 stands for all of
-    a topic whose partitions nobody could list.
+    - Partition -1 stands for a whole topic whose partitions could not be listed.
+    - `source_end`: the last stable offset, up to which a flow may read. `source_last`: the log end,
+      which includes open transactions. `source_end_at` (epoch ms) is set if both are earlier
+      figures.
+    - `first`: the first record of this generation that the target should hold.
+    - `is_dense`: every offset that was copied held a record.
+    - `gap`: the sentence about what waits for a decision; `facts` has its numbers.
+    - `code` and `reason`: why it is not copied.
     """
 
     topic: str
@@ -54,10 +56,11 @@ class PartitionPicture:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupPicture:
-    """One group: its state on the target in Kafka's word, empty where it is not known there.
+    """One group.
 
-    `taken` says why its name cannot be used there.
-    `seen_at` (epoch ms) is set where its offsets are earlier figures.
+    - `target_state`: its state on the target as Kafka names it; empty if unknown there.
+    - `taken`: why its name cannot be used there.
+    - `seen_at` (epoch ms): set if its offsets are earlier figures.
     """
 
     group: str
@@ -70,14 +73,14 @@ class GroupPicture:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FailoverPicture:
-    """Both sides at one moment. `source_trouble` says why the source could not be asked.
+    """Both sides at one time; what was not read is None.
 
-    `writing` is the sentence about a job of the flow that still writes to the target;
-    `not_running` is `paused` or `stopped` where the flow replicates nothing. `gone` are
-    topics that were copied and that the source no longer has, or not whole; `gone_at` (epoch ms) is
-    set where it did not say so itself, and they were not there when the flow last saw it.
-    `left_behind` are the decisions that hold, `not_visible` says why topics may be hidden from us.
-    What nobody looked at is None; `asked` are the names whose rights were asked for.
+    - `source_trouble`: why the source was unreachable.
+    - `writing`: the sentence about a job of the flow that still writes to the target.
+    - `gone`: copied topics that the source deleted, completely or in part. `gone_at` (epoch ms) is
+      set if the source is unreachable, and the flow's last list shows it.
+    - `left_behind`: the decisions in force. `not_visible`: why topics may be hidden.
+    - `asked`: the names whose rights were read.
     """
 
     flow: str
@@ -102,7 +105,7 @@ class FailoverPicture:
 
     @property
     def source(self) -> str:
-        """Its alias."""
+        """The source's alias."""
         return self.flow.partition("->")[0]
 
     @property
@@ -112,12 +115,13 @@ class FailoverPicture:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartitionPlan:
-    """What of one topic-partition is not downstream if the source dies now, by the account.
+    """What of one topic-partition the target lacks if the source fails now, by the account.
 
-    `loss_certainty` says how sure `loss` is; of an earlier figure `least` is a lower bound that
-    stays true. `owed_from` is the first source offset that is owed.
-    `other_log`: the id of the topic, or of the cluster, that holds it now, where that is another
-    one than was copied; "" where its id was not seen, None where it is the one that was copied.
+    - `loss_certainty`: how certain `loss` is. `least`: a lower bound that stays true for an earlier
+      figure.
+    - `owed_from`: the first source offset that is owed.
+    - `other_log`: the id of the topic or cluster that holds it now, if it is not the copied one. ""
+      if that id was not seen; None if it is the copied one.
     """
 
     topic: str
@@ -139,9 +143,9 @@ class PartitionPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """What one decision leaves on the source: `records` by the account, None where unknown.
+    """What one decision leaves on the source. `records` by the account; None if unknown.
 
-    `unknown` counts the partitions without a figure, `groups` are those that have offsets there.
+    `unknown` counts the partitions without a figure. `groups` are those that have offsets there.
     """
 
     topic: str
@@ -162,10 +166,11 @@ class LeftOut:
 class PlacePlan:
     """One group in one partition.
 
-    `loss` is the partition's; `unread_loss` is what of it the group has not consumed either.
-    `skipped` is the most that it has not consumed, that the source still holds and the target no
-    longer does (None: not known); `waiting` is the most that it will find downstream. `seen_at`
-    (epoch ms) is set where the group's offset is an earlier figure.
+    - `loss`: the partition's. `unread_loss`: the part that the group has not consumed either.
+    - `skipped`: at most how many unread records the source still holds and the target does not;
+      None if unknown.
+    - `waiting`: at most how many records it will find on the target.
+    - `seen_at` (epoch ms): set if the group's offset is an earlier figure.
     """
 
     group: str
@@ -186,10 +191,10 @@ class PlacePlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something that stands in the way, or should be known; `where` is a group, topic or partition.
+    """A blocker or warning. `where` is a group, topic or partition.
 
-    `page` is where a person sees to it: a tab of the flow, or the cluster on one side. `topic` (and
-    `partition`, None for all of them) is what a decision may leave behind to pass it.
+    - `page`: where to fix it: a tab of the flow, or the cluster of one side.
+    - `topic` (and `partition`, None for all): what a decision may leave behind to pass it.
     """
 
     code: str

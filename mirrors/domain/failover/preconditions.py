@@ -1,4 +1,4 @@
-"""What a plan knows beside offsets: how the target's topics stand, what we may do, the fence."""
+"""What a plan knows apart from offsets: the state of the target's topics, the rights, the fence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Side = Literal["source", "target"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Drifted:
-    """One finding of drift that is not over; `decided` when somebody chose to leave it so."""
+    """One open finding of drift. `decided`: somebody accepted it."""
 
     kind: str
     name: str
@@ -23,12 +23,13 @@ class Drifted:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What was last seen of the target's topics, settings and access rules.
+    """What was last seen of the target's topics, settings and ACLs.
 
-    `seen_at` (epoch ms) is when that was, None: never. `missing` are remote topics that are to be
-    made, `short` those with too few partitions, as (name, has, needs); both are looked at for this
-    plan. `settings` and `rules` are not as on the source; `left` says which rules are not carried.
-    `replicas`: copies of each remote topic.
+    - `seen_at` (epoch ms): when; None is never.
+    - `missing`: remote topics to be created. `short`: those with too few partitions, as (name, has,
+      needs). Both are read for this plan.
+    - `settings` and `rules` differ from the source. `left` says which ACLs are not replicated.
+    - `replicas`: the replication factor of each remote topic.
     """
 
     seen_at: int | None = None
@@ -43,10 +44,11 @@ class Standing:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rights:
-    """What the principal that connects may do on one cluster, in Kafka's words (READ, ALTER).
+    """What the principal may do on one cluster, as Kafka's operations (READ, ALTER).
 
-    A name that is not here could not be asked, nor the cluster where it is None. `absent`: topics
-    that do not exist. `trouble` says why nothing, or not all, is known.
+    - A name that is missing here could not be checked; nor could the cluster if it is None.
+    - `absent`: topics that do not exist.
+    - `trouble`: why nothing, or not all, is known.
     """
 
     alias: str
@@ -59,9 +61,10 @@ class Rights:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The names whose rights a plan asks for; `kept_in` is where the parting of both sides is kept.
+    """The names whose rights a plan checks.
 
-    `throwaway` stands for the groups that a simulation makes, all of one prefix.
+    - `kept_in`: the topic that stores the divergence points.
+    - `throwaway`: stands for the temporary groups of a simulation, which share one prefix.
     """
 
     topics: tuple[str, ...] = ()
@@ -73,11 +76,11 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FencePicture:
-    """How the producers would be kept out of the source.
+    """How the producers would be fenced.
 
-    `refused` says why access rules cannot do it; `fallback` is what is done then. `bare` are topics
-    that no rule covers, on a cluster that may let in everybody there (`everybody` None: it is set,
-    and the brokers do not say to what).
+    - `refused`: why ACLs cannot do it; `fallback`: what is done then.
+    - `bare`: topics that no ACL covers, on a cluster with `allow.everyone.if.no.acl.found`.
+      `everybody` None: it is set, but the brokers do not report its value.
     """
 
     how: str
@@ -98,7 +101,7 @@ _DOES = {
 
 
 class EffectiveFence(NamedTuple):
-    """`how` is what will be done, in the words of `failover.fence`."""
+    """The fence that will be used. `how` is a value of `failover.fence`."""
 
     how: str
     sentence: str
@@ -107,7 +110,7 @@ class EffectiveFence(NamedTuple):
 def effective_fence(
     seen: Mapping[str, Any] | None, *, how: str, fallback: str, source: str
 ) -> EffectiveFence:
-    """`seen` is the fence of a plan, None where the source could not be asked about it."""
+    """Return the fence that will be used. `seen`: the fence of a plan; None if it is unknown."""
     if how != "acl":
         return EffectiveFence(how, _DOES[how].format(source=source))
     if seen is None:

@@ -1,7 +1,7 @@
-"""What a group sees downstream against what it would have seen upstream, record by record.
+"""Verification by reading: what a group reads on the target against the source's records.
 
-Records are the same when their content is (key, value, headers) and so is their time, unless the
-target's topic gives records the time at which they arrived.
+Two records are equal if key, value and headers are equal, and so is the timestamp. The timestamp
+does not count if the target's topic uses LogAppendTime.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Verdict = Literal["proven", "differs", "unproven"]
 
 
 class Seen(NamedTuple):
-    """One record that was read: its offset on that side, its content as a digest, its time."""
+    """One record that was read: its offset, the digest of its content, its timestamp."""
 
     offset: int
     digest: bytes
@@ -26,11 +26,12 @@ class Seen(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Samples:
-    """Of one group in one partition; a side that could not be read is None.
+    """The records read for one group in one partition; None for a side that could not be read.
 
-    `source_after` are the copied records from the group's offset on, `target_after` those from its
-    downstream offset on. `last_consumed` is the last copied record before the group's offset, and
-    `target_before` are the records before the downstream offset.
+    - `source_after`: the copied records from the group's offset on. `target_after`: those from its
+      downstream offset on.
+    - `last_consumed`: the last copied record before the group's offset. `target_before`: the
+      records before the downstream offset.
     """
 
     target_after: Sequence[Seen]
@@ -43,7 +44,7 @@ class Samples:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proof:
-    """`skipped` are copied records that the group would jump over; `re_reads` None: not known."""
+    """The result. `skipped`: copied records that the group would skip. None is unknown."""
 
     verdict: Verdict
     reason: str
@@ -55,7 +56,7 @@ class Proof:
 
 
 def prove(samples: Samples) -> Proof:
-    """Whether the first record downstream is just the one that the group has not consumed yet."""
+    """Return whether the first record downstream is the first that the group has not consumed."""
     if samples.source_after is None:
         return Proof(verdict="unproven", reason="the source could not be read")
     theirs = [_face(row, samples) for row in samples.source_after]
@@ -84,10 +85,10 @@ def prove(samples: Samples) -> Proof:
 
 
 def prove_expired(start: int, seen: Sequence[Seen], skipped: int | None, reason: str) -> Proof:
-    """Of a group that resumes at the remote partition's log start: that a reader begins there.
+    """Verify a group that resumes at the remote partition's log start: a reader must begin there.
 
-    What it has read before is gone from the source or the target, so there is no content to
-    compare. `skipped` are records that it has not read and that the target no longer holds.
+    The records that it read before are deleted on the source or the target, so there is no content
+    to compare. `skipped`: unread records that the target no longer holds.
     """
     if any(row.offset < start for row in seen):
         words = f"a reader that begins at {start} gets records from before it"
@@ -102,9 +103,10 @@ def prove_expired(start: int, seen: Sequence[Seen], skipped: int | None, reason:
 
 
 def prove_lower_bound(start: int, seen: Sequence[Seen], re_reads: int | None, reason: str) -> Proof:
-    """Of a group that resumes at a safe lower bound: that a reader begins there.
+    """Verify a group that resumes at a safe lower bound: a reader must begin there.
 
-    The bound itself follows from records that were compared on both sides. `re_reads` is at most.
+    The bound itself follows from records that were compared on both sides. `re_reads` is an upper
+    bound.
     """
     if any(row.offset < start for row in seen):
         words = f"a reader that begins at {start} gets records from before it"
@@ -113,7 +115,7 @@ def prove_lower_bound(start: int, seen: Sequence[Seen], re_reads: int | None, re
 
 
 def _beside(samples: Samples, last: int | None) -> tuple[int, int]:
-    """(re-reads, skipped) where one side has nothing left, told by the last consumed record."""
+    """Return (re-reads, skipped) by the last consumed record, if one side has no more records."""
     if last is None:
         return len(samples.target_after), 0
     again = sum(row.offset <= last for row in samples.target_after)
@@ -122,7 +124,7 @@ def _beside(samples: Samples, last: int | None) -> tuple[int, int]:
 
 
 def _aligned(theirs: list[object], ours: list[object]) -> tuple[int, int] | None:
-    """(re-reads, skipped): the least shift of one against the other after which both agree."""
+    """Return (re-reads, skipped): the smallest shift of one side after which both agree."""
     if not theirs:
         # Nothing copied is left for the group: all that it finds it has consumed before.
         return len(ours), 0
@@ -142,7 +144,7 @@ def _agree(one: list[object], two: list[object]) -> bool:
 
 
 def _last_consumed(samples: Samples) -> int | None:
-    """Where downstream the group's last consumed record is: as near as possible."""
+    """Return the downstream offset of the group's last consumed record: the nearest match."""
     wanted = samples.last_consumed
     if wanted is None:
         return None

@@ -1,8 +1,8 @@
-"""A stored plan as a script: the fence, each group's places, reading back, what clients change.
+"""A stored plan as a shell script: the fence, group offsets, reading back, what clients change.
 
-A. Nothing of the plan is code: every text of it is one quoted word, or lies in a comment without a
-   line end.
-B. A group's places are set in one call from a file, and read back before the next group.
+Invariants:
+A. No text of the plan is executed: each is one quoted word, or in a comment without a line end.
+B. The offsets of a group are set in one call from a file, and read back before the next group.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def can_be_said(text: str) -> bool:
-    """Whether a command line can carry it: no argument holds a NUL, or half of a character."""
+    """Return whether a command line can contain the text: no NUL and no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -29,19 +29,19 @@ def word(text: str) -> str:
 
 
 def comment(text: str) -> str:
-    """For a line that is not run: nothing in it can end the line."""
+    """Return a comment line; no character in it can end the line."""
     return "# " + "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def csv_line(*fields: object) -> str:
-    """One line as Kafka's tools read it from a file of places."""
+    """Return one line of an offsets file as Kafka's tools read it."""
     out = io.StringIO()
     csv.writer(out, lineterminator="").writerow(fields)
     return out.getvalue()
 
 
 def call(name: str, words: Iterable[str], *, indent: str = "  ") -> Iterator[str]:
-    """A function with a word a line, so that a person can read and change it."""
+    """Yield a function call with one word per line, so that a person can read and change it."""
     lines = [f"{indent}{name}", *(f"{indent}  {word(text)}" for text in words)]
     for line in lines[:-1]:
         yield f"{line} \\"
@@ -181,7 +181,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def failover_script(
     plan: Mapping[str, Any], *, title: str, source_bootstrap: str, target_bootstrap: str
 ) -> str:
-    """`plan` is a FailoverPlan as JSON; the same plan gives the same text."""
+    """Return the script. `plan` is a FailoverPlan as JSON; equal plans give equal scripts."""
     places, missing = _places(plan["places"])
     topics = sorted({row["topic"] for row in plan["partitions"] if can_be_said(row["topic"])})
     lines = [
@@ -219,7 +219,7 @@ def _comments(plan: Mapping[str, Any], title: str) -> Iterator[str]:
 def _places(
     rows: Iterable[Mapping[str, Any]],
 ) -> tuple[dict[str, list[str]], list[Mapping[str, Any]]]:
-    """Lines by group, and the rows that no line can be made of."""
+    """Return the offsets lines by group, and the rows without a usable offset or name."""
     lines: dict[str, list[str]] = {}
     missing = []
     for row in rows:
@@ -258,7 +258,7 @@ def _says(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _shown(text: str) -> str:
-    """A terminal obeys some characters; a person needs none of those."""
+    """Replace control characters, which a terminal would execute."""
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""What a simulation found: a row a group and partition, totals, and the sentence that says it."""
+"""The result of a simulation: one row per group and partition, totals, and a summary."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _CERTAINTIES: dict[LossIs, Certainty] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loss:
-    """Records that are not downstream; `unread` of them the group has not consumed either.
+    """Records that the target lacks; the group has not consumed `unread` of them either.
 
-    Of a figure that is `last_known`, `least` is a lower bound.
+    `least` is a lower bound if the figure is `last_known`.
     """
 
     records: int | None
@@ -46,7 +46,7 @@ class Loss:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What the throw-away group's reader saw; `trouble` says why it saw nothing."""
+    """What the reader of the temporary group read; `trouble` says why it read nothing."""
 
     first_offset: int | None = None
     first_timestamp: int | None = None
@@ -58,7 +58,7 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlaceResult:
-    """One group in one partition: the plan's place with what reading it showed."""
+    """One group in one partition: the plan's row with the result of reading it."""
 
     group: str
     topic: str
@@ -88,7 +88,7 @@ class PlaceResult:
 def place_result(
     plan: PlacePlan, *, loss: Loss, reading: Reading | None, proof: Proof | None, rate: float | None
 ) -> PlaceResult:
-    """`reading` is None where there was no offset to start at; `rate` is records a second."""
+    """Return the row. `reading` is None without an offset to start at; `rate`: records a second."""
     verdict, reason = "unproven", plan.reason
     if reading is not None and reading.trouble:
         verdict, reason = "unread", reading.trouble
@@ -131,11 +131,11 @@ def _drain_ms(waiting: int | None, rate: float | None) -> int | None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Over all group-partitions; loss counts each partition once, whichever groups read it.
+    """Totals over all group-partitions. The loss counts each partition once.
 
-    `loss_known` sums what is known, and `loss_unknown` counts the partitions without a figure;
-    `loss` is the same sum for readers without room for a certainty: None while any is unknown. The
-    same of re-reads.
+    `loss_known` sums what is known; `loss_unknown` counts the partitions without a figure. `loss`
+    is the same sum for readers that cannot show a certainty: None if one is unknown. The same holds
+    for re-reads.
     """
 
     groups: int
@@ -158,7 +158,7 @@ class Totals:
 
 
 def sum_up(rows: Sequence[PlaceResult], losses: Iterable[Loss]) -> Totals:
-    """`loss_is` and `loss_certainty` are the least certain way of counting."""
+    """Return the totals. `loss_is` and `loss_certainty` are those of the least certain part."""
     known = list(losses)
     hows = {loss.how for loss in known}
     order: tuple[LossIs, ...] = ("unknown", "last_known", "at_most", "counted")
@@ -198,7 +198,7 @@ def _certainty(row: PlaceResult) -> Certainty:
 
 
 def _longest_drain(rows: Iterable[PlaceResult]) -> int | None:
-    """A group drains its partitions with one reader: the slowest group counts."""
+    """Return the time of the slowest group: a group drains its partitions with one reader."""
     sums: dict[str, int] = {}
     for row in rows:
         if row.drain_ms is None:
@@ -208,7 +208,7 @@ def _longest_drain(rows: Iterable[PlaceResult]) -> int | None:
 
 
 def sentence(plan: FailoverPlan, totals: Totals, *, source: str, target: str) -> str:
-    """What a person at 3 a.m. needs to hear of it."""
+    """Return the summary for a person on call."""
     parts = [_loss_words(plan, totals, source)]
     parts += [row.sentence for row in plan.left_behind[:_NAMED]]
     if len(plan.left_behind) > _NAMED:
@@ -257,7 +257,7 @@ def _for(totals: Totals) -> str:
 
 
 def _loss_words(plan: FailoverPlan, totals: Totals, source: str) -> str:
-    """Counted, "at most", "at least" with the age of the source's figures, or unknown."""
+    """Return the loss: counted, "at most", "at least" with the age of the figures, or unknown."""
     rows = plan.every_partition
     unknown = [row.topic for row in rows if row.loss is None]
     rest = f"unknown for {plural(totals.loss_unknown, 'partition')} of {_names(unknown)}"

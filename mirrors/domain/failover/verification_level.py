@@ -1,11 +1,10 @@
 """How far a simulation, drill or run verified where consumer groups resume, and why not further.
 
-The state of a run says whether it ended without trouble; its verification says what that showed.
-
-- `verified`: every group-partition resumes at the correct record, the loss is known, and no
-  blocker is left.
-- `partly_verified`: some group-partitions are verified, or all of them while the loss is unknown
-  or a blocker is left.
+The state of a run says whether it ended without errors; its verification says what that showed.
+- `verified`: every group-partition resumes at the correct record, the loss is known, and no blocker
+  is left.
+- `partly_verified`: some group-partitions are verified, or all of them while the loss is unknown or
+  a blocker is left.
 - `not_verified`: none is verified, or at least one would resume at a wrong record.
 - `none`: nothing was compared, because the run did not get that far or there is nothing to compare.
 """
@@ -27,9 +26,9 @@ NOT_REACHED = "The run did not get as far as comparing anything."
 class Compared:
     """What was compared, in group-partitions.
 
-    `differs` would resume at a wrong record, `unread` could not be read on the target.
-    `unknown_losses` is the number of partitions whose loss is unknown, `blockers` the number of
-    blockers that no decision removed.
+    - `differs`: would resume at a wrong record. `unread`: could not be read on the target.
+    - `unknown_losses`: partitions whose loss is unknown.
+    - `blockers`: blockers that no decision removed.
     """
 
     places: int
@@ -49,7 +48,7 @@ class Verified:
 
 
 def verify(compared: Compared | None) -> Verified:
-    """`compared` is None where a run has not compared anything (yet)."""
+    """Return the verification. `compared` is None if a run has not compared anything (yet)."""
     if compared is None:
         return Verified(verification="none", reason=NOT_REACHED)
     reason = " ".join(_sentences(compared))

@@ -1,4 +1,4 @@
-"""Which consumer groups a flow looks after: MM2's two filters, and the kinds that have offsets."""
+"""Which consumer groups a flow selects: MM2's two filters, and groups that have offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PROTOCOLS = ("", "consumer")
 
 
 class GroupVerdict(NamedTuple):
-    """Whether a group is looked after, and the rule that says so."""
+    """Whether a group is selected, and the rule that decided."""
 
     chosen: bool
     reason: str
@@ -30,7 +30,7 @@ class GroupSelection:
     def decide(
         self, group: str, *, kind: str = "classic", protocol: str = "consumer"
     ) -> GroupVerdict:
-        """`kind` and `protocol` as Kafka lists them."""
+        """Return the verdict. `kind` and `protocol` are the group's type and protocol in Kafka."""
         if kind not in _KINDS or protocol not in _PROTOCOLS:
             what = f"{kind} group" if kind not in _KINDS else f"group of the protocol {protocol}"
             return GroupVerdict(False, f"is a {what}, which has no consumer's offsets")
@@ -42,7 +42,7 @@ class GroupSelection:
         return GroupVerdict(True, included.reason)
 
     def rules(self, group: str) -> tuple[RuleVerdict, RuleVerdict]:
-        """What each of the two filters says of a name."""
+        """Return the verdict of each of the two filters on a name."""
         if self._include.matches(group):
             reason = f"matches groups ({self._include.first_match(group)})"
             included = RuleVerdict("groups", True, reason)

@@ -1,4 +1,4 @@
-"""Which topics and topic configs a flow takes: rule by rule, each with its reason."""
+"""Which topics and topic configs a flow selects: rule by rule, each with its reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mirrors.domain.specs import FlowSettings
 
 @dataclasses.dataclass(frozen=True)
 class RuleVerdict:
-    """One rule's answer: `passed` is None where the rule did not need to be asked."""
+    """The verdict of one rule. `passed` is None if the rule was not checked."""
 
     rule: str
     passed: bool | None
@@ -24,7 +24,7 @@ class RuleVerdict:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Whether a topic is copied; `reason` is that of the first rule that said no."""
+    """Whether a topic is replicated. `reason` is that of the first rule that failed."""
 
     replicated: bool
     reason: str
@@ -32,7 +32,7 @@ class Verdict:
 
 
 class TopicSelection:
-    """MM2's selection of topics for one flow, with our own internal topics kept out as well."""
+    """MM2's selection of topics for one flow; it also excludes Understudy's internal topics."""
 
     def __init__(self, settings: FlowSettings, policy: ReplicationPolicy) -> None:
         self._settings = settings
@@ -112,12 +112,12 @@ class TopicSelection:
 
 
 def is_bookkeeping(topic: str) -> bool:
-    """Our own topics: the dots are literal, so a flow's separator must not hide them."""
+    """Return whether it is one of Understudy's topics, whose dots are literal."""
     return topic.startswith(("mm2-positions.", "mm2-runs.")) and topic.endswith(".internal")
 
 
 class ConfigSelection:
-    """Which configs of a source topic a new remote topic takes over, as MM2 decides it."""
+    """Which configs of a source topic a remote topic gets, by MM2's rules."""
 
     def __init__(self, settings: FlowSettings) -> None:
         self._exclude = NamePatterns(settings.config_properties_exclude)
@@ -130,7 +130,7 @@ class ConfigSelection:
         return {name: value for name, value in self.later(configs).items() if value is not None}
 
     def later(self, configs: dict[str, ConfigEntry]) -> dict[str, str | None]:
-        """What the settings of an existing remote topic are kept at; None is its own default."""
+        """Return the values for an existing remote topic; None is the topic's default."""
         return {
             name: None if entry.source == DEFAULT and not self._defaults_too else entry.value
             for name, entry in sorted(configs.items())
@@ -144,7 +144,7 @@ class ConfigSelection:
 
 
 def literal_names(elements: Sequence[str], listed: Collection[str]) -> list[str]:
-    """Names in a list of patterns that are not listed, and that no listed topic stands for."""
+    """Return literal names in a list of patterns that are not listed and match no listed topic."""
     found = []
     for element in elements:
         name = literal_name(element)
@@ -157,7 +157,7 @@ def literal_names(elements: Sequence[str], listed: Collection[str]) -> list[str]
 
 
 def example_name(settings: FlowSettings) -> str | None:
-    """A name that `topics` selects and `topics.exclude` does not; None where none is found."""
+    """Return a name that `topics` selects and `topics.exclude` does not; None if none is found."""
     try:
         wanted = of_patterns(settings.topics)
         unwanted = of_patterns(settings.topics_exclude)

@@ -1,4 +1,4 @@
-"""A flow's limit in bytes a second: a bucket for one slice, and its deal to all slices."""
+"""A flow's limit in bytes per second: a token bucket per slice, and the slices' shares."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from mirrors.domain.settings.failover import NAMES as FAILOVER
 from mirrors.domain.settings.flow_control import BANDWIDTH, SCHEDULE, WINDOW, ZONE
 from mirrors.domain.settings.table import KEYS
 
-# What was not used is kept for so long: a short burst after a pause is no harm.
+# Unused tokens are kept for this long, which allows a short burst after a pause.
 _BURST_S = 0.5
-# One request asks for no more than this much of a second.
+# One fetch request asks for at most this much of a second's tokens.
 _REPLY_S = 0.25
 _LEAST_REPLY = 4096
-# Dealt evenly whatever the need is, so that a slice that wakes up can begin at once.
+# Every slice gets this part of an even share, so that an idle slice can begin at once.
 _EVEN_SHARE = 0.1
 _ROOM_TO_GROW = 1.5
 
 
-# What running slices can be told, or need not know.
+# Settings that running slices can receive, or do not need.
 _LIVE = (BANDWIDTH, SCHEDULE, ZONE, WINDOW, *FAILOVER)
 
 
 def limit_of(properties: Mapping[str, str]) -> int | None:
-    """The limit that a flow's valid settings name."""
+    """Return the limit in a flow's valid settings."""
     text = properties.get(BANDWIDTH)
     value = None if text is None else KEYS[BANDWIDTH].kind.parse(text)
     return value if isinstance(value, int) else None
 
 
 def is_live_edit(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Whether the settings differ in nothing but what running slices can be told, or need not."""
+    """Return whether only settings changed that running slices can receive, or do not need."""
     rest = [
         {name: text for name, text in properties.items() if name not in _LIVE}
         for properties in (before, after)
@@ -39,10 +39,10 @@ def is_live_edit(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
 
 
 class Bucket:
-    """Fills at `rate` bytes a second. What is taken may be more than is there (nobody knows how
-    large a reply will be): then it stays shut until the debt is paid, so that the mean holds.
+    """A token bucket that fills at `rate` bytes per second; None is no limit.
 
-    Times are seconds, handed in. A rate of None is no limit.
+    More can be taken than is there, because the size of a reply is unknown. Then the bucket stays
+    closed until the debt is paid, so the mean rate holds. Times are seconds, passed in.
     """
 
     def __init__(self, rate: int | None, now: float) -> None:
@@ -61,14 +61,14 @@ class Bucket:
         self._tokens -= size
 
     def opens_at(self, now: float) -> float:
-        """When the next may be taken; `now` when it may be at once."""
+        """Return when the next bytes may be taken; `now` if at once."""
         if self.rate is None:
             return now
         self._fill(now)
         return now if self._tokens >= 0 else now - self._tokens / self.rate
 
     def most(self, largest: int) -> int:
-        """How much to ask for at once, at most."""
+        """Return the largest size to request at once."""
         if self.rate is None:
             return largest
         return min(largest, max(_LEAST_REPLY, int(self.rate * _REPLY_S)))
@@ -85,11 +85,10 @@ class Bucket:
 def deal(
     limit: int, needs: Mapping[int, float | None], weights: Mapping[int, int] | None = None
 ) -> dict[int, int]:
-    """Slice -> its share; together never more than the limit.
+    """Return each slice's share; the sum is never more than the limit.
 
-    `needs` is what each slice moves in a second, None for one that its share holds back. A slice
-    that needs less than an even share leaves the rest to those that need more, who share it by
-    their weights.
+    `needs`: what each slice moves per second; None if its share limits it. A slice that needs less
+    than an even share leaves the rest to the limited slices, which divide it by their weights.
     """
     if not needs:
         return {}

@@ -1,4 +1,4 @@
-"""What flows may not do to each other: loops through unchanged names, one topic written twice."""
+"""Conflicts between flows: cycles through unchanged names, and one topic written by two flows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mirrors.domain.specs import ClusterSpec, FlowSpec
 
 
 def check_replicated(spec: FlowSpec, writers: Iterable[FlowSpec]) -> None:
-    """`writers` are the flows that write on the source of `spec`."""
+    """Check `skip.replicated`. `writers` are the flows that write on the source of `spec`."""
     for writer in writers if spec.settings.skip_replicated else ():
         if writer.settings.delivery != "exactly_once":
             raise InvalidSettings(
@@ -51,10 +51,10 @@ MOST_PATHS = 500
 def check_flow(
     spec: FlowSpec, others: Sequence[FlowSpec], ids: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Warnings about a flow beside the others; raises InvalidSettings for a loop or a collision.
+    """Return warnings about a flow. Raises InvalidSettings for a cycle or a collision.
 
-    `others` are all flows there are; an older version of the flow itself among them is left out.
-    `ids` are the cluster ids of the aliases, as far as they are known.
+    - `others`: all flows; an older version of the flow itself among them is ignored.
+    - `ids`: the known cluster ids by alias.
     """
     if spec.source.alias == spec.target.alias:
         sentence = f"A flow needs two clusters: {spec.source.alias} is both source and target."
@@ -78,7 +78,7 @@ def check_flow(
 
 @dataclasses.dataclass(frozen=True)
 class _Flow:
-    """A flow between places: two aliases that share an address or an id are one place."""
+    """A flow between clusters; two aliases that share an address or an id are one cluster."""
 
     spec: FlowSpec
     policy: ReplicationPolicy
@@ -94,7 +94,7 @@ class _Flow:
         return "" if self.keeps_names else f"{self.policy.source_alias}{self.policy.separator}"
 
     def topics(self) -> Language:
-        """The source topics that it copies, but for heartbeats and what is a cycle already."""
+        """Return the source topics that it replicates, without heartbeats and cycles."""
         settings = self.spec.settings
         internal = self.policy.internal_separator
         end = text(f"{internal}internal")
@@ -112,12 +112,12 @@ class _Flow:
         return then(text(self.prefix), self.topics())
 
     def names(self, topic: str) -> bool:
-        """Whether its settings name the topic letter by letter."""
+        """Return whether its settings contain the topic as a literal name."""
         return any(element.replace("\\", "") == topic for element in self.spec.settings.topics)
 
 
 class _Places:
-    """Which aliases mean one cluster, as far as ids and addresses tell."""
+    """Which aliases mean one cluster, by their ids and addresses."""
 
     def __init__(self, specs: Sequence[FlowSpec], ids: Mapping[str, str]) -> None:
         self._place: dict[str, str] = {}
@@ -157,7 +157,7 @@ def _same_cluster(flow: _Flow) -> list[str]:
 
 
 def _paths(flow: _Flow, others: Sequence[_Flow]) -> Iterator[list[_Flow]]:
-    """Ways that lead from the flow's target back to its source, each place at most once."""
+    """Yield paths from the flow's target to its source that visit each cluster at most once."""
     stack, found = [[flow]], 0
     while stack and found < MOST_PATHS:
         path = stack.pop()
@@ -174,7 +174,7 @@ def _paths(flow: _Flow, others: Sequence[_Flow]) -> Iterator[list[_Flow]]:
 
 
 def _check_loop(path: list[_Flow]) -> None:
-    """Whether a record that goes round once would go round again, for ever."""
+    """Raise InvalidSettings if a record would be replicated around the path forever."""
     # Each leaves out what the one before it wrote: nothing takes a second step.
     if len(path) == 1 or all(step.spec.settings.skip_replicated for step in path):
         return
@@ -207,7 +207,7 @@ def _check_loop(path: list[_Flow]) -> None:
 
 
 def _simulates(path: list[_Flow], topic: str) -> bool:
-    """Whether a topic passes the cycle rule of every step for two rounds."""
+    """Return whether a topic passes the cycle rule of every step for two rounds."""
     for step in path * 2:
         if step.policy.is_cycle(topic):
             return False
@@ -216,7 +216,7 @@ def _simulates(path: list[_Flow], topic: str) -> bool:
 
 
 def _check_collision(flow: _Flow, other: _Flow) -> list[str]:
-    """Warnings; raises when both are sure to write one topic of the target."""
+    """Return warnings. Raises InvalidSettings if both certainly write one topic of the target."""
     both_keep = flow.keeps_names and other.keeps_names
     where = flow.spec.target.alias
     names = f"{flow.spec.name} and {other.spec.name}"

@@ -1,4 +1,4 @@
-"""How records cross, and how much of them went which way: lanes, and the reasons beside them."""
+"""Lanes: how records were replicated, how many by each lane, and why."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Literal, Self, get_args
 
-# raw: a batch as the bytes it is. repack: written anew, record by record as bytes, for a reason
-# that is told. record: one by one, by a Kafka client.
+# - raw: the unchanged bytes of a batch.
+# - repack: a rewritten batch, record by record as bytes, for the reason given.
+# - record: record by record, by a Kafka client.
 Lane = Literal["raw", "repack", "record"]
 LANES: tuple[Lane, ...] = get_args(Lane)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LaneFigure:
-    """How much went by one lane for one reason (`why`, empty for the raw lane).
+    """What one lane replicated for one reason (`why`, empty for the raw lane).
 
-    `bytes` as they went out, compressed. What was written in transactions that were given up counts
-    too: it went that way.
+    `bytes` are compressed bytes as written. Writes of aborted transactions count too.
     """
 
     lane: Lane
@@ -39,7 +39,7 @@ class LaneFigure:
         )
 
     def since(self, before: Self) -> Self:
-        """What was added to figures that only rise."""
+        """Return what was added to figures that only rise."""
         return dataclasses.replace(
             self,
             batches=max(0, self.batches - before.batches),
@@ -54,7 +54,7 @@ def grown(before: Iterable[LaneFigure], now: Iterable[LaneFigure]) -> list[LaneF
 
 
 def summed(rows: Iterable[LaneFigure]) -> tuple[LaneFigure, ...]:
-    """One row for each lane and reason: as many as there are reasons, however long it goes on."""
+    """Return one row for each lane and reason."""
     sums: dict[tuple[str, str], LaneFigure] = {}
     for row in rows:
         known = sums.get(row.key)
@@ -64,7 +64,7 @@ def summed(rows: Iterable[LaneFigure]) -> tuple[LaneFigure, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Share:
-    """A row of figures beside the percentage of all batches that it is."""
+    """A row of figures with its percentage of all batches."""
 
     lane: str
     why: str
@@ -75,7 +75,7 @@ class Share:
 
 
 def shares(rows: Iterable[LaneFigure]) -> list[Share]:
-    """The largest first."""
+    """Return the shares, the largest first."""
     found = list(rows)
     total = sum(row.batches for row in found) or 1
     made = [

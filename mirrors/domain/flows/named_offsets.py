@@ -1,5 +1,6 @@
-"""Offsets that `start.from` and `run.until` name: whether the flow copies those partitions, and
-whether the source has those offsets. What it has not is refused, never moved to the nearest one.
+"""Offsets named in `start.from` and `run.until`, checked against the flow and the source.
+
+An offset that the source lacks is rejected, never moved to the nearest one.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from mirrors.domain.topics.plan import TopicPlan
 
 
 def named_by(settings: FlowSettings) -> dict[str, dict[Place, int]]:
-    """Key -> the offsets that it names."""
+    """Return the offsets that each setting names."""
     return {START: settings.start_offsets, UNTIL: settings.run_until_offsets}
 
 
 def without_offsets(properties: Mapping[str, str]) -> dict[str, str]:
-    """For a flow from another source: offsets of this one mean nothing there."""
+    """Return the settings for a flow from another source, where these offsets mean nothing."""
     return {
         key: text
         for key, text in properties.items()
@@ -31,7 +32,7 @@ def without_offsets(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_named(spec: FlowSpec) -> None:
-    """Raises InvalidSettings for a topic that the flow's filters leave out."""
+    """Raise InvalidSettings for a topic that the flow's filters exclude."""
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     selection = TopicSelection(spec.settings, policy)
     errors: dict[str, list[str]] = {}
@@ -46,7 +47,7 @@ def check_named(spec: FlowSpec) -> None:
 
 
 def missing(place: Place, source: ClusterSnapshot, topics: TopicPlan, alias: str) -> str | None:
-    """Why the partition cannot be copied from or up to an offset; None when it can."""
+    """Return why the partition cannot be copied from or up to an offset; None if it can."""
     topic, partition = place
     state = source.topics.get(topic)
     if state is None:
@@ -60,7 +61,7 @@ def missing(place: Place, source: ClusterSnapshot, topics: TopicPlan, alias: str
 
 
 def outside(offset: int, first: int, end: int, alias: str) -> str | None:
-    """Why a partition of the source cannot be copied from or up to the offset."""
+    """Return why a partition cannot be copied from or up to the offset; None if it can."""
     if offset < first:
         return f"{alias} holds it from offset {first} on only"
     if offset > end:

@@ -1,4 +1,4 @@
-"""Where a flow with `run.until` or `run.schedule` stands: it runs, waits, or a person holds it."""
+"""Runs of a flow with `run.until` or `run.schedule`: running, waiting or stopped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALL = (SCHEDULE, ZONE, UNTIL, WINDOW)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Runs:
-    """Times are milliseconds since 1970, handed in."""
+    """The schedule of a flow's runs. Times are epoch ms, passed in."""
 
     schedule: str | None
     zone: str
@@ -26,7 +26,7 @@ class Runs:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self:
-        """Of valid settings."""
+        """Return the schedule from valid settings."""
         schedule, zone, until, minutes = (
             text.strip() if (text := properties.get(key)) is not None else None for key in _ALL
         )
@@ -38,11 +38,11 @@ class Runs:
         return cls(schedule=schedule, zone=zone, until=until, window=window)
 
     def begins(self, *, rests_since: int, now: int, ran_since: int | None = None) -> int | None:
-        """When the next run of a flow at rest begins; due when it lies behind, None for never.
+        """Return when the next run of a stopped flow begins: due if it is past, None for never.
 
-        Moments that were missed count once, those too that passed during the last run, which
-        began at `ran_since`; with a window only while it is open. Without `run.until` a flow
-        belongs into every open window; with it, into each one once.
+        - Missed times count once, also those during the last run, which began at `ran_since`.
+        - With a window, a run begins only while the window is open. Without `run.until` a flow runs
+          in every open window; with it, once in each.
         """
         if self.schedule is None:
             return None
@@ -56,10 +56,10 @@ class Runs:
         return self.window.opens_after(now)
 
     def ends(self, *, asked_at: int, insists: bool, now: int) -> int | None:
-        """When a run is ended by its window; None without one, or when it never closes.
+        """Return when the window ends a run; None without a window, or if it never closes.
 
-        `insists`: a person wants it outside the window too, and gets it until the next one closes.
-        Who merely puts a flow into service while its window is closed waits for the window.
+        `insists`: a person started it outside the window, so it runs until the next window closes.
+        A flow that was only enabled while its window is closed waits for the window.
         """
         if self.window is None:
             return None
@@ -70,10 +70,10 @@ class Runs:
         return asked_at
 
     def catches_up_until(self, *, asked_at: int, now: int) -> int | None:
-        """How long a run may be behind by what waited for its window; None where nothing waits.
+        """Return how long a run may lag because records waited for its window, or None.
 
-        Half of the time that it has: who is not done with it by then will hardly be before it
-        closes, and while it is open something can be done about it.
+        It is half of the available time. A run that has not caught up by then will hardly do so
+        before the window closes, and an operator can still react.
         """
         ends = self.ends(asked_at=asked_at, insists=True, now=now)
         return None if ends is None else asked_at + (ends - asked_at) // 2
@@ -84,9 +84,10 @@ Word = Literal["running", "waiting", "held", "ended"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Standing:
-    """`next_at` is when the next run begins (epoch ms), None when nothing will begin it.
+    """The state of the runs.
 
-    `ends_at` is when its window ends the run that goes on now.
+    - `next_at` (epoch ms): when the next run begins; None if nothing will begin it.
+    - `ends_at`: when its window ends the present run.
     """
 
     word: Word
@@ -105,10 +106,11 @@ def standing_of(
     waiting: int | None = None,
     now: int,
 ) -> Standing:
-    """`asked_at` is when that desired state was asked for, `by_itself` whether nobody did.
+    """Return the state of the runs.
 
-    `ran_since` is when the last run began, None when that is not known.
-    `waiting` is how many records its source has for it, None when that is not known.
+    - `asked_at`: when the desired state was set. `by_itself`: it was set automatically.
+    - `ran_since`: when the last run began; None if unknown.
+    - `waiting`: how many records of the source wait for it; None if unknown.
     """
     if desired == "paused":
         return Standing(
@@ -160,7 +162,7 @@ def _running(runs: Runs, asked_at: int, now: int) -> Standing:
 
 
 def _until(runs: Runs, ends: int | None) -> str:
-    """Where and when a run ends, in words."""
+    """Return where and when a run ends, as a clause."""
     words = []
     if runs.until == "end":
         words.append("until the ends as of its start are copied")
@@ -190,7 +192,7 @@ _MOST = 100
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Window:
-    """Moments and the length are milliseconds."""
+    """A window of a schedule. Times and the length are ms."""
 
     schedule: str
     zone: str
@@ -200,11 +202,11 @@ class Window:
         return self._opened(now - self.length, now) is not None
 
     def opens_after(self, now: int) -> int | None:
-        """The next moment of the schedule: the next window, when none is open now; or None."""
+        """Return the next time of the schedule, at which the next window opens; None for never."""
         return next_run_ms(self.schedule, now, self.zone)
 
     def closes_after(self, now: int) -> int | None:
-        """When the window that is open now closes, or else the next one; None for never."""
+        """Return when the open window closes, or else the next one; None for never."""
         opened = self._opened(now - self.length, now)
         if opened is None:
             opened = self.opens_after(now)

@@ -1,8 +1,8 @@
-"""Records that somebody else wrote into a remote topic, found where our own runs leave a hole.
+"""Foreign records in a remote topic, found between the offsets of this flow's batches.
 
-Each acknowledgement tells the offset that our batch got. It follows the one before, or a marker of
-our own transaction lies between. What else lies there is looked at: batches of another producer,
-committed or in no transaction, are a stranger's; markers and aborted batches are nobody's records.
+Each acknowledgement gives the offset of a batch. Usually it follows the batch before, or a marker
+of the flow's own transaction. Other offsets between are read: batches of another producer,
+committed or non-transactional, are foreign; markers and aborted batches hold no records.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ONGOING = timedelta(minutes=5)
 
 
 class Hole(NamedTuple):
-    """Offsets from `first` up to, not including, `stop` that none of our batches got."""
+    """Offsets from `first` to `stop` (exclusive) that no batch of the flow got."""
 
     first: int
     stop: int
 
 
 class Seen(NamedTuple):
-    """One batch as it lies there, in no aborted transaction."""
+    """One batch of the remote partition that is in no aborted transaction."""
 
     first: int
     last: int
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Offsets `first` to `last`, both of them, that hold `records` records of others."""
+    """Offsets `first` to `last`, inclusive, with `records` foreign records."""
 
     first: int
     last: int
@@ -45,7 +45,7 @@ class Stretch(NamedTuple):
 
 
 def strangers(hole: Hole, batches: Iterable[Seen], own: Collection[int]) -> list[Stretch]:
-    """What in the hole is neither ours nor a marker; neighbours become one stretch."""
+    """Return the foreign records between the flow's batches; adjacent ones are merged."""
     found: list[Stretch] = []
     for batch in sorted(batches):
         if batch.control or batch.producer in own or not batch.records:
@@ -61,9 +61,9 @@ def strangers(hole: Hole, batches: Iterable[Seen], own: Collection[int]) -> list
 
 
 def unknown_yet(stretches: Iterable[Stretch], told_to: int) -> list[Stretch]:
-    """Those behind all that was reported; a runner reports each of them again and again.
+    """Return the ranges after `told_to`: a runner reports each range repeatedly.
 
-    A look at a quiet partition may have reported a part of one: the rest counts by offsets.
+    An earlier check may have reported a part of a range; the rest is counted by offsets.
     """
     found = []
     for stretch in sorted(stretches):
@@ -76,7 +76,7 @@ def unknown_yet(stretches: Iterable[Stretch], told_to: int) -> list[Stretch]:
 
 
 def in_words(stretches: Iterable[Stretch], *, remote: str, target: str) -> str:
-    """The sentence for a person; `remote` names the remote partition."""
+    """Return the sentence for a person; `remote` names the remote partition."""
     rows = sorted(stretches)
     where = ", ".join(
         str(row.first) if row.first == row.last else f"{row.first} to {row.last}"
@@ -98,8 +98,8 @@ def in_words(stretches: Iterable[Stretch], *, remote: str, target: str) -> str:
 class ForeignWrites:
     """What another producer writes into a flow's remote topics, up to now.
 
-    `since`: from when on these records were found, an hour or so at most. `place` and `last`: the
-    remote partition and the offset of the newest of them, found at `last_at`.
+    - `since`: when the first of these records was found, at most about an hour ago.
+    - `place` and `last`: the remote partition and the offset of the newest one, found at `last_at`.
     """
 
     records: int
@@ -110,7 +110,7 @@ class ForeignWrites:
     last: int
 
     def sentence(self, target: str) -> str:
-        """Without an age, so that it stays the same while nothing new is found."""
+        """Return the sentence. It has no age, so it stays equal while nothing new is found."""
         records = "1 record" if self.records == 1 else f"{self.records:,} records"
         where = self.place if self.partitions == 1 else f"{self.partitions:,} remote partitions"
         newest = "" if self.partitions == 1 else f" of {self.place}"

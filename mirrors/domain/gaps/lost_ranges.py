@@ -1,8 +1,8 @@
-"""Gaps: stretches of source offsets that cannot be copied; what a person may decide of one.
+"""Gaps: ranges of source offsets that cannot be copied, and what a person may decide on each.
 
-The planner finds the facts, an operator decides on exactly these, and the planner applies the
-decision only while they still hold: what was lost since was not decided on. Applied once, the facts
-are others, so a decision that comes twice does nothing.
+The planner finds the facts and an operator decides on exactly these. The planner applies the
+decision only while the facts still hold: what was lost later was not decided on. After it is
+applied the facts differ, so a repeated decision has no effect.
 """
 
 from __future__ import annotations
@@ -30,33 +30,37 @@ GapKind = Literal[
 Choice = Literal["accept", "restart"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
 
-# Which identity of a position differs, in this order.
+# The identities of a position, in the order in which they are compared.
 _OF_MEMBERS: dict[str, GapKind] = {
     "source_cluster": "source_replaced",
     "target_cluster": "target_replaced",
     "source_topic_id": "recreated",
     "target_topic_id": "remote_recreated",
 }
-# The source holds other records than those that the position was counted in.
+# The source holds other records than the ones to which the position refers.
 _NEW_SOURCE: tuple[GapKind, ...] = ("recreated", "source_replaced")
-# Behind the position that follows, the same facts may come again.
+# After the position that follows the decision, the same facts may occur again.
 _GONE_BACK: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positions_lost")
-# Records that are there and do not cross: the partition is tried again until they do, or until a
-# person passes them by.
+# Records that exist but cannot be copied. The partition is retried until they can, or until a
+# person skips them.
 IN_THE_WAY: tuple[GapKind, ...] = ("refused", "damaged")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GapFacts:
-    """`position` is the first upstream offset not copied; `first` and `end` what the source holds.
+    """The facts of one gap.
 
-    `was` and `now` are the ids that differ, where an id does. `resets` counts earlier decisions
-    after which the position may come back.
-    Of `remote_written` position and end are offsets of the remote topic `now`: the first that
-    somebody else wrote, and the one behind the last. Of `remote_truncated` the remote partition
-    ends at `remote_end`, and `remote_next` is where our next batch belonged. Of `positions_lost` it
-    belonged there as the position says, and yet copies of ours lie behind it, up to, not including,
-    `remote_copied`. Of those in the way `behind` is the upstream offset behind them.
+    - `position`: the first source offset that is not copied. `first` and `end`: what the source
+      holds.
+    - `was` and `now`: the ids that differ, if any. `resets`: the number of earlier decisions after
+      which the position may return.
+    - For `remote_written`, position and end are offsets of the remote topic `now`: the first
+      foreign record, and the offset after the last.
+    - For `remote_truncated` the remote partition ends at `remote_end`; `remote_next` is the offset
+      at which the next batch belonged.
+    - For `positions_lost`, `remote_next` comes from the position, but the flow's own copies follow
+      it, up to `remote_copied` (exclusive).
+    - For refused and damaged records `behind` is the source offset after them.
     """
 
     kind: GapKind
@@ -73,8 +77,7 @@ class GapFacts:
 
     @property
     def lost(self) -> tuple[int, int] | None:
-        """First and last upstream offset that is gone or in the way; None where no number says
-        it."""
+        """First and last source offset that is deleted or cannot be copied; None if unknown."""
         if self.behind is not None:
             return self.position, self.behind - 1
         if self.kind == "deleted" and self.first is not None:
@@ -85,30 +88,32 @@ class GapFacts:
 
     @property
     def lost_there(self) -> tuple[int, int] | None:
-        """First and last offset of the remote partition that the target had and has no more."""
+        """First and last offset of the remote partition that the target lost."""
         if self.remote_end is None or self.remote_next is None:
             return None
         return self.remote_end, self.remote_next - 1
 
     @property
     def copied_there(self) -> tuple[int, int] | None:
-        """First and last offset of the remote partition that hold copies, and no position says so;
-        what else was written there lies among them."""
+        """First and last remote offset of copies that no position covers.
+
+        Foreign records may be among them.
+        """
         if self.remote_copied is None or self.remote_next is None:
             return None
         return self.remote_next, self.remote_copied - 1
 
     @property
     def count(self) -> int | None:
-        """How many offsets that is; holes and markers among them count too."""
+        """How many offsets that is, including transaction markers and compacted records."""
         lost = self.lost or self.lost_there or self.copied_there
         return None if lost is None else lost[1] - lost[0] + 1
 
     @property
     def accepted_at(self) -> int | None:
-        """Where copying goes on when it is accepted; None while that is not known."""
+        """Where copying continues if the gap is accepted; None while unknown."""
         if self.kind == "truncated":
-            # Without a loss in numbers, what differs below the position would be left behind.
+            # Without known numbers, what differs below the position would be skipped.
             return self.end if self.lost else None
         if self.kind == "deleted" or self.kind in _NEW_SOURCE:
             return self.first
@@ -117,7 +122,7 @@ class GapFacts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decision:
-    """An operator's word on one partition's gap, with the facts as they were shown."""
+    """An operator's decision on one partition's gap, with the facts as they were shown."""
 
     topic: str
     partition: int
@@ -130,7 +135,7 @@ class Decision:
 
 
 def gap_of_range(position: int, first: int | None, end: int | None) -> GapKind | None:
-    """What it is when a position lies outside what the source holds."""
+    """Return the gap kind if a position is outside the source's offsets."""
     if first is None or end is None:
         return None
     if position < first:
@@ -139,7 +144,7 @@ def gap_of_range(position: int, first: int | None, end: int | None) -> GapKind |
 
 
 def gap_of_remote(known: Position) -> GapFacts | None:
-    """What a lane found of the remote partition and wrote down, until a person decides on it."""
+    """Return the stored gap of the remote partition, as the engine found it."""
     if known.remote_end is None or known.next_downstream is None:
         return None
     return remote_cut(
@@ -148,8 +153,7 @@ def gap_of_remote(known: Position) -> GapFacts | None:
 
 
 def gap_of_mark(known: Position) -> GapFacts | None:
-    """What was found once and written down beside the position: it holds, whatever can be seen of
-    it now, until a person has decided."""
+    """Return the gap stored with the position, which holds until a person decides."""
     return gap_of_remote(known) or _of_positions(known) or gap_of_source(known)
 
 
@@ -162,8 +166,8 @@ def _of_positions(known: Position) -> GapFacts | None:
 
 
 def gap_of_source(known: Position) -> GapFacts | None:
-    """A source that a plan found cut below the position, and wrote down."""
-    # A position that a person put below it is well again.
+    """Return the gap of a source that a plan found truncated below the position, and stored."""
+    # A position that a person set below it is valid again.
     if known.cut_at is None or known.cut_at > known.position:
         return None
     return GapFacts(
@@ -176,22 +180,23 @@ def gap_of_source(known: Position) -> GapFacts | None:
 
 
 def passes_by(decision: Decision, facts: GapFacts) -> bool:
-    """Whether it was decided of exactly these that they are never copied. What the source holds
-    elsewhere has nothing to do with that."""
+    """Return whether the decision skips exactly these records, whatever else the source holds."""
     then = dataclasses.replace(decision.facts, first=facts.first, end=facts.end)
     return decision.choice == "accept" and facts.behind is not None and then == facts
 
 
 def in_the_way(kind: GapKind, position: int, resets: int, *, behind: int) -> GapFacts:
-    """Records from `position` up to, not including, `behind` that do not cross as they are."""
+    """Return the facts of records from `position` to `behind` (exclusive) that cannot be copied."""
     return GapFacts(
         kind=kind, position=position, first=None, end=None, resets=resets, behind=behind
     )
 
 
 def positions_lost(position: int, resets: int, *, told: int, copied: int) -> GapFacts:
-    """A position that tells of copies below the remote offset `told`; there are some up to, not
-    including, `copied`."""
+    """Return the facts of a position that is behind its own copies.
+
+    It covers copies below the remote offset `told`, but there are some up to `copied` (exclusive).
+    """
     return GapFacts(
         kind="positions_lost",
         position=position,
@@ -204,7 +209,7 @@ def positions_lost(position: int, resets: int, *, told: int, copied: int) -> Gap
 
 
 def remote_cut(position: int, resets: int, *, end: int, belongs: int) -> GapFacts:
-    """A remote partition that ends at `end`, below the offset where our next batch belongs."""
+    """Return the facts of a remote partition that ends at `end`, below the next batch's offset."""
     return GapFacts(
         kind="remote_truncated",
         position=position,
@@ -217,18 +222,20 @@ def remote_cut(position: int, resets: int, *, end: int, belongs: int) -> GapFact
 
 
 def resets_after(decision: Decision, resets: int) -> int:
-    """After which the same decision meets no gap any more, though the position may come back."""
+    """Return the number of resets with which the same decision meets no gap again."""
     return resets + (decision.choice == "restart" or decision.facts.kind in _GONE_BACK)
 
 
 def keeps_map(decision: Decision) -> bool:
-    """Whether what was copied before the cut keeps its place in the map; behind it the later copy
-    counts. Elsewhere offsets hold other records from now on, which asks for another map."""
+    """Return whether the offset map stays valid below the truncation; above it later runs count.
+
+    After other decisions the offsets refer to other records, so a new map begins.
+    """
     return decision.choice == "accept" and decision.facts.kind == "truncated"
 
 
 def gap_of_generation(known: Position, now: Position) -> GapFacts | None:
-    """The first difference between the topics that were copied and those that are there now."""
+    """Return the first difference between the copied topics and the present ones."""
     for member, kind in _OF_MEMBERS.items():
         was, is_now = getattr(known, member), getattr(now, member)
         if was != is_now:
@@ -245,10 +252,10 @@ def gap_of_generation(known: Position, now: Position) -> GapFacts | None:
 
 
 def resume_at(decision: Decision, now: GapFacts) -> int | None:
-    """Where copying goes on by this decision; None when it was made on other facts."""
+    """Return where copying continues by this decision; None if it was made on other facts."""
     then = decision.facts
     if (then.kind, now.kind) == ("remote_missing", "remote_recreated"):
-        # Made again because of this very decision.
+        # Recreated because of this decision.
         now = dataclasses.replace(now, kind=then.kind, now=then.now)
     same = dataclasses.replace(now, first=then.first, end=then.end)
     if same != then or now.first is None:
@@ -257,6 +264,6 @@ def resume_at(decision: Decision, now: GapFacts) -> int | None:
         return now.first
     if then.kind == "truncated":
         at = then.accepted_at
-        # What was written since lies behind it.
+        # Records written since follow it.
         return at if at is not None and now.end is not None and now.first <= at <= now.end else None
     return now.accepted_at if now.accepted_at == then.accepted_at else None

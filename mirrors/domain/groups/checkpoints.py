@@ -1,12 +1,12 @@
-"""Which checkpoints to emit and which idle groups' offsets may move, each answer with its reason.
+"""Which checkpoints to emit, and which idle groups' offsets to set, each with its reason.
 
-Unlike MM2's, our translations are exact: what is emitted is the truth, not the best guess so far.
+Unlike MM2's, the translations are exact: a checkpoint is not an estimate.
+
 Invariants:
-
-A. Nothing is told that lies beyond the target's end, or in a partition that is not there.
-B. A group with members on the target is never moved.
-C. A group goes back on the target only where nobody but us put it where it stands, and never to the
-   log start because its offset on the source has expired.
+A. No checkpoint points beyond the target's end or into a missing partition.
+B. A group with members on the target is never changed.
+C. A group's offset moves backward on the target only if this flow set it. It never moves to the log
+   start because its source offset expired.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SHARE = "share"
 
 
 def name_taken(kind: str) -> str:
-    """Why a group of that type on the target keeps a consumer group's offsets from being set."""
+    """Return why a group of that type on the target prevents setting a consumer group's offsets."""
     return "the name is taken by a share group" if kind == _SHARE else ""
 
 
@@ -47,7 +47,7 @@ AT_LEAST = ("expired", "lower_bound")
 
 
 class Emission(NamedTuple):
-    """A checkpoint to write, or None and why not; quiet where all was said before."""
+    """A checkpoint to write, or None and why not. Quiet if nothing changed."""
 
     checkpoint: Checkpoint | None
     reason: str
@@ -55,7 +55,7 @@ class Emission(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What is done with a group on the target: `to` is None where it stays."""
+    """What happens to a group on the target; `to` is None if it stays."""
 
     state: SyncState
     to: int | None
@@ -63,7 +63,7 @@ class Move(NamedTuple):
 
 
 def plan_checkpoint(place: GroupPlace, earlier: Checkpoint | None) -> Emission:
-    """The checkpoint that tells more than the `earlier` one of the same group and partition."""
+    """Return the checkpoint, if it differs from the `earlier` one of this group and partition."""
     resume = resume_of(place)
     downstream = resume.downstream
     if downstream is None or place.source_offset is None or place.remote_topic is None:
@@ -96,10 +96,10 @@ def plan_checkpoint(place: GroupPlace, earlier: Checkpoint | None) -> Emission:
 
 
 def plan_move(place: GroupPlace, *, enabled: bool, state: str, wrote: int | None) -> Move:
-    """Whether this group's offset moves on the target, and to what.
+    """Return whether this group's offset moves on the target, and to what.
 
-    `state` is the group's on the target as Kafka says it ("" where it does not exist). `wrote` is
-    where we last put it, None when we never did or do not know.
+    - `state`: the group's state on the target as Kafka reports it; "" if it does not exist.
+    - `wrote`: the offset that this flow set last; None if none or unknown.
     """
     resume = resume_of(place)
     to = resume.downstream

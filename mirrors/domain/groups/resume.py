@@ -1,13 +1,14 @@
-"""Where a consumer group resumes on the target, from what was seen of it on both sides.
+"""Where a consumer group resumes on the target, from what was read on both sides.
 
-Every reader of this answer uses this one function: checkpoints, group offsets, simulation, plan.
+Checkpoints, group offsets, simulations and plans all use this function.
 
-A. Nobody resumes beyond the target's end, or in a partition that is not there.
+Invariants:
+A. No group resumes beyond the target's end or in a missing partition.
 B. A committed offset that no longer exists is `expired`: on the source the client would apply its
    auto.offset.reset. The group resumes at the remote partition's log start, so it skips nothing
-   that the target still holds. An offset expires by retention (below the log start on either side)
+   that the target still holds. An offset expires by retention (below the log start on either side),
    or by truncation and recreation (above the source's end).
-C. In a remote partition that holds nothing, every offset but its end would be out of range.
+C. In an empty remote partition every offset but its end would be out of range.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ EMPTY = "nothing was copied yet: the remote partition is empty"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupPlace:
-    """What was seen of one group in one partition of a source topic.
+    """What was read of one group in one partition of a source topic.
 
-    `left_out` says why the flow does not copy it, `trouble` why the source could not be asked about
-    it and `target_trouble` why the target could not; empty where all is well. `source_start` and
-    `source_end` are the source's log start and end (the last offset, not the last stable one),
-    asked after the group's offset; None where nobody asked. `kept_from` is where on the target
-    the source's log start lies. `target_end` is None where the target has no such partition.
+    - `left_out`: why the flow does not replicate it. `trouble`: why the source could not be read;
+      `target_trouble`: why the target could not. Empty if there is no problem.
+    - `source_start` and `source_end`: the source's log start and end (not the last stable offset),
+      read after the group's offset; None if not read.
+    - `kept_from`: the target offset of the source's log start.
+    - `target_end`: None if the target has no such partition.
     """
 
     group: str
@@ -54,22 +56,22 @@ class GroupPlace:
 
     @property
     def has_no_offset(self) -> bool:
-        """The source answered, and the group has no committed offset here (any more)."""
+        """Whether the source responded, and the group has no committed offset here (any more)."""
         return self.source_offset is None and not self.trouble
 
     @property
     def is_empty_there(self) -> bool:
-        """The remote partition holds nothing, and no map leads there."""
+        """Whether the remote partition is empty and the map has no offset in it."""
         copied = self.translation is not None and self.translation.downstream is not None
         is_empty = self.target_end is not None and self.target_start == self.target_end
         return is_empty and not copied
 
 
 class Resume(NamedTuple):
-    """Where the group resumes on the target (`downstream`), or None and why nobody can say.
+    """Where the group resumes on the target (`downstream`), or None and why it is unknown.
 
-    `re_reads` are records that it has read already, `skipped` those that it has not read, that the
-    source still holds and the target no longer does; both at most, and None where nobody knows.
+    `re_reads`: records that it has read already. `skipped`: unread records that the source still
+    holds and the target does not. Both are upper bounds; None if unknown.
     """
 
     downstream: int | None
@@ -80,7 +82,7 @@ class Resume(NamedTuple):
 
 
 def resume_of(place: GroupPlace) -> Resume:
-    """The one answer to where this group resumes in this partition."""
+    """Return where this group resumes in this partition."""
     if why := _why_nowhere(place):
         return Resume(None, "unknown", why)
     found, end = place.translation, place.target_end
@@ -116,7 +118,7 @@ def _why_nowhere(place: GroupPlace) -> str:
 
 
 def _why_expired(place: GroupPlace) -> str:
-    """What became of the committed offset on the source; empty while it exists."""
+    """Return what happened to the committed offset on the source; empty while it exists."""
     offset, start, end = place.source_offset or 0, place.source_start, place.source_end
     if start is not None and offset < start:
         return f"the committed offset {offset} is below the source's log start {start}"
@@ -137,7 +139,7 @@ def _deleted_there(place: GroupPlace, copied: int) -> str:
 
 
 def _is_bound(place: GroupPlace) -> bool:
-    """Whether the translation says "at least here" only."""
+    """Return whether the translation is only a lower bound."""
     return place.translation is not None and place.translation.outcome == "lower_bound"
 
 

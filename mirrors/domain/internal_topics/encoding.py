@@ -1,4 +1,4 @@
-"""What the internal topics' bytes are made of: Kafka's types, Java's JSON, murmur2."""
+"""Encodings of the internal topics: Kafka's types, Java's JSON, murmur2."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 class MalformedRecord(ValueError):
-    """Bytes that are not what the topic should hold."""
+    """A record that is not in the topic's format."""
 
 
 class Reader:
-    """Kafka's protocol types, big-endian; what follows the last field is ignored, as in Java."""
+    """Reads Kafka's protocol types, big-endian; extra bytes at the end are ignored, as in Java."""
 
     def __init__(self, data: bytes | None) -> None:
         if data is None:
@@ -48,7 +48,7 @@ class Reader:
 
 
 def string(text: str) -> bytes:
-    """A text with its length in bytes before it."""
+    """Return a string prefixed with its length in bytes."""
     raw = text.encode()
     if len(raw) > 32767:
         raise MalformedRecord(f"a text of {len(raw)} bytes is longer than the 32767 that fit")
@@ -56,7 +56,7 @@ def string(text: str) -> bytes:
 
 
 def java_json(value: object) -> bytes:
-    """JSON as Connect writes it, byte for byte: no blanks, members in the order given."""
+    """Return JSON byte for byte as Connect writes it: no blanks, members in the given order."""
     return _java_text(value).encode()
 
 
@@ -90,7 +90,7 @@ def read_json(data: bytes | None) -> Any:
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's hash of a key, signed as in Java."""
+    """Return Kafka's hash of a key, signed as in Java."""
     multiplier, length = 0x5BD1E995, len(data)
     hashed = (0x9747B28C ^ length) & 0xFFFFFFFF
     for at in range(0, length - length % 4, 4):

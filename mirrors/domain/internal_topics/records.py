@@ -1,4 +1,4 @@
-"""Bytes of the internal topics, both ways: MM2's own records, and our Position."""
+"""Records of the internal topics, encoded and decoded: MM2's records and Understudy's positions."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ def _versioned(value: bytes | None) -> Reader:
 
 
 def connect_key(connector: str, place: dict[str, str | int]) -> bytes:
-    """A key of `mm2-offsets.<source>.internal`; members in the order in which Java writes them."""
+    """Return a key of `mm2-offsets.<source>.internal`, with members in Java's order."""
     return java_json([connector, place])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConnectOffset:
-    """Where MM2 stands in a source partition: `offset` is the last copied one, None if removed."""
+    """MM2's position in a source partition. `offset` is the last copied one; None if deleted."""
 
     cluster: str
     topic: str
@@ -130,7 +130,7 @@ class ConnectOffset:
 
     @classmethod
     def read(cls, key: bytes | None, value: bytes | None) -> Self:
-        """A source position; MalformedRecord for other connectors' keys and for damaged ones."""
+        """Return a source position. Raises MalformedRecord for other connectors' keys."""
         place = read_json(key)
         if not isinstance(place, list) or len(place) != 2 or not isinstance(place[1], dict):
             raise MalformedRecord("the key is not a pair of connector name and source partition")
@@ -154,17 +154,20 @@ def _is_count(number: object) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Position:
-    """One record of `mm2-positions.<source>.internal`: the next upstream offset to be copied.
+    """One record of `mm2-positions.<source>.internal`: the next source offset to copy.
 
-    The ids say which generation of both topics it belongs to; `resets` counts an operator's
-    decisions after which the position may come back, `kept` those of them that kept the map.
-    `next_downstream` is the offset that the next batch gets there if nobody else writes, `map_end`
-    where our last record ends there that runs tell of, or should, or MM2's that was taken over;
-    `remote_end` where the remote partition was found to end below it, `cut_at` where the source was
-    found cut below the position, `remote_copied` up to where copies of ours were found behind
-    `next_downstream`: each stays until a person has decided.
-    At least once, `producer` is the id that wrote behind the position, `repeats` how many records
-    lie there twice so far, and `owed` how many of what was left there will (`continuity.repeats`).
+    - The ids name the generations of both topics.
+    - `resets`: the number of operator decisions after which the position may return. `kept`: those
+      of them that kept the offset map.
+    - `next_downstream`: the target offset of the next batch if no other producer writes.
+    - `map_end`: the end of the last record on the target that offset runs cover or should cover;
+      after a takeover, of MM2's last record.
+    - `remote_end`: the end of a remote partition that was found truncated below that. `cut_at`: the
+      end of a source that was found truncated below the position. `remote_copied`: the end of
+      copies found after `next_downstream`. Each stays until a person decides.
+    - With at_least_once, `producer` is the id that wrote after the position. `repeats` counts the
+      duplicates there so far. `owed` counts those of the remaining batches
+      (`spark_runner`).
     """
 
     topic: str
@@ -205,7 +208,7 @@ class Position:
 
 
 def position_key(topic: str, partition: int) -> bytes:
-    """Under which the position of a source partition stands."""
+    """Return the key of a source partition's position."""
     return _compact({"topic": topic, "partition": partition})
 
 
@@ -217,7 +220,7 @@ _POSITION_BODY = (
 
 @dataclasses.dataclass(frozen=True)
 class SliceCount:
-    """The other record of the positions topic: how many slices write, so that all can be fenced."""
+    """The number of slices that write, so that all can be fenced: the topic's other record."""
 
     count: int
 
@@ -231,7 +234,7 @@ class SliceCount:
 
 
 def read_position(key: bytes | None, value: bytes | None) -> Position | SliceCount:
-    """One record of the positions topic."""
+    """Decode one record of the positions topic."""
     place, body = read_json(key), read_json(value)
     if not isinstance(place, dict) or not isinstance(body, dict):
         raise MalformedRecord("the record is not a position")
@@ -260,5 +263,5 @@ def owner_value(name: str) -> bytes:
 
 
 def read_owner(value: bytes) -> str:
-    """The name; raises KeyError or ValueError for what `owner_value` did not write."""
+    """Return the name. Raises KeyError or ValueError if `owner_value` did not write it."""
     return str(json.loads(value)["owner"])

@@ -1,4 +1,4 @@
-"""Flows as an `mm2.properties` file that MirrorMaker 2 accepts and that means the same."""
+"""Export of flows as an equivalent `mm2.properties` file for MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEAD = """\
 
 
 def write_mm2(flows: Sequence[FlowSpec]) -> str:
-    """The whole file; a flow's own settings carry its name, so that no other flow is touched."""
+    """Return the whole file. A flow's settings have its name, so they affect no other flow."""
     clusters = {side.alias: side for spec in flows for side in (spec.source, spec.target)}
     lines = [_HEAD, property_line("clusters", ",".join(clusters))]
     body = [line for spec in clusters.values() for line in ["", *_cluster(spec)]]
@@ -93,7 +93,7 @@ def _reference(ours: str) -> str:
 
 
 def _exactly_once(flows: Sequence[FlowSpec]) -> Iterator[str]:
-    """In MM2 a matter of the target's workers, and only for who reads committed records."""
+    """Yield MM2's setting: it belongs to the target's workers and needs read_committed."""
     for alias in dict.fromkeys(spec.target.alias for spec in flows):
         into = [spec for spec in flows if spec.target.alias == alias]
         wanted = [spec for spec in into if spec.settings.delivery == "exactly_once"]
@@ -135,7 +135,7 @@ def _text(spec: FlowSpec, key: Setting) -> str | None:
 
 
 def _needed(name: str, spec: FlowSpec) -> bool:
-    """What a person set, and our defaults where MM2 has others."""
+    """Return whether a person set it, or the default differs from MM2's."""
     return name in spec.properties or KEYS[name].default != KEYS[name].mm2
 
 

@@ -1,4 +1,4 @@
-"""What a template would make of some clusters: its flows, judged together and beside the others."""
+"""Flow templates: the flows that a template creates, checked for conflicts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Edge = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Template:
-    """`first` and `others` name the roles; the first cluster given has the first one."""
+    """One template. `first` and `others` name the roles; the first cluster has the first role."""
 
     kind: TemplateKind
     label: str
@@ -31,7 +31,7 @@ class Template:
     most: int | None = None
 
     def edges(self, aliases: Sequence[str]) -> list[Edge]:
-        """Source and target of each flow, in the order in which the clusters were given."""
+        """Return source and target of each flow, in the order of the given clusters."""
         first, others = aliases[0], aliases[1:]
         if self.kind == "active-passive":
             return [(first, other) for other in others]
@@ -44,7 +44,7 @@ class Template:
         return list(itertools.pairwise(aliases))
 
     def refusals(self, aliases: Sequence[str]) -> list[str]:
-        """Why these clusters cannot stand in these roles; empty when they can."""
+        """Return why these clusters cannot have these roles; empty if they can."""
         found = []
         if len(aliases) < 2:
             found.append(f"{self.label} takes at least two clusters; {len(aliases)} chosen.")
@@ -109,7 +109,7 @@ def kind_of(word: str) -> TemplateKind:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlannedFlow:
-    """One flow with what stands in its way and what one should know before."""
+    """One flow with its blockers and warnings."""
 
     source: str
     target: str
@@ -123,7 +123,7 @@ class PlannedFlow:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TemplatePlan:
-    """All flows of a template, made together or not at all; `digest` names exactly this plan."""
+    """All flows of a template, created together or not at all. `digest` identifies the plan."""
 
     kind: TemplateKind
     properties: dict[str, str]
@@ -149,10 +149,11 @@ def plan_template(
     taken: Sequence[str] = (),
     ids: Mapping[str, str] | None = None,
 ) -> TemplatePlan:
-    """The flows in order; raises InvalidSettings where clusters or settings cannot be at all.
+    """Return the flows in order. Raises InvalidSettings for invalid clusters or settings.
 
-    `active` are the flows that are not at rest, `taken` the names of all there are, `ids` the
-    cluster ids as far as they are known.
+    - `active`: the flows that are not stopped.
+    - `taken`: the names of all flows.
+    - `ids`: the known cluster ids.
     """
     aliases = [cluster.alias for cluster in clusters]
     if sentences := TEMPLATES[kind].refusals(aliases):

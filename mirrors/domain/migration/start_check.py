@@ -1,7 +1,7 @@
-"""Whether a flow may make its first start: not beside another program that writes the same topics.
+"""Whether a flow may make its first start: not while another program writes the same topics.
 
-A flow that has no positions yet copies every record that the source holds. Where MirrorMaker 2, or
-another installation, writes the same remote topics at that time, each record lands twice.
+A flow without positions copies every record of the source. If MirrorMaker 2, or another
+installation, writes the same remote topics at that time, each record is duplicated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ACCEPT = "If both are to write, start it with accept_other_writers=true, which 
 
 
 class StartRefused(UnderstudyError):
-    """A first start beside another writer; `code` is one of `Code`."""
+    """A first start while another program writes; `code` is one of `Code`."""
 
     code = "foreign_writer"
 
@@ -38,10 +38,11 @@ class StartRefused(UnderstudyError):
 class StartSigns:
     """What was seen on the target while its topics were watched for `seconds`.
 
-    `group` is the state of MM2's Connect group, empty when there is none or it cannot be seen;
-    `copies` is False where MM2's own settings say that its source connector is disabled;
-    `beats`: heartbeats of this pair of clusters arrive on the target, which only MM2 writes there.
-    `internal` and `positions` are names of topics; every other topic is a remote one.
+    - `group`: the state of MM2's Connect group; empty if there is none or it cannot be seen.
+    - `copies`: False if MM2's own settings disable its source connector.
+    - `beats`: heartbeats of this pair of clusters arrive on the target, which only MM2 writes
+      there.
+    - `internal` and `positions`: names of topics; every other topic is a remote topic.
     """
 
     source: str
@@ -58,7 +59,7 @@ class StartSigns:
 
     @property
     def moved(self) -> dict[str, int]:
-        """Records that each topic got meanwhile, by offsets; a new topic counts whole."""
+        """Records that each topic got meanwhile, by offsets; a new topic counts completely."""
         found: dict[str, int] = {}
         for place, end in self.after.items():
             if (more := end - self.before.get(place, 0)) > 0:
@@ -83,7 +84,7 @@ class StartSigns:
         return self.copies and self.beats
 
     def sentence(self) -> str:
-        """Why the flow is not started; empty when nothing speaks against it."""
+        """Return why the flow is not started; empty if nothing prevents it."""
         if not (code := self.code):
             return ""
         found = [f"Not started: another program writes what {self.source}->{self.target} writes."]

@@ -1,4 +1,4 @@
-"""Whether MirrorMaker 2 is quiet, so that a flow may go on where it stood: signs, and sentences."""
+"""Whether MirrorMaker 2 has stopped, so that a flow may resume at its positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stand:
-    """Where MM2's connectors stood: how many partitions, of which topics, under which names."""
+    """MM2's positions: how many partitions, of which topics, by which connectors."""
 
     partitions: int
     topics: frozenset[str]
@@ -26,7 +26,7 @@ class Stand:
 class Signs:
     """What was seen of MM2 on the target over some seconds.
 
-    `group` is the state of its Connect group, empty when there is none or it cannot be seen.
+    `group`: the state of its Connect group; empty if there is none or it cannot be seen.
     """
 
     seconds: float
@@ -85,24 +85,24 @@ class Signs:
 
 
 def internal_topics(policy: ReplicationPolicy) -> set[str]:
-    """MM2's own topics of this pair of clusters on the target."""
+    """Return MM2's internal topics of this pair of clusters on the target."""
     source = policy.source_alias
     own = {f"mm2-{what}.{source}.internal" for what in ("offsets", "status", "configs")}
     return own | {policy.checkpoints_topic(), policy.offset_syncs_topic(source)}
 
 
 def watched_topics(policy: ReplicationPolicy, stand: Stand, copied: Iterable[str] = ()) -> set[str]:
-    """The topics of the target whose ends tell that MM2 works.
+    """Return the topics of the target whose ends show that MM2 works.
 
     `copied`: source topics that the flow selects. MM2 writes positions once a minute, so in its
-    first minute no position names the topics that it fills.
+    first minute no position names the topics to which it writes.
     """
     topics = {*stand.topics, *copied}
     return internal_topics(policy) | {policy.remote_topic(topic) for topic in topics}
 
 
 def read_stand(rows: Iterable[tuple[bytes | None, bytes | None]], source: str) -> Stand:
-    """Keys and values of MM2's topic of positions, oldest first."""
+    """Return MM2's positions from its topic's keys and values, oldest first."""
     last: dict[tuple[str, Place], int | None] = {}
     for key, value in rows:
         try:

@@ -1,4 +1,4 @@
-"""A short name for the two topics that a map of offsets belongs to: made again, they are others."""
+"""The generation id of an offset map: a short hash of its two topics' ids."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def generation(
     target_topic_id: str,
     resets: int = 0,
 ) -> str:
-    """16 hexadecimal digits of ids as texts.
+    """Return 16 hexadecimal digits of the ids.
 
-    A partition that an operator let begin anew has another one too, by `resets`: its offsets may
-    hold other records now.
+    A partition that an operator restarts gets another generation by `resets`, because its offsets
+    may refer to other records.
     """
     ids = "\0".join((source_cluster, source_topic_id, target_cluster, target_topic_id))
     if resets:
@@ -26,7 +26,7 @@ def generation(
 
 
 def generation_of(row: Position) -> str:
-    """The one that a committed position belongs to."""
+    """Return the generation of a committed position."""
     return generation(
         row.source_cluster,
         row.source_topic_id,

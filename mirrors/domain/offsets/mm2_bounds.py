@@ -1,18 +1,17 @@
-"""Safe lower bounds for group offsets in what another replicator copied, such as MirrorMaker 2.
+"""Safe lower bounds of group offsets in what another replicator copied, such as MirrorMaker 2.
 
-Understudy keeps no offset runs of records that it did not copy itself. MM2's offset syncs say of
-single records where their copies are. From them follows where a group resumes at the earliest:
-every record that it has not read is at that offset or behind it, so nothing is skipped.
+Understudy has no offset runs of records that it did not copy. MM2's offset syncs give the copies of
+single records. They bound the earliest resume offset: every unread record is at or after it, so
+none is skipped.
 
 Why a bound is safe:
-
-1. A replicator copies a partition in order. Behind the copy of record `u` at `d` come copies of all
-   records after `u`. A group that has read `u` may resume at `d + 1`; one whose next record is `u`,
-   at `d`. MM2 translates alike (`OffsetSyncStore`).
-2. A sync carries no topic id: it may belong to an earlier topic of that name. So a sync counts only
-   when it is proven: the records at `u` and `d`, and those after them, have the same content.
-3. No bound is above a place where a later record is known to have a copy. Where MM2 crashed and
-   sent records again, or two of its tasks wrote for a moment, the earlier copy counts.
+1. A replicator copies a partition in order. The copies of all records after `u` follow the copy of
+   `u` at `d`. A group that has read `u` may resume at `d + 1`; one whose next record is `u`, at
+   `d`. MM2 translates in the same way (`OffsetSyncStore`).
+2. A sync has no topic id: it may belong to an earlier topic of that name. So a sync counts only if
+   it is verified: the records at `u` and `d`, and those after them, have equal content.
+3. No bound is above the known copy of a later record. Where MM2 crashed and sent records again, or
+   two of its tasks wrote for a moment, the earlier copy counts.
 """
 
 from __future__ import annotations
@@ -22,17 +21,19 @@ from typing import NamedTuple
 
 
 class Pair(NamedTuple):
-    """As of an offset sync: the source record at `upstream` has a copy at `downstream`."""
+    """An offset sync: the source record at `upstream` has a copy at `downstream`."""
 
     upstream: int
     downstream: int
 
 
 class Beside(NamedTuple):
-    """What this flow's own map knows around an offset that is not in it; all offsets downstream.
+    """What this flow's own map knows around an offset that it lacks, as target offsets.
 
-    `below`: where its last run below ends; `above`: where its next run begins; `end`: where what
-    was taken over from the other replicator ends. None where there is none.
+    - `below`: the end of its last run below. `above`: the start of its next run.
+    - `end`: the end of what the other replicator copied.
+
+    None if there is none.
     """
 
     below: int | None = None
@@ -41,8 +42,11 @@ class Beside(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """`downstream` is safe; `re_reads`: records at most that the group has read and finds again,
-    None where nobody knows. `pair`: the sync that it follows from, None: this flow's own run."""
+    """A safe resume offset.
+
+    - `re_reads`: at most how many records the group reads again; None if unknown.
+    - `pair`: the sync that it follows from; None if it follows from this flow's own run.
+    """
 
     downstream: int
     re_reads: int | None
@@ -50,16 +54,16 @@ class Bound(NamedTuple):
 
 
 def candidates(pairs: Iterable[Pair], upstream: int) -> list[Pair]:
-    """Pairs that bound the offset, the nearest first."""
+    """Return the pairs that bound the offset, the nearest first."""
     return sorted((pair for pair in pairs if pair.upstream <= upstream), reverse=True)
 
 
 def bound_of(
     upstream: int, *, proven: Iterable[Pair], pairs: Iterable[Pair], around: Beside
 ) -> Bound | None:
-    """The best safe bound; None without a proven pair or a run of this flow below the offset.
+    """Return the best safe bound; None without a verified pair or an own run below the offset.
 
-    `pairs` are all that are not refuted, proven or not: those above only lower the bound.
+    `pairs`: all that are not refuted, verified or not; those above only lower the bound.
     """
     proven = list(proven)
     below = around.below
@@ -79,14 +83,14 @@ def bound_of(
 
 
 def _re_reads(upstream: int, downstream: int, proven: Iterable[Pair], around: Beside) -> int | None:
-    """By the nearest place that is certainly not before the record that the group reads next."""
+    """Return the distance to the nearest offset that is certainly not before the next record."""
     above = [pair.downstream for pair in proven if pair.upstream >= upstream]
     known = [at for at in (*above, around.above, around.end) if at is not None and at >= downstream]
     return min(known) - downstream if known else None
 
 
 def sentence(upstream: int, bound: Bound) -> str:
-    """Why the group resumes there, and what it costs."""
+    """Return why the group resumes there, and how many records it reads again."""
     if bound.pair is None:
         how = "where this flow's last copy before it ends"
     else:

@@ -1,6 +1,6 @@
-"""MM2's offset syncs from exact runs: those that its source task would have sent, record by record.
+"""MM2's offset syncs from exact runs: those that MM2's source task would have sent.
 
-A run of a million records is not walked: within it a sync is due every `offset.lag.max` + 1.
+A run of a million records is not iterated: within it a sync is due every `offset.lag.max` + 1.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mirrors.domain.offsets.runs import Run
 
-# More at once tell MM2's readers nothing: they keep 64, dense near the newest.
+# More at once are useless to MM2's readers: they keep 64, dense near the newest.
 MOST_AT_ONCE = 256
 
 
@@ -22,7 +22,7 @@ class Sync(NamedTuple):
 
 
 class SyncedUpTo(NamedTuple):
-    """The last record that was considered, and the downstream offset of the last due sync."""
+    """The last record that was processed, and the downstream offset of the last due sync."""
 
     upstream: int = -1
     downstream: int = -1
@@ -32,10 +32,10 @@ class SyncedUpTo(NamedTuple):
 def syncs_of(
     last: SyncedUpTo, runs: Iterable[Run], *, offset_lag_max: int, position: int
 ) -> tuple[list[Sync], SyncedUpTo]:
-    """The syncs of what lies behind `last` and before `position`, the newest record's included.
+    """Return the syncs after `last` and before `position`, including the newest record's.
 
-    MM2 sends that one with its next commit; who asks here stands at one. What was copied a second
-    time after a restart is no news: a sync that goes back would make readers forget all others.
+    MM2 sends that one with its next commit; callers are at a commit. Records that were copied again
+    after a restart get no sync: a sync that goes back would make readers drop all others.
     """
     found: list[Sync] = []
     before = last
@@ -77,6 +77,6 @@ def _of_run(last: SyncedUpTo, run: Run, most: int) -> tuple[list[Sync], SyncedUp
 
 
 def _thinned(syncs: list[Sync]) -> list[Sync]:
-    """Not more than are of use, the newest among them."""
+    """Return at most as many as are useful, the newest among them."""
     step = -(-len(syncs) // MOST_AT_ONCE) or 1
     return syncs[::-step][::-1]

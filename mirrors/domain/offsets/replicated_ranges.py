@@ -1,4 +1,4 @@
-"""What other flows wrote into one partition, by its own offsets: looked up batch by batch."""
+"""Ranges of one partition that other flows wrote, by its own offsets; looked up batch by batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Block = tuple[str, BlockKey]
 
 
 class Stretches:
-    """Blocks are kept packed until a batch at or behind their beginning is asked about."""
+    """The ranges. A block stays packed until a batch at or after its beginning is looked up."""
 
     def __init__(self) -> None:
         self._packed: dict[Block, tuple[int, bytes]] = {}
@@ -29,7 +29,7 @@ class Stretches:
         self._behind = 0
 
     def put(self, block: Block, value: bytes | None) -> None:
-        """A block, or its next version; None when it was taken away."""
+        """Store a block or its next version; None deletes it."""
         was_read = self._read.pop(block, None) is not None
         self._is_stale |= was_read
         known = self._packed.pop(block, None)
@@ -41,23 +41,23 @@ class Stretches:
             heapq.heappush(self._waiting, (first, next(self._numbers), block))
 
     def cut(self, topic: str, end: int) -> None:
-        """What the flow of that topic had written from this offset on was lost."""
+        """Drop the flow's runs from this offset on: they were lost."""
         for block, (first, value) in list(self._packed.items()):
             if block[0] == topic:
                 body = value if first < end else None
                 self.put(block, None if body is None else cut_off(body, end))
 
     def forget(self, topic: str) -> None:
-        """What that topic said counts no more, until it is said again."""
+        """Drop all blocks of that topic until they are read again."""
         for block in [block for block in self._packed if block[0] == topic]:
             self.put(block, None)
 
     def forget_before(self, offset: int) -> None:
-        """Nobody will ask about what lies below."""
+        """Allow dropping what is below: it will not be looked up."""
         self._behind = offset
 
     def inside(self, first: int, last: int) -> list[Run]:
-        """The parts of runs that lie within these offsets, both included."""
+        """Return the parts of runs within these offsets, both inclusive."""
         if self._is_stale or (self._waiting and self._waiting[0][0] <= last):
             self._unpack(last)
         runs = self._runs
@@ -73,7 +73,7 @@ class Stretches:
         return found
 
     def _unpack(self, last: int) -> None:
-        """Read the blocks that begin at or below `last`; let go of what is behind."""
+        """Read the blocks that begin at or below `last`, and drop what is no longer needed."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= last:
             first, _, block = waiting[0]

@@ -1,10 +1,10 @@
-"""When offset runs may go: once nobody can ask for their records.
+"""Retention of offset runs: they are deleted when their records can no longer be looked up.
 
-A generation of a partition ends when its source topic or its remote topic is made anew, or when an
-operator lets the partition begin again. Its runs still name records of the remote topic: whoever
-skips by them what was copied needs them as long as one of those records can be read.
-
-Of the current generation goes what lies before the start of both logs, but for the oldest block.
+- A generation of a partition ends when its source topic or remote topic is recreated, or when an
+  operator restarts the partition. Its runs still describe records of the remote topic. Flows with
+  skip.replicated need them while one of those records can be read.
+- Of the current generation, runs before the start of both logs are deleted, except for the oldest
+  block.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import NamedTuple
 class OldRuns:
     """A partition's runs in a generation in which it has no position.
 
-    `ends`: the downstream offset behind their last record, None where there is no run.
-    `superseded`: a later generation of the same partition has written runs since.
+    - `ends`: the downstream offset after their last record; None if there is no run.
+    - `superseded`: a later generation of the same partition has written runs since.
     """
 
     superseded: bool
@@ -28,10 +28,10 @@ class OldRuns:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RemoteLog:
-    """The remote partition that they lead to, as the target shows it now.
+    """Their remote partition, as the target shows it now.
 
-    `gone`: a topic of that id is there no more, and an id is never given twice. `start`: its first
-    offset; None where the target did not say.
+    - `gone`: the topic with that id was deleted; ids are never reused.
+    - `start`: its log start; None if the target did not report it.
     """
 
     gone: bool
@@ -45,7 +45,7 @@ class Retirement:
 
 
 def retirement(old: OldRuns, log: RemoteLog) -> Retirement:
-    """Whether the runs may go, and why, or why not yet."""
+    """Return whether the runs may be deleted, and why or why not."""
     if log.gone:
         return Retirement(True, "the remote topic that they lead to was deleted or made anew")
     if not old.superseded:
@@ -61,25 +61,26 @@ def retirement(old: OldRuns, log: RemoteLog) -> Retirement:
 
 
 class Starts(NamedTuple):
-    """From which offset on one partition matters on either side; None where nobody said."""
+    """The first offset that matters on each side; None if unknown."""
 
     source: int | None = None
     target: int | None = None
 
 
 class Border(NamedTuple):
-    """What ends at or below it on both sides is asked for by nobody any more."""
+    """Runs that end at or below it on both sides are no longer looked up."""
 
     upstream: int
     downstream: int
 
 
 def border(*, before: Starts, now: Starts, groups: Starts, position: int) -> Border | None:
-    """Where what is still needed begins; None: all of it is.
+    """Return where the needed runs begin; None if all are needed.
 
-    `before` and `now` are the first offsets that both clusters hold, as they said some time ago and
-    just now: who had read a record when it went has judged it by its run since. `groups`: the
-    lowest committed offsets. Nothing behind `position` was copied for good.
+    - `before` and `now`: the log starts of both clusters, some time ago and now. A flow that had
+      read a record when it was deleted has looked up its run since.
+    - `groups`: the lowest committed offsets.
+    - `position`: records after it are not copied permanently.
     """
     upstream = _lowest((before.source, now.source), groups.source, position)
     downstream = _lowest((before.target, now.target), groups.target)
@@ -89,32 +90,32 @@ def border(*, before: Starts, now: Starts, groups: Starts, position: int) -> Bor
 
 
 def _lowest(said: tuple[int | None, int | None], *others: int | None) -> int | None:
-    """None where a cluster did not say; groups there may be none."""
+    """Return the lowest offset; None if a cluster did not report its log start."""
     if None in said:
         return None
     return min(value for value in (*said, *others) if value is not None)
 
 
 def blocks_between(*, oldest: int, upstream: int, downstream: int) -> range:
-    """The first offsets of blocks that go.
+    """Return the first offsets of blocks to delete.
 
-    `oldest` is where the first block begins, `upstream` and `downstream` where those do that are
-    the last to begin at or below the border on that side. Whatever begins before both ends there.
-
-    The last one stays, as the neighbour of what is still asked for; and so does the oldest, by
-    which an offset of long ago is told from one that another wrote before this flow: its answer is
-    the next run's start, as in every gap.
+    - `oldest`: where the first block begins. `upstream` and `downstream`: where the last blocks
+      begin that start at or below the border on that side. Any block that begins before both ends
+      there.
+    - The last one stays, as the neighbor of what is still looked up.
+    - The oldest one stays too. It distinguishes a very old offset from one that another program
+      wrote before this flow: its translation is the next run's start, as in every gap.
     """
     return range(oldest + 1, min(upstream, downstream))
 
 
 def notes_due(ends: Mapping[int, int], *, is_current: bool, start: int | None) -> Iterable[int]:
-    """The first offsets of blocks of notes that go, of one partition in one generation.
+    """Return the first offsets of skip notes to delete, of one partition in one generation.
 
-    `ends` has where the runs of each block end upstream, `start` where the source's log begins; a
-    note goes when no record that it explains can be read any more. The last block of the current
-    generation stays, for the flow may go on with it; of an earlier one all goes: what the partition
-    began again with was judged anew.
+    - `ends`: where the runs of each block end upstream. `start`: the source's log start. A note is
+      deleted when no record that it explains can be read.
+    - The last block of the current generation stays, because the flow may append to it. Of an
+      earlier generation all are deleted: the partition's records were judged again.
     """
     if not is_current:
         return sorted(ends)

@@ -1,6 +1,6 @@
-"""The runs of a block, read: all of them, one beside an offset, the first alone.
+"""Decoder of run blocks: all runs, the runs around an offset, or only the first.
 
-The form is told in `runs`.
+`runs` describes the format.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _GOES_ON = bytes(range(0x80, 0x100))
 
 
 def read_block(data: bytes) -> Iterator[Run]:
-    """The runs of a block, in order."""
+    """Return the runs of a block, in order."""
     upstream, downstream, gaps, downstream_gaps, lengths = _columns(data)
     starts = _starts(upstream, gaps, lengths), _starts(downstream, downstream_gaps, lengths)
     return map(Run, *starts, lengths)
 
 
 def first_run(data: bytes) -> Run:
-    """The first run of a block, which must be whole, without taking the others apart."""
+    """Return the first run of a complete block, without decoding the others."""
     (_, count, upstream, downstream, *gaps, short), _ = _head(data, 7)
     if not count or len(data.translate(None, _GOES_ON)) < 4 + 3 * count:
         raise MalformedRecord("the block is cut off")
@@ -32,21 +32,21 @@ def first_run(data: bytes) -> Run:
 
 
 def follows(data: bytes) -> int | None:
-    """Where the run before the first one of this block ends downstream; None: it does not say."""
+    """Return the downstream end of the run before this block's first one; None if not stored."""
     (_, count, _, downstream), behind = _head(data, 4)
     numbers = _numbers(data[behind:])
     return downstream - numbers[3 * count] if len(numbers) > 3 * count else None
 
 
 class Block:
-    """The runs of a block, taken apart once to be looked up often; downstream only where asked."""
+    """A block decoded once for many lookups; downstream offsets are computed on demand."""
 
     def __init__(self, data: bytes) -> None:
         upstream, self._downstream, gaps, self._gaps, self._lengths = _columns(data)
         self._starts = _starts(upstream, gaps, self._lengths)
 
     def around(self, upstream: int) -> tuple[Run | None, Run | None]:
-        """The last run that begins at or below the offset, and the next one."""
+        """Return the last run that begins at or below the offset, and the next one."""
         at = bisect.bisect_right(self._starts, upstream)
         above = self._run(at) if at < len(self._starts) else None
         return (self._run(at - 1) if at else None), above
@@ -57,7 +57,7 @@ class Block:
 
 
 def _columns(data: bytes) -> tuple[int, int, list[int], list[int], list[int]]:
-    """First upstream and downstream; of each run the gaps on both sides, and its length."""
+    """Return first upstream and downstream; of each run the gaps on both sides, and its length."""
     (_, count, upstream, downstream), behind = _head(data, 4)
     numbers = _numbers(data[behind:])
     if len(numbers) < 3 * count:
@@ -67,14 +67,14 @@ def _columns(data: bytes) -> tuple[int, int, list[int], list[int], list[int]]:
 
 
 def _starts(first: int, gaps: list[int], lengths: list[int]) -> list[int]:
-    """Each run begins a gap behind the end of the one before; in loops of the standard library."""
+    """Return the starts: each run begins a gap after the end of the one before. It uses C loops."""
     if not gaps:
         return []
     return list(accumulate(map(add, gaps[1:], lengths), initial=first + gaps[0]))
 
 
 def _head(data: bytes, count: int) -> tuple[list[int], int]:
-    """So many numbers, four of which stand before the runs, and where the rest begins."""
+    """Return this many numbers, four of which come before the runs, and the index of the rest."""
     found: list[int] = []
     value = shift = 0
     for at, byte in enumerate(data):

@@ -1,14 +1,16 @@
-"""Offset runs: which downstream offsets a stretch of upstream ones has, exactly; their records.
+"""Offset runs: the exact target offsets of ranges of source offsets, and their stored form.
 
-A run is a stretch without a hole on either side. A partition's runs are kept in blocks, one record
-of the compacted topic `mm2-runs.<source>.internal` each, written in the transaction of the data.
-The newest block of a partition is written again, longer, with each transaction until it is full:
-compaction leaves its last version, so that at rest a run takes about five bytes.
+A run is a range without holes on either side. A partition's runs are stored in blocks, each one
+record of the compacted topic `mm2-runs.<source>.internal`. A block is written in the transaction of
+its data.
 
-A block in bytes, all numbers LEB128: version, number of runs, first upstream, first downstream, and
-then for each run: upstream gap and downstream gap to the end of the one before, length - 1. Where
-it is known, one number more: how far the first run is, downstream, from the end of the one before
-it. By that a reader finds that blocks in between were lost, which no hole in the offsets tells.
+Each transaction writes the partition's newest block again, longer, until it is full. Compaction
+keeps its last version, so a stored run takes about five bytes.
+
+Format of a block, all numbers LEB128: version, number of runs, first upstream, first downstream.
+Then for each run: upstream gap and downstream gap to the end of the run before, length - 1. One
+more number, if known: the downstream distance of the first run from the end of the run before it.
+By it a reader detects lost blocks in between, which no hole in the offsets shows.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _LEFT_OUT = ".replicated"
 
 
 class Run(NamedTuple):
-    """`length` records from these two offsets on, one by one."""
+    """`length` consecutive records from these two offsets on."""
 
     upstream: int
     downstream: int
@@ -35,7 +37,7 @@ class Run(NamedTuple):
 
 
 def runs_topic(source_alias: str) -> str:
-    """Literal dots, whatever the separator is: MM2's rule must count it internal."""
+    """Return the topic's name. Its dots are literal, because MM2 must count it as internal."""
     return f"mm2-runs.{source_alias}.internal"
 
 
@@ -44,10 +46,10 @@ def is_runs_topic(name: str) -> bool:
 
 
 def left_out(born: str) -> str:
-    """The generation under which a flow notes what it left out because another flow wrote it.
+    """Return the generation under which a flow notes skipped copies of other flows.
 
-    Its runs say where such records came from: upstream in the source, "downstream" where that other
-    flow read them. No record of the target lies behind them, so they are no part of the map.
+    Its runs give the origin of these records: "upstream" in the source, "downstream" where the
+    other flow read them. They have no copies on the target, so they are not part of the offset map.
     """
     return f"{born}{_LEFT_OUT}"
 
@@ -59,7 +61,7 @@ def is_left_out(born: str) -> bool:
 class BlockKey(NamedTuple):
     """Which runs a block holds; `first` is the upstream offset of its first run.
 
-    `into` is the id of the topic that was written: who reads that topic finds its runs by it.
+    `into` is the id of the written topic, by which a reader of that topic finds its runs.
     """
 
     topic: str
@@ -81,9 +83,9 @@ class BlockKey(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpenBlock:
-    """A block that more runs fit in. `body` has all of them but `last`, which may still grow.
+    """A block that is not full. `body` has all runs except `last`, which may still grow.
 
-    `follows` is where the map's run before the first one ends downstream; None: that is not known.
+    `follows`: where the run before the first one ends downstream; None if unknown.
     """
 
     first: Run
@@ -100,11 +102,11 @@ class OpenBlock:
         return cls(run, run, 1, end=(run.upstream, run.downstream), follows=follows)
 
     def takes(self, run: Run) -> bool:
-        """Whether it may become a part of the block; if not, another one begins."""
+        """Return whether the run can be added to the block; otherwise a new block begins."""
         return self.count < BLOCK_RUNS and self.is_before(run)
 
     def is_before(self, run: Run) -> bool:
-        """Whether the run comes behind all that is here."""
+        """Return whether the run comes after all runs of the block."""
         last = self.last
         return (
             run.upstream >= last.upstream + last.length
@@ -112,7 +114,7 @@ class OpenBlock:
         )
 
     def add(self, run: Run) -> OpenBlock:
-        """Behind the last run, or as a part of it where the two touch on both sides."""
+        """Append a run, or extend the last one if the two touch on both sides."""
         last = self.last
         end = (last.upstream + last.length, last.downstream + last.length)
         if (run.upstream, run.downstream) == end:
@@ -123,7 +125,7 @@ class OpenBlock:
         return OpenBlock(self.first, run, self.count + 1, body, end, self.follows)
 
     def next(self, run: Run) -> OpenBlock:
-        """The block that begins with this run, which is not taken here."""
+        """Return the block that begins with this run, which does not fit here."""
         last = self.last
         return OpenBlock.begin(run, last.downstream + last.length if self.is_before(run) else None)
 
@@ -142,8 +144,11 @@ class Packed(NamedTuple):
 
 
 def pack(open_block: OpenBlock | None, runs: Iterable[Run], follows: int | None = None) -> Packed:
-    """Add runs to a partition's open block. The open block itself is not changed: a transaction
-    that is aborted goes on from the old one. `follows` as in `OpenBlock`, where none is open."""
+    """Add runs to a partition's open block.
+
+    The open block itself is not changed: after an aborted transaction the old one is used again.
+    `follows` as in `OpenBlock`, if none is open.
+    """
     blocks: list[OpenBlock] = []
     block = open_block
     touched = False

@@ -1,4 +1,4 @@
-"""From upstream to downstream offsets by exact runs; each answer names how it was obtained."""
+"""Translation of source offsets to target offsets by exact runs, with the kind of each result."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ Outcome = Literal["exact", "gap", "ahead", "lower_bound", "expired", "unknown"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translation:
-    """Where a group that stands at `upstream` goes on downstream; None when nobody knows.
+    """Where a group at `upstream` resumes on the target; `downstream` is None if unknown.
 
-    exact: the record itself, or the end of what was copied. gap: the record was never copied (a
-    transaction's marker, compaction, a filter), so the next one. ahead: the group read records that
-    are not copied yet; it will read them again. lower_bound: another replicator copied it, and its
-    copy is there or later (`domain.offset_bounds`). expired: the committed offset no longer exists
-    (see `domain.resume`). unknown: there is no map here. `re_reads`: what it has read already and
-    finds again behind that place, as where two directions are mixed; at most that many for a
-    lower bound, and None where nobody knows.
+    - exact: the record itself, or the end of what was copied.
+    - gap: the record was never copied (a transaction marker, compaction, a filter), so the next
+      one.
+    - ahead: the group read records that are not copied yet; it will read them again.
+    - lower_bound: another replicator copied it, and its copy is there or later (`mm2_bounds`).
+    - expired: the committed offset no longer exists (`groups.resume`).
+    - unknown: no map covers it.
+
+    `re_reads`: records after that offset that the group has read already, as where two directions
+    are mixed. For a lower bound it is at most that many; None if unknown.
     """
 
     upstream: int
@@ -34,10 +37,10 @@ NOTHING = "no record of this partition was copied yet"
 
 
 def nearest(upstream: int, *, position: int) -> int:
-    """The offset whose neighbours tell what becomes of `upstream`; beyond the position, the last.
+    """Return the offset whose neighbors decide: at most the last one below the position.
 
-    Runs and position are read one after the other: a newer run would lead a group that is ahead of
-    the position to a place that is ahead of the group.
+    Runs and position are read one after the other. For a group beyond the position, a newer run
+    would lead to an offset that is ahead of the group.
     """
     return min(upstream, position - 1)
 
@@ -58,11 +61,13 @@ def translate_between(
     follows: int | None = None,
     map_end: int | None = None,
 ) -> Translation:
-    """From the run at or below `nearest`, and the one above it.
+    """Translate by the run at or below `nearest`, and the one above it.
 
-    `follows`: where, downstream, the run before `above` ended when that was written; `map_end`:
-    where the last one below the position did. None: nobody says so. By these it is found that runs
-    are missing: what they told is not known then, for the next run may lie far behind it.
+    - `follows`: where, downstream, the run before `above` ended when it was written.
+    - `map_end`: where the last run below the position ended.
+
+    By these, missing runs are detected. An offset in missing runs is unknown, because the next run
+    may be far after it.
     """
     end = None
     if below is not None:
@@ -92,7 +97,7 @@ def translate_between(
 
 
 def _at_the_end(upstream: int, position: int, end: int | None) -> Translation:
-    """`end` of what was copied below the position."""
+    """Translate an offset at or beyond the position. `end`: of what was copied below it."""
     if end is None:
         return _answer(upstream, None, "unknown", NOTHING)
     if upstream == position:
@@ -107,8 +112,7 @@ def _lost(upstream: int, below: Run | None) -> Translation:
 
 
 def is_torn(below: Run | None, follows: int | None) -> bool:
-    """Whether runs are missing between this one and another that, as it says itself, follows one
-    that ended there, downstream."""
+    """Return whether runs are missing before a later run that follows offset `follows`."""
     return follows is not None and (below is None or below.downstream + below.length < follows)
 
 

@@ -1,1 +1,1 @@
-"""Lists of Java patterns: run by RE2, and as sets of names that can be intersected."""
+"""Lists of Java patterns: matched by RE2, and as sets of names that can be intersected."""

@@ -1,4 +1,4 @@
-r"""The parts of a Java pattern that stand for one character: escapes, \p{…} and [classes]."""
+r"""The parts of a Java pattern that match one character: escapes, \p{…} and [classes]."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import string
 
 Ranges = tuple[tuple[int, int], ...]
 LAST = 0x10FFFF
-# Brackets within brackets: deeper is never meant, and would exhaust the stack.
+# Deeper nesting is never intended, and would exhaust the stack.
 DEEPEST = 50
 _CONTROLS = {"t": 9, "n": 10, "r": 13, "f": 12, "a": 7, "e": 27}
-# Java's \s has the vertical tab, which RE2's has not.
+# Java's \s includes the vertical tab; RE2's does not.
 _SETS: dict[str, Ranges] = {
     "d": ((48, 57),),
     "s": ((9, 13), (32, 32)),
@@ -28,14 +28,14 @@ _CATEGORIES = {
 
 
 def literal(letter: str | int) -> str:
-    """One character that stands for itself, spelt so that RE2 cannot read more into it."""
+    """Return a pattern that matches only this character in RE2."""
     code = letter if isinstance(letter, int) else ord(letter)
     return chr(code) if code < 128 and chr(code).isalnum() else f"\\x{{{code:x}}}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Characters:
-    """A set of characters: ranges, and Unicode properties that only RE2 can spell out."""
+    """A set of characters: ranges, and Unicode properties that only RE2 can expand."""
 
     ranges: Ranges = ()
     properties: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 class SimpleEscapes:
-    r"""One escape for one character or one set of them, from the backslash at `at` up to `end`."""
+    """One escape of one character or one set, from the backslash at `at` up to `end`."""
 
     def __init__(self, pattern: str, at: int) -> None:
         self.pattern = pattern
@@ -148,7 +148,7 @@ class SimpleEscapes:
 class CharacterClass:
     """One class in square brackets, with Java's union [a[bc]] and intersection [a-z&&[^b]].
 
-    `at` is behind the opening bracket, `end` behind the closing one.
+    `at` is after the opening bracket, `end` after the closing one.
     """
 
     def __init__(self, pattern: str, at: int, *, folded: bool = False, depth: int = 0) -> None:
@@ -197,7 +197,7 @@ class CharacterClass:
                 if closed
                 else "has a bracket [ that is never closed"
             )
-        # Java's reading of [a&&b[c]] depends on the order of its parts; nobody means it.
+        # Java's meaning of [a&&b[c]] depends on the order of its parts; such a class is a mistake.
         if not first and nested and count > 1:
             raise ValueError("has a class that mixes && with more than one part on its right")
         return found

@@ -1,7 +1,7 @@
-"""Java's regular expressions, as in MM2's files, said again for RE2 or refused by name.
+"""Translates Java's regular expressions, as in MM2's files, to RE2, or rejects them with a reason.
 
-RE2 works in linear time, which is why look-around, back-references and possessive repeats are
-refused. What both dialects spell alike but read differently is rewritten; tests compare with Java.
+RE2 works in linear time, so look-around, back-references and possessive repeats are rejected. What
+both dialects write alike but read differently is rewritten; tests compare with Java.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _ANCHORS = {"b": r"\b", "B": r"\B", "A": r"\A", "z": r"\z", "Z": r"\z"}
 
 
 def translate(pattern: str, flags: Flags = frozenset()) -> tuple[str, Flags]:
-    """The pattern for RE2, and the inline flags still on at its end; ValueError when refused."""
+    """Return the pattern for RE2 and the inline flags at its end. Raises ValueError."""
     return _Translation(unquote(pattern), flags).run()
 
 
 def unquote(pattern: str) -> str:
-    r"""Take out \Q…\E, which Java does before it reads anything else."""
+    r"""Expand \Q…\E, which Java does before it parses anything else."""
     pieces: list[str] = []
     at = 0
     while at < len(pattern):

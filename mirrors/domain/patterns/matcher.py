@@ -1,4 +1,4 @@
-"""Lists of Java regular expressions for whole names, run by RE2 so that none takes for ever."""
+"""Lists of Java regular expressions for whole names, matched by RE2 in linear time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import re2
 
 from mirrors.domain.patterns import java_to_re2
 
-# A name as Kafka allows it; people leave its dots as they are, or escape them.
+# A valid name of Kafka's; its dots may be escaped or not.
 _LITERAL = re.compile(r"(?:[A-Za-z0-9_.-]|\\\.)+")
 
 LONGEST_ELEMENT = 1000
@@ -19,17 +19,17 @@ LONGEST_LIST = 50_000
 
 
 def check_patterns(elements: Sequence[str]) -> None:
-    """Raise a ValueError that names the first element which cannot be used, and why."""
+    """Raise a ValueError that names the first unusable element and the reason."""
     NamePatterns(elements)
 
 
 def literal_name(element: str) -> str | None:
-    """The name that an element of a list stands for; None for one that leaves a choice."""
+    """Return the only name that an element of a list matches; None for a real pattern."""
     return element.replace("\\.", ".") if _LITERAL.fullmatch(element) else None
 
 
 class NamePatterns:
-    """A list as MM2 uses it: joined by bars, for whole names; an empty list matches nothing."""
+    """A list as MM2 uses it: joined by bars, for whole names. An empty list matches nothing."""
 
     def __init__(self, elements: Sequence[str]) -> None:
         self.elements = tuple(elements)
@@ -39,7 +39,7 @@ class NamePatterns:
         joined: list[str] = []
         self._each: list[Any] = []
         for element in self.elements:
-            # A flag set in one element is still on in the next: Java sees one pattern.
+            # A flag set in one element is still on in the next: Java compiles one pattern.
             before = "".join(sorted(flags))
             text, flags = _translated(element, flags)
             self._each.append(_compiled(f"(?{before}:{text})" if before else text, element))
@@ -50,14 +50,14 @@ class NamePatterns:
         return self._any is not None and self._any.fullmatch(name) is not None
 
     def first_match(self, name: str) -> str | None:
-        """The element that matches, as the person wrote it."""
+        """Return the first element that matches, as written."""
         for element, compiled in zip(self.elements, self._each, strict=True):
             if compiled.fullmatch(name) is not None:
                 return element
         return None
 
 
-# A flow's settings are read again at every turn of its duties; its patterns seldom change.
+# Every run of a sync task reads the settings again, but patterns seldom change.
 @functools.lru_cache(maxsize=2000)
 def _translated(element: str, flags: java_to_re2.Flags) -> tuple[str, java_to_re2.Flags]:
     if len(element) > LONGEST_ELEMENT:

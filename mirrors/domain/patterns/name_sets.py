@@ -1,7 +1,8 @@
 """Sets of topic names given by patterns, which can be intersected: do two flows share a name?
 
-Brzozowski's derivatives: the set of the rests of names after one character is again such a set, so
-a walk over characters finds the shortest name in an intersection, or proves that there is none.
+The method is Brzozowski's derivatives. The rests of names after one character are again such a set.
+So a search over characters finds the shortest name in an intersection, or proves that there is
+none.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from collections import deque
 from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
-# In the order in which examples look natural.
+# The order makes examples look natural.
 ALPHABET = string.ascii_lowercase + string.digits + string.ascii_uppercase + "-_."
 EVERY = (1 << len(ALPHABET)) - 1
-# More states than real settings ever need; beyond, the answer is "not decided".
+# More states than real settings need; beyond it the result is undecided.
 MOST_STATES = 1000
 
 
 class Undecided(Exception):
-    """The patterns are too rich to be decided."""
+    """The patterns are too complex to decide."""
 
 
 class Language:
-    """One node, made by the functions below alone: equal nodes are one object."""
+    """One node. Only the functions below create nodes: equal nodes are one object."""
 
     __slots__ = ("__weakref__", "kind", "mask", "masks", "nullable", "parts", "serial")
 
@@ -37,7 +38,7 @@ class Language:
         self.mask = mask
         self.parts = parts
         self.serial = serial
-        # Whether the empty name belongs to it.
+        # Whether the set contains the empty name.
         self.nullable = {
             "empty": True,
             "star": True,
@@ -46,7 +47,8 @@ class Language:
             "and": all(part.nullable for part in parts),
             "then": all(part.nullable for part in parts),
         }.get(kind, False)
-        # All sets of letters inside: what they do not tell apart, the language does not either.
+        # All character sets inside: letters that these do not distinguish, the language does not
+        # either.
         own = frozenset({mask}) if kind == "one" else frozenset[int]()
         self.masks = own.union(*(part.masks for part in parts))
 
@@ -56,7 +58,7 @@ _serials = itertools.count()
 
 
 def _node(kind: str, mask: int = 0, parts: tuple[Language, ...] = ()) -> Language:
-    # Parts are named by serial, which no later node gets again.
+    # Parts are identified by serial numbers, which are never reused.
     key = (kind, mask, tuple(part.serial for part in parts))
     found = _nodes.get(key)
     if found is None:
@@ -69,7 +71,7 @@ EMPTY = _node("empty")
 
 
 def one(mask: int) -> Language:
-    """Names of one character out of a set."""
+    """Return the names of one character out of a set."""
     return _node("one", mask) if mask else NOTHING
 
 
@@ -117,9 +119,10 @@ def either(*parts: Language) -> Language:
 
 
 def _factored(parts: set[Language]) -> set[Language]:
-    """First letters that parts share are taken out, so that a long list of names becomes a tree.
+    """Factor out shared first letters, so that a long list of names becomes a tree.
 
-    One level at a time, as `after` lays it open: all at once would go as deep as names are long.
+    It works one level at a time, as `after` opens it: all at once would recurse as deep as names
+    are long.
     """
     rests: dict[Language, list[Language]] = {}
     others: set[Language] = set()
@@ -155,7 +158,7 @@ def _joined(kind: str, parts: set[Language], without: Language) -> Language:
 
 @functools.lru_cache(maxsize=50_000)
 def after(language: Language, letter: str) -> Language:
-    """The rests of those names that begin with the letter."""
+    """Return the rests of the names that begin with the letter."""
     if language.kind == "one":
         return EMPTY if language.mask & _bit(letter) else NOTHING
     if language.kind == "star":
@@ -180,12 +183,12 @@ def _opened(rest: Language) -> Language:
 
 
 def after_text(language: Language, prefix: str) -> Language:
-    """What must follow the prefix to make a name of the language."""
+    """Return the rests of the names that begin with the prefix."""
     return functools.reduce(after, prefix, language)
 
 
 def example(language: Language) -> str | None:
-    """The shortest name of at least one letter, None when there is none; raises Undecided."""
+    """Return the shortest name of at least one letter; None if there is none. Raises Undecided."""
     seen = {language}
     queue = deque([("", language)])
     while queue:
@@ -204,7 +207,7 @@ def example(language: Language) -> str | None:
 
 @functools.lru_cache(maxsize=5000)
 def _representatives(language: Language) -> tuple[str, ...]:
-    """One letter for each group of letters that the language cannot tell apart."""
+    """Return one letter for each group of letters that the language does not distinguish."""
     masks = sorted(language.masks)
     groups: dict[tuple[bool, ...], str] = {}
     for letter in ALPHABET:

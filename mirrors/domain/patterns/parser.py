@@ -1,4 +1,4 @@
-"""Patterns as languages: a list of Java patterns becomes the set of topic names that it selects."""
+"""Parses a list of Java patterns to the set of topic names that it matches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_REPEATS = 200
 
 
 def of_patterns(elements: Sequence[str]) -> Language:
-    """Every pattern has passed `patterns.check_patterns`; raises Undecided for \\b and its like."""
+    """Return the language of patterns that `matcher.check_patterns` accepts. Raises Undecided."""
     found: list[Language] = []
     flags: java_to_re2.Flags = frozenset()
     for element in elements:
@@ -40,7 +40,7 @@ def of_patterns(elements: Sequence[str]) -> Language:
 
 
 class _Parser:
-    """Reads what `java_regex` writes: a few canonical forms, not the whole dialect."""
+    """Parses the output of `java_to_re2`: a few canonical forms, not the whole dialect."""
 
     def __init__(self, text: str, flags: java_to_re2.Flags) -> None:
         self.text = text
@@ -70,7 +70,7 @@ class _Parser:
         return functools.reduce(lambda rest, part: then(part, rest), reversed(parts), EMPTY)
 
     def _anchor(self, first: int) -> bool:
-        """An anchor at the edge of the whole pattern says nothing; elsewhere it is not decided."""
+        """Skip an anchor at the edge of the whole pattern; elsewhere it is undecided."""
         for sign in ("^", "$", r"\A", r"\z", r"\b", r"\B"):
             if self.text.startswith(sign, self.at):
                 begins = sign in ("^", r"\A") and self.at == first == 0
@@ -129,7 +129,7 @@ class _Parser:
 
 @functools.lru_cache(maxsize=2000)
 def _mask(atom: str, folded: bool) -> int:
-    """Which letters of topic names the atom stands for, as RE2 itself says."""
+    """Return which letters of topic names the atom matches, as RE2 decides."""
     compiled = re2.compile(f"(?i){atom}" if folded else atom)
     return sum(
         1 << at for at, letter in enumerate(ALPHABET) if compiled.fullmatch(letter) is not None

@@ -1,7 +1,7 @@
-"""What crosses the wall to the Spark runner as files: a spec in, a status out.
+"""The files between the control plane and the Spark runner: a spec in, a status out.
 
-Both are JSON, written whole and renamed (0600). Times are milliseconds since the epoch (UTC),
-byte counts are bytes, offsets are Kafka offsets. A field that is not known is null, never 0.
+Both are JSON, written completely and renamed (mode 0600). Times are epoch ms (UTC), byte counts are
+bytes, offsets are Kafka offsets. An unknown field is null, never 0.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ TopicState = Literal[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """What a runner is asked to do for one flow. The file is `flows/<flow>.spec.json`.
+    """What a runner has to do for one flow. The file is `flows/<flow>.spec.json`.
 
-    Present with desired=running: copy; with desired=paused: keep the plan, copy nothing. File
-    removed: stop.
+    desired=running: replicate. desired=paused: keep the plan, copy nothing. File removed: stop.
     """
 
     job: int
@@ -40,18 +39,18 @@ class JobSpec:
     source: ClusterSpec
     target: ClusterSpec
     properties: dict[str, str]
-    # What an operator decided of gaps; each counts only while its facts hold.
+    # Decisions on gaps; each counts only while its facts hold.
     decisions: tuple[Decision, ...] = ()
-    # When the flow's window closes: the runner commits and stops, whether anybody looks or not.
+    # When the flow's window closes. The runner then commits and stops without the control plane.
     ends_at: int | None = None
     # No job of this flow has copied anything yet, as far as the control plane knows.
     is_first: bool = False
-    # A person said that other programs may write the same topics: nothing is looked for.
+    # An operator accepted that other programs may write the same topics, so the check is skipped.
     accepts_writers: bool = False
 
     def to_json(self) -> str:
         fields = {"format": FORMAT, **dataclasses.asdict(self)}
-        # A runner that was started before an update goes on with what it knows.
+        # A runner that was started before an update rejects unknown fields.
         for name in ("ends_at", "is_first", "accepts_writers"):
             if fields[name] is None or fields[name] is False:
                 del fields[name]
@@ -68,24 +67,24 @@ class JobSpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TopicStatus:
-    """One source topic as the flow's planner sees it; a skipped one says which rule said no."""
+    """One source topic as the flow's planner sees it; a skipped one has the rule that failed."""
 
     topic: str
     remote_topic: str | None
     state: TopicState
     reason: str
     partitions: int
-    # Why it is not copied, for programs: `cannot_be_created`, `not_described`,
+    # Why it is not replicated, for programs: `cannot_be_created`, `not_described`,
     # `deleted_on_source`, `filtered`; empty otherwise.
     code: str = ""
-    # The id that the source gives it; empty where it has none or the topic is not there.
+    # Its id on the source; empty if it has none or the topic does not exist.
     source_topic_id: str = ""
 
 
-# Not frozen: they are made by the thousand every few seconds, and that would cost twice as much.
+# Not frozen: thousands are created every few seconds, and frozen ones take twice as long.
 @dataclasses.dataclass(kw_only=True)
 class PartitionStatus:
-    """One copied partition. `position` is the next upstream offset to be copied (committed)."""
+    """One replicated partition. `position` is the next source offset to copy (committed)."""
 
     topic: str
     partition: int
@@ -98,24 +97,24 @@ class PartitionStatus:
     time_lag_ms: int | None
     lane: str
     as_of: int
-    # Why its last batch was not left as it was: a reason of the lane `repack`.
+    # Why its last batch was rewritten: a reason of the lane `repack`.
     why: str = ""
-    # What an operator may decide on: in the state gap once the planner has found its numbers, and
-    # in the state faulted where records are in the way.
+    # What an operator may decide on: in the state gap, once the planner has found its numbers, and
+    # in the state faulted, if records cannot be copied.
     gap: GapFacts | None = None
-    # What others wrote into the remote partition since the job began, and into which topic.
+    # Foreign records in the remote partition since the job began, and the topic's id.
     remote_topic_id: str = ""
     strangers: tuple[Stretch, ...] = ()
-    # At least once: records that lie twice on the target by now, as committed with the position.
+    # With at_least_once: the number of duplicates on the target, committed with the position.
     repeats: int | None = None
     # Why it is stopped, for programs; empty while it is not.
     code: str = ""
-    # Where the records that the target should hold begin, where no position of the generation
-    # that the source holds now says it. The ends are of that generation too.
+    # The first record that the target should hold, if no position of the source's present
+    # generation gives it. The ends are of that generation too.
     source_first: int | None = None
-    # Each offset that this job passed held a record, so offsets count records as far as was seen.
+    # Every offset that this job passed held a record, so offsets count records so far.
     is_dense: bool = False
-    # The source's end, when it was asked for, was below the position as it was then: another log.
+    # The source's end, when it was read, was below the position of that time: it is another log.
     source_end_below_position: bool = False
 
     @classmethod
@@ -123,14 +122,14 @@ class PartitionStatus:
         gap = raw.pop("gap", None)
         found = tuple(Stretch(*row) for row in raw.pop("strangers", ()))
         if "why" not in raw:
-            # The last file of a runner from before an upgrade: both stand in one word there.
+            # The last file of a runner from before an upgrade has both in one field.
             raw["lane"], _, raw["why"] = raw["lane"].partition(": ")
         return cls(gap=GapFacts(**gap) if gap else None, strangers=found, **raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SliceStatus:
-    """The partitions that one Spark task copies, and what that task last said of itself."""
+    """The partitions that one Spark task copies, and the last report of that task."""
 
     index: int
     state: str
@@ -147,7 +146,7 @@ class SliceStatus:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobStatus:
-    """What a runner says of one flow, soon when it moves, else every few seconds.
+    """A runner's report on one flow: soon after a change, else every few seconds.
 
     The file is `flows/<flow>.status.json`.
     """
@@ -161,28 +160,29 @@ class JobStatus:
     as_of: int
     records: int = 0
     bytes: int = 0
-    # Since the job began, as `records` and `bytes`: which way how much went, and why.
+    # Since the job began, like `records` and `bytes`: how much went by each lane, and why.
     lanes: tuple[LaneFigure, ...] = ()
     # Stopped because a bounded run has reached its end.
     finished: bool = False
     # Why a first start was refused (`start_check.Code`): nothing was copied, and it is not retried.
     refusal: str = ""
     warnings: tuple[str, ...] = ()
-    # Until there is a plan, no topics and no partitions say nothing.
+    # Before the first plan, empty lists of topics and partitions mean nothing.
     is_planned: bool = True
-    # Which right the principal lacks to see topics that it may be meant to copy.
+    # The right that the principal lacks to see all topics that the flow may select.
     not_visible: str = ""
     topics: tuple[TopicStatus, ...] = ()
     partitions: tuple[PartitionStatus, ...] = ()
     slices: tuple[SliceStatus, ...] = ()
 
     def to_json(self) -> str:
-        # Written each second, with a row for each partition: `asdict` alone costs ten times this.
+        # Written every second with a row for each partition: `asdict` alone takes ten times as
+        # long.
         return json.dumps({"format": FORMAT, **vars(self)}, default=vars)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        # PostgreSQL refuses NUL, and a broker's words may quote a record that has some.
+        # PostgreSQL rejects NUL, and a broker's message may quote a record that contains it.
         raw: dict[str, Any] = json.loads(text.replace(r"\u0000", r"\ufffd"))
         raw.pop("format")
         return cls(
@@ -197,7 +197,7 @@ class JobStatus:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunnerStatus:
-    """What a runner says of itself, soon when it changes, else every few seconds.
+    """A runner's report on itself: soon after a change, else every few seconds.
 
     The file is `runner.json` in its directory.
     """
@@ -216,7 +216,7 @@ class RunnerStatus:
     started_at: int
     as_of: int
     rss_bytes: int | None = None
-    # Bytes of driver, jvm and workers; a part that cannot be seen from there is not in it.
+    # Bytes of driver, jvm and workers; a part that the runner cannot see is missing.
     memory: dict[str, int] = dataclasses.field(default_factory=dict)
     flows: tuple[int, ...] = ()
 

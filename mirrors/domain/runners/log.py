@@ -1,4 +1,4 @@
-"""The last lines of a runner's log: bounded, no secret in them, those of one flow alone."""
+"""The last lines of a runner's log: limited, without secrets, and filtered by flow."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 MOST_LINES = 200
 LONGEST_LINE = 1_000
 
-# As `spark_runner` writes them: moment in UTC, level, logger, thread.
+# As `spark_runner` writes them: time in UTC, level, logger, thread.
 _BEGINS = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[,.\d]* ([A-Z]+) (.*)")
-# Specs hold references alone; but a client's own words could quote a setting.
+# Specs hold only references, but a client's error message could quote a setting.
 _SETTING = re.compile(
     r"(?i)([\w.\-]*(?:password|secret|token|jaas\.config|api[._-]?key))\s*[=:]\s*\S+"
 )
@@ -20,7 +20,7 @@ _IN_ADDRESS = re.compile(r"://[^/\s@]+@")
 
 @dataclasses.dataclass
 class Entry:
-    """One line and what follows it, such as the stack of an error."""
+    """One line and its continuation lines, such as the stack of an error."""
 
     when: str
     level: str
@@ -28,13 +28,16 @@ class Entry:
 
 
 def last_lines(text: str, most: int = MOST_LINES) -> list[str]:
-    """The newest lines, the oldest of them first; long ones are cut, with a mark."""
+    """Return the newest lines in order; long ones are cut and marked."""
     lines = [line for line in text.splitlines() if line.strip()][-most:]
     return [_clipped(_without_secrets(line)) for line in lines]
 
 
 def entries(lines: Sequence[str]) -> list[Entry]:
-    """For people: the newest first. A line that nothing began stands for itself."""
+    """Return entries for people, the newest first.
+
+    Continuation lines without a beginning are entries of their own.
+    """
     found: list[Entry] = []
     for line in lines:
         if begun := _BEGINS.match(line):
@@ -47,7 +50,7 @@ def entries(lines: Sequence[str]) -> list[Entry]:
 
 
 def of_flow(lines: Sequence[str], *, flow: int, name: str) -> list[str]:
-    """The lines that speak of one flow, each with what follows it."""
+    """Return the lines about one flow, each with its continuation lines."""
     label = rf"(?<![\w.\-]){re.escape(name)}(?![\w.\-])"
     speaks = re.compile(rf"\[(?:flow|clerk)-{flow}\]|\bFlow {flow}\b|{label}")
     found, inside = [], False

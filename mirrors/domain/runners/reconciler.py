@@ -1,7 +1,7 @@
-"""What the reconciler does next about one flow.
+"""The next action of the reconciler for one flow.
 
-Pure: the reconciler looks (database, files, processes), asks decide(), acts, and asks again until
-the answer is `wait`. The spec file is always written before the runner that reads it is started.
+Pure: the reconciler reads (database, files, processes), calls decide(), acts, and repeats until the
+action is `wait`. It always writes the spec file before it starts the runner that reads it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ TAKEN_UP_MS = 2_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Runner:
-    """What is known of the flow's runner; alive means the process, not what its file says.
+    """What is known of the flow's runner. `alive`: the process, not what its file says.
 
-    `status` only when that process wrote it (same pid and start tick). `started_at` is when the
-    reconciler last started one, `failed_starts` how many in a row died before they were ready,
-    `has_flow` whether its file names the flow.
+    - `status`: only if that process wrote it (same pid and start tick).
+    - `started_at`: when the reconciler last started one.
+    - `failed_starts`: how many in a row died before they were ready.
+    - `has_flow`: its file names the flow.
     """
 
     alive: bool
@@ -55,9 +56,10 @@ class Runner:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What to do, why, and the state to show. `job_ends`: end the open job so, before acting.
+    """What to do, why, and the state to show.
 
-    `write_spec` opens a job first when none is open.
+    `job_ends`: end the open job with this state before acting. `write_spec` opens a job first if
+    none is open.
     """
 
     action: Action
@@ -81,10 +83,10 @@ def decide(
     most_failures: int | None = None,
     concern: str = "",
 ) -> Decision:
-    """The next step for one flow; `most_failures` None means never to give up.
+    """Return the next action for one flow. `most_failures` None: never give up.
 
-    `spec`, `status`: the flow's files as they are now. `jobs`: since a person's last start.
-    `concern`: why a flow that copies is degraded although its runner sees nothing wrong.
+    - `spec`, `status`: the flow's files as they are now. `jobs`: since an operator's last start.
+    - `concern`: why a replicating flow is degraded although its runner sees no problem.
     """
     decision = _decide(desired, generation, jobs, runner, spec, status, now, most_failures)
     if not concern or desired != "running" or decision.observed not in ("running", "degraded"):
@@ -147,7 +149,7 @@ def _decide(
 
 
 def _news(desired: Desired, generation: int, job: JobRow, spec: JobSpec | None) -> str | None:
-    """What the spec file does not say yet."""
+    """Return what changed against the spec file, as a sentence; None if nothing did."""
     if spec is None or spec.job != job.id:
         return "Starts."
     if spec.generation != generation:
@@ -182,7 +184,7 @@ def _towards_stop(
 
 
 def _does_not_have_it(runner: Runner, job: JobRow) -> bool:
-    """The spec was gone before it looked, or its flow ended without a word: none will ever come."""
+    """Return whether the runner never saw the spec, or the flow ended without a status."""
     if (said := runner.status) is None or runner.has_flow:
         return False
     return said.has_started and said.as_of > job.started_at + TAKEN_UP_MS
@@ -287,7 +289,7 @@ _STARTED = frozenset({"ready", "degraded"})
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunnerHealth:
-    """`state` as it is shown; `reason` is empty only where nothing needs to be said."""
+    """The state to show. `reason` is empty only if there is nothing to report."""
 
     state: str
     reason: str
@@ -298,7 +300,7 @@ class RunnerHealth:
 
 
 def runner_health(*, state: str, reason: str, report_age_s: float | None) -> RunnerHealth:
-    """A report that is too old proves nothing: then the runner counts as degraded."""
+    """Return the health. With an outdated report the runner counts as degraded."""
     if state not in _STARTED or (report_age_s is not None and report_age_s <= STALE_S):
         return RunnerHealth(state=state, reason=reason)
     age = "never" if report_age_s is None else f"{report_age_s:.0f} s ago"

@@ -1,4 +1,4 @@
-"""How long a restart waits, of a flow that failed and of a runner that died."""
+"""Restart delays of failed flows and of runners that died."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 MINUTE_MS = 60_000
 LONGEST_MS = 60 * MINUTE_MS
-# A job that loses its runner so soon after it began counts; so many in a row are free.
+# A job that loses its runner this soon after its start counts; this many in a row restart at once.
 SOON_MS = 30_000
 FREE_LOSSES = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobRow:
-    """One run of the flow, as the database has it; open while `ended_at` is None."""
+    """One job of the flow as stored; open while `ended_at` is None."""
 
     id: int
     generation: int
@@ -25,18 +25,19 @@ class JobRow:
 
 
 def restart_delay_ms(failures: int) -> int:
-    """How long after its last start a flow that failed so often in a row is started again.
+    """Return the delay from the last start to the next, after this many failures in a row.
 
-    n restarts made wait n² + n minutes, an hour at most; the first restart is immediate.
+    After n restarts it is n² + n minutes, at most an hour; the first restart is immediate.
     """
     restarts = max(0, failures - 1)
     return min((restarts * restarts + restarts) * MINUTE_MS, LONGEST_MS)
 
 
 def failures_in_a_row(jobs: Sequence[JobRow]) -> int:
-    """Counted over ended jobs, in any order. A person's stop forgives; a lost runner is no failure.
+    """Count failures over ended jobs, in any order.
 
-    A job forgives those before it only when it was well for longer than the next back-off.
+    - A person's stop resets the count; a lost runner is no failure.
+    - A job resets the count only if it ran longer than the next back-off.
     """
     failures = 0
     for job in sorted(jobs, key=lambda job: job.started_at):
@@ -49,7 +50,7 @@ def failures_in_a_row(jobs: Sequence[JobRow]) -> int:
 
 
 def is_forgiven(job: JobRow, failures: int, now: int) -> bool:
-    """Whether a job that still runs has made up for the failures before it."""
+    """Return whether a running job has run long enough to reset the count of failures."""
     return failures > 0 and _was_well(job, now, failures)
 
 
@@ -58,10 +59,10 @@ def _was_well(job: JobRow, until: int, failures: int) -> bool:
 
 
 def runner_delay_ms(failed_starts: int, losses: int = 0) -> int:
-    """How long after its last start a runner that died is started again; at once at first.
+    """Return the delay from the last start to the restart of a runner that died; 0 at first.
 
-    It waits when it dies while it starts, or when its flows keep killing it (quick losses): a Java
-    machine that starts takes all there is of a small host.
+    It grows if the runner dies during its start, or if its flows keep killing it (quick losses): a
+    starting JVM uses all CPU of a small host.
     """
     dying = 0 if failed_starts == 0 else min(5_000 * 2 ** min(failed_starts - 1, 10), 300_000)
     further = losses - FREE_LOSSES
@@ -70,7 +71,7 @@ def runner_delay_ms(failed_starts: int, losses: int = 0) -> int:
 
 
 def quick_losses(jobs: Sequence[JobRow]) -> int:
-    """How many jobs in a row, the newest last, lost their runner soon after they began."""
+    """Return how many jobs in a row, up to the newest, lost their runner soon after their start."""
     count = 0
     for job in sorted(jobs, key=lambda job: job.started_at, reverse=True):
         if job.ended_at is None:

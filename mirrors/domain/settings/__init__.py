@@ -1,1 +1,1 @@
-"""The settings of flows and clusters: what each takes, its default, and those that are refused."""
+"""The settings of flows and clusters: values, defaults, and settings that are rejected."""

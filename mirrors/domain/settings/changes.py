@@ -1,4 +1,4 @@
-"""What is kept of an edit: each key with its value before and after, and never a secret."""
+"""The history of an edit: each key with its value before and after, never a secret."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _REFERENCES = ("env:", "file:")
 
 
 def kept(key: str, value: str | None) -> str | None:
-    """A value as the history shows it. A reference says where a secret is, not what it is."""
+    """Return a value as the history shows it. A reference is no secret."""
     if value is None or not _SECRET.search(key) or value.startswith(_REFERENCES):
         return value
     return HIDDEN
 
 
 def first_edit(properties: Mapping[str, str]) -> list[dict[str, str | None]]:
-    """The settings that a flow is made with, as an edit of nothing."""
+    """Return the first settings of a flow as an edit of nothing."""
     return [
         {"key": key, "before": None, "after": value} for key, value in sorted(properties.items())
     ]

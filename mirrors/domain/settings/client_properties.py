@@ -1,8 +1,9 @@
-"""Which Kafka client properties a person may set, in Java's names, with their ranges; no others.
+"""Kafka client properties that can be set, with their Java names and ranges.
 
-An allow-list: what loads code, reads a file, runs a command or would do nothing has no way in.
-`librdkafka` is what the record lane's client calls the property; None where our own code uses it.
-`raw` says why a property changes nothing where batches are copied as bytes; a flow with it is told.
+It is an allow-list: a property that loads code, reads a file, runs a command or has no effect is
+rejected. `librdkafka` is the property's name in the record lane's client; None if Understudy's own
+code uses it. `raw` says why a property has no effect in the raw lane; flows that set it get a
+warning.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ INT32 = 2**31 - 1
 
 @dataclasses.dataclass(frozen=True)
 class ClientKey:
-    """One allowed property; `divide` turns Java's unit into librdkafka's."""
+    """One allowed property. `divide` converts Java's unit to librdkafka's."""
 
     name: str
     kind: Kind
@@ -160,7 +161,7 @@ _ORDERED: tuple[tuple[tuple[str, int], tuple[str, int]], ...] = (
 
 
 def refusal(role: Role, name: str, text: str, shown: str = "") -> str | None:
-    """A sentence when the property may not be set so; `shown` is its name as it was written."""
+    """Return a sentence if the property cannot have this value. `shown`: its name as written."""
     known, shown = TABLES[role], shown or name
     if name in known:
         try:
@@ -182,7 +183,7 @@ def _reason(name: str) -> str | None:
 
 
 def without_effect(properties: Mapping[str, str], role: Role) -> tuple[str, ...]:
-    """A sentence for each property of a flow that the raw lane has no use for."""
+    """Return a sentence for each property of a flow that has no effect in the raw lane."""
     return tuple(
         f"{role}.{name} changes nothing where batches are copied as bytes: {key.raw}."
         for name in properties
@@ -191,13 +192,13 @@ def without_effect(properties: Mapping[str, str], role: Role) -> tuple[str, ...]
 
 
 def normalised(role: Role, name: str, text: str) -> str:
-    """The value as clients read it: no blanks around it, true and false in small letters."""
+    """Return the value as clients read it: stripped, with true and false in lower case."""
     value = TABLES[role][name].kind.parse(text)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def contradictions(properties: Mapping[str, str]) -> dict[str, str]:
-    """Values that are fine alone but not together; every one of them has passed `refusal`."""
+    """Return values that are valid alone but not together. Each has passed `refusal`."""
     found = {}
     for (smaller, usual_low), (larger, usual_high) in _ORDERED:
         if smaller in properties or larger in properties:

@@ -1,4 +1,4 @@
-"""What a cluster's connection settings must look like; whether they work is not known here."""
+"""Validation of a cluster's connection settings. Whether they work is not checked here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Problems = dict[str, list[str]]
 def check_connection(
     alias: str, bootstrap_servers: str, fields: Mapping[str, str], properties: Mapping[str, str]
 ) -> Problems:
-    """Field -> sentences, empty when all is well; `fields` are ClusterSpec's security fields."""
+    """Return sentences by field, empty if valid. `fields` are ClusterSpec's security fields."""
     found = {
         "alias": alias_problems(alias),
         "bootstrap_servers": bootstrap_problems(bootstrap_servers),
@@ -42,7 +42,7 @@ def check_connection(
 
 
 def alias_problems(alias: str) -> list[str]:
-    """An alias begins the names of topics, so it may hold only what they may."""
+    """Check an alias. Topic names begin with it, so the same characters are allowed."""
     if not alias:
         return ["An alias is needed: it is the short name, and begins the names of remote topics."]
     if len(alias) > LONGEST_ALIAS:
@@ -57,7 +57,7 @@ def alias_problems(alias: str) -> list[str]:
 
 
 def alias_warnings(alias: str, separator: str = ".") -> list[str]:
-    """What is allowed and will still surprise."""
+    """Return warnings about an allowed alias."""
     if separator in alias:
         return [
             f"The alias {alias} contains the separator {separator!r}: MirrorMaker 2 and its "
@@ -67,7 +67,7 @@ def alias_warnings(alias: str, separator: str = ".") -> list[str]:
 
 
 def bootstrap_problems(servers: str) -> list[str]:
-    """host:port, separated by commas; IPv6 addresses in square brackets."""
+    """Check `host:port` pairs separated by commas; IPv6 addresses are in square brackets."""
     if not servers.strip():
         return ["Name at least one broker as host:port."]
     if len(servers) > LONGEST_BOOTSTRAP:
@@ -93,7 +93,7 @@ def _address_problem(server: str) -> str | None:
 
 
 def reference_problems(text: str) -> list[str]:
-    """Never repeats the text: it may be the secret itself."""
+    """Check a reference. The sentences never contain it: it may be the secret itself."""
     if not _REFERENCE.fullmatch(text) or len(text) > 500:
         return [
             "Give a reference, not the value: env:NAME for an environment variable, or "

@@ -1,4 +1,4 @@
-"""Settings of ours that say how a failover reaches outside: the fence, the hooks, who agrees."""
+"""Understudy's settings of failovers: the fence, the hooks, and who approves."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ NAMES = tuple(key.name for key in FAILOVER_KEYS)
 
 
 def contradictions(properties: Mapping[str, str]) -> dict[str, list[str]]:
-    """Key -> sentences. Every text is valid by itself."""
+    """Return sentences by key. Each value is valid by itself."""
     found: dict[str, list[str]] = {}
     for name in (FENCE, CONSUMERS, PRODUCERS):
         how = properties.get(name, "").strip()
@@ -98,19 +98,19 @@ def contradictions(properties: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def headers_of(text: str) -> dict[str, str]:
-    """Header -> reference; the text was accepted before."""
+    """Return the references by header. The text was validated before."""
     pairs = (part.partition("=") for part in text.split(",") if part.strip())
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def hooks_of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """How this flow's failovers reach outside, as a run keeps it."""
+    """Return how this flow's failovers call outside systems, as a run stores it."""
     values = {key.name: properties.get(key.name, key.default) for key in FAILOVER_KEYS}
     return {name: None if text is None else text.strip() for name, text in values.items()}
 
 
 def fallback(hooks: Mapping[str, Any]) -> str:
-    """What remains of a run's hooks when access rules do not work."""
+    """Return the hook that a run uses if ACLs do not work."""
     if hooks.get(URL):
         return "webhook"
     return "command" if hooks.get(COMMAND) else "person"

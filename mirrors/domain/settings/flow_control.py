@@ -1,4 +1,4 @@
-"""Settings of ours that hold a flow back: how fast, until where, and what it leaves out."""
+"""Understudy's settings that limit a flow: bandwidth, run bounds, priorities, skipped records."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ CONTROL = (
 
 
 def without_old_schedule(properties: Mapping[str, str]) -> dict[str, str]:
-    """Stored settings; a schedule that an older edition took, and this one does not, is left out.
+    """Return stored settings without a schedule that only older versions accepted.
 
-    A start refuses it in words. Duties, failovers and other flows have nothing to do with it.
+    A start rejects it with the reason. Sync tasks, failovers and other flows do not need it.
     """
     try:
         Cron().parse(properties.get(SCHEDULE, "* * * * *"))
@@ -101,7 +101,7 @@ def without_old_schedule(properties: Mapping[str, str]) -> dict[str, str]:
 def contradictions(
     properties: Mapping[str, str], consumer: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Key -> sentences. Every text is valid by itself."""
+    """Return sentences by key. Each value is valid by itself."""
     found: dict[str, list[str]] = {}
     if properties.get(SKIP, "").strip().lower() == "true":
         if properties.get("delivery", "").strip() == "at_least_once":
@@ -118,7 +118,7 @@ def contradictions(
 
 
 def _of_runs(properties: Mapping[str, str]) -> dict[str, list[str]]:
-    """Of when runs begin and end."""
+    """Return problems of run bounds and schedules."""
     found: dict[str, list[str]] = {}
     until = properties.get(UNTIL, "").strip()
     if SCHEDULE not in properties:

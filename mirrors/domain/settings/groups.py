@@ -1,4 +1,4 @@
-"""The settings that say how consumer groups are followed: a part of the table in `keys`."""
+"""The settings of consumer groups; `table` contains them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Where a run begins and ends, as people write it: an end of the log, a moment, or offsets.
+"""Parser of run bounds: where a run begins or ends, as an end of the log, a time, or offsets.
 
 Offsets are written `orders:0:1500,orders:1:1700`: topic, partition and offset as kafka-get-offsets
-prints them, joined by commas. Neither sign can be part of a topic's name, a properties file keeps
-them on one line, and what Kafka's tool answers can be pasted; the JSON of kafka-delete-records and
-the lines of kafka-consumer-groups say the same at more length.
+prints them, joined by commas. Topic names contain neither sign, a properties file keeps them on one
+line, and the tool's output can be pasted.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _LARGEST_OFFSET = 2**63 - 1
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Where to start: one of the two ends, a moment, or an offset for each partition."""
+    """Where to start: one of the two ends, a time, or an offset for each partition."""
 
     words = f"earliest, latest, {_OTHERS}"
 
@@ -39,7 +38,7 @@ class Start:
 
 @dataclasses.dataclass(frozen=True)
 class Until:
-    """Where a run ends: at the ends of its first moment, at a moment, or at offsets."""
+    """Where a run ends: at the log ends of its start, at a time, or at offsets."""
 
     words = f"end, {_OTHERS}"
 
@@ -53,7 +52,10 @@ class Until:
 
 
 def start_milliseconds(text: str, words: str = Start.words) -> int | None:
-    """The moment that a key which takes `words` names; None for earliest, latest and offsets."""
+    """Return the time (epoch ms) in the text; None for earliest, latest and offsets.
+
+    `words` is the description of valid values, for the error.
+    """
     if text in {"earliest", "latest"} or named_offsets(text) is not None:
         return None
     if text.isascii() and text.isdigit() and len(text) <= 15:
@@ -70,7 +72,7 @@ def start_milliseconds(text: str, words: str = Start.words) -> int | None:
 
 
 def named_offsets(text: str) -> dict[Place, int] | None:
-    """The offset of each partition that the text names; None for a word, a number or a moment."""
+    """Return the offset of each named partition; None for a keyword, a number or a time."""
     if not ("," in text or text.count(":") == 2) or _is_moment(text):
         return None
     found: dict[Place, int] = {}
@@ -105,7 +107,7 @@ def _named(element: str) -> tuple[Place, int]:
 
 
 def _is_moment(text: str) -> bool:
-    """A time may have two colons, and a comma before its fractions."""
+    """Return whether it is a time, which may have two colons, and a comma before its fractions."""
     try:
         dt.datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The settings of heartbeats, topic configs and access rules: a part of the table in `keys`."""
+"""The settings of heartbeats, topic configs and ACLs; `table` contains them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a flow as one table: MM2's keys and defaults, ours where they differ, and why."""
+"""The settings of a flow as one table: MM2's keys and defaults, other defaults and why."""
 
 from __future__ import annotations
 
@@ -177,6 +177,6 @@ KEYS: dict[str, Setting] = {
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a person may have meant."""
+    """Return the known name that was probably intended."""
     found = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return found[0] if found else None

@@ -1,6 +1,6 @@
-"""MM2's settings that a flow does not take, each with its reason: a person is told, never ignored.
+"""MM2's settings that a flow does not support, each with its reason.
 
-The second half of the table in `keys`. A setting that was accepted and did nothing would be a lie.
+`table` has the supported ones. A setting is never accepted without an effect.
 """
 
 from __future__ import annotations
@@ -147,5 +147,5 @@ FAMILIES: dict[str, str] = {
 
 
 def family(name: str) -> str | None:
-    """Why no setting of this family is taken; None when the name begins none."""
+    """Return why no setting of this family is supported; None if the name has no such prefix."""
     return next((why for prefix, why in FAMILIES.items() if name.startswith(prefix)), None)

@@ -1,4 +1,4 @@
-"""Whether settings can be: each key by itself and all together; and which of them tune a client."""
+"""Validation of a flow's settings, alone and together, and which of them configure a client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST_VALUE = 60_000
 
 
 def validate_properties(properties: Mapping[str, str]) -> dict[str, list[str]]:
-    """Key -> sentences, empty when all is well: unknown and refused keys, impossible values."""
+    """Return sentences by key, empty if valid: unknown and rejected keys, invalid values."""
     errors = {
         name: [sentence]
         for name, text in properties.items()
@@ -32,7 +32,7 @@ def validate_properties(properties: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def tuning(properties: Mapping[str, str], role: Literal["consumer", "producer"]) -> dict[str, str]:
-    """Valid client properties with their prefix taken off; the more precise prefix wins."""
+    """Return valid client properties without their prefix; the more precise prefix wins."""
     found: dict[str, str] = {}
     for prefix in (prefix for prefix, client in PREFIXES.items() if client == role):
         for name, text in properties.items():
@@ -43,7 +43,7 @@ def tuning(properties: Mapping[str, str], role: Literal["consumer", "producer"])
 
 
 def client_prefix(name: str) -> str | None:
-    """The prefix by which a setting tunes a client; None for the flow's own settings."""
+    """Return the prefix of a client's setting; None for the flow's own settings."""
     if name in KEYS or name in REFUSED:
         return None
     return max((prefix for prefix in PREFIXES if name.startswith(prefix)), key=len, default=None)

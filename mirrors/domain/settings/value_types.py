@@ -1,4 +1,4 @@
-"""How the text of a setting becomes a value; a refusal goes on after the key's name."""
+"""Types of setting values: parsers and descriptions. An error's text follows the key's name."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Whole:
 
 @dataclasses.dataclass(frozen=True)
 class OneOf:
-    """One word of a few; `shown` says it shorter where there are many ways to write one."""
+    """One of several values; `shown` is a shorter description where there are many spellings."""
 
     names: tuple[str, ...]
     shown: str = ""
@@ -86,7 +86,7 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Url:
-    """An address that is asked over HTTP; never a file, which Java's clients would read."""
+    """An HTTP URL; never a file, which Java's clients would read."""
 
     words = "an address that begins with https:// or http:// and names a host"
 
@@ -117,7 +117,7 @@ class Patterns:
 
 @dataclasses.dataclass(frozen=True)
 class Separator:
-    """What stands between alias and topic: characters that a topic name may have."""
+    """The separator between alias and topic: characters that a topic name can have."""
 
     words = "1 to 8 of the characters a-z, A-Z, 0-9, dot, underscore and dash"
 
@@ -129,7 +129,7 @@ class Separator:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Kafka's LIST as MM2 4.2 and later reads it: no empty element, none twice; blank is empty."""
+    """Parse Kafka's LIST as MM2 4.2 and later: no empty element, no duplicate; blank is empty."""
     if not text.strip():
         return ()
     elements = tuple(element.strip() for element in text.split(","))
@@ -153,10 +153,13 @@ Verdict = Literal["honoured", "different", "ours", "fixed", "refused"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Key:
-    """One setting of a flow. `default` is ours and `mm2` is MM2's, as a person would write them.
+    """One setting of a flow. `default` is Understudy's and `mm2` is MM2's, as text.
 
-    honoured: as MM2. different: as MM2 but for what `why` says. ours: MM2 has no such key.
-    fixed: only the values in `only` are accepted. refused: `why` says why.
+    - honoured: as in MM2.
+    - different: as in MM2 except for what `why` says.
+    - ours: MM2 has no such key.
+    - fixed: only the values in `only` are accepted.
+    - refused: rejected, for the reason in `why`.
     """
 
     name: str
@@ -170,7 +173,7 @@ class Key:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting(Key):
-    """A key that a flow takes, and how its text is read."""
+    """A supported setting, and the type of its value."""
 
     kind: Kind
 

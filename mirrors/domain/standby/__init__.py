@@ -1,1 +1,1 @@
-"""What a flow keeps of itself on its target cluster, and what an empty database takes from it."""
+"""What a flow stores of itself on its target, and what an empty database restores from it."""

@@ -1,4 +1,4 @@
-"""A flow as it is kept: two clusters with references only, settings, runner; and back again."""
+"""The stored definition of a flow: two clusters with references only, settings and runner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXTS = {field.name for field in dataclasses.fields(ClusterSpec)} - {"propertie
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KeptFlow:
-    """What is made again. `desired` is what it was asked to do when it was last kept."""
+    """The flow to restore. `desired`: its desired state when it was last stored."""
 
     source: ClusterSpec
     target: ClusterSpec
@@ -30,7 +30,7 @@ class KeptFlow:
 
 
 def flow_body(spec: FlowSpec, *, runner: str, desired: str) -> dict[str, Any]:
-    """Refused when a field for a reference holds something else: that might be a secret."""
+    """Return the definition. Raises if a reference field may hold a secret."""
     for cluster in (spec.source, spec.target):
         for name in REFERENCES:
             value = getattr(cluster, name)
@@ -49,7 +49,7 @@ def flow_body(spec: FlowSpec, *, runner: str, desired: str) -> dict[str, Any]:
 
 
 def read_flow(body: Mapping[str, Any]) -> KeptFlow:
-    """Raises ValueError with what is wrong: whoever may write the topic can have written it."""
+    """Parse a definition. Raises ValueError, because other programs may write the topic."""
     properties = body.get("properties")
     if not _is_texts(properties):
         raise ValueError("its settings are not names with texts")

@@ -1,8 +1,8 @@
 """Records of the compacted topic `mm2-flow.<source>.internal`: a flow, its plan, its simulation.
 
-The key names flow, kind and part; the value is JSON with a version. A body that is larger than one
-record may be is cut into parts, each of which tells how many there are and the digest of the whole,
-so that parts of two writings are never put together.
+The key contains flow, kind and part; the value is JSON with a version. A body larger than one
+record is split into parts. Each part has the number of parts and the digest of the whole, so that
+parts of two writes are never combined.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREFIX, _SUFFIX = "mm2-flow.", ".internal"
 
 
 def kept_topic(source_alias: str) -> str:
-    """Literal dots, whatever the separator is: MM2's rule must count it internal."""
+    """Return the topic's name. Its dots are literal, because MM2 must count it as internal."""
     return f"{_PREFIX}{source_alias}{_SUFFIX}"
 
 
@@ -33,7 +33,7 @@ def is_kept_topic(name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Kept:
-    """One body as it was kept last; `flow` is the flow's name."""
+    """The last stored body; `flow` is the flow's name."""
 
     flow: str
     kind: str
@@ -45,7 +45,7 @@ def digest_of(body: dict[str, Any]) -> str:
 
 
 def to_records(flow: str, kind: Kind, body: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values to append, in order."""
+    """Yield keys and values to append, in order."""
     text, digest = _text(body), digest_of(body)
     cuts = range(0, max(1, len(text)), PART_CHARACTERS)
     if len(cuts) > MOST_PARTS:
@@ -64,7 +64,7 @@ def to_records(flow: str, kind: Kind, body: dict[str, Any]) -> Iterator[tuple[by
 def from_records(
     records: Iterable[tuple[bytes | None, bytes | None]],
 ) -> tuple[list[Kept], list[str]]:
-    """What is whole, by name and kind, and a sentence for each thing that is not."""
+    """Return the complete bodies by name and kind, and a sentence for each incomplete one."""
     parts: dict[tuple[str, str], dict[int, Any]] = {}
     trouble: list[str] = []
     for key, value in records:
@@ -89,7 +89,7 @@ def from_records(
 
 
 def _whole(rows: dict[int, Any]) -> dict[str, Any] | str:
-    """The body, or why there is none; nothing of what was taken away."""
+    """Return the body, or the reason if it is incomplete; empty if it was deleted."""
     first = rows.get(0)
     if first is None:
         return ""

@@ -1,7 +1,7 @@
-"""Heartbeats of a flow: when the next is due, which topic carries it, what its arrival tells.
+"""Heartbeats of a flow: the topic on the target, and what an arrival shows.
 
-A heartbeat is written on the source with the flow's own key and comes to the target with the
-flow's records, so that one which arrived proves the whole path.
+A heartbeat is written on the source with the flow's own key. It is replicated with the flow's
+records, so an arrived one proves the whole path.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mirrors.domain.replication_policy import HEARTBEATS, policy_for
 from mirrors.domain.specs import FlowSpec
 
 TOPIC = HEARTBEATS
-# As MM2 makes the topic: one partition, and the last heartbeat of each direction is enough.
+# As MM2 creates the topic: one partition, compacted to the last heartbeat of each direction.
 CONFIGS = {"cleanup.policy": "compact"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Arrival:
-    """One record of a heartbeats topic and the moment (epoch ms) at which it was seen."""
+    """One record of a heartbeats topic and the time (epoch ms) at which it was read."""
 
     key: bytes | None
     value: bytes | None
@@ -32,10 +32,12 @@ class Arrival:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Figures:
-    """`seen_at`: the newest heartbeat's own time. `latency_ms`: only of one seen as it arrived.
+    """Results of a check.
 
-    `clock_skew_ms`: by how much the writer's clock is ahead of ours at least; below the latency
-    of a heartbeat nothing can be told.
+    - `seen_at`: the newest heartbeat's own time.
+    - `latency_ms`: only of a heartbeat that was read as it arrived.
+    - `clock_skew_ms`: a lower bound of how much the writer's clock is ahead. A skew below a
+      heartbeat's latency is invisible.
     """
 
     seen_at: int | None = None
@@ -44,7 +46,7 @@ class Figures:
 
 
 def carried_as(spec: FlowSpec) -> str | None:
-    """The heartbeats topic's name on the target; None where the flow does not carry it."""
+    """Return the heartbeats topic's name on the target; None if the flow does not replicate it."""
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     if not TopicSelection(spec.settings, policy).decide(TOPIC).replicated:
         return None
@@ -52,9 +54,9 @@ def carried_as(spec: FlowSpec) -> str | None:
 
 
 def newest(seen_before: datetime | None, seen: datetime | None, now: datetime) -> datetime | None:
-    """What an earlier look saw stays seen, though this one did not read as far.
+    """Return the newest heartbeat time: an earlier check may have read further than this one.
 
-    One from the future says that its writer's clock is ahead; it would hide a silence.
+    A future time means that its writer's clock is ahead; it would hide a silence.
     """
     if seen is None:
         return seen_before
@@ -62,13 +64,13 @@ def newest(seen_before: datetime | None, seen: datetime | None, now: datetime) -
 
 
 def figures(arrivals: Iterable[Arrival], *, source: str, target: str, fresh: int | None) -> Figures:
-    """What the records tell of one direction; `fresh` is the time in the heartbeat waited for."""
+    """Return the results of one direction. `fresh`: the time in the awaited heartbeat."""
     seen_at, latency, ahead = None, None, 0
     for arrival in arrivals:
         try:
             beat = Heartbeat.read(arrival.key, arrival.value)
         except MalformedRecord:
-            continue  # a stranger wrote here; it is not ours to judge
+            continue  # another program wrote it
         if (beat.source, beat.target) != (source, target):
             continue
         seen_at = beat.timestamp if seen_at is None else max(seen_at, beat.timestamp)

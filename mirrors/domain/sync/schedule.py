@@ -1,7 +1,7 @@
-"""Which periodic duty of a flow is due: from its settings, its past and the time that is handed in.
+"""Which sync task of a flow is due, from its settings, its last runs and the time.
 
-Time is cut into slots as long as the interval; a slot is named by the second at which it begins. A
-duty is due when its last slot is an earlier one, so whatever was missed is made up by one run.
+Time is divided into slots of the interval's length; a slot is named by the second at which it
+begins. A task is due if its last slot is an earlier one, so one run makes up for all missed ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FREQUENT_S = 300
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DutyContext:
-    """What a duty is told: the flow, the time (epoch ms), and how long it may ask Kafka in all."""
+    """The input of a sync task: flow, time (epoch ms), and time limit of all Kafka calls."""
 
     flow_id: int
     spec: FlowSpec
@@ -27,7 +27,7 @@ class DutyContext:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a duty did: how many of what, and a sentence for each thing it left undone."""
+    """The result of a sync task: counts, and a sentence for each thing that it left undone."""
 
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
     reasons: tuple[str, ...] = ()
@@ -35,10 +35,11 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A duty by its name; `switch` and `interval` name fields of FlowSettings.
+    """A sync task by its name; `switch` and `interval` name fields of FlowSettings.
 
-    Without a switch it is always on; without an interval it runs every `every_s` seconds.
-    `at_rest`: also while the flow rests or its source is away, since it asks the target alone.
+    - Without a switch it is always on; without an interval it runs every `every_s` seconds.
+    - `at_rest`: it also runs while the flow is stopped or its source is unreachable, because it
+      needs only the target.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Schedule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Past:
-    """What is known of a duty's runs: the last slot that was taken, and whether one runs now."""
+    """What is known of a task's runs: the last slot, and whether one runs now."""
 
     slot: int | None = None
     runs: bool = False
@@ -68,7 +69,7 @@ class Past:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """Whether a duty is due in `slot`, when it is next, and why it is not due now."""
+    """Whether a task is due in `slot`, when its next run is, and why it is not due now."""
 
     due: bool
     slot: int
@@ -86,9 +87,11 @@ def judge(
     unreachable: tuple[str, ...] = (),
     waits_for: str = "",
 ) -> Judgement:
-    """`now` is seconds since the epoch; `unreachable` names clusters that do not answer.
+    """Return whether the task is due.
 
-    `waits_for` is what a person has to do first, as a sentence.
+    - `now`: epoch seconds.
+    - `unreachable`: names of clusters that do not respond.
+    - `waits_for`: what a person has to do first, as a sentence.
     """
     interval = schedule.interval_s(settings)
     slot = now - now % interval
@@ -114,5 +117,5 @@ def judge(
 
 
 def total(before: dict[str, int], counts: dict[str, int]) -> dict[str, int]:
-    """The counts of a roll-up with those of one more run."""
+    """Add the counts of one more run to a roll-up."""
     return {name: before.get(name, 0) + counts.get(name, 0) for name in {**before, **counts}}

@@ -1,4 +1,4 @@
-"""The duties of a flow by name: what each does, and the settings that say whether and how often."""
+"""The sync tasks of a flow: what each does, and the settings that enable and schedule it."""
 
 from __future__ import annotations
 

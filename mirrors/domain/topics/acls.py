@@ -1,15 +1,13 @@
-"""Which access rules a flow carries, under which names, and why the others stay behind.
+"""Which ACLs a flow replicates, under which names, and why others are not.
 
-With `sync.acls.scope=topics`, MM2's rule:
-
-(a) Only rules of one literally named topic that the flow copies; never one that lets write.
+With `sync.acls.scope=topics`, MM2's rules:
+(a) Only ACLs of one literal topic name that the flow replicates; never one that allows writes.
 (b) ALLOW ALL becomes ALLOW READ: on the target only the flow writes a remote topic.
-(c) Nothing is ever taken away: a rule deleted on the source stays on the target.
+(c) ACLs are never deleted: one that was deleted on the source stays on the target.
 
-With `complete` also rules of name prefixes and of consumer groups, and instead of (c):
-
-(d) A rule is taken away when the source has none left that leads to it, and only when this flow
-    made it, where none was before.
+With `complete` also ACLs of name prefixes and of consumer groups, and instead of (c):
+(d) An ACL is deleted if no ACL on the source leads to it, and only if this flow created it where
+none existed.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _BEGAN = {
 
 
 def said_of(code: str, left_out: Iterable[str], codes: Mapping[str, str] | None) -> list[str]:
-    """The sentences of a plan that have this code; `codes` is None where none were stored."""
+    """Return the sentences of a plan with this code. `codes` is None if none were stored."""
     if codes is None:
         return [sentence for sentence in left_out if sentence.startswith(_BEGAN[code])]
     return [sentence for sentence in left_out if codes.get(sentence) == code]
@@ -49,7 +47,7 @@ _EXAMPLES = 3
 
 @dataclasses.dataclass(frozen=True, order=True, kw_only=True)
 class AclRule:
-    """One access rule of topics or consumer groups, in Kafka's own words."""
+    """One ACL of topics or consumer groups, in Kafka's terms."""
 
     resource: str = TOPIC
     name: str
@@ -71,7 +69,7 @@ class AclRule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Names:
-    """What there is: it says what a prefix covers."""
+    """Existing names, which decide what a prefix covers."""
 
     source_topics: frozenset[str] = frozenset()
     target_topics: frozenset[str] = frozenset()
@@ -80,10 +78,10 @@ class Names:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AclPlan:
-    """Rules to make and to take away on the target, and a sentence for each kind left out.
+    """ACLs to create and to delete on the target, and a sentence for each kind that is left out.
 
-    `codes` has the code of each sentence that means something to a program. `gone` are those that
-    the flow made, that the target no longer has, and that nothing asks for.
+    - `codes`: the codes of sentences that programs use.
+    - `gone`: ACLs that the flow created, that the target no longer has, and that are not needed.
     """
 
     make: tuple[AclRule, ...] = ()
@@ -106,7 +104,7 @@ def plan_acls(
     ours: frozenset[AclRule] = frozenset(),
     shared_with: str = "",
 ) -> AclPlan:
-    """`ours` are rules that this flow made; `shared_with` another flow that may want the same."""
+    """Return the plan. `ours`: created by this flow. `shared_with`: a flow that may need them."""
     carrier = _Carrier(spec, names or Names())
     theirs, there = sorted(source), set(target)
     wanted: set[AclRule] = set()
@@ -135,7 +133,7 @@ def plan_acls(
 
 
 class _Carrier:
-    """Names and obstacles of one flow."""
+    """Target names and obstacles of one flow's ACLs."""
 
     def __init__(self, spec: FlowSpec, names: Names) -> None:
         self._complete = is_complete(spec)
@@ -148,7 +146,7 @@ class _Carrier:
         self._written = {self._policy.remote_topic(name) for name in self._copied}
 
     def carried(self, rule: AclRule) -> AclRule:
-        """The same rule under the target's names."""
+        """Return the ACL with the target's names."""
         if rule.resource == GROUP:
             return rule
         allow_all = rule.permission == "ALLOW" and rule.operation == "ALL"
@@ -167,7 +165,7 @@ class _Carrier:
         )
 
     def is_shared(self, rule: AclRule) -> bool:
-        """Whether another flow into the same target may write it: its name does not say whose."""
+        """Return whether another flow into the same target may create it, by its name."""
         return rule.resource == GROUP or not self._prefixes
 
     def obstacle(self, rule: AclRule) -> str | None:
@@ -190,7 +188,7 @@ class _Carrier:
 
     @property
     def _prefixes(self) -> bool:
-        """Whether remote topics say in their names whose they are."""
+        """Whether the names of remote topics contain their source."""
         return self._policy.kind == "default"
 
     def _prefix_obstacle(self, rule: AclRule) -> str | None:
@@ -254,12 +252,12 @@ _SHAPE = (
 
 
 def shape_of(settings: FlowSettings) -> dict[str, str]:
-    """What a look at the preview was a look at; the filters may change, people see those."""
+    """Return the settings that an approval covers; effects of the filters are visible anyway."""
     return {key: str(getattr(settings, key.replace(".", "_"))) for key in _SHAPE}
 
 
 def waits_for_a_look(settings: FlowSettings, seen: dict[str, str] | None) -> str:
-    """Why the duty may not begin yet, empty when it may; `seen` is the shape that was looked at."""
+    """Return why the sync task may not begin yet, or "". `seen`: the approved settings."""
     if seen is None:
         return NOT_SEEN
     now = shape_of(settings)
@@ -272,8 +270,10 @@ _BY_NAME = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def grant_command(cluster: ClusterSpec, operation: str, *, topic: str) -> str:
-    """`operation` in Kafka's words (`Describe`, `Read`). The name of a principal that does not log
-    in by one is not known here."""
+    """Return a kafka-acls.sh command. `operation` is Kafka's name (`Describe`, `Read`).
+
+    The principal's name is unknown here unless it logs in with a user name.
+    """
     principal = "User:<principal>"
     if cluster.sasl_mechanism in _BY_NAME and cluster.security_protocol.startswith("SASL"):
         principal = f"User:{cluster.sasl_username}"
@@ -287,7 +287,7 @@ def grant_command(cluster: ClusterSpec, operation: str, *, topic: str) -> str:
 def with_grant(
     words: str, error: UnderstudyError, cluster: ClusterSpec, operation: str, topic: str
 ) -> str:
-    """The sentence, and how to grant the right where one is missing."""
+    """Return the sentence, with the command to grant the right if that is missing."""
     if error.code != "not_authorised":
         return words
     return f"{words} Grant it: {grant_command(cluster, operation, topic=topic)}"

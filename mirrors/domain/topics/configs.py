@@ -1,6 +1,6 @@
-"""Which settings of remote topics differ from their source's, by MM2's rule.
+"""Which settings of remote topics differ from the source's, by MM2's rule.
 
-MM2 rewrites every setting each time; the outcome of changing only what differs is the same.
+MM2 rewrites every setting each time; changing only the differences has the same effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def plan_configs(
     spec: FlowSpec,
     copied: tuple[CopiedTopic, ...],
 ) -> tuple[tuple[ConfigChange, ...], tuple[str, ...]]:
-    """Changes to remote topics that exist, and why a setting or a topic is left out."""
+    """Return changes to existing remote topics, and why a setting or a topic is left out."""
     selection = ConfigSelection(spec.settings)
     changes: list[ConfigChange] = []
     left: list[str] = []

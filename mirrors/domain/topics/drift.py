@@ -1,10 +1,9 @@
-"""What somebody changed on the target by hand, and how long it is left as it is.
+"""Drift: manual changes on the target, and how long they are tolerated.
 
 Invariants:
-
-A. Only what the flow itself last left otherwise is drift: a first look finds none.
-B. What is found waits `drift.grace.seconds` for a person; then the duty puts it back, as MM2 does.
-C. Accepted holds for that value, ignored for that place; neither is touched until it expires.
+A. Only a deviation from what the flow last set is drift: a first check finds none.
+B. A finding waits `drift.grace.seconds` for a decision; then the sync task reverts it, as MM2 does.
+C. Accepted holds for the value, ignored for the setting; neither is reverted until it expires.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _BY_PEOPLE = {*_NEVER_FIXED, "deleted topic"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Deviation:
-    """`expected` is how the flow last left it, `wanted` what it would make of it now."""
+    """One deviation. `expected`: what the flow last set. `wanted`: what it would set now."""
 
     kind: Kind
     name: str
@@ -45,7 +44,7 @@ class Deviation:
 
     @property
     def words(self) -> str:
-        """What happened, in a sentence."""
+        """What happened, as a sentence."""
         if self.kind == "deleted topic":
             return f"{self.name} was deleted on the target."
         if self.kind == "partitions":
@@ -60,7 +59,7 @@ class Deviation:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """A remote topic as the flow last left it; a setting that is not named had its default."""
+    """A remote topic as the flow last left it; a setting that is missing had its default."""
 
     topic_id: str = ""
     partitions: int
@@ -69,7 +68,7 @@ class Baseline:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What is known of a deviation since an earlier look; times are epoch milliseconds."""
+    """What is known of a deviation since an earlier check; times are epoch ms."""
 
     state: str
     found: str | None
@@ -80,7 +79,7 @@ class Finding:
 
 
 class Ruling(NamedTuple):
-    """Whether it is left as it is, and why; `anew` where nobody has decided on this value yet."""
+    """Whether the deviation is left as it is, and why; `anew`: nobody decided on this value yet."""
 
     leave: bool
     reason: str
@@ -89,7 +88,7 @@ class Ruling(NamedTuple):
 
 
 def rule_on(deviation: Deviation, known: Finding | None, *, now: int, grace_s: int) -> Ruling:
-    """What the duties do about it at this look."""
+    """Return what the sync tasks do about the deviation now."""
     if known is None:
         return _undecided(deviation, now, now, grace_s, anew=True)
     expired = known.expires_at is not None and known.expires_at <= now
@@ -106,7 +105,7 @@ def rule_on(deviation: Deviation, known: Finding | None, *, now: int, grace_s: i
 
 
 def refusal(kind: str, choice: str, *, why: str, expires_at: int | None, now: int) -> str | None:
-    """Why a decision cannot be taken, as a sentence."""
+    """Return why a decision is invalid, as a sentence; None if it is valid."""
     if not why.strip():
         return "Say why: it is kept in the history."
     if choice == "fix" and kind in _NEVER_FIXED:

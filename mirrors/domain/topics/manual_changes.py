@@ -1,7 +1,7 @@
-"""Which differences between source and target somebody made on the target, and what is left there.
+"""Which differences between source and target are manual changes, and the new baselines.
 
-A setting that differs is the source's news where the target still has what the flow last left, and
-drift where it has not.
+A setting that differs is a change on the source if the target still has what the flow last set.
+Otherwise it is drift.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def rule_place(rule: AclRule) -> Place:
 def configs_by_hand(
     changes: Iterable[ConfigChange], target: ClusterSnapshot, baselines: Mapping[str, Baseline]
 ) -> list[Deviation]:
-    """Configs of topics that are still the remembered ones, and are not as the flow left them."""
+    """Return deviating configs of topics that were not recreated."""
     found = []
     for change in changes:
         base = _same_topic(change.remote_topic, target, baselines)
@@ -51,7 +51,7 @@ def configs_by_hand(
 def topics_by_hand(
     copied: Iterable[CopiedTopic], target: ClusterSnapshot, baselines: Mapping[str, Baseline]
 ) -> list[Deviation]:
-    """Remote topics that were deleted, or given partitions that the source does not have."""
+    """Return remote topics that were deleted, or have more partitions than the source."""
     found = []
     for row in copied:
         base, there = baselines.get(row.remote_topic), target.topics.get(row.remote_topic)
@@ -84,7 +84,7 @@ def topics_by_hand(
 
 
 def rules_by_hand(make: Iterable[AclRule], ours: Collection[AclRule]) -> list[Deviation]:
-    """Rules to make that the flow made before: somebody took them away."""
+    """Return ACLs to create that the flow created before: somebody deleted them."""
     return [
         Deviation(
             kind="acl",
@@ -109,8 +109,10 @@ def next_baselines(
     unsettled: Collection[Place],
     failed: Collection[Place],
 ) -> dict[str, Baseline]:
-    """How each remote topic is left now; `unsettled` is left as somebody made it, and what is in
-    `failed` as it was."""
+    """Return the new baseline of each remote topic.
+
+    `unsettled`: manual changes that are tolerated. `failed`: changes that could not be made.
+    """
     found: dict[str, Baseline] = {}
     touched = {name for _, name, _ in set(unsettled) - set(failed)}
     for row in copied:
@@ -122,7 +124,7 @@ def next_baselines(
                 found[row.remote_topic] = known
             continue
         if base is None and row.remote_topic in touched:
-            continue  # not yet left in any way that could be remembered
+            continue  # the flow has not set it yet
         configs = {
             key: kept
             for key, value in selection.later(theirs.configs).items()
@@ -150,7 +152,7 @@ def _kept(
     if base is not None and (place in unsettled or place in failed):
         return base.configs.get(key)
     if place in failed:
-        # What the target refused is left as it is: that is nobody's change.
+        # What the target rejected stays as it is: it is not a manual change.
         entry = ours.configs.get(key)
         return entry.value if entry is not None and entry.source == DYNAMIC_TOPIC else None
     return value
@@ -159,7 +161,7 @@ def _kept(
 def _same_topic(
     name: str, target: ClusterSnapshot, baselines: Mapping[str, Baseline]
 ) -> Baseline | None:
-    """Of a topic that was made anew nothing is remembered."""
+    """Return the baseline; None for a recreated topic."""
     base, there = baselines.get(name), target.topics.get(name)
     if base is None or there is None or base.topic_id != there.topic_id:
         return None

@@ -1,4 +1,4 @@
-"""Two snapshots and a flow make a TopicPlan: create, grow, copy, or skip and why."""
+"""The topic plan of a flow from two snapshots: create, extend, replicate, or skip and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USUAL_REPLICATION_FACTOR = 2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NewTopic:
-    """A remote topic to create; replication_factor -1 asks for the target's own default."""
+    """A remote topic to create; replication_factor -1 selects the target's default."""
 
     topic: str
     remote_topic: str
@@ -41,7 +41,7 @@ class Growth:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CopiedTopic:
-    """A source topic that this flow copies, once the plan has been applied."""
+    """A source topic that this flow replicates after the plan was applied."""
 
     topic: str
     remote_topic: str
@@ -51,7 +51,7 @@ class CopiedTopic:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SkippedTopic:
-    """A source topic that is not copied; `fault` when it was asked for and cannot be."""
+    """A source topic that is not replicated. `fault`: it is selected but cannot be."""
 
     topic: str
     remote_topic: str | None
@@ -61,7 +61,7 @@ class SkippedTopic:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TopicPlan:
-    """What a flow does about topics; each list is in the order of the source topic's name."""
+    """What a flow does about topics; each list is ordered by source topic."""
 
     create: tuple[NewTopic, ...] = ()
     grow: tuple[Growth, ...] = ()
@@ -85,7 +85,7 @@ class TopicPlan:
 
 
 def plan_topics(source: ClusterSnapshot, target: ClusterSnapshot, spec: FlowSpec) -> TopicPlan:
-    """Decide for every topic of the source; planning again after applying it changes nothing."""
+    """Decide for every topic of the source. A repeated plan after the first is empty."""
     return _Planner(source, target, spec).plan()
 
 
@@ -163,7 +163,7 @@ class _Planner:
         self._copied.append(copied)
 
     def _obstacle(self, topic: str, remote: str) -> str | None:
-        """Why a topic that should be copied cannot be."""
+        """Return why a selected topic cannot be replicated; None if it can."""
         same = self._source.cluster_id and self._source.cluster_id == self._target.cluster_id
         if same and remote == topic:
             return (
@@ -193,11 +193,11 @@ class _Planner:
 
 
 def colliding(names: Iterable[str], topics: Iterable[str]) -> frozenset[str]:
-    """The topics that stand in the way of topics with these names."""
+    """Return the topics that collide with topics of these names."""
     wanted = {_folded(name) for name in names}
     return frozenset(name for name in topics if _folded(name) in wanted)
 
 
 def _folded(name: str) -> str:
-    """Kafka's own test for names that collide in its metrics."""
+    """Return the name as Kafka compares it for collisions in metric names."""
     return name.replace(".", "_")

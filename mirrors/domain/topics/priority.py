@@ -1,4 +1,4 @@
-"""The class of a topic: high, normal or low, with the pattern that says so."""
+"""The priority class of a topic: high, normal or low, and the pattern that decided."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Ranking:
 
 
 class Ranks:
-    """What a flow's settings say; a topic that both lists name is of the higher class."""
+    """The classes of a flow's settings; a topic that both lists match is of the higher class."""
 
     def __init__(self, settings: FlowSettings) -> None:
         self._lists: tuple[tuple[Rank, str, NamePatterns], ...] = (
@@ -50,7 +50,7 @@ def _element(patterns: NamePatterns, topic: str) -> str:
 
 
 class Turns:
-    """Of one source broker, whose replies are asked for one after the other."""
+    """The order of one source broker's fetch requests, which are sent one after the other."""
 
     def __init__(self) -> None:
         self._clocks: dict[Rank, float] = dict.fromkeys(WEIGHTS, 0.0)
@@ -58,7 +58,7 @@ class Turns:
         self._waited: Collection[Rank] = ()
 
     def next(self, waiting: Collection[Rank]) -> Rank | None:
-        """The class that has the next turn; None where nobody waits."""
+        """Return the class of the next request; None if no class waits."""
         for rank in waiting:
             if rank not in self._waited:
                 self._clocks[rank] = max(self._clocks[rank], self._now)
@@ -70,5 +70,5 @@ class Turns:
         return rank
 
     def took(self, rank: Rank, size: int) -> None:
-        """What a reply brought of this class, whosever turn it was."""
+        """Add the bytes of a reply that belong to this class."""
         self._clocks[rank] += size / WEIGHTS[rank]

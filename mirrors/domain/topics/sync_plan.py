@@ -1,4 +1,4 @@
-"""What a flow would change on its target beside records, each change with before, after and why."""
+"""What a flow would change on its target besides records: each with before, after and why."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kind = Literal[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Change:
-    """One line of a plan as people read it; `before` is None where nothing stands there yet."""
+    """One line of a plan for people; `before` is None if nothing exists yet."""
 
     kind: Kind
     name: str
@@ -38,9 +38,9 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConfigChange:
-    """One setting of a remote topic; `after` None returns it to the target's default.
+    """One setting of a remote topic; `after` None resets it to the target's default.
 
-    `stands` is what is set there now, None where the default holds; `before` says it in words.
+    `stands`: the present value, None for the default; `before` is its description.
     """
 
     topic: str
@@ -53,9 +53,9 @@ class ConfigChange:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SyncPlan:
-    """Everything that is not in step on the target, and what was left out with its reason.
+    """All differences on the target, and what was left out with its reason.
 
-    `codes`: of sentences in `left_out`, the codes of those that mean something to a program.
+    `codes`: the codes of those sentences in `left_out` that programs use.
     """
 
     create: tuple[NewTopic, ...] = ()
@@ -77,7 +77,7 @@ class SyncPlan:
 
     @property
     def digest(self) -> str:
-        """Names exactly these changes: the same plan has the same digest whenever it is made."""
+        """Identifies these changes: equal plans have equal digests, whenever they are made."""
         acts = {
             name: [dataclasses.asdict(row) for row in getattr(self, name)]
             for name in ("create", "grow", "configs", "acls", "take")

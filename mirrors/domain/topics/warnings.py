@@ -1,4 +1,4 @@
-"""What will go wrong between a source topic and its remote topic although it may be copied."""
+"""Warnings about topics that can be replicated: settings of the target that will cause problems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIMITS = {
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A source topic and its remote topic: there already, or to be made with `configs`."""
+    """A source topic and its remote topic: existing, or to be created with `configs`."""
 
     topic: TopicState
     remote_topic: str
@@ -33,7 +33,7 @@ class Pair:
 def warn(
     pairs: Sequence[Pair], target: ClusterSnapshot, *, lowered: tuple[int, int] | None
 ) -> tuple[str, ...]:
-    """One sentence for each thing that is wrong, with the topics it concerns."""
+    """Return one sentence for each problem, with the topics that it concerns."""
     defaults = _defaults(target)
     concerned: dict[str, list[str]] = {}
     for pair in pairs:
@@ -89,14 +89,14 @@ def _deletes(pair: Pair, name: str, defaults: dict[str, str]) -> bool:
 
 
 def _on_target(pair: Pair, name: str, defaults: dict[str, str]) -> str | None:
-    """The value that will hold for the remote topic; None where nobody can tell yet."""
+    """Return the value that applies to the remote topic; None if unknown yet."""
     if pair.existing is not None:
         return pair.existing.config(name)
     return pair.configs.get(name, defaults.get(name))
 
 
 def _defaults(target: ClusterSnapshot) -> dict[str, str]:
-    """What a new topic on the target gets, as far as its other topics show it."""
+    """Return what a new topic on the target gets, as far as other topics show it."""
     found: dict[str, str] = {}
     for topic in target.topics.values():
         for name, entry in topic.configs.items():

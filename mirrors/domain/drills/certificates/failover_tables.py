@@ -1,4 +1,4 @@
-"""The certificate of a switchover or failover as people read it, and of what was counted later."""
+"""The tables of a failover or switchover certificate, and of what was counted afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mirrors.domain.formatting import UNKNOWN, arrow, count
 
 
 def run_sheets(document: Mapping[str, Any]) -> tuple[Sheet, ...]:
-    """Of a genuine document only."""
+    """Return the tables. The document must be genuine."""
     found = (
         _result(document),
         _amounts(document),

@@ -1,4 +1,4 @@
-"""Tables that the certificates of drills and of runs share."""
+"""Tables that the certificates of drills and of failovers share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMED = 40
 
 @dataclasses.dataclass(frozen=True)
 class Sheet:
-    """One table; without a header its rows are name and value, or one sentence each."""
+    """One table. Without a header, its rows are name and value, or one sentence each."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]
@@ -23,7 +23,7 @@ class Sheet:
 
 
 def verification_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A certificate from before this was told apart has none."""
+    """Return the row of the verification; older certificates have none."""
     found = document.get("verification")
     if not found:
         return []
@@ -48,7 +48,7 @@ def steps_sheet(steps: Sequence[Mapping[str, Any]]) -> Sheet:
 
 
 def left_behind_sheets(rows: Sequence[Mapping[str, Any]]) -> Iterator[Sheet]:
-    """What decisions leave on the source, with the amount, who decided and why."""
+    """Return what decisions leave on the source: the amount, who decided and why."""
     if rows:
         names = (
             row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"

@@ -1,11 +1,14 @@
-"""Certificates of drills and runs: one signed document in one exact form, and what any other is.
+"""Certificates of drills and runs: one signed document in canonical form, and its verification.
 
-A. The file that is issued is the canonical form of the document. Whatever differs from that by a
-   byte is refused, though its content may be the same.
-B. Only keys that the verifier knows count: a certificate names its key, it does not vouch for it.
-C. The signature (Ed25519, RFC 8032) covers every field but itself, behind the document's kind.
-D. What is counted after a failover is a certificate of its own that names the first by number and
-   digest; the first stays as it was signed.
+Invariants:
+A. The issued file is the canonical form of the document. A file that differs by one byte is
+   rejected, even with the same content.
+B. Only keys that the verifier knows are accepted: a certificate names its key but cannot vouch for
+   it.
+C. The signature (Ed25519, RFC 8032) covers every field except itself, prefixed with the document's
+   kind.
+D. What is counted after a failover is a separate certificate. It names the first one by number and
+   digest, and the first one stays as it was signed.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 
 def canonical(document: Any) -> bytes:
-    """JSON in ASCII, keys in order, no space: equal documents are equal bytes."""
+    """Return ASCII JSON with sorted keys and no spaces: equal documents give equal bytes."""
     text = json.dumps(
         document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     )
@@ -41,7 +44,7 @@ _KINDS = (DRILL, FAILOVER)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verification:
-    """`document` is what could be read of it, whether it is genuine or not."""
+    """The result of a verification. `document` is what could be read, genuine or not."""
 
     genuine: bool
     code: str
@@ -60,7 +63,7 @@ def seal(
     sign: Callable[[bytes], bytes],
     kind: str = DRILL,
 ) -> bytes:
-    """The certificate as it is issued."""
+    """Return the signed certificate as it is issued."""
     document = {
         **facts,
         "kind": kind,
@@ -75,7 +78,7 @@ def _prefix(kind: str) -> bytes:
 
 
 def verify(text: bytes, keys: Mapping[str, str]) -> Verification:
-    """`keys` are the known public keys in hex by their fingerprint."""
+    """Verify a certificate. `keys` maps fingerprints to known public keys in hex."""
     document = _read(text)
     if isinstance(document, str):
         return Verification(genuine=False, code="unreadable", sentence=document)
@@ -94,7 +97,7 @@ def verify(text: bytes, keys: Mapping[str, str]) -> Verification:
 
 
 def _read(text: bytes) -> dict[str, Any] | str:
-    """The document, or a sentence that says why there is none."""
+    """Return the document, or a sentence that says why it cannot be read."""
     if len(text) > LONGEST:
         return f"It is larger than {LONGEST // 1024} KiB, and no certificate is."
     try:

@@ -1,4 +1,4 @@
-"""A certificate as people read it: tables of text, the same on the page and in the PDF."""
+"""The tables of a certificate: the same text on the page and in the PDF."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HOW = {"at_most": ", at most", "counted": "", "unknown": ""}
 
 
 def sheets_of(document: Mapping[str, Any]) -> tuple[Sheet, ...]:
-    """Of a genuine document only: what is signed is whole."""
+    """Return the tables. The document must be genuine."""
     if is_run(document):
         return run_sheets(document)
     notes = [*document["faults"], *(row["sentence"] for row in document["breaches"])]
@@ -45,7 +45,7 @@ def sheets_of(document: Mapping[str, Any]) -> tuple[Sheet, ...]:
 
 
 def is_run(document: Mapping[str, Any]) -> bool:
-    """Of a switchover or failover, not of a drill."""
+    """Whether the certificate is of a switchover or failover, not of a drill."""
     return "run" in document
 
 
@@ -56,7 +56,7 @@ def title_of(document: Mapping[str, Any]) -> str:
 
 
 def state_of(document: Mapping[str, Any]) -> str:
-    """`passed`, `failed`, `no_objectives`; of a run `succeeded`."""
+    """Return `passed`, `failed` or `no_objectives`; for a failover `succeeded`."""
     result = str(document["result"])
     return result if result in ("passed", "failed", "succeeded") else "no_objectives"
 

@@ -1,1 +1,1 @@
-"""A failover executed as a runbook: its nine steps, what comes next, when it must stop."""
+"""A failover executed as a runbook: its nine steps, the next move, and when it must stop."""

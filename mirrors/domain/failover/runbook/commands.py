@@ -1,4 +1,4 @@
-"""What a person types instead of each step: Kafka's own tools, nothing of ours."""
+"""Commands that a person can type instead of each step; they use only Kafka's tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOPICS, _GROUPS = 200, 50
 def commands(
     *, source: str, target: str, checkpoints: str, plan: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Step -> lines of a shell; `source` and `target` are bootstrap servers."""
+    """Return shell lines by step. `source` and `target` are bootstrap servers."""
     one, two = shlex.quote(source), shlex.quote(target)
     topics = sorted({row["topic"] for row in plan["partitions"]})[:_TOPICS]
     remote = sorted({row["remote_topic"] for row in plan["partitions"]})[:_TOPICS]

@@ -1,6 +1,7 @@
 """What a run leaves on the source and what consumers read again: amounts, certainty, sentences.
 
-A. A figure of a source that no longer answers is a lower bound, and says how old it is.
+Invariants:
+A. A figure of an unreachable source is a lower bound and is shown with its age.
 B. Offsets are an upper bound; only records that were read are counted.
 C. An unknown partition never hides what is known of the others.
 """
@@ -27,9 +28,13 @@ _KNOWN: frozenset[str] = frozenset({"counted", "at_most", "at_least", "unknown"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Amount:
-    """A sum with its certainty. `records` is None where no part is known; `unknown` counts the
-    parts without a figure, `observed_at` (epoch ms) is the oldest observation in the sum.
-    `offsets`: of an earlier figure, how many offsets were open then; more than it holds records."""
+    """A sum with its certainty.
+
+    - `records`: None if no part is known. `unknown` counts the parts without a figure.
+    - `observed_at` (epoch ms): the oldest observation in the sum.
+    - `offsets`: for an earlier figure, how many offsets were open then, an upper bound of the
+      records.
+    """
 
     records: int | None
     certainty: Certainty
@@ -40,19 +45,21 @@ class Amount:
 
 
 def every_partition(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """All selected topic-partitions of a plan (as JSON): those that take part, those that are not
-    copied, and those that a decision leaves behind."""
+    """Return all selected topic-partitions of a plan (as JSON).
+
+    They are those that take part, those that are not copied, and those that are left behind.
+    """
     names = ("partitions", "not_copied", "left_partitions")
     return [row for name in names for row in plan.get(name) or ()]
 
 
 def topic_words(row: Mapping[str, Any]) -> str:
-    """A part without a topic stands for all that may be hidden from us."""
+    """Return the topic's name; a part without a topic stands for all that may be hidden."""
     return row["topic"] or "topics that may be hidden"
 
 
 def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
-    """One partition of a plan (as JSON) that was taken at `taken_at` (epoch ms)."""
+    """Return one partition of a plan (as JSON) that was made at `taken_at` (epoch ms)."""
     records, said = row["loss"], str(row["certainty"])
     # A plan of an earlier version has no certainty of its own for the loss.
     certainty = row.get("loss_certainty") or _OF_PLAN.get(said, said)
@@ -75,7 +82,7 @@ def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
 
 
 def sum_owed(parts: Iterable[Owed]) -> Amount:
-    """What all of these partitions leave behind."""
+    """Return what these partitions leave behind together."""
     parts = list(parts)
     return _amount(total(map(stated, parts)), offsets=total(parts).records)
 
@@ -83,7 +90,7 @@ def sum_owed(parts: Iterable[Owed]) -> Amount:
 def sum_re_reads(
     rows: Sequence[Mapping[str, Any]], *, observed_at: int | None, is_final: bool
 ) -> Amount:
-    """Of group-partitions with `re_reads`. `is_final`: no group consumed since it was observed."""
+    """Sum the `re_reads` of group-partitions. `is_final`: no group consumed since then."""
     known = [row["re_reads"] for row in rows if row["re_reads"] is not None]
     unknown = len(rows) - len(known)
     certainty: Certainty = "counted" if is_final and not unknown else "at_least"
@@ -101,7 +108,7 @@ def sum_re_reads(
 
 
 def loss_sentence(loss: Amount, *, source: str, now: int) -> str:
-    """What was not replicated, as of `now` (epoch ms)."""
+    """Return what was not replicated, as of `now` (epoch ms)."""
     if loss.certainty == "counted" and not loss.records:
         return "No records were lost."
     if loss.certainty == "unknown" or loss.records is None:
@@ -126,7 +133,7 @@ def loss_sentence(loss: Amount, *, source: str, now: int) -> str:
 
 
 def re_reads_sentence(re_reads: Amount, *, now: int) -> str:
-    """What consumers read again, as of `now` (epoch ms)."""
+    """Return what consumers read again, as of `now` (epoch ms)."""
     if re_reads.certainty == "counted" and not re_reads.records:
         return "No records are read again."
     if re_reads.certainty == "unknown" or re_reads.records is None:
@@ -149,7 +156,7 @@ def re_reads_sentence(re_reads: Amount, *, now: int) -> str:
 
 
 def counted_sentence(loss: Amount, re_reads: Amount, *, source: str) -> str:
-    """What was counted afterwards, on a source that is back."""
+    """Return what was counted after the source was reachable again."""
     parts = [loss_sentence(loss, source=source, now=0).rstrip(".")]
     parts.append(re_reads_sentence(re_reads, now=0).rstrip("."))
     return f"Counted on {source} afterwards: {_lower(parts[0])}. {parts[1]}."

@@ -1,4 +1,4 @@
-"""Which consumer groups the last step of a run waits for, and what it says of the others.
+"""Which consumer groups the last step of a run waits for, and what it reports of the others.
 
 Only a group that had members on the source before the fence has consumers that can start on the
 target. A run does not wait for an idle or abandoned group; it lists it.
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from mirrors.domain.formatting import plural
 from mirrors.domain.groups.checkpoints import IDLE
 
-# How long a run waits for a group of which nobody knows whether it had members.
+# How long a run waits for a group if it is unknown whether the group had members.
 PATIENCE_MS = 30_000
-# A group with members whose offset has not moved for so long does not read that partition.
+# A group with members whose offset did not move for this long does not read that partition.
 IDLE_AFTER_MS = 20_000
 _NAMED = 5
 
@@ -24,8 +24,8 @@ _NAMED = 5
 class GroupProgress:
     """One group on the target since its offsets were set.
 
-    `was_active`: it had members on the source before the fence, None where nobody could ask.
-    `consumed` and `to_read` are offsets of the remote partitions whose offsets were set.
+    - `was_active`: it had members on the source before the fence; None if unknown.
+    - `consumed` and `to_read`: numbers of offsets in the remote partitions whose offsets were set.
     """
 
     group: str
@@ -36,14 +36,16 @@ class GroupProgress:
 
     @property
     def works(self) -> bool:
-        """It consumed, or has members and nothing to read."""
+        """Whether it consumed, or has members and nothing to read."""
         return self.consumed > 0 or (self.to_read == 0 and self.state not in IDLE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Progress:
-    """`awaited` are the groups that the run still waits for; `idle` had no members before the
-    fence, and of `unknown` nobody knows; neither holds the run up."""
+    """The groups by what is known of them. The run waits only for `awaited`.
+
+    `idle` had no members before the fence; for `unknown` that is unknown.
+    """
 
     working: tuple[str, ...]
     awaited: tuple[str, ...]
@@ -52,7 +54,7 @@ class Progress:
 
     @property
     def sentence(self) -> str:
-        """What is said of the groups that do not consume; empty where all do."""
+        """What is reported of groups that do not consume; empty if all do."""
         parts = []
         if self.idle:
             parts.append(
@@ -69,7 +71,7 @@ class Progress:
 
 
 def judge_progress(groups: Sequence[GroupProgress], *, waited_ms: int) -> Progress:
-    """`waited_ms` is how long the step has waited already."""
+    """Sort the groups. `waited_ms`: how long the step has waited already."""
     late = waited_ms >= PATIENCE_MS
     rest = [row for row in groups if not row.works]
     return Progress(
@@ -83,7 +85,7 @@ def judge_progress(groups: Sequence[GroupProgress], *, waited_ms: int) -> Progre
 
 
 class Reading(NamedTuple):
-    """A group with members that has not consumed all that was copied: its offset on the source."""
+    """A group with members that has not consumed all copied records. `offset`: on the source."""
 
     group: str
     topic: str
@@ -96,9 +98,13 @@ class Reading(NamedTuple):
 
 
 class Readers(NamedTuple):
-    """`reading` are the groups to wait for. `stuck` are group-partitions that have not moved for
-    `IDLE_AFTER_MS`: a stale offset of a topic that the group no longer reads. `seen` is what the
-    next look needs: each one's offset, and since when it stands there (epoch ms)."""
+    """The groups that still read on the source.
+
+    - `reading`: the groups to wait for.
+    - `stuck`: group-partitions that did not move for `IDLE_AFTER_MS`, such as a stale offset of a
+      topic that the group no longer reads.
+    - `seen`: input of the next check: the offset of each, and since when it has it (epoch ms).
+    """
 
     reading: tuple[str, ...]
     stuck: tuple[str, ...]
@@ -106,7 +112,7 @@ class Readers(NamedTuple):
 
 
 def judge_readers(rows: Iterable[Reading], before: Mapping[str, Any], now: int) -> Readers:
-    """`before` is what `seen` was at the look before."""
+    """Sort the readers. `before`: the value of `seen` at the previous check."""
     reading: dict[str, None] = {}
     stuck: list[str] = []
     seen: dict[str, list[int | None]] = {}

@@ -1,6 +1,6 @@
-"""Whether a plan became materially worse than the simulated one that a person agreed to.
+"""Whether a plan became materially worse than the simulated plan that a person approved.
 
-Live figures move, so a little more loss is no news; what nobody knew then is.
+Live figures move, so a slightly higher loss does not matter. A fact that was unknown then does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Plan = Mapping[str, Any]
 
 
 def what_is_worse(kind: Kind, simulated: Plan, now: Plan) -> tuple[str, ...]:
-    """A sentence for each thing that a person did not agree to; both are plans as JSON."""
+    """Return a sentence for each thing that nobody approved. Both plans are JSON."""
     return (
         *_blockers(kind, simulated, now),
         *_loss(kind, simulated, now),
@@ -28,13 +28,15 @@ def what_is_worse(kind: Kind, simulated: Plan, now: Plan) -> tuple[str, ...]:
 
 
 def standing_blockers(kind: Kind, plan: Plan) -> tuple[str, ...]:
-    """What is in the way and will not go away by itself."""
+    """Return the blockers that will not end automatically."""
     return tuple(row["sentence"] for row in plan["blockers"] if row["code"] not in EXPECTED[kind])
 
 
 def left_to_copy(plan: Plan) -> int | None:
-    """Offsets that a switchover has to wait for, of the partitions that take part; None while the
-    figure of one is unknown. What is left behind by decision is not among them."""
+    """Return the offsets that a switchover waits for; None while one partition is unknown.
+
+    What is left behind by decision does not count.
+    """
     found: int | None = plan["pending"] if "pending" in plan else plan["loss"]
     return found
 
@@ -60,7 +62,7 @@ def _loss(kind: Kind, simulated: Plan, now: Plan) -> Iterator[str]:
 
 
 def _is_observed(plan: Plan) -> bool:
-    """Whether the source answered for what takes part; left-behind topics may be hidden."""
+    """Return whether the source responded for what takes part; left-behind topics may be hidden."""
     rows = plan["partitions"]
     if not rows:
         return bool(plan["certainty"] == "observed")
@@ -90,7 +92,7 @@ def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
 
 
 def blast_radius(plan: Plan) -> dict[str, int | None]:
-    """How much a run of this plan touches."""
+    """Return how many topics, partitions and groups a run of this plan changes."""
     partitions: Sequence[Any] = plan["partitions"]
     return {
         "topics": len({row["topic"] for row in partitions}),

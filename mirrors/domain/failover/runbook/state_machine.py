@@ -1,8 +1,9 @@
-"""What a run does next, and what becomes of a step: pure, decided anew from its rows each time.
+"""The next move of a run and the next state of a step: pure functions of the stored rows.
 
-A. Steps are done in order; the first that is not done is where a run goes on, whoever died.
-B. An abort undoes what was begun, last first, each step once.
-C. A run that meets trouble after it changed something waits for a person; nothing is guessed.
+Invariants:
+A. Steps are done in order. After a crash the run resumes at the first step that is not done.
+B. An abort undoes the begun steps in reverse order, each once.
+C. A run that fails after it changed something waits for a person.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ UNDO_TRIES = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepFacts:
-    """One step as its row says. `begun`: its act may have had an effect, wholly or in part."""
+    """One step as its row says. `begun`: its action may have had an effect, if only in part."""
 
     name: str
     state: StepState = "pending"
@@ -52,7 +53,7 @@ class Undo:
 
 @dataclasses.dataclass(frozen=True)
 class Rest:
-    """Until a person does something: which thing is in `why`."""
+    """Wait for a person; `why` says for what."""
 
     why: Literal["pause", "person", "trouble"]
     step: str
@@ -68,7 +69,7 @@ Move = Do | Undo | Rest | End
 
 
 def next_move(run: RunFacts) -> Move:
-    """The one thing to do now."""
+    """Return the next move."""
     if run.abort_asked:
         return _way_back(run)
     step = next((step for step in run.steps if step.state not in DONE), None)
@@ -94,10 +95,11 @@ def _way_back(run: RunFacts) -> Move:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a look at a step found, with its sentence and its numbers.
+    """What a check of a step found, with its sentence and its numbers.
 
-    not_yet: look again in `again_ms`. person: somebody has to do or decide it. failed: another try
-    may help when `again` is set.
+    - not_yet: check again in `again_ms`.
+    - person: somebody has to do or decide it.
+    - failed: a retry may help if `again` is set.
     """
 
     what: Literal["done", "skipped", "not_yet", "person", "failed"]
@@ -109,7 +111,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the row of the step becomes; `next_at` (epoch ms) when it is looked at again."""
+    """The new state of a step's row. `next_at` (epoch ms): when it is checked again."""
 
     state: StepState
     words: str
@@ -119,7 +121,7 @@ class Verdict:
 
 
 def judge(step: Step, facts: StepFacts, outcome: Outcome, *, now: int) -> Verdict:
-    """What comes of what was found; the limit counts from the step's beginning."""
+    """Return the new state of a step. Its time limit counts from the step's beginning."""
     late = facts.due_at is not None and now >= facts.due_at
     if outcome.what == "done":
         return Verdict(state="succeeded", words=outcome.words)

@@ -1,7 +1,7 @@
-"""The nine steps as a table: what each looks at, does and waits for, its limits, and the way back.
+"""The nine steps as a table: what each checks, does and waits for, and how it is undone.
 
-A step is done when what it waits for is so. Every act looks first whether it was done already, so
-that doing it again changes nothing.
+A step is done when its wait condition holds. Every action first checks whether it was done already,
+so that repeating it changes nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ KINDS: tuple[Kind, ...] = ("switchover", "failover")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step:
-    """`limit_s` is how long it may last, `tries` how often its act is tried, without a person.
+    """One step.
 
-    `accepts`: what was not so in time may be taken as it is, by a person's decision.
+    - `limit_s`: how long it may last. `tries`: how often its action is tried automatically.
+    - `accepts`: a person may accept what was not reached in time.
     """
 
     name: str
@@ -33,7 +34,7 @@ class Step:
 
     @property
     def changes(self) -> bool:
-        """Whether it leaves anything behind that an abort has to undo."""
+        """Whether an abort has something to undo."""
         return self.undo != _NOTHING
 
 

@@ -1,1 +1,1 @@
-"""Texts written for MirrorMaker, and what each of their lines becomes here."""
+"""Import of MirrorMaker configurations, with a verdict on each of their lines."""

@@ -1,4 +1,4 @@
-"""A cluster's settings in MM2's words into a ClusterSpec: typed fields, references, no secrets."""
+"""Converts a cluster's MM2 settings to a ClusterSpec: typed fields and references, no secrets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Judgement = tuple[Entry, Literal["different", "unsupported"], str]
 
 
 def judge_unread(entries: Mapping[str, Entry], protocol: str) -> Iterator[Judgement]:
-    """A verdict for each of a cluster's settings that was not used."""
+    """Yield a verdict for each of a cluster's settings that was not used."""
     for name, entry in entries.items():
         family = next((why for start, why in _FAMILIES.items() if name.startswith(start)), "")
         handler = name == "sasl.login.callback.handler.class"
@@ -73,7 +73,7 @@ _CONVERT = (
 
 
 class ClusterReader:
-    """One cluster. `origins`: which entry each field came from; `shared`: keys of no one flow."""
+    """Reads one cluster. `origins`: the entry of each field. `shared`: keys of no single flow."""
 
     def __init__(self, alias: str, entries: Entries, known: Mapping[str, str], notes: Notes):
         self.origins: dict[str, Entry] = {}
@@ -87,7 +87,7 @@ class ClusterReader:
         self._properties: dict[str, str] = {}
 
     def read(self) -> ClusterSpec | None:
-        """The spec, or None when it says not even where the cluster is."""
+        """Return the spec, or None if the bootstrap servers are missing."""
         self._check_roles()
         bootstrap = self._take("bootstrap.servers")
         if bootstrap is None:
@@ -188,7 +188,7 @@ class ClusterReader:
             self._refuse(entry, f"has options that no field here stands for: {names}")
 
     def _read_oauth_keys(self, mechanism: str) -> None:
-        """How Kafka 4.1 and later write OAuth, without a JAAS line."""
+        """Read the OAuth form of Kafka 4.1 and later, which has no JAAS line."""
         user = self._take("sasl.oauthbearer.client.credentials.client.id")
         secret = self._take("sasl.oauthbearer.client.credentials.client.secret")
         if mechanism != "OAUTHBEARER" or user is None or secret is None:
@@ -251,7 +251,7 @@ class ClusterReader:
             del self._left[name]
 
     def _read_common(self) -> None:
-        """What all kinds of a cluster's clients are given alike is the cluster's own property."""
+        """Make a property that all kinds of clients share a property of the cluster."""
         for name in client_properties.COMMON:
             given = [self._roles[role + name] for role in _ROLES if role + name in self._roles]
             texts = {entry.value.strip() for entry in given}

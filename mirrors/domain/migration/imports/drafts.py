@@ -1,4 +1,4 @@
-"""What a reader of one kind of text hands over: clusters and flows in MM2's words, line by line."""
+"""The output of each reader: clusters and flows with MM2's settings, line by line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry
 
 @dataclasses.dataclass(frozen=True)
 class FlowDraft:
-    """A flow that the text wants: what its connectors and its worker would get."""
+    """A flow in the text: the settings that its connectors and its worker would get."""
 
     source: str
     target: str
@@ -22,7 +22,7 @@ class FlowDraft:
         return f"{self.source}->{self.target}"
 
     def without(self, keys: set[str]) -> FlowDraft:
-        """The same without what belongs to a cluster as a whole."""
+        """Return the draft without settings that belong to a cluster as a whole."""
         connector, worker = (
             {name: entry for name, entry in entries.items() if entry.key not in keys}
             for entries in (self.connector, self.worker)
@@ -32,7 +32,7 @@ class FlowDraft:
 
 @dataclasses.dataclass
 class Reading:
-    """`providers` names the config providers: env, dir, file, or a class that is not loaded."""
+    """The result. `providers`: config providers as env, dir, file, or an unsupported class."""
 
     clusters: dict[str, Entries] = dataclasses.field(default_factory=dict)
     flows: list[FlowDraft] = dataclasses.field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A flow's settings in MM2's words into ours: what it gives is kept, and MM2's defaults with it."""
+"""Converts a flow's MM2 settings. Given values are kept, and MM2's defaults are written out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Role = Literal["consumer", "producer"]
 
 
 class FlowReader:
-    """One flow; `origins` remembers which entry each property came from."""
+    """Reads one flow. `origins`: the entry of each property."""
 
     def __init__(self, name: str, connector: Entries, worker: Entries, notes: Notes) -> None:
         self.name = name
@@ -99,7 +99,7 @@ class FlowReader:
             self._default("consumer.isolation.level", "read_uncommitted", "read_committed")
 
     def _read_producer(self) -> None:
-        """Records are written by the worker's producer; the connector's own writes offset syncs."""
+        """Read the worker's producer, which writes records; the connector's writes offset syncs."""
         weak = _client(self._worker, "producer.")
         strong = _client(self._connector, "producer.override.")
         self._tune("producer", weak, strong)
@@ -155,7 +155,7 @@ class FlowReader:
         self._set("delivery", entry, delivery)
 
     def _check_storage(self) -> None:
-        """Where MM2 keeps its positions, which a takeover reads."""
+        """Check where MM2 stores its positions, which a takeover reads."""
         entry = self._worker.get("offset.storage.topic")
         usual = f"mm2-offsets.{self.name.partition('->')[0]}.internal"
         if entry is not None and entry.number is not None and entry.value.strip() != usual:
@@ -185,7 +185,7 @@ class FlowReader:
 
 
 def _elsewhere(name: str) -> bool:
-    """What is judged with the clusters and clients, or says only whether the flow is wanted."""
+    """Return whether it is judged with the clusters and clients, or only enables the flow."""
     if name in KEYS or name in CONNECTOR_NAMES - {"security.protocol"}:
         return name in {"enabled", "source.cluster.alias", "target.cluster.alias"}
     return is_security(name) or name.startswith(

@@ -1,4 +1,4 @@
-"""Names that no flow takes: which an import can do without, because the same records arrive."""
+"""Keys that no flow has, and which of them an import can ignore because the same records arrive."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DANGEROUS = ("loads code", "runs a command", "reads a file", "is a secret", "is
 
 
 def judge_unknown(name: str, shown: str) -> tuple[Literal["different", "unsupported"], str]:
-    """Of a name that no flow takes: whether an import can do without it, and why."""
+    """Return whether an import can ignore a key that no flow has, and why."""
     known = REFUSED.get(name)
     why = known.why if known is not None else family(name)
     if why is not None:
@@ -55,7 +55,7 @@ def judge_unknown(name: str, shown: str) -> tuple[Literal["different", "unsuppor
 
 
 def is_idle(name: str) -> bool:
-    """Of a client's property: whether it changes no record, nor their order."""
+    """Return whether a client property changes neither the records nor their order."""
     if name in _IDLE_CLIENT:
         return True
     why = client_properties.REFUSED.get(name, "")

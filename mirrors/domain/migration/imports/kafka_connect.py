@@ -1,4 +1,4 @@
-"""JSON of MM2's connectors on Kafka Connect: the three of a flow become one flow again."""
+"""Reads the JSON of MM2's connectors on Kafka Connect: the three of a flow become one flow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIDES = ("source", "target")
 
 
 def read_connect(text: str, notes: Notes) -> Reading:
-    """The JSON of connectors as a reading; what is wrong with it stands in the notes."""
+    """Return the reading of the connectors' JSON; errors are in the notes."""
     reading = Reading(providers=dict(USUAL_PROVIDERS))
     try:
         tree = read_tree(text, is_json=True)
@@ -47,7 +47,7 @@ def read_connect(text: str, notes: Notes) -> Reading:
 def draft_of(
     source: str, target: str, kinds: dict[str, Entries], worker: Entries, notes: Notes
 ) -> FlowDraft | None:
-    """One flow out of its connectors; without a MirrorSourceConnector nothing is copied."""
+    """Return one flow from its connectors; without a MirrorSourceConnector it copies nothing."""
     merged: Entries = {}
     for kind in KINDS:
         for name, entry in kinds.get(kind, {}).items():
@@ -76,7 +76,7 @@ _OWN = {"name", "connector.class"}
 
 
 def _missing(kinds: dict[str, Entries], copies: Entries) -> Entries:
-    """What no connector does is not done: its setting says so."""
+    """Return settings that disable what a missing connector does not do."""
     number = copies["connector.class"].number
     absent = {
         "MirrorCheckpointConnector": "emit.checkpoints.enabled",
@@ -114,7 +114,7 @@ def _alias(config: Entries, side: str) -> str:
 
 
 def _cluster(connector: Entries, side: str) -> Entries:
-    """A connector names a cluster's security as `source.cluster.*`, and its clients' on top."""
+    """Return a cluster's settings: `source.cluster.*`, overridden by those of its clients."""
     found: Entries = {}
     for name, entry in connector.items():
         for prefix, start in ((f"{side}.cluster.", ""), (f"{side}.", "")):

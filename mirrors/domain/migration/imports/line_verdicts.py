@@ -1,4 +1,4 @@
-"""What an import says of every line: used, defaulted, different or unsupported, and why."""
+"""Verdicts of an import on each line: used, defaulted, different or unsupported, and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_KEY = 200
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One key; `number` is None for what the text does not say. Never holds a value."""
+    """One key. `number` is None if the text does not contain it. It never contains a value."""
 
     number: int | None
     key: str
@@ -24,28 +24,28 @@ class Line:
 
 
 class Notes:
-    """Collects what the readers say; of several verdicts on one line, the gravest counts."""
+    """Collects the verdicts; of several verdicts on one line the most severe counts."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[int | None, str], dict[str, LineVerdict]] = {}
 
     def say(self, entry: Entry, verdict: LineVerdict, reason: str) -> None:
         first = reason.partition(" ")[0]
-        # A sentence may begin with a key, which keeps its letters.
+        # A sentence may begin with a key, whose case is kept.
         named = "." in first or "->" in first or first == entry.key
         sentence = reason if named else reason[:1].upper() + reason[1:]
         sentence = sentence if sentence.endswith((".", "?")) else f"{sentence}."
         self._said.setdefault((entry.number, entry.key), {})[sentence] = verdict
 
     def refuse(self, key: str, reason: str) -> None:
-        """Something that is wrong with the whole, or with a line that is missing."""
+        """Report an error of the whole text, or a missing line."""
         self.say(Entry("", None, key), "unsupported", reason)
 
     def heard(self, entry: Entry) -> bool:
         return (entry.number, entry.key) in self._said
 
     def lines(self) -> tuple[Line, ...]:
-        """By line number; what has none comes last."""
+        """Return the lines by number; those without a number come last."""
         found = [
             self._line(number, key, sentences) for (number, key), sentences in self._said.items()
         ]
@@ -62,6 +62,6 @@ class Notes:
 
 
 def shown(key: str) -> str:
-    """A key that may be shown: whatever it holds, on one line and not too long."""
+    """Return a key that may be shown: on one line and not too long."""
     text = "".join(letter if letter.isprintable() else "�" for letter in key)
     return text if len(text) <= LONGEST_KEY else f"{text[:LONGEST_KEY]}…"

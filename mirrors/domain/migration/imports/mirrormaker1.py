@@ -1,7 +1,7 @@
-"""MirrorMaker 1: its command's options with the two files they name, written one below another.
+"""Reads MirrorMaker 1: its command's options with the two files that they name, in one text.
 
-`--consumer.config` and `--producer.config` each begin a section that holds the file's lines, up to
-the next option. MirrorMaker 1 copied under unchanged names, and nothing but records.
+`--consumer.config` and `--producer.config` each begin a section with the file's lines, up to the
+next option. MirrorMaker 1 copied only records, under unchanged names.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MEANING = {
 
 
 def read_mirrormaker1(text: str, notes: Notes) -> Reading:
-    """A command line and its two files as a reading; what is wrong with it stands in the notes."""
+    """Return the reading of a command line and its two files; errors are in the notes."""
     sections, options = _sections(text, notes)
     source, target = (options.pop(name, Entry(name)).value.strip() for name in ("source", "target"))
     topics = options.pop("whitelist", None) or options.pop("include", None)
@@ -86,7 +86,7 @@ def _options(topics: Entry | None, options: Entries, notes: Notes) -> Entries:
 
 
 def _sections(text: str, notes: Notes) -> tuple[dict[str, Entries], Entries]:
-    """Each file's lines keep the numbers that they have in the whole text."""
+    """Return the sections; each file's lines keep their numbers in the whole text."""
     bodies: dict[str, list[str]] = {}
     options: Entries = {}
     inside: str | None = None

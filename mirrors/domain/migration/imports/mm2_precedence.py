@@ -1,11 +1,11 @@
-"""Which settings of an MM2 file reach which flow: MM2's precedence, each value with its line."""
+"""Which settings of an MM2 file apply to which flow: MM2's precedence, each value with its line."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-# Names that MM2's connectors define, and so take from the top level of the file.
+# Names that MM2's connectors define, and so read from the top level of the file.
 _NAMES = """
 name connector.class connector.plugin.version tasks.max tasks.max.enforce
 key.converter key.converter.plugin.version value.converter value.converter.plugin.version
@@ -29,7 +29,7 @@ emit.heartbeats.enabled emit.heartbeats.interval.seconds heartbeats.topic.replic
 use.incremental.alter.configs add.source.alias.to.metrics
 """
 CONNECTOR_NAMES = frozenset(_NAMES.split())
-# Old names, and what they are called since 2.7; 4.0 and later ignore them.
+# Old names and their names since 2.7; 4.0 and later ignore the old ones.
 OLD_NAMES = {
     "topics.blacklist": "topics.exclude",
     "groups.blacklist": "groups.exclude",
@@ -45,9 +45,9 @@ _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A value, and the line and key by which a person wrote it; `number` is None for a default.
+    """A value with its line and key; `number` is None for a default.
 
-    The value never prints: it may be a secret in clear text.
+    The value is never printed: it may be a secret in clear text.
     """
 
     value: str = dataclasses.field(repr=False)
@@ -59,7 +59,7 @@ Entries = dict[str, Entry]
 
 
 def is_security(name: str) -> bool:
-    """Whether MM2 hands this name of a cluster to each of its clients."""
+    """Return whether MM2 passes this setting of a cluster to each of its clients."""
     return name in {"bootstrap.servers", "security.protocol"} or name.startswith(("ssl.", "sasl."))
 
 
@@ -69,7 +69,7 @@ def aliases(file: Mapping[str, Entry]) -> list[str]:
 
 
 def pairs(file: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    """Flows that get a worker: enabled ones, and all that emit heartbeats."""
+    """Yield the flows that get a worker: enabled ones, and all that emit heartbeats."""
     beats = _raw_flag(file.get("emit.heartbeats.enabled"), default=True)
     for source in aliases(file):
         for target in aliases(file):
@@ -82,7 +82,7 @@ def pairs(file: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
 
 
 def cluster_settings(file: Mapping[str, Entry], alias: str) -> Entries:
-    """What belongs to a cluster; its security stands for its clients unless one has its own."""
+    """Return a cluster's settings. Its security applies to its clients unless they override it."""
     found = _below(file, f"{alias}.")
     for name in [name for name in found if is_security(name)]:
         for role in _ROLES:
@@ -95,7 +95,7 @@ def cluster_settings(file: Mapping[str, Entry], alias: str) -> Entries:
 
 
 def worker_settings(file: Mapping[str, Entry], source: str, target: str) -> Entries:
-    """What the Connect worker of a flow gets, its producer of records with it."""
+    """Return the settings of a flow's Connect worker, including its producer of records."""
     found = cluster_settings(file, target)
     found |= {name: entry for name, entry in file.items() if name.startswith(_WORKER_TOP)}
     found |= _providers(file)
@@ -118,7 +118,7 @@ def connector_settings(
     target: str,
     connector_class: str = "org.apache.kafka.connect.mirror.MirrorSourceConnector",
 ) -> Entries:
-    """What the connectors of a flow get; the flow's own `S->T.` settings are the strongest."""
+    """Return the settings of a flow's connectors; its own `S->T.` settings have precedence."""
     found = {
         name: entry
         for name, entry in file.items()
@@ -142,17 +142,17 @@ def connector_settings(
 
 
 def is_true(entry: Entry | None, *, default: bool = False) -> bool:
-    """A flag as a connector reads it; what is neither true nor false is refused elsewhere."""
+    """Return a flag as a connector reads it; other values are rejected elsewhere."""
     return default if entry is None else entry.value.strip().lower() == "true"
 
 
 def by_name(lines: Iterable[tuple[int, str, str]]) -> Entries:
-    """The lines as a table: the last one of a key counts, as in Java."""
+    """Return the lines as a table; the last one of a key counts, as in Java."""
     return {key: Entry(value, number, key) for number, key, value in lines}
 
 
 def _raw_flag(entry: Entry | None, *, default: bool) -> bool:
-    """A flag as MM2 reads it before there is a connector: blanks around it make it false."""
+    """Return a flag as MM2 reads it before a connector exists: surrounding blanks make it false."""
     return default if entry is None else entry.value.lower() == "true"
 
 

@@ -1,4 +1,4 @@
-"""An `mm2.properties` text: its clusters and flows, and a verdict for lines that reach neither."""
+"""Reads `mm2.properties`: its clusters and flows, and verdicts on lines that belong to neither."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ROLES = ("consumer.", "producer.", "admin.")
 
 
 def read_mm2(text: str, notes: Notes) -> Reading:
-    """An `mm2.properties` as a reading; what is wrong with it stands in the notes."""
+    """Return the reading of an `mm2.properties`; errors are in the notes."""
     file = read_file(text, notes)
     named = aliases(file)
     reading = Reading(providers=providers(file))
@@ -52,7 +52,7 @@ def read_mm2(text: str, notes: Notes) -> Reading:
 
 
 def judge_unread(text: str, reading: Reading, notes: Notes) -> None:
-    """A verdict for every line that no cluster and no flow has used."""
+    """Add a verdict for every line that no cluster and no flow has used."""
     flows = {flow.name for flow in reading.flows}
     for entry in read_file(text, Notes()).values():
         if entry.number is not None and not notes.heard(entry):
@@ -60,7 +60,7 @@ def judge_unread(text: str, reading: Reading, notes: Notes) -> None:
 
 
 def judge_left(reading: Reading, notes: Notes) -> None:
-    """The same for texts of other kinds, whose lines belong to a flow or its worker from birth."""
+    """Do the same for texts of other kinds, whose lines all belong to a flow or its worker."""
     for flow in reading.flows:
         for name, entry in {**flow.worker, **flow.connector}.items():
             if entry.number is None or notes.heard(entry):
@@ -79,7 +79,7 @@ def judge_left(reading: Reading, notes: Notes) -> None:
 
 
 def read_file(text: str, notes: Notes) -> Entries:
-    """The text as a table; old names stand for their new ones where those are not given."""
+    """Return the text as a table. An old name is used as the new one if that is missing."""
     lines, faults = read_properties(text)
     for fault in faults:
         notes.say(Entry("", fault.number, "(line)"), "unsupported", fault.reason)

@@ -1,4 +1,4 @@
-"""A text written for MirrorMaker into a plan: a verdict for every line, clusters and flows."""
+"""Import plan of a MirrorMaker configuration: a verdict for every line, clusters and flows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Place = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImportPlan:
-    """What an import would make. `origins`: which line a field of a cluster or flow comes from."""
+    """What an import would create. `origins`: the line of each field of a cluster or flow."""
 
     lines: tuple[Line, ...]
     clusters: tuple[ClusterSpec, ...] = ()
@@ -51,12 +51,12 @@ class ImportPlan:
 
     @property
     def refused(self) -> tuple[Line, ...]:
-        """Lines that stop the import: with one of them, nothing is made."""
+        """Lines that stop the import: with one of them, nothing is created."""
         return tuple(line for line in self.lines if line.verdict == "unsupported")
 
     @property
     def digest(self) -> str:
-        """The same for the same consequences: what was previewed is what is applied."""
+        """Equal for equal effects, so that the previewed plan is the applied one."""
         facts = [
             [dataclasses.astuple(line) for line in self.lines],
             [dataclasses.asdict(cluster) for cluster in self.clusters],
@@ -65,7 +65,7 @@ class ImportPlan:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
     def refuse(self, problems: Sequence[tuple[Place, str]]) -> ImportPlan:
-        """The same plan with what only the rows here can tell; each problem at its line."""
+        """Return the plan with problems that only the database shows, each at its line."""
         notes = Notes()
         for (owner, field), sentence in problems:
             entry = self.origins.get((owner, field), Entry("", None, f"{owner}.{field}"))
@@ -85,7 +85,7 @@ def plan_import(
     existing: Sequence[FlowSpec] = (),
     ids: Mapping[str, str] | None = None,
 ) -> ImportPlan:
-    """The plan of a text, whatever is in it: what is wrong is said of its line, never raised."""
+    """Return the plan of a text. An error becomes a verdict on its line and is never raised."""
     notes = Notes()
     if (why := _unreadable(text)) is not None:
         notes.refuse("text", why)
@@ -139,7 +139,7 @@ def _clusters(
 
 
 def _has_no_word_yet(notes: Notes, alias: str, field: str, entry: Entry) -> bool:
-    """A missing field is said once: where its line was refused, not again."""
+    """Return whether a missing field was not reported yet; its rejected line reports it once."""
     refused = {line.key for line in notes.lines() if line.verdict == "unsupported"}
     return entry.number is not None or not any(key.startswith(f"{alias}.") for key in refused)
 
@@ -187,7 +187,7 @@ def _conflicts(
     origins: Mapping[Place, Entry],
     notes: Notes,
 ) -> list[str]:
-    """Loops and collisions, of the new flows with each other and with those there are."""
+    """Find cycles and collisions of the new flows with each other and with existing ones."""
     warnings: list[str] = []
     for spec in flows:
         try:

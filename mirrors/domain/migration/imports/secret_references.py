@@ -1,6 +1,6 @@
-"""References to secrets in files of MM2, and JAAS lines: into our references and typed fields.
+"""Converts references to secrets in MM2 files, and JAAS lines, to references and typed fields.
 
-Nothing is resolved here: a reference stays one, and a secret in clear text is refused unseen.
+No reference is resolved here. A secret in clear text is rejected and never shown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MODULES = {
 
 
 def providers(entries: Mapping[str, Entry]) -> dict[str, str]:
-    """What each name in `config.providers` stands for: env, dir, file, or the class it names."""
+    """Return the provider of each name in `config.providers`: env, dir, file, or its class."""
     named = entries["config.providers"].value if "config.providers" in entries else ""
     found = {}
     for name in (name.strip() for name in named.split(",") if name.strip()):
@@ -37,7 +37,7 @@ def providers(entries: Mapping[str, Entry]) -> dict[str, str]:
 
 
 def as_reference(text: str, known: Mapping[str, str]) -> str:
-    """Our reference that means the same; ValueError says why there is none, never the text."""
+    """Return the equivalent reference. Raises ValueError with the reason, never with the text."""
     found = _REFERENCE.fullmatch(text.strip())
     if found is None:
         if "${" in text:
@@ -72,14 +72,14 @@ def _no_reference(provider: str, kind: str | None) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Login:
-    """A JAAS line taken apart; `kind` is PLAIN, SCRAM or OAUTHBEARER."""
+    """A parsed JAAS line. `kind` is PLAIN, SCRAM or OAUTHBEARER."""
 
     kind: str
     options: Mapping[str, str]
 
 
 def read_jaas(text: str) -> Login:
-    """The login of one JAAS line, or ValueError; whatever it says, no class is loaded."""
+    """Return the login of one JAAS line. Raises ValueError. No class is loaded."""
     tokens, at = [], 0
     body = text.strip()
     while at < len(body):
@@ -121,7 +121,7 @@ def _word(token: re.Match[str]) -> str:
 
 
 def jaas_line(kind: str, options: Mapping[str, str]) -> str:
-    """A JAAS line that `read_jaas`, and Java, take apart into the same."""
+    """Return a JAAS line that `read_jaas`, and Java, parse to the same options."""
     module = next(name for name, word in _MODULES.items() if word == kind)
     words = "".join(f' {name}="{_quoted(text)}"' for name, text in options.items())
     return f"{module} required{words};"

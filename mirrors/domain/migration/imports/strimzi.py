@@ -1,4 +1,4 @@
-"""A Strimzi KafkaMirrorMaker2 resource, v1beta2 or v1, as clusters and flows in MM2's words."""
+"""Reads a Strimzi KafkaMirrorMaker2 resource, v1beta2 or v1, as clusters and flows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_strimzi(text: str, notes: Notes) -> Reading:
 
 
 def judge_resource(text: str, reading: Reading, notes: Notes) -> None:
-    """A verdict for every leaf that no cluster and no flow has used."""
+    """Add a verdict for every leaf that no cluster and no flow has used."""
     judge_left(reading, notes)
     try:
         tree = read_tree(text)

@@ -1,4 +1,4 @@
-"""How a Strimzi cluster is reached, in MM2's words: TLS, logins, and Secrets as mounted files."""
+"""Connection settings of a Strimzi cluster: TLS, logins, and Secrets as mounted files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Leaves:
         return Entry(leaf.text or "", leaf.number, self._paths[id(leaf)])
 
     def text(self, tree: Tree | None, name: str) -> str:
-        """What the field says, empty when it is not there; it counts as used as it stands."""
+        """Return the field's text, empty if missing, and mark it as used."""
         leaf = tree.at(name) if tree else None
         if leaf is None or leaf.text is None:
             return ""
@@ -35,7 +35,7 @@ class Login:
         self._notes = notes
 
     def read(self, tree: Tree, found: Entries) -> None:
-        """The cluster's security in MM2's words, added to what was found."""
+        """Add the cluster's security to `found`, as MM2 settings."""
         tls, login = tree.at("tls"), tree.at("authentication")
         at = (tls or login or tree).number
         kind = self._leaves.text(login, "type")
@@ -109,7 +109,7 @@ class Login:
             found["sasl.oauthbearer.token.endpoint.url"] = self._leaves.entry(leaf)
 
     def _secret(self, tree: Tree, field: str) -> Entry:
-        """A key of a Kubernetes Secret: a file where the Secret is mounted for Understudy."""
+        """Return a key of a Kubernetes Secret as a file, where the Secret is mounted."""
         name, key = self._leaves.text(tree, "secretName"), self._leaves.text(tree, field)
         safe = all(part and "/" not in part and ".." not in part and "}" not in part
                    for part in (name, key))  # fmt: skip

@@ -1,4 +1,4 @@
-"""YAML and JSON texts as plain trees whose leaves know their lines; hostile ones are refused."""
+"""Parses YAML and JSON to trees whose leaves have line numbers; rejects hostile texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_LEAVES = 5000
 
 @dataclasses.dataclass(frozen=True)
 class Tree:
-    """A mapping (`fields`), a list (`items`) or a leaf (`text`); `number` is its line."""
+    """A mapping (`fields`), a list (`items`) or a leaf (`text`). `number` is its line."""
 
     number: int
     text: str | None = dataclasses.field(default=None, repr=False)
@@ -28,7 +28,7 @@ class Tree:
         return found
 
     def leaves(self, path: str = "") -> Iterator[tuple[str, Tree]]:
-        """Every leaf with its path, as `spec.clusters[0].alias`."""
+        """Yield every leaf with its path, such as `spec.clusters[0].alias`."""
         if self.text is not None:
             yield path, self
         for name, tree in self.fields.items():
@@ -38,7 +38,7 @@ class Tree:
 
 
 def read_tree(text: str, *, is_json: bool = False) -> Tree:
-    """ValueError says what is wrong and on which line, never what the text holds."""
+    """Return the tree. Raises ValueError with the line and the problem, never with the text."""
     if is_json:
         try:
             json.loads(text)
@@ -62,7 +62,7 @@ def read_tree(text: str, *, is_json: bool = False) -> Tree:
 
 
 def _check(text: str) -> None:
-    """Before anything is built: no aliases, which can make a small text endless, and no depths."""
+    """Reject aliases, which can make a small text endless, and deep nesting."""
     depth = leaves = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         number = event.start_mark.line + 1 if event.start_mark else 1
