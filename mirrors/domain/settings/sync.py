@@ -25,7 +25,7 @@ SYNC_KEYS = (
         mm2="1",
         meaning="How often heartbeats are written.",
         why="Each heartbeat is carried and so makes an idle flow commit: every 5 s costs a fifth, "
-        "and tells of a broken path as soon as anybody would act on it.",
+        "and reports a broken path as soon as anybody would act on it.",
     ),
     Setting(
         name="heartbeats.topic.replication.factor",
