@@ -21,27 +21,27 @@ SHOTS           ?= .shots
 .DELETE_ON_ERROR:
 
 ##@ Try it
-demo: $(VENV)/.runtime ## Everything on this machine: two Kafka clusters, two flows, live traffic, the dashboard
+demo: $(VENV)/.runtime ## Run everything on this machine: two Kafka clusters, two flows, live traffic, the dashboard
 	@exec $(PY) manage.py demo
 
-demo-check: $(VENV)/.runtime ## The same without a terminal: records cross both ways, are compared one by one, all stops
+demo-check: $(VENV)/.runtime ## The same without a terminal: replicate both ways, compare record by record, stop
 	@exec $(PY) manage.py demo --check
 
-shots: $(VENV)/.dev ## Pictures of every page of the demo (started if none runs) in SHOTS (.shots), two for the README
+shots: $(VENV)/.dev ## Write a picture of every page of the demo (started if none runs) to SHOTS (.shots), and two for the README
 	@exec $(PY) manage.py shots --dir "$(SHOTS)" --readme docs/images --chromium "$${UNDERSTUDY_CHROMIUM:-/usr/bin/chromium}"
 
 clean-demo: ## Remove what the demo left in .demo/
 	@if [ -x $(PY) ]; then $(PY) manage.py demo --clean; else rm -rf .demo; fi
 
-bench: compiled ## MirrorMaker 2, a plain loop and this product side by side, about an hour; QUICK=1: five minutes
+bench: compiled ## Measure MirrorMaker 2, a plain loop and Understudy side by side, about an hour; QUICK=1: five minutes
 	@exec $(PY) manage.py bench $(if $(QUICK),--quick) $(RUN)
 
-bench-web: $(VENV)/.runtime ## Pages, lists, scrape and sweep timed on 500 flows, 50,000 partitions and 30 days of history
+bench-web: $(VENV)/.runtime ## Time pages, lists, scrape and source scan on 500 flows, 50,000 partitions and 30 days of history
 	@rm -rf .bench/web && mkdir -p .bench/web
 	@export DATABASE_URL="$${BENCH_WEB_DATABASE:-sqlite:///$(CURDIR)/.bench/web/db.sqlite3}"; \
 	  $(PY) manage.py migrate -v 0 && $(PY) manage.py seed_scale && $(PY) manage.py bench_web $(RUN)
 
-bench-runs: $(VENV)/.runtime ## Look-ups of offsets among a hundred million offset runs (RUN="--rebuild --runs 1000000": a million, read from a topic)
+bench-runs: $(VENV)/.runtime ## Time offset look-ups among a hundred million offset runs (RUN="--rebuild --runs 1000000": a million, read from a topic)
 	@rm -rf .bench/runs && mkdir -p .bench/runs
 	@export DATABASE_URL="$${BENCH_RUNS_DATABASE:-sqlite:///$(CURDIR)/.bench/runs/db.sqlite3}"; \
 	  $(PY) manage.py migrate -v 0 && $(PY) manage.py bench_runs $(RUN)
@@ -52,7 +52,7 @@ setup: .compile ## Install the Python environment and the system packages that t
 .compile: $(VENV)/.dev system
 	@$(PY) -m spark_runner.native.build || true
 
-check: $(VENV)/.dev ## Format, lint, types, layer contracts, migrations, compose file: all that needs no broker
+check: $(VENV)/.dev ## Check format, lint, types, import contracts, migrations, compose file: everything that needs no broker
 	@$(MAKE) --no-print-directory -j2 --output-sync=target .check-types .check-the-rest
 
 .check-types:
@@ -66,51 +66,51 @@ check: $(VENV)/.dev ## Format, lint, types, layer contracts, migrations, compose
 	$(PY) manage.py check
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 
-format: $(VENV)/.dev ## Rewrite the Python files in the house format
+format: $(VENV)/.dev ## Format the Python files
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-test: $(VENV)/.dev system ## Everything CI runs: the checks above, then the whole suite on real brokers, Spark and Chromium
+test: $(VENV)/.dev system ## Run what CI runs: the checks above, then the suite on real brokers, Spark and Chromium, without the long runs
 	@$(MAKE) --no-print-directory -j3 --output-sync=target .compile .check-types .check-the-rest
 	$(if $(filter 1,$(SESSIONS)),$(PYTEST),$(PY) -m tests.side_by_side) -m "not soak" $(RUN)
 
-test-fast: $(VENV)/.dev ## The rules, the pages and the API; two brokers where a test asks for them, no Spark, no browser
+test-fast: $(VENV)/.dev ## Test domain rules, pages and API; two brokers where a test needs them, no Spark, no browser
 	$(PYTEST) -m "not soak" tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)
 
-test-kills: $(VENV)/.dev ## kill -9 of each process in turn, then twenty at random, under load; all compared at the end
+test-kills: $(VENV)/.dev ## kill -9 each process in turn, then twenty at random, under load; compare at the end
 	$(PYTEST) tests/journeys/test_kills.py --timeout 3600 -m "" $(RUN)
 
-test-crashes: $(VENV)/.dev ## 240 kill -9 of copiers (UNDERSTUDY_CRASHES=60 of each kind), 50 frozen ones, 20 of the runner, brokers, connections: all compared
+test-crashes: $(VENV)/.dev ## kill -9 240 copiers (UNDERSTUDY_CRASHES=60 of each kind) and 20 runners, freeze 50, restart brokers, cut connections; compare
 	UNDERSTUDY_CRASHES=60 UNDERSTUDY_ZOMBIES=25 UNDERSTUDY_RUNNER_KILLS=20 $(PYTEST) tests/wire/test_crashes.py \
 	  tests/wire/test_broken_connections.py tests/wire/test_three_brokers.py tests/spark/test_crashes.py --timeout 3600 -m "" -s $(RUN)
 
-test-takeover: $(VENV)/.dev ## A real MirrorMaker 2, then a flow, then MirrorMaker 2 again in mid-stream: nothing lost, little repeated
+test-takeover: $(VENV)/.dev ## Run a real MirrorMaker 2, then a flow, then MirrorMaker 2 again in mid-stream: nothing lost, little repeated
 	$(PYTEST) tests/spark/test_relay.py --timeout 900 -m "" $(RUN)
 
-test-older: $(VENV)/.dev ## Real brokers of Kafka 4.0, 3.9 and 2.8 (with ZooKeeper), fetched for it: copied from, to and within
+test-older: $(VENV)/.dev ## Copy from, to and within real brokers of Kafka 4.0, 3.9 and 2.8 (with ZooKeeper), which it fetches
 	$(PYTEST) tests/wire/test_older_brokers.py --timeout 900 -m "" $(RUN)
 
-test-failover: $(VENV)/.dev ## The source killed -9 under load twenty times: loss and re-reads are as they were predicted
+test-failover: $(VENV)/.dev ## kill -9 the source under load twenty times; compare loss and re-reads with the prediction
 	$(PYTEST) tests/journeys/test_judged_failover.py --timeout 3600 -m "" -s $(RUN)
 
-test-judge: $(VENV)/.dev ## Sixty rounds by seed: random states of real clusters, every statement compared with an independent count (SEED=7: that one)
+test-judge: $(VENV)/.dev ## Sixty rounds by seed: random states of real clusters, statements compared with an independent count (SEED=7: that one)
 	UNDERSTUDY_JUDGE_SEED="$(SEED)" UNDERSTUDY_JUDGE_ROUNDS="$(or $(ROUNDS),60)" $(PYTEST) tests/judge -k "many_rounds or verdicts" --timeout 21600 -m "" -s $(RUN)
 
-test-native: $(VENV)/.dev ## The laws of the functions in C, thirty times as many, under the address and undefined-behaviour sanitizers
+test-native: $(VENV)/.dev ## Property tests of the C functions, thirty times as many, under the address and undefined-behavior sanitizers
 	@mkdir -p .compiled
 	$${CC:-cc} -shared -fPIC -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
 	  -I"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("include"))')" spark_runner/c/*.c -o .compiled/sanitized.so
 	UNDERSTUDY_NATIVE="$(CURDIR)/.compiled/sanitized.so" UNDERSTUDY_LAWS=30 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so)" $(PYTEST) tests/wire/test_native_laws.py tests/wire/test_native_merging.py -p no:cacheprovider --timeout 1800 $(RUN)
 
-test-soak: $(VENV)/.dev ## The long runs: all on for twenty minutes, storms of faults and of kill -9, failovers (RUN="-k name" narrows it)
+test-soak: $(VENV)/.dev ## Long runs: the whole product for twenty minutes, storms of faults and kill -9, failovers (RUN="-k name" narrows it)
 	$(PYTEST) -m soak --timeout 7200 $(RUN)
 
 system: ## Install Chromium, PostgreSQL, Java and a C compiler from the system's packages when they are missing
 	@bash .ci/system-packages
 
 ##@ Run one service (docker-compose.yml runs these)
-migrate: $(VENV)/.runtime ## Bring the database (DATABASE_URL) to the newest form
+migrate: $(VENV)/.runtime ## Migrate the database (DATABASE_URL)
 	@exec $(PY) manage.py migrate --noinput
 
 run-web: $(VENV)/.runtime ## Pages and API on UNDERSTUDY_BIND (127.0.0.1:8000)
@@ -118,19 +118,19 @@ run-web: $(VENV)/.runtime ## Pages and API on UNDERSTUDY_BIND (127.0.0.1:8000)
 	  exec $(VENV)/bin/gunicorn controlplane.wsgi:application --bind "$${UNDERSTUDY_BIND:-127.0.0.1:8000}" \
 	  --preload --no-control-socket --worker-class gthread --workers 2 --threads 4 --max-requests 5000 --max-requests-jitter 500 --timeout 60
 
-run-worker: $(VENV)/.runtime ## Supervision: starts the Spark runner of this machine and reconciles the flows
+run-worker: $(VENV)/.runtime ## Supervision: start the Spark runner of this machine and reconcile its flows
 	@exec $(VENV)/bin/celery -A controlplane worker -n reconcile@%h -Q reconcile -c 1 --without-mingle --without-gossip
 
-run-tasks: $(VENV)/.runtime ## What talks to Kafka for the control plane: connection tests, looks at clusters
+run-tasks: $(VENV)/.runtime ## Work of the control plane on Kafka: connection tests, sync tasks, simulations, failovers
 	@exec $(VENV)/bin/celery -A controlplane worker -n tasks@%h -Q default,collect -c 2 --without-mingle --without-gossip
 
-run-watch: $(VENV)/.runtime ## What keeps history, judges alert rules and tells people; calls no Kafka
+run-watch: $(VENV)/.runtime ## History, alert rules, notifications; it calls no Kafka
 	@exec $(VENV)/bin/celery -A controlplane worker -n watch@%h -Q watch -c 2 --without-mingle --without-gossip
 
-stop-runners: $(VENV)/.runtime ## The runners of this machine commit and end; stop run-worker first, it starts others
+stop-runners: $(VENV)/.runtime ## Let the runners of this machine commit and end; stop run-worker first, since it starts others
 	@exec $(PY) manage.py stop_runners
 
-run-beat: $(VENV)/.runtime ## The clock: what runs by itself
+run-beat: $(VENV)/.runtime ## Celery beat: the schedule of periodic tasks
 	@exec $(VENV)/bin/celery -A controlplane beat
 
 run-kafka: $(VENV)/.runtime ## One Kafka broker: KAFKA_DIR, KAFKA_PORT (9092), KAFKA_BIND, KAFKA_ADVERTISE (127.0.0.1)
@@ -148,11 +148,11 @@ image: ## Build the image of docker-compose.yml (needs a Docker engine)
 
 runtime: $(VENV)/.runtime ## Only the Python packages that running needs
 
-compiled: $(VENV)/.runtime ## Machine code of the engine's hot modules, for a fifth to a half less of its processor time; needs a C compiler and the headers of Python
+compiled: $(VENV)/.runtime ## Compile the engine's hot modules, for a fifth to a half less processor time; needs a C compiler and Python's headers
 	@$(PY) -c "import mypyc, setuptools" 2>/dev/null || bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -c requirements-dev.txt mypy setuptools
 	@$(PY) -m spark_runner.native.build || true
 
-kafka-jars: $(VENV)/.runtime ## Fetch and verify Kafka's published jars into the cache, and have Java keep an archive of their classes
+kafka-jars: $(VENV)/.runtime ## Fetch and verify Kafka's published jars into the cache, and create Java's class archive
 	@$(PY) -c "from controlplane.demo.kafka.broker import prepare; print(prepare())"
 
 static: $(VENV)/.runtime ## Collect and hash the static files for production
