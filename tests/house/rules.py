@@ -34,7 +34,7 @@ HARD_LINES = 600
 SMALL_LINES = 60
 SMALL_FILES = 60
 
-# language.md of the design: never in prose. `\b` on both sides is added.
+# Never in prose, each with its replacement. `\b` on both sides is added.
 WORDS = {
     "so many": "name the number, or `more than N`",
     "anew": "again; recreated",
