@@ -8,10 +8,11 @@ HEAD = "2026-11-22 02:33:24,100 INFO spark_runner"
 LOG = f"""{HEAD} [MainThread]: Ready: 256 slots
 {HEAD} [MainThread]: Flow 3 (east->west): generation 1, running
 {HEAD} [MainThread]: Flow 31 (east->lake): generation 1, running
-2026-11-22 02:33:25,000 ERROR spark_runner.flow.background_thread [clerk-3]: Errand plan
+2026-11-22 02:33:25,000 ERROR spark_runner.flow [calls-3]: Operation plan
 Traceback (most recent call last):
 ValueError: no
 2026-11-22 02:33:26,000 WARNING spark_runner.spark [slice-0]: east->west slice 0 epoch 2: Gone.
+2026-11-22 02:33:27,000 ERROR spark_runner.clerk [clerk-3]: Errand look
 {HEAD} [slice-0]: far-east->west slice 0 epoch 2: Gone.
 """
 
@@ -20,18 +21,19 @@ def test_a_flow_finds_its_own_lines_with_the_stack_of_an_error_and_no_others() -
     mine = of_flow(last_lines(LOG), flow=3, name="east->west")
     assert [line.rpartition("]: ")[2] for line in mine] == [
         "Flow 3 (east->west): generation 1, running",
-        "Errand plan",
+        "Operation plan",
         "Traceback (most recent call last):",
         "ValueError: no",
         "east->west slice 0 epoch 2: Gone.",
+        "Errand look",
     ]
 
 
 def test_people_read_the_newest_first_and_a_stack_below_its_error() -> None:
     found = entries(["  cut", *last_lines(LOG)])
     assert (found[0].when, found[0].level) == ("2026-11-22 02:33:24", "info")
-    [error] = [entry for entry in found if entry.level == "error"]
-    assert error.text.endswith("Errand plan\nTraceback (most recent call last):\nValueError: no")
+    error = [entry for entry in found if entry.level == "error"][-1]
+    assert error.text.endswith("Operation plan\nTraceback (most recent call last):\nValueError: no")
     assert (found[-1].when, found[-1].text) == ("", "  cut")
 
 

@@ -102,9 +102,12 @@ def test_a_defect_that_is_met_again_while_it_is_told_leaves_no_slot_and_no_threa
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with polling(tmp_path) as host:
+        others = set(threading.enumerate())
         launcher.write_spec(tmp_path, job(1))
         wait_for(lambda: state(tmp_path) == (1, "paused"), seconds=10)
         assert host.slots.hold(FLOW, 2)
+        of_this_flow = set(threading.enumerate()) - others
+        assert {thread.name for thread in of_this_flow} == {f"flow-{FLOW}", f"calls-{FLOW}"}
 
         def broken(*_: Any) -> JobStatus:
             raise RuntimeError("a defect")
@@ -112,9 +115,8 @@ def test_a_defect_that_is_met_again_while_it_is_told_leaves_no_slot_and_no_threa
         with monkeypatch.context() as patched:
             patched.setattr(FlowProgress, "status", broken)
             wait_for(lambda: host.slots.used == 0, seconds=10, what="the slots")
-        names = {f"flow-{FLOW}", f"clerk-{FLOW}"}
         wait_for(
-            lambda: not names & {thread.name for thread in threading.enumerate()},
+            lambda: not any(thread.is_alive() for thread in of_this_flow),
             seconds=10,
             what="the threads",
         )

@@ -52,7 +52,8 @@ def entries(lines: Sequence[str]) -> list[Entry]:
 def of_flow(lines: Sequence[str], *, flow: int, name: str) -> list[str]:
     """Return the lines about one flow, each with its continuation lines."""
     label = rf"(?<![\w.\-]){re.escape(name)}(?![\w.\-])"
-    speaks = re.compile(rf"\[(?:flow|clerk)-{flow}\]|\bFlow {flow}\b|{label}")
+    # The threads of a flow; `clerk` in logs of earlier versions.
+    speaks = re.compile(rf"\[(?:flow|calls|clerk)-{flow}\]|\bFlow {flow}\b|{label}")
     found, inside = [], False
     for line in lines:
         if _BEGINS.match(line):
