@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from mirrors.domain.errors import KafkaRefused, UnderstudyError
+from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.gaps.foreign_records import Stretch
 from mirrors.domain.runners.job_files import JobSpec
 from spark_runner.ipc.messages import PartitionError
@@ -140,7 +140,8 @@ class KafkaCalls:
             return {}
         try:
             committed = self.planner.committed_positions()
-        except UnderstudyError:
+        except Exception:
+            # Otherwise the next scan starts after them, and nobody reports them.
             finder.forget(found)
             raise
         stale = {

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.gaps.foreign_records import Stretch, unknown_yet
 from spark_runner.flow.kafka_calls import KafkaCalls
 from spark_runner.kafka_protocol.records import Record
@@ -163,12 +164,22 @@ def test_records_of_a_commit_whose_answer_was_lost_are_not_taken_for_foreign(
     place = ("t", 0)
     there = {place: RemotePartition(topic, view.topic_id, 0, 0)}
     committed = {place: 5}
-    planner = SimpleNamespace(committed_positions=lambda: dict(committed))
+    failures: list[Exception] = [KafkaUnavailable("No answer."), RuntimeError("a defect")]
+
+    def committed_positions() -> dict[Place, int]:
+        if failures:
+            raise failures.pop()
+        return dict(committed)
+
+    planner = SimpleNamespace(committed_positions=committed_positions)
     monkeypatch.setattr(KafkaCalls, "planner", planner)
     calls = KafkaCalls.__new__(KafkaCalls)
     assert calls._confirmed(looks, there) == {}
     side.write(topic, 0, some(5))
     assert calls._confirmed(looks, there) == {}
+    for error in (RuntimeError, KafkaUnavailable):
+        with pytest.raises(error):
+            calls._confirmed(looks, there)
     assert calls._confirmed(looks, there) == {}, "the target has another position than the driver"
     committed[place] = 0
     assert calls._confirmed(looks, there) == {place: [Stretch(0, 4, 5)]}, "and it is read again"
