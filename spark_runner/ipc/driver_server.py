@@ -190,4 +190,4 @@ class _AcceptedConnection:
         limit = self._LONGEST_HELLO if self.task is None else self._LONGEST_LINE
         if len(self._rest) > limit:
             raise ValueError("a line too long")
-        return [json.loads(task) for task in lines]
+        return [json.loads(line) for line in lines]

@@ -6,8 +6,7 @@ different machines. Times are milliseconds since the epoch (UTC).
 A lane is a class with `run(work: SliceWork, channel: Channel) -> SliceResult`. Its duties:
 
 A. Connect first, then `channel.wait_for_turn()`, and only then InitProducerId. An epoch starts
-while
-   its predecessor still copies, and must not abort the predecessor's transaction.
+   while its predecessor still copies, and must not abort the predecessor's transaction.
 B. After fencing, read the positions topic to its end (read_committed, up to the high watermark seen
    after the fence). A position of the partition's generation takes precedence over `start`. A
    position of another generation stops that partition with state "gap".

@@ -41,9 +41,11 @@ __all__ = [
     "CONNECT_PARTITIONS",
     "POSITIONS_CONFIGS",
     "Place",
+    "StoredPositions",
     "ensure_topics",
     "plan_id",
     "produce_row",
+    "read_positions",
     "slice_id",
 ]
 

@@ -35,8 +35,8 @@ MOST_READ = 50
 class RemotePartition(NamedTuple):
     """A remote partition, and the source position up to which it was copied.
 
-    `there` is the remote offset of the flow's next batch, or None if unknown. `reported_at` is the
-    time of the epoch's last report, in seconds of time.monotonic().
+    `next_offset` is the remote offset of the flow's next batch, or None if unknown. `reported_at`
+    is the time of the epoch's last report, in seconds of time.monotonic().
     """
 
     remote_topic: str
@@ -69,7 +69,7 @@ class ForeignRecordFinder:
         self._sampler = OffsetSampler(target)
         self._cluster = ClusterClient(target)
         self._scans: dict[Place, _LastScan] = {}
-        # Where something was found: the scan before.
+        # For each partition where the last scan found something: the scan before it.
         self._found_after: dict[Place, _LastScan] = {}
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class ForeignRecordFinder:
         return found
 
     def forget(self, places: Iterable[Place]) -> None:
-        """What was found there last was not reported: read it again in the next look."""
+        """Nobody reports what the last scan found there, so the next scan reads it again."""
         for place in places:
             self._scans[place] = self._found_after[place]
 
