@@ -195,6 +195,21 @@ def test_a_limit_splits_and_what_fits_nowhere_ends_the_copy_before_it(
     assert unwound(built) == wanted
 
 
+@given(source_batches(), st.integers(0, 8), st.integers(0, 100))
+def test_a_split_keeps_the_records_the_next_position_and_its_leader_epoch(
+    batches: list[tuple[int, list[Record]]], at: int, epoch: int
+) -> None:
+    batch = pending_batch(*batches[0])
+    # Both may be those of a dropped range behind the batch.
+    batch.after, batch.leader_epoch = batch.after + 5, epoch
+    batch.split_at = (at,)
+    built = repack.split(batch, TopicSettings())
+    assert unwound(built) == batches[0][1]
+    assert built[-1].after == batch.after
+    # The source would report its log as truncated if an earlier epoch were committed.
+    assert {made.leader_epoch for made in built} == {epoch}
+
+
 def test_append_time_becomes_the_time_of_every_record() -> None:
     rows = [Record(at, 100 + at, b"k", b"v") for at in range(5)]
     body = bytes(memoryview(encode_batch(rows))[61:])

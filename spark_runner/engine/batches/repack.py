@@ -142,8 +142,8 @@ def split(batch: PendingBatch, settings: TopicSettings) -> list[PendingBatch]:
                 _pending_batch(pieces[start:stop], assemble(pieces[start:stop], codec), batch)
             )
     built[-1].after = batch.after
-    for batch in built:
-        batch.leader_epoch = batch.leader_epoch
+    for part in built:
+        part.leader_epoch = batch.leader_epoch
     return built
 
 
