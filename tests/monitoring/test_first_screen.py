@@ -167,6 +167,13 @@ def test_what_rests_copies_nothing_though_its_last_sample_began_before(
     assert "0 B/s" in overview(viewer)
 
 
+def test_flows_that_are_not_running_are_named_with_what_they_did_not_copy(
+    signed_in: As, flow: Flow
+) -> None:
+    Flow.objects.filter(pk=flow.pk).update(desired_state="paused", observed_state="paused")
+    assert "east→west is paused; not copied: at most 12 records" in overview(signed_in("viewer"))
+
+
 def test_what_changed_leaves_out_the_steps_of_runs_that_touch_nothing_real(
     signed_in: As, flow: Flow
 ) -> None:
