@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -28,6 +28,8 @@ class ReachSerializer(serializers.Serializer[Any]):
     hops = serializers.IntegerField()
 
 
+# Component names are shipped: classes of generated clients have these names.
+@extend_schema_serializer(component_name="Place")
 class TopologyClusterSerializer(serializers.Serializer[Any]):
     alias = serializers.CharField()
     state = serializers.CharField(source="seen")
@@ -38,6 +40,7 @@ class TopologyClusterSerializer(serializers.Serializer[Any]):
     reach_count = serializers.IntegerField()
 
 
+@extend_schema_serializer(component_name="Way")
 class TopologyFlowSerializer(AccountOfFlow):
     """`state` is that of the pages: instead of `running` also `lagging`, `stale`, or `unknown`
     if the source does not respond.
