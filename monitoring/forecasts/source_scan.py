@@ -184,7 +184,7 @@ def sweep(*, cluster_id: int, now: datetime, sources: OffsetSource = CONNECTIONS
         )
         missing = _missing_on_targets(silent, sources)
         for flow in silent:
-            gone = missing.get(flow.target_id, set())
+            gone = missing.get(flow.target_id)
             unreported_lag.observe(flow=flow, seen=seen, now=now, missing=gone)
     ranges = _update_ranges(cluster, asked, answers, now)
     flow_outlook.keep(cluster=cluster, ranges=ranges, now=now)

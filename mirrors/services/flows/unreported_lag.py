@@ -89,11 +89,12 @@ def selected_places(flow: Flow, source: ClusterSnapshot) -> list[Place]:
 
 
 def observe(
-    *, flow: Flow, seen: SourceRanges, now: datetime, missing: Collection[str] = ()
+    *, flow: Flow, seen: SourceRanges, now: datetime, missing: Collection[str] | None = ()
 ) -> None:
     """Evaluate the flow from the scan of its source, unless its runner reported meanwhile.
 
-    `missing`: remote topics that the target no longer has. Their copies are owed again.
+    `missing`: remote topics that the target no longer has. Their copies are owed again. None: the
+    target does not respond, so the topics that the last scan found missing are still missing.
     """
     if not Flow.objects.filter(_is_unreported(now), pk=flow.pk).exists():
         return
@@ -106,6 +107,8 @@ def observe(
         (gap.topic, gap.partition): facts_of(gap)
         for gap in Gap.objects.filter(flow=flow, closed_at=None)
     }
+    if missing is None:
+        missing = _last_missing(flow, gaps)
     topics: list[TopicStatus] = []
     partitions: list[PartitionStatus] = []
     look = _Look(flow, seen, gaps, milliseconds(now), now - (flow.as_of or now), missing)
@@ -119,6 +122,13 @@ def observe(
     progress.store(
         flow=flow, topics=topics, partitions=partitions, not_visible="", as_of=now, is_swept=True
     )
+
+
+def _last_missing(flow: Flow, gaps: Collection[Place]) -> set[str]:
+    """The remote topics that the last scan found missing: a gap that no runner has reported."""
+    rows = FlowPartition.objects.filter(flow=flow, flow__account__is_swept=True, state="gap")
+    found = rows.values_list("topic", "partition", "remote_topic")
+    return {remote for topic, partition, remote in found if (topic, partition) not in gaps}
 
 
 class _Look:

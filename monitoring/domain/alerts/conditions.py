@@ -144,7 +144,7 @@ def _forecast(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     if seen is None:
         return _level(condition, None, "")
     if seen.loses_at is None:
-        return Reading(False, True, None, "loses no records to retention")
+        return Reading(False, True, None, "is not expected to lose records to retention")
     seconds = max(0.0, (seen.loses_at - now).total_seconds())
     return _level(condition, seconds, seen.loss)
 
