@@ -142,7 +142,8 @@ def blocked_topics() -> dict[int, str]:
     words = {flow: blocked_words(topics) for flow, topics in found.items()}
     hidden = FlowAccount.objects.exclude(not_visible="").values_list("flow", "not_visible")
     for flow, why in hidden:
-        words[flow] = "; ".join(filter(None, (words.get(flow, ""), f"not visible: {why}")))
+        unseen = f"topics that are not visible: {why}"
+        words[flow] = "; ".join(filter(None, (words.get(flow, ""), unseen)))
     return words
 
 
