@@ -99,4 +99,4 @@ def test_what_a_change_cut_off_did_is_not_claimed(signed_in: As) -> None:
     with away():
         answer = admin.post("/people/", {})
     assert answer.status_code == 503
-    assert "Whether the last action was carried out is not known" in answer.content.decode()
+    assert "The outcome of the last action is unknown" in answer.content.decode()
