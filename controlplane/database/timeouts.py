@@ -101,7 +101,7 @@ def _cancel(raw: psycopg.Connection[Any]) -> None:
 
 
 def _shut_down(raw: psycopg.Connection[Any]) -> None:
-    """Close a duplicate of the socket; the connection then reads end of file."""
+    """Shut down the socket through a duplicate; the connection then reads end of file."""
     with (
         contextlib.suppress(OSError, psycopg.Error),
         socket.socket(fileno=os.dup(raw.fileno())) as duplicate,

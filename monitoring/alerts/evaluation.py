@@ -104,7 +104,7 @@ def _step(
 
 
 def _open(rule: AlertRule, subject: Subject, reading: Reading, now: datetime) -> Alert | None:
-    """The new alert; None when another process open_alerts it at the same moment."""
+    """The new alert; None when another process opens it at the same moment."""
     key, name, flow = subject
     new = Alert(
         rule=rule,

@@ -1,8 +1,8 @@
 """Fill source topics quickly: batches built once, stamped with fresh timestamps, sent as they are.
 
 A client that builds every record separately would need minutes for the gigabytes of a cell. Every
-batch
-has timestamps of its own, so no two records of a partition are alike and order can be checked.
+batch has timestamps of its own, so no two records of a partition are alike and order can be
+checked.
 """
 
 from __future__ import annotations
