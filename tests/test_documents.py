@@ -76,7 +76,18 @@ def _is_there(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "docs/architecture.md",
+        "CONTRIBUTING.md",
+        *(
+            str(page.relative_to(ROOT))
+            for page in PAGES
+            if page.parent.name == "development" and page.stem != "tests"
+        ),
+    ],
+)
 def test_every_module_that_tells_of_the_code_names_is_there(page: str) -> None:
     names = _NAME.findall((ROOT / page).read_text(encoding="utf-8"))
     assert names
