@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 from confluent_kafka.admin import NewPartitions
 from django.utils import timezone
 
+from mirrors.domain.cluster_snapshot import ClusterSnapshot
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
+from mirrors.kafka.admin.topics import Admin
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.services.failover.runbook.steps.loss_count import CountedLoss, count_run
 from mirrors.services.offsets import divergence_points
@@ -70,6 +75,51 @@ def test_a_topic_and_partitions_that_came_after_the_last_look_count(world: World
     rows = {(row["topic"], row["partition"]): row["records"] for row in found.partitions}
     expected = {(topic, 0): 4, (topic, 1): 0, (topic, 2): 7, (late, 0): 20, (late, 1): 5}
     assert rows == expected
+
+
+def test_a_late_topic_that_cannot_be_described_is_an_unknown_loss(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = world.topic("orders")
+    world.fill(topic, 10)
+    world.copy.copy()
+    run = looked(world)
+    late = world.topic("late")
+    world.fill(late, 20)
+    snapshot = Admin.snapshot
+
+    def without_late(self: Admin, *given: Any, **how: Any) -> ClusterSnapshot:
+        seen = snapshot(self, *given, **how)
+        topics = {name: state for name, state in seen.topics.items() if name != late}
+        return dataclasses.replace(seen, topics=topics, failed={late: "The leader is moving."})
+
+    monkeypatch.setattr(Admin, "snapshot", without_late)
+    found = counted(world, run)
+
+    assert (found.loss.records, found.loss.certainty, found.loss.unknown) == (None, "unknown", 1)
+    (row,) = [row for row in found.partitions if row["topic"] == late]
+    assert row["reason"] == "The leader is moving."
+
+
+def test_what_the_plan_could_not_describe_stays_unknown_once_it_is_not_selected(
+    world: World,
+) -> None:
+    world.topic("orders")
+    hidden = unique("hidden")
+    world.copy.source.make(hidden)
+    world.copy.copy()
+    run = looked(world)
+    remote = world.remote(hidden)
+    whole = {"topic": hidden, "partition": -1, "remote_topic": remote, "position": None}
+    run.plan["not_copied"].append(whole | {"owed_from": None})
+
+    found = counted(world, run)
+    assert (found.loss.records, found.loss.unknown) == (None, 1)
+
+    world.select(hidden)
+    world.fill(hidden, 6)
+    found = counted(world, run)
+    assert (found.loss.records, found.loss.certainty) == (6, "counted")
 
 
 def test_a_recreated_topic_that_the_run_knew_of_is_counted_although_nothing_of_it_was_copied(

@@ -96,10 +96,10 @@ def ask_source(
     alive, stops = _told_apart(tick)
     try:
         with Admin(spec, client_id=CLIENT_ID) as source:
-            listed = _listed(source, known.keys(), selected, deadline_s, alive)
+            listed = list_selected(source, known.keys(), selected, deadline_s, alive)
             deleted = _deleted(known.keys(), listed)
             known = {place: row for place, row in known.items() if place not in deleted}
-            known |= _not_copied(known.keys(), listed, selected)
+            known |= not_copied(known.keys(), listed, selected)
             known = {place: _described(row, listed) for place, row in known.items()}
             ends = _ends(source, known, committed=committed, deadline_s=deadline_s, tick=alive)
     except UnderstudyError as error:
@@ -171,7 +171,7 @@ def _with_ends(row: PartitionPicture, place: Place, ends: _Ends) -> PartitionPic
     )
 
 
-def _listed(
+def list_selected(
     source: Admin,
     known: Collection[Place],
     selected: Selected,
@@ -179,17 +179,18 @@ def _listed(
     tick: Callable[[], None],
 ) -> ClusterSnapshot:
     """The topics that are or were replicated, and all others that the filters select."""
-    names = {topic for topic, _ in known}
+    names = {topic for topic, _ in known if topic}
     names |= {name for name in source.topic_names(deadline_s=deadline_s) if selected.takes(name)}
     names |= selected.named
     tick()
     return source.snapshot(names, now=0, deadline_s=deadline_s, with_configs=False)
 
 
-def _not_copied(
+def not_copied(
     known: Collection[Place], listed: ClusterSnapshot, selected: Selected
 ) -> dict[Place, PartitionPicture]:
-    """Selected topics without a row; their records would be lost too."""
+    """Selected partitions without a row; their records would be lost too. Partition -1 stands for
+    all of a topic that could not be described."""
     topics = {topic for topic, _ in known}
     found: dict[Place, PartitionPicture] = {}
     for name, topic in listed.topics.items():

@@ -10,7 +10,7 @@ B. Cluster id and topic ids are compared first. If the log is another one than t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from mirrors.domain.account.totals import Count, upper_bound
 from mirrors.domain.cluster_snapshot import ClusterSnapshot
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import is_own
+from mirrors.domain.failover.plan_types import PartitionPicture
 from mirrors.domain.failover.runbook.data_loss import (
     Amount,
     counted_sentence,
@@ -34,7 +35,12 @@ from mirrors.kafka.reading.record_counts import MAX_BYTES, Offsets, read_record_
 from mirrors.models import FailoverRun, Flow, PartitionMap
 from mirrors.services.clock import Budget, milliseconds
 from mirrors.services.failover.runbook.steps.reset_groups import SET
-from mirrors.services.failover.source_partitions import Selected, selected_by
+from mirrors.services.failover.source_partitions import (
+    Selected,
+    list_selected,
+    not_copied,
+    selected_by,
+)
 from mirrors.services.offsets.divergence_points import points_of
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.run_lookup import touching
@@ -100,7 +106,7 @@ def count_run(
 ) -> CountedLoss:
     """Raises KafkaUnavailable when the source does not respond. `run` has its last plan."""
     budget, spec = Budget(deadline_s), flow.spec
-    ranges = _ranges(run, flow, spec, budget)
+    ranges = _ranges(run, flow, spec, budget, tick)
     tick()
     committed = spec.settings.isolation_level == "read_committed"
     windows = {row.place: [(row.first, row.end)] for row in ranges if row.end > row.first}
@@ -138,19 +144,18 @@ def count_run(
     )
 
 
-def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> list[_Range]:
+def _ranges(
+    run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget, tick: Tick
+) -> list[_Range]:
     """What of each selected partition was not replicated, by what the source holds now."""
     points = {(row.topic, row.partition): row for row in points_of(flow=flow)}
     selected = selected_by(spec)
+    planned = every_partition(run.plan or {})
+    known = {(row["topic"], row["partition"]) for row in planned}
     with Admin(spec.source, client_id=CLIENT_ID) as admin:
-        names = {row["topic"] for row in every_partition(run.plan or {}) if row["topic"]}
-        names |= {
-            name for name in admin.topic_names(deadline_s=budget.left_s) if selected.takes(name)
-        }
-        seen = admin.snapshot(names, now=0, deadline_s=budget.left_s, with_configs=False)
-        rows = [*_planned(run, seen)]
-        replaced = _replaced(rows, points.values(), seen.cluster_id, spec.source.alias)
-        rows += [] if replaced else _never_seen(run, seen, selected)
+        seen = list_selected(admin, known, selected, budget.left_s, tick)
+        replaced = _replaced(planned, points.values(), seen.cluster_id, spec.source.alias)
+        rows = planned if replaced else _current(planned, seen, selected)
         places = [
             (row["topic"], row["partition"])
             for row in rows
@@ -182,31 +187,32 @@ def _ranges(run: FailoverRun, flow: Flow, spec: FlowSpec, budget: Budget) -> lis
     return found
 
 
-def _planned(run: FailoverRun, seen: ClusterSnapshot) -> Iterator[Mapping[str, Any]]:
-    """The partitions of the plan. One row may stand for a topic that could not be described then:
-    its partitions are known now."""
-    for row in every_partition(run.plan or {}):
-        if row["partition"] >= 0 or row["topic"] not in seen.topics:
-            yield row
+def _current(
+    planned: Iterable[Mapping[str, Any]], seen: ClusterSnapshot, selected: Selected
+) -> list[Mapping[str, Any]]:
+    """The partitions of the plan, and the selected ones that it does not name: created or grown
+    after the last look. Partition -1 stood for a topic that could not be described; once it can,
+    its partitions replace that row."""
+    rows = [
+        row
+        for row in planned
+        if row["partition"] >= 0
+        or row["topic"] not in seen.topics
+        or not selected.takes(row["topic"])
+    ]
+    known = {(row["topic"], row["partition"]) for row in rows}
+    new = not_copied(known, seen, selected).values()
+    return [*rows, *map(_never_seen, new)]
 
 
-def _never_seen(
-    run: FailoverRun, seen: ClusterSnapshot, selected: Selected
-) -> Iterator[Mapping[str, Any]]:
-    """What the flow selects and the plan does not name: created or grown after the last look."""
-    known = {(row["topic"], row["partition"]) for row in every_partition(run.plan or {})}
-    for name, topic in seen.topics.items():
-        if not selected.takes(name):
-            continue
-        for number in range(topic.partitions):
-            if (name, number) not in known:
-                yield {
-                    "topic": name,
-                    "partition": number,
-                    "remote_topic": selected.policy.remote_topic(name),
-                    "owed_from": None,
-                    "position": None,
-                }
+def _never_seen(row: PartitionPicture) -> Mapping[str, Any]:
+    return {
+        "topic": row.topic,
+        "partition": row.partition,
+        "remote_topic": row.remote_topic,
+        "owed_from": None,
+        "position": None,
+    }
 
 
 def _range(base: _Range, begins: int | None, first: int, end: int) -> _Range:
