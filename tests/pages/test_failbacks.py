@@ -146,6 +146,27 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
     assert "It left backup fenced" in run.reason
 
 
+@pytest.mark.parametrize("state", ["succeeded", "failed"])
+def test_a_switch_back_that_an_earlier_version_simulated_is_recognized(
+    operator: Client, flow: Flow, state: str
+) -> None:
+    run = going_back(flow)
+    OrphanStretch.objects.update(state="dropped")
+    world.topic(run.reverse)
+    FailoverRun.objects.create(
+        flow=run.reverse,
+        kind="simulation",
+        state=state,
+        ended_at=timezone.now(),
+        plan={"blockers": [], "partitions": [], "places": []},
+        requested_by="ann",
+        why=f"Way back {run.pk}: Maintenance is over.",
+    )
+    assert len(switchover.begin_simulated()) == (state == "succeeded")
+    run.refresh_from_db()
+    assert run.reason.startswith("The switchover was refused: ") == (state == "failed")
+
+
 def test_a_switch_back_that_is_refused_says_so_and_is_not_tried_again(
     operator: Client, flow: Flow
 ) -> None:

@@ -6,7 +6,7 @@ worker loses nothing, and a refusal is reported once.
 
 from __future__ import annotations
 
-from django.db.models import Sum
+from django.db.models import Q, Sum
 from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
@@ -71,7 +71,7 @@ def begin_simulated() -> list[int]:
     for run in rows.select_related("flow__source", "reverse__source", "reverse__target"):
         _say_what_failed(run)
         found = newest_simulation(flow=run.reverse, now=timezone.now()) if run.reverse else None
-        if found is None or not found.why.startswith(_mark(run)) or found.executions.exists():
+        if found is None or not found.why.startswith(_marks(run)) or found.executions.exists():
             continue
         try:
             begun.append(_begin(run, found).pk)
@@ -116,11 +116,14 @@ def _still_fenced(run: Failback, switched: FailoverRun) -> str:
 
 
 def _say_what_failed(run: Failback) -> None:
+    is_marked = Q()
+    for mark in _marks(run):
+        is_marked |= Q(why__startswith=mark)
     failed = FailoverRun.objects.filter(
+        is_marked,
         flow=run.reverse,
         kind=FailoverKind.SIMULATION,
         state__in=(FailoverState.FAILED, FailoverState.ABORTED),
-        why__startswith=_mark(run),
     )
     for found in failed:
         _refuse(run, found, f"simulation {found.pk} {found.state}: {found.reason}")
@@ -168,3 +171,9 @@ def _check_ready(run: Failback) -> None:
 
 def _mark(run: Failback) -> str:
     return f"Failback {run.pk}: "
+
+
+def _marks(run: Failback) -> tuple[str, ...]:
+    """How the reason of a simulation for this failback begins; runs of earlier versions keep the
+    second form."""
+    return _mark(run), f"Way back {run.pk}: "
