@@ -229,7 +229,7 @@ def _states(spec: FlowSpec) -> dict[str, GroupListing]:
         return list_answered_groups(spec.target).groups
     except UnderstudyError as error:
         alias = spec.target.alias
-        words = f"The target {alias} is unreachable, so there is no plan: {error.message}"
+        words = f"The target {alias} cannot be read, so there is no plan: {error.message}"
         raise KafkaUnavailable(words, code=error.code) from None
 
 
@@ -360,7 +360,7 @@ def _groups(
         )
     except UnderstudyError as error:
         found = groups_from_rows(flow=flow, names=names, remote=remote)
-        trouble = f"{spec.source.alias} is unreachable: {error.message}"
+        trouble = f"{spec.source.alias} cannot be read: {error.message}"
         away = isinstance(error, KafkaUnavailable)
         return dataclasses.replace(found, trouble=trouble, away=away)
 
