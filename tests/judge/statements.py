@@ -22,7 +22,7 @@ _ABOUT = re.compile(r"lost|loss|owed|behind|not (?:copied|replicated)|missing", 
 _NOT_ABOUT = re.compile(r"re-?read|again|twice|foreign|duplicate|another producer", re.IGNORECASE)
 _NOTHING = re.compile(
     r"no data loss|no records? (?:were|was|would be|is|are) lost|nothing [^.;]*would be lost"
-    r"|is copied\b|everything was copied|nothing is lost",
+    r"|is copied\b|everything was (?:copied|replicated)|nothing is lost",
     re.IGNORECASE,
 )
 _UNKNOWN = re.compile(r"unknown|not known", re.IGNORECASE)

@@ -156,7 +156,7 @@ def said(text: str) -> list[tuple[int | None, str, int]]:
 
 def test_sentences_are_read_as_a_person_reads_them() -> None:
     assert said("If s fails now: no data loss (checked 2 s ago).") == [(0, "counted", 2_000)]
-    assert said("Everything was copied. No records were lost.") == [
+    assert said("Everything was replicated in 3 partitions. No records were lost.") == [
         (0, "counted", 0),
         (0, "counted", 0),
     ]
