@@ -35,7 +35,7 @@ ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
 
 
-class SimulatedFlow:
+class LimitedFlow:
     """A source that lets in only whom a rule allows, and the rules made on both sides."""
 
     def __init__(self, pair: Pair) -> None:
@@ -134,13 +134,13 @@ class SimulatedFlow:
 
 
 @pytest.fixture
-def here(secured_pair: Pair) -> Iterator[SimulatedFlow]:
-    scene = SimulatedFlow(secured_pair)
+def here(secured_pair: Pair) -> Iterator[LimitedFlow]:
+    scene = LimitedFlow(secured_pair)
     yield scene
     scene.close()
 
 
-def test_a_principal_that_sees_nothing_is_no_flow_without_topics(here: SimulatedFlow) -> None:
+def test_a_principal_that_sees_nothing_is_no_flow_without_topics(here: LimitedFlow) -> None:
     topic = here.make(f"{here.name}.orders")
     planner = here.planner(rf"{here.name}\..*")
     plan = here.until(planner, lambda plan: plan.not_visible)
@@ -154,14 +154,14 @@ def test_a_principal_that_sees_nothing_is_no_flow_without_topics(here: Simulated
     assert here.board.problems() == ()
 
 
-def test_a_right_on_names_that_do_not_exist_yet_is_no_missing_one(here: SimulatedFlow) -> None:
+def test_a_right_on_names_that_do_not_exist_yet_is_no_missing_one(here: LimitedFlow) -> None:
     here.rule(f"{here.name}.later", AclOperation.READ, pattern=PREFIXED)
     planner = here.planner(rf"{here.name}\.later.*")
     here.until(planner, lambda plan: not plan.not_visible)
     assert here.board.problems() == ()
 
 
-def test_a_topic_that_is_named_and_hidden_is_told_of(here: SimulatedFlow) -> None:
+def test_a_topic_that_is_named_and_hidden_is_told_of(here: LimitedFlow) -> None:
     seen, hidden = here.make(f"{here.name}.seen"), here.make(f"{here.name}.hidden")
     for operation in (AclOperation.READ, AclOperation.DESCRIBE_CONFIGS):
         here.rule(seen, operation)
@@ -172,7 +172,7 @@ def test_a_topic_that_is_named_and_hidden_is_told_of(here: SimulatedFlow) -> Non
     assert f"--operation Describe --topic {hidden}" in plan.not_visible
 
 
-def test_a_topic_that_was_copied_and_is_hidden_now_was_not_deleted(here: SimulatedFlow) -> None:
+def test_a_topic_that_was_copied_and_is_hidden_now_was_not_deleted(here: LimitedFlow) -> None:
     topic = here.make(f"{here.name}.orders", 2)
     for operation in (AclOperation.READ, AclOperation.DESCRIBE_CONFIGS):
         here.rule(f"{here.name}.", operation, pattern=PREFIXED)
@@ -190,7 +190,7 @@ def test_a_topic_that_was_copied_and_is_hidden_now_was_not_deleted(here: Simulat
 
 
 def test_settings_that_may_not_be_read_keep_a_remote_topic_from_being_created(
-    here: SimulatedFlow,
+    here: LimitedFlow,
 ) -> None:
     topic = here.make(f"{here.name}.orders")
     here.rule(topic, AclOperation.READ)
@@ -201,7 +201,7 @@ def test_settings_that_may_not_be_read_keep_a_remote_topic_from_being_created(
     assert f"--operation DescribeConfigs --topic {topic}" in error.reason
 
 
-def test_a_remote_topic_that_is_hidden_was_not_deleted_on_the_target(here: SimulatedFlow) -> None:
+def test_a_remote_topic_that_is_hidden_was_not_deleted_on_the_target(here: LimitedFlow) -> None:
     topic = here.make(f"{here.name}.orders")
     for operation in (AclOperation.READ, AclOperation.DESCRIBE_CONFIGS):
         here.rule(topic, operation)
@@ -219,7 +219,7 @@ def test_a_remote_topic_that_is_hidden_was_not_deleted_on_the_target(here: Simul
 
 
 def test_a_topic_that_may_not_be_created_is_counted_with_the_right_that_is_missing(
-    here: SimulatedFlow,
+    here: LimitedFlow,
 ) -> None:
     topic = here.make(f"{here.name}.orders", 2)
     for operation in (AclOperation.READ, AclOperation.DESCRIBE_CONFIGS):
@@ -237,7 +237,7 @@ def test_a_topic_that_may_not_be_created_is_counted_with_the_right_that_is_missi
     assert f"--operation Create --topic {remote}" in plan.stopped[topic, 0].reason
 
 
-def test_settings_of_a_remote_topic_that_may_not_be_read_are_a_warning(here: SimulatedFlow) -> None:
+def test_settings_of_a_remote_topic_that_may_not_be_read_are_a_warning(here: LimitedFlow) -> None:
     topic = here.make(f"{here.name}.orders")
     for operation in (AclOperation.READ, AclOperation.DESCRIBE_CONFIGS):
         here.rule(topic, operation)
