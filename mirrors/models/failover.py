@@ -40,7 +40,7 @@ class WaitsFor(models.TextChoices):
 
 
 class Verification(models.TextChoices):
-    """How much of the resume offsets a run verified (rules: `domain.failover.verification`)."""
+    """How much of the resume offsets a run verified, by `domain.failover.verification_level`."""
 
     VERIFIED = "verified"
     PARTLY_VERIFIED = "partly_verified"

@@ -131,7 +131,7 @@ class Job(models.Model):
     as_of = models.DateTimeField(null=True)
     records = models.BigIntegerField(default=0)
     bytes = models.BigIntegerField(default=0)
-    # One `domain.lanes.LaneFigure` for each lane and reason.
+    # One `domain.flows.lanes.LaneFigure` for each lane and reason.
     lanes = models.JSONField(default=list, blank=True)
 
     class Meta:
@@ -156,7 +156,7 @@ class FlowTopic(models.Model):
     state = models.CharField(max_length=16)
     reason = models.TextField(blank=True)
     partitions = models.PositiveIntegerField()
-    # Why it is not replicated, for programs (`domain.jobs.TopicStatus.code`).
+    # Why it is not replicated, for programs (`job_files.TopicStatus.code`).
     code = models.CharField(max_length=32, blank=True, default="")
     # Its topic id on the source at the last plan.
     source_topic_id = models.CharField(max_length=64, blank=True, default="")
@@ -215,9 +215,9 @@ class FlowPartition(models.Model):
     time_lag_ms = models.BigIntegerField(null=True)
     certainty = models.CharField(max_length=16, default="at_most")
     account_state = models.CharField(max_length=24, default="in_step")
-    # Why it is stopped, for programs (`domain.jobs.PartitionStatus.code`).
+    # Why it is stopped, for programs (`job_files.PartitionStatus.code`).
     code = models.CharField(max_length=32, blank=True, default="")
-    # Every offset that its job passed held a record (`domain.jobs.PartitionStatus.is_dense`).
+    # Every offset that its job passed held a record (`job_files.PartitionStatus.is_dense`).
     is_dense = models.BooleanField(default=False)
     lane = models.CharField(max_length=16, blank=True)
     # At-least-once delivery: duplicate records on the target; null where they are not counted.

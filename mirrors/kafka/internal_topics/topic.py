@@ -1,4 +1,5 @@
-"""Internal topics read to their end and appended to; what their bytes mean is domain.records'."""
+"""Reads internal topics to their end and appends to them; `domain.internal_topics` has the
+formats."""
 
 from __future__ import annotations
 

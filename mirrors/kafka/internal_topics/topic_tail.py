@@ -24,6 +24,13 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.broker_pool import Address, Dialogues
 from mirrors.kafka.internal_topics.topic import InternalRecord, consume
 
+__all__ = ["Bookmark", "Tail", "Tails", "find_tail", "kept_tails", "read_tail"]
+
+CLIENT_ID = "understudy-tails"
+PAUSE_S = 0.02
+# Brokers and load balancers close connections that are idle for longer.
+IDLE_S = 60.0
+KEPT = 8
 # From version 13 on a topic is named by its id: a recreated one is an error, not new records.
 BY_ID, MOST = 13, 16
 REPLY_BYTES = 1024 * 1024
@@ -237,15 +244,6 @@ def _record(row: Any) -> InternalRecord:
 def _text(topic_id: UUID) -> str:
     """Kafka's own text form of an id."""
     return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
-
-
-__all__ = ["Bookmark", "Tail", "Tails", "find_tail", "kept_tails", "read_tail"]
-
-CLIENT_ID = "understudy-tails"
-PAUSE_S = 0.02
-# Brokers and what lies before them hang up on who says nothing for longer.
-IDLE_S = 60.0
-KEPT = 8
 
 
 def find_tail(admin: Admin, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:

@@ -2,7 +2,7 @@
 
 Workers call it after a translation that left offsets unknown, and Kafka is read only for those. The
 results are rows (`OffsetBounds`), which pages and a failover use, also when the source is gone.
-`domain.offset_bounds` says why a bound is safe.
+`domain.offsets.mm2_bounds` says why a bound is safe.
 """
 
 from __future__ import annotations
