@@ -74,7 +74,7 @@ def delete_channel(request: HttpRequest, pk: int) -> HttpResponse:
     only = [str(rule) for rule in channel.rules.all()]
     sentences = [
         f"{waiting} queued messages are never sent." if waiting else "No message is queued for it.",
-        f"{', '.join(only)} uses it. A rule without any other channel then uses every channel."
+        f"Used by {', '.join(only)}. A rule without any other channel then uses every channel."
         if only
         else "No rule uses it.",
     ]
