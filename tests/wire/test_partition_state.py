@@ -42,6 +42,12 @@ def stall(partition: Partition) -> None:
         partition.stall()
 
 
+def retry_progressed(partition: Partition) -> None:
+    """As `Retries` does: only during a retry."""
+    if partition.retry_since:
+        partition.retry_progressed(7.0)
+
+
 def resume_stopped(partition: Partition) -> None:
     """As a resume does: only a stopped partition has an error to drop."""
     if partition.error is not None:
@@ -51,7 +57,7 @@ def resume_stopped(partition: Partition) -> None:
 EVENTS: dict[str, Callable[[Partition], None]] = {
     "begin_retry": lambda partition: partition.begin_retry(5.0),
     "wait_until": lambda partition: partition.wait_until(6.0),
-    "retry_progressed": lambda partition: partition.retry_progressed(7.0),
+    "retry_progressed": retry_progressed,
     "recover": lambda partition: partition.recover(),
     "stall": stall,
     "drain": lambda partition: partition.drain(REASON),
@@ -69,6 +75,8 @@ def holds(partition: Partition) -> None:
     assert (partition.drains_for is not None) == (state == DRAINING)
     assert (partition.fails_for is not None) == (state == FAILING)
     assert partition.is_stalled == (state == STALLED)
+    if state == READING:
+        assert not partition.retry_since, "a retry timer runs in every other state only"
     if state in (RETRYING, STALLED):
         assert partition.retry_since, "a retry has a begin"
 

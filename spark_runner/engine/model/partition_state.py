@@ -21,6 +21,8 @@ STOPPED: Final = 5
 
 _RECOVERED = "the target acknowledged everything that was retried"
 _RESTART = "the slice restarts at its last commit"
+_NOTHING_LEFT = "the source cannot be read on, and nothing is left to write"
+_AT_ONCE = "a recreated topic, or a second error -1 for one batch"
 
 
 class State(NamedTuple):
@@ -87,10 +89,10 @@ STATES: Final = (
         "STOPPED",
         "neither read nor written; reported with its error; an operator decides",
         {
-            "READING": "a truncated or recreated topic, lost positions, or an unreadable source",
-            "RETRYING": "a truncated or recreated topic",
-            "STALLED": "a truncated or recreated topic",
-            "DRAINING": "everything before the stop is written",
+            "READING": f"{_NOTHING_LEFT}; a truncated target or lost positions; {_AT_ONCE}",
+            "RETRYING": f"{_NOTHING_LEFT}; {_AT_ONCE}",
+            "STALLED": _AT_ONCE,
+            "DRAINING": f"everything before the stop is written; {_AT_ONCE}",
             "FAILING": "the requests in flight are answered",
         },
     ),
@@ -231,6 +233,7 @@ class PartitionState:
     def resume_stopped(self) -> None:
         """The error concerned a position that was not committed."""
         self._error = None
+        self._retry_since = self._retry_at = 0.0
         self._move(READING)
 
     def restart(self) -> None:
