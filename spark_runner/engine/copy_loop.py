@@ -268,4 +268,4 @@ class CopyLoop:
         for partition, stop_reason in stop_reasons.items():
             self._stops.stop(partition, stop_reason)
         if stop_reasons:
-            raise ProducerLost(Code.UNKNOWN_TOPIC_ID, "prove that the topics are still the same")
+            raise ProducerLost(Code.UNKNOWN_TOPIC_ID, "verify that the topics are the planned ones")

@@ -186,18 +186,18 @@ class _Epoch:
         self._fence()
         self._hanging_transactions.end_in_internal_topics()
         self._duplicates.add_producer(self._identity.producer_id)
-        places = [partition.topic_partition for partition in self._partitions]
-        known = self._positions.read(time.monotonic() + READ_S, places)
+        awaited = [partition.topic_partition for partition in self._partitions]
+        known = self._positions.read(time.monotonic() + READ_S, awaited)
         check_owner(self._work, self._positions.owner)
         self._hanging_transactions.possibly_stale.clear()
         for partition in self._partitions:
-            place = known.get(partition.topic_partition)
-            resume(partition, place, self._work)
-            self._duplicates.resumed(partition, place)
+            position = known.get(partition.topic_partition)
+            resume(partition, position, self._work)
+            self._duplicates.resumed(partition, position)
             if (
-                place is not None
-                and place.producer is None
-                and self._positions.is_older_than_leader(place)
+                position is not None
+                and position.producer is None
+                and self._positions.is_older_than_leader(position)
             ):
                 self._hanging_transactions.possibly_stale.add(partition)
         self._report.knows_positions = True

@@ -28,7 +28,7 @@ def changed_topics(
         if view is not None and (view.topic_id == planned or planned == NO_ID):
             continue
         reason = (
-            f"Topic {name} was deleted and created again on {cluster.alias} while it was copied; "
+            f"Topic {name} was deleted and created again on {cluster.alias} during replication; "
             "the partition is stopped."
         )
         changed[partition] = StopReason("gap", "generation", reason)

@@ -43,8 +43,8 @@ class PartitionStops:
         """
         if partition.is_internal:
             raise KafkaRefused(
-                f"Cluster {self._target_leaders.alias}: {partition.topic} does not take what the "
-                f"flow has to write there: {stop_reason.reason}",
+                f"Cluster {self._target_leaders.alias}: the records that the flow writes to "
+                f"{partition.topic} are rejected: {stop_reason.reason}",
                 code=stop_reason.code,
             )
         self.reader.stop_reading(partition)

@@ -81,7 +81,7 @@ def _messages(data: memoryview) -> Iterator[Message]:
         if stop > len(data) or magic not in (0, 1):
             raise ValueError("a message is cut off")
         if zlib.crc32(data[at + _CRC_FROM : stop]) != crc:
-            raise ValueError("the checksum of a message does not hold")
+            raise ValueError("the checksum of a message is wrong")
         at += _FRONT.size
         timestamp = _NO_TIMESTAMP
         if magic == 1:

@@ -26,13 +26,13 @@ class CopyStep:
         consumer: RecordConsumer,
         producer: RecordProducer,
         progress: Progress,
-        pace: RecordCommitTiming,
+        timing: RecordCommitTiming,
     ) -> None:
         self._source = source
         self._consumer = consumer
         self._record_producer = producer
         self._progress = progress
-        self._pace = pace
+        self._timing = timing
         self._read_out: set[Place] = set()
         # Partitions with an internal error of their source broker, and since when.
         self._unreadable: dict[Place, float] = {}
@@ -63,7 +63,7 @@ class CopyStep:
         elif offset > part.next:
             # The end lies after transaction markers or aborted records: there is nothing to copy.
             part.next = offset
-            self._pace.passed_over(time.monotonic())
+            self._timing.passed_over(time.monotonic())
 
     def _copy(self, part: CopiedPartition, message: Message, offset: int) -> None:
         key, value = message.key(), message.value()
@@ -79,7 +79,7 @@ class CopyStep:
         size = (len(key) if key else 0) + (len(value) if value else 0)
         part.count(offset, timestamp, size)
         self.pending += 1
-        self._pace.moved(time.monotonic())
+        self._timing.moved(time.monotonic())
 
     def _end_at(self, part: CopiedPartition, stop: int) -> None:
         """The partition is read to the end of a bounded run."""
@@ -88,7 +88,7 @@ class CopyStep:
         self._read_out.add(part.place)
         self._consumer.leave(part.place)
         part.next = max(part.next, stop)
-        self._pace.moved(time.monotonic())
+        self._timing.moved(time.monotonic())
 
     def _stop_at(self, part: CopiedPartition) -> None:
         self._consumer.leave(part.place)

@@ -92,7 +92,7 @@ class _Copy:
     def __init__(self, work: SliceWork, channel: Channel) -> None:
         self._work = work
         self._channel = channel
-        self._pace = RecordCommitTiming(work.spec.settings.commit_interval_ms / 1000)
+        self._timing = RecordCommitTiming(work.spec.settings.commit_interval_ms / 1000)
         self._probing: dict[Place, Probe] = {}
         self._throttle = Throttle(work, channel)
         self._source = Admin(work.source, client_id="understudy-reader-admin")
@@ -102,7 +102,7 @@ class _Copy:
         self._target_state = TargetState(work, self._record_producer)
         self.progress = Progress(work, NAME, self._throttle, self._target_state.duplicates)
         self._copy_step = CopyStep(
-            self._source, self._consumer, self._record_producer, self.progress, self._pace
+            self._source, self._consumer, self._record_producer, self.progress, self._timing
         )
 
     def close(self) -> None:
@@ -129,8 +129,8 @@ class _Copy:
                 self._copy_step.take(message)
             self._record_producer.serve()
             if len(messages) < AT_ONCE and 0 < self._copy_step.pending < AT_ONCE:
-                self._pace.caught_up(time.monotonic())
-            if self._record_producer.failed or self._pace.is_due(time.monotonic()):
+                self._timing.caught_up(time.monotonic())
+            if self._record_producer.failed or self._timing.is_due(time.monotonic()):
                 self._commit()
             if self._channel.due(moved=self.progress.has_news()):
                 self._channel.report(self.progress.figures("copying"))
@@ -156,7 +156,7 @@ class _Copy:
                 self._target_state.rows.mark_truncated(partition, stop_reason.gap.remote_end)
         self.progress.stop_truncated(truncated)
         if truncated:
-            self._pace.moved(time.monotonic())
+            self._timing.moved(time.monotonic())
 
     def _ended(self) -> EndedBecause | None:
         return self._channel.order() or ("deadline" if self._left() <= 0 else None)
@@ -168,10 +168,10 @@ class _Copy:
         """The messages that have arrived, within the flow's bandwidth."""
         now = time.monotonic()
         if (wait := self._throttle.opens_at(now) - now) > 0:
-            self._channel.wait_for_order(min(wait, self._pace.wait_s(now)))
+            self._channel.wait_for_order(min(wait, self._timing.wait_s(now)))
             return []
         most = LIMITED if self._throttle.holds else AT_ONCE
-        messages = self._consumer.read(self._pace.wait_s(now), most)
+        messages = self._consumer.read(self._timing.wait_s(now), most)
         size = sum(len(message) + len(message.key() or b"") for message in messages)
         self._throttle.took(size, time.monotonic())
         return messages
@@ -182,7 +182,7 @@ class _Copy:
 
     def _commit(self) -> bool:
         """Commit. False: went back to the last commit, so later records no longer count."""
-        self._pace.begun()
+        self._timing.begun()
         if self._copy_step.pending and (failures := self._record_producer.flush()):
             self._go_back(failures)
             return False
@@ -199,7 +199,7 @@ class _Copy:
             it: it.position for it in to_rewrite
         }
         self._record_producer.commit(self._target_state.rows.position(*row) for row in rows.items())
-        self._pace.committed(time.monotonic() - began)
+        self._timing.committed(time.monotonic() - began)
         self._copy_step.pending = 0
         self._record_producer.forget()
         self._target_state.committed(rows)

@@ -103,7 +103,7 @@ class Progress:
         producer = work.spec.settings.producer
         parts = [CopiedPartition(row, partition_of(row, producer)) for row in work.partitions]
         self.parts = {part.place: part for part in parts}
-        self._by_track = {part.partition: part for part in parts}
+        self._by_partition = {part.partition: part for part in parts}
 
     def start_from(self, stored: StoredPositions) -> None:
         """Start at the committed positions, else the planned ones. Another generation stops the
@@ -153,7 +153,9 @@ class Progress:
 
     def stop_truncated(self, truncated: Mapping[Partition, StopReason]) -> None:
         for partition, it in truncated.items():
-            self.stop(self._by_track[partition], it.offset, it.state, it.code, it.reason, it.gap)
+            self.stop(
+                self._by_partition[partition], it.offset, it.state, it.code, it.reason, it.gap
+            )
 
     def _stopped(self, part: CopiedPartition, error: PartitionError) -> None:
         part.error = error

@@ -90,8 +90,8 @@ def judge(
             looked_at.update(ends)
     for partition in unknown:
         log.warning(
-            "%s: whether the target lost positions of it is not known, for what lies in %s behind "
-            "%s cannot be read, or not in time; it is copied on from there",
+            "%s: %s cannot be read from offset %s on, or not in time; whether the target lost "
+            "positions is unknown, and replication continues",
             partition.name,
             partition.remote_topic,
             partition.committed_downstream,

@@ -167,8 +167,8 @@ class SourceErrors:
             return StopReason(
                 "gap",
                 "generation",
-                f"Topic {partition.topic} was deleted and created again on {alias} while it was "
-                "replicated; the partition is stopped.",
+                f"Topic {partition.topic} was deleted and created again on {alias} during "
+                "replication; the partition is stopped.",
             )
         if seconds < MISSING_AFTER_S:
             return None

@@ -44,8 +44,8 @@ def rejected(
     """The broker rejected a record; the partition stops before it."""
     code, explanation = _REASONS.get(number, ("refused", f"{{target}} answered {name_of(number)}"))
     why = explanation.format(remote=partition.remote_topic, target=target)
-    explanation = " ".join(message.split())[:300].rstrip(".")
-    quoted = f" (the broker: {name_of(number)}{f', {explanation}' if explanation else ''})"
+    message = " ".join(message.split())[:300].rstrip(".")
+    quoted = f" (the broker: {name_of(number)}{f', {message}' if message else ''})"
     reason = (
         f"The record at {partition.name} offset {offset} was not replicated: {why}{quoted}. "
         "The partition stops there; the others continue."

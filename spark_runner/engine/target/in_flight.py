@@ -22,7 +22,7 @@ def by_topic(batches: BatchesInFlight) -> tuple[list[tuple[TopicKey, EncodedBatc
     size = 0
     for partition, batch in batches.items():
         size += batch.size
-        assert batch.view is not None  # noqa: S101 - a stamped parcel has one
+        assert batch.view is not None  # noqa: S101 - a stamped batch has one
         rows = topics.get(partition.remote_key)
         if rows is None:
             rows = topics[partition.remote_key] = []

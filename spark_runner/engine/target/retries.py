@@ -162,7 +162,7 @@ class Retries:
     def _unstamp(self, partition: Partition) -> None:
         """The retried batches are not in the log: their sequence numbers are free again."""
         if partition in self.outcome_unknown:
-            raise ProducerLost(Code.INVALID_RECORD, "tell what has been written")
+            raise ProducerLost(Code.INVALID_RECORD, "find out what was written")
         stamped = [batch for batch in partition.queue if batch.is_stamped]
         for batch in stamped:
             batch.is_stamped = False
@@ -198,7 +198,7 @@ class Retries:
             if partition.is_internal:
                 raise KafkaUnavailable(stop_reason.reason, code=stop_reason.code)
             if partition in self.outcome_unknown:
-                raise ProducerLost(number, f"learn what {partition.remote_topic} has taken")
+                raise ProducerLost(number, f"find out what {partition.remote_topic} contains")
             partition.fail(stop_reason)
             if not partition.in_flight and not partition.to_retry:
                 self.requeue(partition)
