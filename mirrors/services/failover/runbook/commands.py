@@ -192,7 +192,7 @@ def _simulation(
         limit = duration(fresh_for() / timedelta(milliseconds=1))
         words = f"Simulation {found.pk} is older than {limit}. Simulate again; it takes seconds."
     elif kind == "switchover" and (trouble := (found.result or {}).get("source_trouble")):
-        words = f"A switchover needs the source, which did not respond: {trouble}"
+        words = f"A switchover needs the source, which could not be read: {trouble}"
     elif kind == "switchover" and (blockers := standing_blockers(kind, found.plan)):
         more = f" And {len(blockers) - _TOLD} more." if len(blockers) > _TOLD else ""
         words = f"There are blockers: {' '.join(blockers[:_TOLD])}{more}"
