@@ -3,7 +3,8 @@
 - The runner is a daemon: it must outlive the Celery worker that started it, and must not become
   that worker's zombie. A shell in a new session starts it in the background, prints its pid and
   exits, so that init adopts the runner.
-- Alive means: pid, start tick and process state agree. The kernel reuses a pid alone.
+- Alive means: pid, start tick and process state agree. A pid alone is not enough: the kernel
+  reuses it.
 """
 
 from __future__ import annotations
