@@ -23,19 +23,26 @@ def test_a_stalled_partition_whose_batch_is_then_rejected_is_read_again(
     flow = Flow(source, target, commit_interval_ms="50")
     remote = flow.add(topic)
     source.write(topic, 0, [Record(at, NOW, b"k", BIG) for at in range(3)])
-    began = time.monotonic()
     answered: list[int] = []
+    stalled: list[bool] = []
+    began: list[float] = []
 
     def is_kept(partition: Partition) -> bool:
-        return not partition.is_internal and Code.MESSAGE_TOO_LARGE not in answered
+        if partition.is_internal or Code.MESSAGE_TOO_LARGE in answered:
+            return False
+        stalled.append(partition.is_stalled)
+        return True
 
     def code() -> int:
-        short = time.monotonic() < began + STALL_S
+        now = time.monotonic()
+        began.append(now)
+        short = now < began[0] + STALL_S
         answered.append(Code.NOT_ENOUGH_REPLICAS if short else Code.MESSAGE_TOO_LARGE)
         return answered[-1]
 
     KeptBack(monkeypatch, is_kept, code)
     result, _ = flow.copy(seconds=10)
-    assert Code.MESSAGE_TOO_LARGE in answered, "nothing was tested"
+    assert stalled[-1], "nothing was tested: the rejected batch was not that of a stall"
+    assert answered[-1] == Code.MESSAGE_TOO_LARGE, "nothing was tested"
     assert result.ended_because == "stop", result
     assert bare(target.read(remote, 0)) == bare(source.read(topic, 0))
