@@ -22,13 +22,13 @@ from typing import Any
 from mirrors.domain.offsets.runs import runs_topic
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from mirrors.kafka.protocol.list_offsets import list_offsets
+from mirrors.kafka.protocol.metadata import TopicView, id_text
 from spark_runner.bench import workload
 from spark_runner.bench.workload import Shape
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.ipc.messages import Figures, PartitionWork, SliceWork
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.list_offsets import list_offsets
-from spark_runner.kafka_protocol.metadata import TopicView, id_text
 from spark_runner.positions.topic import POSITIONS_CONFIGS
 
 _UP_S = 60.0

@@ -8,11 +8,11 @@ import random
 import time
 from collections.abc import Iterator
 
+from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
+from mirrors.kafka.protocol.metadata import TopicView
 from spark_runner.kafka_protocol import compression, fetch, produce
 from spark_runner.kafka_protocol.batch_header import CONTROL, HEADER_SIZE
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, list_offsets
-from spark_runner.kafka_protocol.metadata import TopicView
 from spark_runner.kafka_protocol.records import (
     Record,
     batches,

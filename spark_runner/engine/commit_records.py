@@ -8,12 +8,12 @@ from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.generation import generation
 from mirrors.domain.offsets.runs import BlockKey, OpenBlock, Run, left_out, pack
 from mirrors.domain.offsets.truncation_marks import MARK_BODY, cut_key
+from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.recovery.duplicates import DuplicateCounter
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.crc32c import address_of
-from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
 
 # Both topics keep the default limit of 1 MB per batch.

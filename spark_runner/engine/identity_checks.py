@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from mirrors.domain.errors import Fenced, KafkaRefused
+from mirrors.kafka.protocol.metadata import NO_ID
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.ipc.messages import SliceWork
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.metadata import NO_ID
 
 _LOOK_S = 5.0
 

@@ -11,6 +11,7 @@ from mirrors.domain.offsets.runs import runs_topic
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.producers.producer_id import Identity
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
+from mirrors.kafka.protocol.metadata import id_bytes
 from mirrors.kafka.retry import RetryBackoff
 from spark_runner.engine.commit_records import CommitRecords
 from spark_runner.engine.model.partition import Partition
@@ -21,7 +22,6 @@ from spark_runner.engine.source.fetch_connection import FetchLimits
 from spark_runner.ipc.messages import PartitionWork, SliceWork
 from spark_runner.kafka_protocol import compression, fetch, produce
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.metadata import id_bytes
 
 _REPLY_BYTES = 16 << 20
 _PARTITION_BYTES = 1 << 20

@@ -14,8 +14,8 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.protocol.addresses import Address
 from mirrors.kafka.protocol.brokers import REQUEST_S, ClusterConnections
 from mirrors.kafka.protocol.messages import Repeated
+from mirrors.kafka.protocol.metadata import TopicView, views
 from spark_runner.kafka_protocol.connection import Connection
-from spark_runner.kafka_protocol.metadata import TopicView, views
 from spark_runner.kafka_protocol.tcp_stream import Buffers
 
 __all__ = ["RECEIVE_S", "REQUEST_S", "ClusterClient"]

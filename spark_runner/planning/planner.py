@@ -32,9 +32,9 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.errors import translate
 from mirrors.kafka.mm2_activity import look_before_start
 from mirrors.kafka.producers.fence import fence
+from mirrors.kafka.protocol.metadata import TopicView, id_text
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.kafka_protocol.cluster import MetadataPoller
-from spark_runner.kafka_protocol.metadata import TopicView, id_text
 from spark_runner.planning.blocked_topics import Blocker
 from spark_runner.planning.end_offsets import EndOffsets
 from spark_runner.planning.gaps import GapResolver, PlanContext, truncation_marks

@@ -23,8 +23,8 @@ from mirrors.domain.runners.job_files import (
     TopicStatus,
 )
 from mirrors.domain.topics.plan import LONGEST_NAME
+from mirrors.kafka.protocol.metadata import id_bytes
 from spark_runner.ipc.messages import PartitionError, PartitionFigure
-from spark_runner.kafka_protocol.metadata import id_bytes
 from spark_runner.planning.blocked_topics import BLOCKED, CANNOT_BE_CREATED, blocked_topics
 from spark_runner.planning.plan import DELETED_ON_SOURCE, Plan
 from spark_runner.positions.topic import Place

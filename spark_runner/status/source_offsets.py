@@ -14,10 +14,7 @@ from typing import Any, NamedTuple
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.error_codes import failure
-from mirrors.kafka.protocol.messages import Repeated
-from mirrors.kafka.retry import until_answered
-from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.list_offsets import (
+from mirrors.kafka.protocol.list_offsets import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
@@ -25,6 +22,9 @@ from spark_runner.kafka_protocol.list_offsets import (
     listed,
     requests,
 )
+from mirrors.kafka.protocol.messages import Repeated
+from mirrors.kafka.retry import until_answered
+from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.positions.topic import Place
 from spark_runner.status.time_lag import FirstRecords, first_records
 

@@ -10,12 +10,12 @@ import pytest
 
 from mirrors.kafka.admin.groups import GroupOffset, read_offsets, write_offsets
 from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.protocol.metadata import id_text
 from mirrors.models import GroupBookmark, KnownCheckpoint, PartitionMap, RunIndex
 from mirrors.models import GroupOffset as Row
 from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
 from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
 from mirrors.services.groups.target_offsets import move_groups
-from spark_runner.kafka_protocol.metadata import id_text
 from tests.groups.world import World
 from tests.wire.world import unique
 

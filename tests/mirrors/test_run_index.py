@@ -17,11 +17,11 @@ from mirrors.domain.offsets.runs import Run
 from mirrors.domain.offsets.translation import Translation
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import Row, append
+from mirrors.kafka.protocol.metadata import id_text
 from mirrors.models import Cluster, Flow, PartitionMap, RunIndex
 from mirrors.services.offsets.retention.old_runs import flows_with_old_runs, retire_runs
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
-from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.kafka_protocol.records import Record
 from tests.domain.scanned import Copy
 from tests.domain.test_offsets import copied, judge, runs_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import time
 
+from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.ipc.messages import PartitionWork
-from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.world import Flow, Side, unique
 

@@ -14,13 +14,13 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
+from mirrors.kafka.protocol.metadata import TopicView
 from mirrors.kafka.retry import until_answered
 from spark_runner.engine.batches.header_scan import AbortedFilter
 from spark_runner.kafka_protocol import compression, fetch, produce
 from spark_runner.kafka_protocol.batch_header import CONTROL, BatchStamper, Sequences
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, list_offsets
-from spark_runner.kafka_protocol.metadata import TopicView
 from spark_runner.kafka_protocol.records import (
     Record,
     batches,

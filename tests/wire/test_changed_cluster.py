@@ -10,11 +10,11 @@ from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.gaps.lost_ranges import gap_of_generation
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.record_lane.epoch import RecordLane
 from spark_runner.engine.recovery.position_reader import PositionReader
 from spark_runner.ipc.messages import SliceWork
-from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import NOW
 from tests.wire.world import Driver, Flow, Side, soon, unique

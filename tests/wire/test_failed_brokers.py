@@ -14,13 +14,13 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.protocol.list_offsets import list_offsets
+from mirrors.kafka.protocol.metadata import TopicView
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.recovery import target_truncation
 from spark_runner.engine.recovery.position_reader import PositionReader
 from spark_runner.engine.source.offset_runs import OffsetRunsReader
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.list_offsets import list_offsets
-from spark_runner.kafka_protocol.metadata import TopicView
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.status import source_offsets
 from tests.wire.sides import Side, soon, unique

@@ -15,8 +15,8 @@ from controlplane.demo.kafka.cluster import KafkaCluster
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.protocol.metadata import Leader, TopicView
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from spark_runner.positions.topic import Place
 from spark_runner.status import source_offsets
 from spark_runner.status.partition import PartitionProgress

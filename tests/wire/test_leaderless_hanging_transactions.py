@@ -14,11 +14,11 @@ from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers import hanging_transactions
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.producer_id import ProducerLost
+from mirrors.kafka.protocol.metadata import Leader, TopicView
 from spark_runner.engine.copy_loop import CopyLoop
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.recovery.hanging_transactions import HangingTransactions
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from tests.wire.hanging import copied, is_the_same, leave_open, moved, records
 from tests.wire.stops import LANES
 from tests.wire.world import Driver, Flow, Side, bare, soon

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from mirrors.kafka.protocol.metadata import Leader, TopicView
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.target_settings import ProducerSettings
 from spark_runner.engine.target.leaders import TargetLeaders
 from spark_runner.kafka_protocol import produce
-from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from spark_runner.kafka_protocol.request_header import PRODUCE
 
 TOPIC_ID = bytes(range(16))

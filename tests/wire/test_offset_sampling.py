@@ -9,8 +9,8 @@ import pytest
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.kafka_protocol.cluster import MetadataPoller
-from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.status.source_offsets import OffsetSampler
 from tests.wire.sides import DEADLINE_S, Side, soon, unique

@@ -8,6 +8,7 @@ import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
+from mirrors.kafka.protocol.metadata import Leader, TopicView
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.model.target_settings import ProducerSettings
@@ -16,7 +17,6 @@ from spark_runner.engine.target import leaders
 from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.crc32c import address_of
-from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
 from tests.wire.stops import NOW
 from tests.wire.world import Flow, Side, bare, soon, unique

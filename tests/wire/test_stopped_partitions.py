@@ -9,12 +9,12 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.source import errors as source_errors
 from spark_runner.engine.target import errors as target_errors
 from spark_runner.ipc.messages import SliceResult
 from spark_runner.kafka_protocol import compression
-from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW, only_error, stopped, two_partitions
 from tests.wire.world import Driver, Flow, Side, soon, unique

@@ -7,8 +7,8 @@ from confluent_kafka.admin import NewTopic
 
 from controlplane.demo.kafka.cluster import KafkaCluster
 from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.ipc.messages import PartitionWork
-from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.replicas import partition_of, wait_for
 from tests.wire.running import Running

@@ -9,10 +9,10 @@ from typing import Any
 from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.runs import BlockKey, Run, is_left_out, runs_topic
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.record_lane.epoch import RecordLane
 from spark_runner.ipc.messages import Figures, PartitionWork, SliceResult, SliceWork
-from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.positions.topic import POSITIONS_CONFIGS
 from tests.wire.sides import DEADLINE_S, Side, soon, unique

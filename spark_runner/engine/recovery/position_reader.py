@@ -24,14 +24,14 @@ from mirrors.domain.internal_topics.records import (
     read_position,
 )
 from mirrors.kafka.error_codes import RETRY, Code, failure
+from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
+from mirrors.kafka.protocol.metadata import Leader, TopicView
 from mirrors.kafka.retry import until_answered
 from spark_runner.engine.batches.header_scan import AbortedFilter
 from spark_runner.kafka_protocol import fetch
 from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL, Header
 from spark_runner.kafka_protocol.cluster import REQUEST_S, ClusterClient
 from spark_runner.kafka_protocol.connection import Connection
-from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, list_offsets
-from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from spark_runner.kafka_protocol.records import batches, decode_batch, read_header
 from spark_runner.kafka_protocol.single_fetch import fetch_once
 from spark_runner.positions.topic import Place

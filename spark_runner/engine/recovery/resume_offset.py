@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mirrors.domain.gaps.lost_ranges import gap_of_mark
 from mirrors.domain.internal_topics.records import Position
+from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.model.partition import Partition
 from spark_runner.ipc.messages import PartitionError, SliceWork
-from spark_runner.kafka_protocol.metadata import id_text
 from spark_runner.positions.validation import describe_gap, describe_generation_gap
 
 _OF_POSITION = ("truncated", "out_of_range")

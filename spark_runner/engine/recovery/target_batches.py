@@ -7,12 +7,12 @@ from typing import Protocol
 
 from mirrors.domain.gaps.foreign_records import Hole, Seen
 from mirrors.kafka.error_codes import Code
+from mirrors.kafka.protocol.metadata import Leader
 from spark_runner.engine.batches.header_scan import AbortedFilter
 from spark_runner.kafka_protocol import fetch
 from spark_runner.kafka_protocol.batch_header import CONTROL
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.connection import Connection
-from spark_runner.kafka_protocol.metadata import Leader
 from spark_runner.kafka_protocol.records import batches, read_header
 from spark_runner.kafka_protocol.single_fetch import fetch_once
 

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.lost_ranges import remote_cut
 from mirrors.kafka.error_codes import RETRY
+from mirrors.kafka.protocol.list_offsets import LATEST, list_offsets
+from mirrors.kafka.protocol.metadata import NO_ID, Leader
 from mirrors.kafka.retry import until_answered
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.list_offsets import LATEST, list_offsets
-from spark_runner.kafka_protocol.metadata import NO_ID, Leader
 from spark_runner.positions.validation import describe_remote_truncation
 
 log = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from typing import TypeVar
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_range
 from mirrors.kafka.error_codes import RETRY, Code, name_of
+from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, Listed, list_offsets
+from mirrors.kafka.protocol.metadata import NO_ID, Leader
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, Listed, list_offsets
-from spark_runner.kafka_protocol.metadata import NO_ID, Leader
 from spark_runner.positions.validation import describe_range_gap, describe_truncation
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
+from mirrors.kafka.protocol.metadata import leader_or_error
 from spark_runner.engine.model.broker_availability import LeaderlessPartitions, Outage
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.receive_buffers import ReceiveBuffers
@@ -18,7 +19,6 @@ from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.source.errors import SourceErrors
 from spark_runner.engine.source.fetch_connection import FetchConnection, FetchLimits
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.metadata import leader_or_error
 
 _RETRY_S = 0.2
 _LOOK_S = 3.0

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import RETRY, Code, failure
+from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
+from mirrors.kafka.protocol.metadata import Leader, TopicView
 from mirrors.kafka.retry import RetryBackoff
 from spark_runner.kafka_protocol import fetch
 from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL
 from spark_runner.kafka_protocol.cluster import REQUEST_S, ClusterClient
 from spark_runner.kafka_protocol.connection import Connection
-from spark_runner.kafka_protocol.list_offsets import EARLIEST, LATEST, list_offsets
-from spark_runner.kafka_protocol.metadata import Leader, TopicView
 from spark_runner.kafka_protocol.records import batches, decode_batch, read_header
 from spark_runner.kafka_protocol.single_fetch import fetch_once
 

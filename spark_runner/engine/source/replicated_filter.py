@@ -28,6 +28,7 @@ from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.offsets.replicated_ranges import Stretches
 from mirrors.domain.offsets.runs import BlockKey, is_left_out, is_runs_topic
 from mirrors.domain.offsets.truncation_marks import is_cut
+from mirrors.kafka.protocol.metadata import NO_ID, id_text
 from spark_runner.engine.batches.header_scan import AbortedFilter, is_abort_marker
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.receive_buffers import ReceiveBuffer
@@ -44,7 +45,6 @@ from spark_runner.kafka_protocol.batch_header import (
     Header,
 )
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.metadata import NO_ID, id_text
 
 LOOK_S = 5.0
 # By then the cluster no longer lists a failed broker, and its topics are known to the others.

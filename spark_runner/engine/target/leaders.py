@@ -13,13 +13,13 @@ from collections.abc import Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
+from mirrors.kafka.protocol.metadata import leader_or_error
 from spark_runner.engine.model.broker_availability import LeaderlessPartitions, Outage
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.target_settings import ProducerSettings
 from spark_runner.engine.target.produce_connection import ProduceConnection, connections_after
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.metadata import leader_or_error
 
 _LOOK_S = 3.0
 _RETRY_S = 0.1

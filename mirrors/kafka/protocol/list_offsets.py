@@ -8,8 +8,8 @@ from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.metadata import Leader
+from mirrors.kafka.protocol.brokers import ClusterConnections
+from mirrors.kafka.protocol.metadata import Leader
 
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -25,7 +25,7 @@ class Listed:
 
 
 def list_offsets(
-    cluster: ClusterClient,
+    cluster: ClusterConnections[Any],
     wanted: Iterable[tuple[str, int, Leader]],
     *,
     at: int = LATEST,
