@@ -85,7 +85,7 @@ test-crashes: $(VENV)/.dev ## kill -9 240 copiers (UNDERSTUDY_CRASHES=60 of each
 	  tests/wire/test_broken_connections.py tests/wire/test_three_brokers.py tests/spark/test_crashes.py --timeout 3600 -m "" -s $(RUN)
 
 test-takeover: $(VENV)/.dev ## Run a real MirrorMaker 2, then a flow, then MirrorMaker 2 again in mid-stream: nothing lost, little repeated
-	$(PYTEST) tests/spark/test_relay.py --timeout 900 -m "" $(RUN)
+	$(PYTEST) tests/spark/test_mm2_and_back.py --timeout 900 -m "" $(RUN)
 
 test-older: $(VENV)/.dev ## Copy from, to and within real brokers of Kafka 4.0, 3.9 and 2.8 (with ZooKeeper), which it fetches
 	$(PYTEST) tests/wire/test_older_brokers.py --timeout 900 -m "" $(RUN)

@@ -1,4 +1,4 @@
-"""In this process the sources run, so that a test can look inside.
+"""In this process the sources run, not the compiled engine, so that a test can inspect objects.
 
 Runners that are started take the machine code, where `make setup` could make it; with the switch
 at 1 it runs here too. Said here, since all that tests import comes after this.

@@ -1,4 +1,4 @@
-"""The engine's machine code, made where it is missing, and its functions in C by themselves."""
+"""Compiles the engine where it is missing, and loads its C functions alone."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ FIRST = ("mirrors", "spark")
 POOL = ("wire", "kafka", "domain")
 # Files of these folders that need the database, whose tests come before all others, or the room.
 FIRST_FILES = ("wire/test_foreign_records.py",)
-SECOND_FILES = ("kafka/test_sweeps.py",)
+SECOND_FILES = ("kafka/test_source_scan.py",)
 
 
 def shares() -> tuple[list[str], list[str], list[str]]:

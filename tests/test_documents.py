@@ -1,4 +1,4 @@
-"""What documents point to is there: pages, headings, code, commands; and no page is an island."""
+"""Links of documents lead somewhere: pages, headings, code, commands; every page is linked."""
 
 from __future__ import annotations
 

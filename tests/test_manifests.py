@@ -1,4 +1,4 @@
-"""docs/kubernetes: accepted by Kubernetes' own schemas, and about things that are there."""
+"""docs/kubernetes: valid by Kubernetes' schemas, and its names exist in the product."""
 
 from __future__ import annotations
 

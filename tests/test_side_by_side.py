@@ -1,4 +1,4 @@
-"""Two sessions of the suite: nothing is left out or run twice, and who is alone is alone."""
+"""Two sessions of the suite: no test is left out or run twice, and an exclusive one runs alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan: alternating order, choosing by pattern, everybody's configuration."""
+"""The plan: alternating order, choosing by pattern, the configuration of each system."""
 
 from __future__ import annotations
 

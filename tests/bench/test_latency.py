@@ -1,4 +1,4 @@
-"""Delays of live traffic: which records count, which never came, which came twice."""
+"""Delays of live traffic: which records count, which were lost, which were duplicated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several runs say together: spreads, ratios, the file, the table, the page."""
+"""Results of several runs: spreads, ratios, the file, the table, the page."""
 
 from __future__ import annotations
 

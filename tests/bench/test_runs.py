@@ -1,4 +1,4 @@
-"""The generated index is one that the product reads: what is timed are real answers."""
+"""The generated index is one that the product reads: the timed answers are real."""
 
 from __future__ import annotations
 

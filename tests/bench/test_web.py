@@ -1,4 +1,4 @@
-"""The large database and the stopwatch over it: seeded as told, pages timed, slow ones named."""
+"""The large database and its timer: seeded as documented, pages timed, slow ones named."""
 
 from __future__ import annotations
 

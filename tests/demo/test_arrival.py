@@ -1,4 +1,4 @@
-"""A demo that is started again is up although a flow of it is paused, failed or degraded."""
+"""A restarted demo is up although one of its flows is paused, failed or degraded."""
 
 from __future__ import annotations
 

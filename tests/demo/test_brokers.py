@@ -1,4 +1,4 @@
-"""Real brokers: they start, are killed, come back; a failed start is explained in a sentence."""
+"""Real brokers: they start, are killed, and restart; a failed start is explained in a sentence."""
 
 from __future__ import annotations
 

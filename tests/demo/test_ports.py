@@ -1,4 +1,4 @@
-"""Ports for servers that are about to start: none is given to two of them."""
+"""Ports for servers that are about to start: no port is given to two of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child that dies is started again; a killed owner leaves no process behind."""
+"""A child that dies is restarted; a killed owner leaves no process behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The traffic looks like a business: every kind of record that a copy can get wrong is in it."""
+"""The demo's traffic contains every kind of record that a replication can get wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker must find every way in which a copy can differ, and only those."""
+"""The checker finds every way in which a copy can differ, and only those."""
 
 from __future__ import annotations
 

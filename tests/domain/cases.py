@@ -1,4 +1,4 @@
-"""Golden cases and small makers that the domain's tests share."""
+"""Golden cases and small factories that the domain's tests share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/mm2-compatibility.md, made from the rules' own tables.
+"""The tables of docs/mm2-compatibility.md, generated from the tables in the code.
 
 `python -m tests.domain.compatibility` writes them into the page; a test fails when they differ.
 """
@@ -13,7 +13,7 @@ from mirrors.domain.settings import client_properties
 from mirrors.domain.settings.table import KEYS, Setting
 from mirrors.domain.settings.unsupported_mm2 import FAMILIES, NEVER, NOT_YET, ONE_VALUE
 from mirrors.domain.settings.value_types import Key
-from tests.domain.proofs import PROOFS
+from tests.domain.key_tests import PROOFS
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "mm2-compatibility.md"
 _BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -1,4 +1,4 @@
-"""MM2's writer and reader of offset syncs, as its own classes answered: ours is judged by them."""
+"""MM2's writer and reader of offset syncs, as its own classes behave: the reference for ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A map of offsets from runs as they were written: what the index of blocks is measured by."""
+"""A map of offsets built from the written runs: the reference for the index of blocks."""
 
 from __future__ import annotations
 

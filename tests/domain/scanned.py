@@ -1,4 +1,4 @@
-"""What the map of one partition must say, from a scan of what lies there: no runs, no blocks.
+"""What the offset map of one partition must return, from a scan of the log, without runs or blocks.
 
 Who goes on at the answer finds what it has not read, and of what it has read as little as can be:
 the first record on the target whose own source offset is the offset asked for or a later one.

@@ -1,4 +1,4 @@
-"""Complete access rules: which are carried, under which names, and which may be taken away."""
+"""Complete ACLs: which are replicated, under which names, and which may be removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A flow's bandwidth: the mean holds whatever a reply brings; no byte of it lies idle."""
+"""A flow's bandwidth limit: the mean holds for any response; no quota is left unused."""
 
 from __future__ import annotations
 

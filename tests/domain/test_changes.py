@@ -1,4 +1,4 @@
-"""What is not in step on the target: settings and access rules, by MM2's rules."""
+"""Differences between source and target: topic configs and ACLs, by MM2's rules."""
 
 from __future__ import annotations
 

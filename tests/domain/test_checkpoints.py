@@ -1,4 +1,4 @@
-"""Checkpoints and group offsets: MM2's answers where they are right, laws for the rest."""
+"""Checkpoints and group offsets: equal to MM2's where MM2 is right, properties for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every client property that may be set is one that the real client takes, over its whole range."""
+"""Every client property that may be set is accepted by the real client, over its whole range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of comparing: one record flipped, dropped, swapped or doubled is found, and where it is."""
+"""Comparison: one record flipped, dropped, swapped or duplicated is found, with its offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on MirrorMaker 2 says what the rules do, for every key there is."""
+"""The page on MirrorMaker 2 states what the code does, for every key."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from mirrors.domain.settings.table import KEYS
 from mirrors.domain.settings.unsupported_mm2 import REFUSED
 from tests.domain.cases import golden
 from tests.domain.compatibility import PAGE, TABLES, render
-from tests.domain.proofs import CLIENTS, FAMILIES, PROOFS, is_there
-from tests.domain.proofs import REFUSED as REFUSALS
+from tests.domain.key_tests import CLIENTS, FAMILIES, PROOFS, is_there
+from tests.domain.key_tests import REFUSED as REFUSALS
 
 TEXT = PAGE.read_text()
 

@@ -1,4 +1,4 @@
-"""Loops and doubly written topics are refused, with a topic as an example; lawful pairs are not."""
+"""Loops and topics written by two flows are refused, with an example topic; valid pairs are not."""
 
 from __future__ import annotations
 

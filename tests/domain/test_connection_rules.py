@@ -1,4 +1,4 @@
-"""A cluster's connection settings: what is missing, superfluous or impossible is said per field."""
+"""A cluster's connection settings: what is missing, superfluous or impossible, per field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drift: what somebody made on the target by hand, and how long it is left."""
+"""Drift: manual changes on the target, and how long they are left in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates: what was issued verifies, and whatever differs from it by a byte does not."""
+"""Certificates: an issued one verifies, and one that differs by a byte does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exported file read again means the same flows; MirrorMaker 2's own classes take it."""
+"""An exported file, imported again, gives the same flows; MirrorMaker 2's own classes accept it."""
 
 from __future__ import annotations
 

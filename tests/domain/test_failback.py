@@ -1,4 +1,4 @@
-"""The way back, as laws: the union minus what was given up, no loop, no group past its place."""
+"""Failback properties: the union minus discarded records, no loop, no group beyond its offset."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mirrors.domain.failback.reverse_flow import (
 )
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.settings.table import TOPICS_EXCLUDE
-from tests.domain.ways_back import BACK, TOPIC, Log, World, position, side, worlds
+from tests.domain.failback_cases import BACK, TOPIC, Log, World, position, side, worlds
 
 
 @given(worlds, st.booleans(), st.integers(0, 12))

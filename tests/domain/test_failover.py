@@ -1,4 +1,4 @@
-"""Failover plans: laws over any picture, and what each kind of trouble reads like."""
+"""Failover plans: properties over any snapshot, and the sentence of each blocker."""
 
 from __future__ import annotations
 

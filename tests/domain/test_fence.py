@@ -1,4 +1,4 @@
-"""The fence that a run will really use, and what a person has to do for it."""
+"""The fence that a run will use, and what a person has to do for it."""
 
 from __future__ import annotations
 

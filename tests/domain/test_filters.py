@@ -1,4 +1,4 @@
-"""Topics and configs are chosen as MM2 chooses them, rule by rule, with a reason for a person."""
+"""Topics and configs are selected as in MM2, rule by rule, with a reason for a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates: the flows of each, planned together; what stands in the way is named."""
+"""Templates: the flows of each, planned together; blockers are named."""
 
 from __future__ import annotations
 

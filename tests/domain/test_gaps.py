@@ -1,4 +1,4 @@
-"""Gaps in exact numbers; a decision counts once, and only on the facts it was made on."""
+"""Gaps in exact numbers; a decision counts once, and only for the facts it was made on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups are chosen as MM2 chooses them, with a reason for a person."""
+"""Consumer groups are selected as in MM2, with a reason for a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the arrival of a heartbeat tells, and what it cannot."""
+"""What the arrival of a heartbeat proves, and what it cannot prove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strimzi resources, Kafka Connect's JSON and MirrorMaker 1's command become the same flows."""
+"""Strimzi resources, Kafka Connect's JSON and MirrorMaker 1's command give the same flows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What crosses the wall as files comes back as it was."""
+"""Job files: what one process writes, the other reads unchanged."""
 
 from __future__ import annotations
 

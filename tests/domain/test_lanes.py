@@ -1,4 +1,4 @@
-"""Figures of lanes: they add up, they rise alone, and their shares are of all batches."""
+"""Figures of lanes: they add up, they only increase, and shares refer to all batches."""
 
 from __future__ import annotations
 

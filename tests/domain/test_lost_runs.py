@@ -1,4 +1,4 @@
-"""A topic of runs that lost its newest blocks: no answer is wrong; what is not known says so."""
+"""A runs topic that lost its newest blocks: no answer is wrong; unknown offsets are reported."""
 
 from __future__ import annotations
 

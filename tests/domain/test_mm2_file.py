@@ -1,4 +1,4 @@
-"""What MM2 gives to workers and connectors out of one file, as its own classes said."""
+"""What MM2 passes to workers and connectors from one file, as its own classes do."""
 
 from __future__ import annotations
 

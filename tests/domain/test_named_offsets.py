@@ -1,4 +1,4 @@
-"""Bounds by offset: how they are written, and what is refused in which words."""
+"""Bounds by offset: their syntax, and the sentence of each refusal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mirrors.domain.settings.run_bounds import Start, named_offsets
 from mirrors.domain.settings.validation import validate_properties
 from mirrors.domain.topics.plan import SkippedTopic, TopicPlan
 from tests.domain.cases import flow, laws, settings
-from tests.domain.pictures import picture, topic
+from tests.domain.snapshots import picture, topic
 
 TOPICS = st.text("abzAZ09._-", min_size=1, max_size=20)
 

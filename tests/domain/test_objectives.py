@@ -1,4 +1,4 @@
-"""Drills are judged by objectives: what was missed by how much, and what counts as missed."""
+"""Drills are compared with objectives: what was missed by how much, and what counts as missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lower bounds from offset syncs: nothing is ever skipped, and the nearest proven pair decides."""
+"""Lower bounds from offset syncs: no record is skipped, and the nearest verified pair decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MM2's offset syncs: the same are written, and the same is read from them, as in Java."""
+"""MM2's offset syncs: written and read as in Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact translation: for every upstream offset the same as a scan of what was written."""
+"""Exact translation: for every upstream offset the same as a scan of the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's patterns mean here what they mean in Java, or are refused with a reason, and are quick."""
+"""Java's patterns mean here what they mean in Java, or are refused with a reason, and are fast."""
 
 from __future__ import annotations
 

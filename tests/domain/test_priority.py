@@ -1,4 +1,4 @@
-"""Priority classes: who is of which, and that nobody is starved while the shares hold."""
+"""Priority classes: membership, and that no flow is starved while the shares hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's properties syntax: what Java read is what is read here, with the line it stands on."""
+"""Java's properties syntax: the same result as Java, with the line number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The readiness score: each term moves it as published, and every lost point says why."""
+"""The readiness score: each term changes it as documented, and every lost point has a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identical names in both directions: allowed exactly when both flows leave out each other's."""
+"""Identical names in both directions: allowed when each flow excludes the other's records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long restarts wait, and what is forgiven."""
+"""Restart backoff: how long restarts wait, and when failures are forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a group resumes: laws over any logs, and what an expired offset reads like."""
+"""Where a group resumes: properties over any logs, and the message for an expired offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which groups the last step of a run waits for."""
+"""Consumer groups that the last step of a run waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says was not replicated and is read again: never more optimistic than its figures."""
+"""What a run says was not replicated or is read again: never more optimistic than its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of a run: what is next whatever died, what stops it, what a person agreed to."""
+"""Rules of a run: the next step after any crash, what stops it, what a person agreed to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person agreed to when a run began: what is worse since, what it touches, its commands."""
+"""The plan that a person agreed to: what is worse since, its scope, its commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A runner is healthy only while it says so and its report is fresh."""
+"""A runner is healthy only while it reports so and its report is fresh."""
 
 from __future__ import annotations
 

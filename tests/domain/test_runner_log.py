@@ -1,4 +1,4 @@
-"""What of a runner's log is shown: bounded, without secrets, and of one flow when asked."""
+"""The part of a runner's log that is shown: bounded, without secrets, of one flow on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of offset runs: what was packed is read back, in blocks that stay small at rest."""
+"""Properties of offset runs: packed runs are read back unchanged, in small blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When bounded runs and drills begin: cron by a clock, once for any number of moments missed."""
+"""Start times of bounded runs and drills: cron by a clock, once for any number of missed times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that `topics` selects, told from the setting alone."""
+"""Names that `topics` selects, derived from the setting alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What speaks against a first start, and what the sentence says of it."""
+"""Blockers of a first start, and their sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reconciler's next step, for every state in which it may find a flow and its runner."""
+"""The reconciler's next step, for every state of a flow and its runner."""
 
 from __future__ import annotations
 

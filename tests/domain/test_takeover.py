@@ -1,4 +1,4 @@
-"""Whether MM2 is quiet is told from its group and from the ends of what it writes."""
+"""Whether MM2 is idle is derived from its group and from the ends of the topics it writes."""
 
 from __future__ import annotations
 

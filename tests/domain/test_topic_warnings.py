@@ -1,4 +1,4 @@
-"""What will go wrong with a remote topic although it was planned: said beforehand."""
+"""Warnings about a remote topic, shown before it is created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from mirrors.domain.cluster_snapshot import ConfigEntry
 from mirrors.domain.topics.plan import plan_topics
 from tests.domain.cases import flow
-from tests.domain.pictures import picture, topic
+from tests.domain.snapshots import picture, topic
 
 PLAIN = flow("primary", "backup")
 

@@ -1,4 +1,4 @@
-"""A plan of topics: what is made, grown, copied or left, and why."""
+"""A plan of topics: what is created, extended, replicated or left out, and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirrors.domain.cluster_snapshot import ClusterSnapshot, ConfigEntry, TopicS
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import TopicPlan, plan_topics
 from tests.domain.cases import IDENTITY, cluster, flow, golden, laws
-from tests.domain.pictures import picture, topic
+from tests.domain.snapshots import picture, topic
 
 PLAIN = flow("primary", "backup")
 

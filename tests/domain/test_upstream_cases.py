@@ -1,10 +1,10 @@
-"""The page on MM2's own tests: every case of every class has a row that names tests there are."""
+"""The page on MM2's own tests: every case of every class has a row that names existing tests."""
 
 from __future__ import annotations
 
 import re
 
-from tests.domain.proofs import ROOT, is_there
+from tests.domain.key_tests import ROOT, is_there
 
 PAGE = (ROOT / "docs" / "mm2-upstream-cases.md").read_text()
 # How many cases MM2's classes have; those that run another class's suite again are one row each.

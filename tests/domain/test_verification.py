@@ -1,4 +1,4 @@
-"""Verification of runs: laws over any totals, and how each outcome reads."""
+"""Verification of runs: properties over any totals, and the sentence of each outcome."""
 
 from __future__ import annotations
 

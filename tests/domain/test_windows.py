@@ -1,4 +1,4 @@
-"""Windows: whether one is open, when it closes, when a flow belongs into it; by any clock."""
+"""Time windows: whether one is open, when it closes, when a flow runs in it; by any clock."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Consumer groups of a flow on both sides: checkpoints, offset syncs, groups that follow."""
+"""Consumer groups of a flow on both sides: checkpoints, offset syncs, synchronized groups."""

@@ -1,4 +1,4 @@
-"""Checkpoints: exact at every offset, in MM2's bytes and place, and nothing twice."""
+"""Checkpoints: exact at every offset, in MM2's bytes and topic, and no duplicate."""
 
 from __future__ import annotations
 

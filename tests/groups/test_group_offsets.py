@@ -1,4 +1,4 @@
-"""Groups on the target follow those on the source, and none is harmed that must not move."""
+"""Group offsets on the target follow the source; a group that must not move does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of MirrorMaker 2, each changed, and what comes of it on two real brokers."""
+"""Keys of MirrorMaker 2, each changed, and the effect on two real brokers."""
 
 from __future__ import annotations
 

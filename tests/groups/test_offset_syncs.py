@@ -1,4 +1,4 @@
-"""MM2's offset syncs: in its bytes and place, never ahead for a reader, and none twice."""
+"""MM2's offset syncs: in its bytes and topic, never ahead for a reader, and no duplicate."""
 
 from __future__ import annotations
 

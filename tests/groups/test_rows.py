@@ -1,4 +1,4 @@
-"""Which groups there are, as rows: what came, what went, what the settings now leave out."""
+"""Rows of consumer groups: added, removed, and excluded by changed settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys that say whether and how often groups are followed: each one is what its duty reads."""
+"""Settings of group synchronization: each one is read by its sync task."""
 
 from __future__ import annotations
 

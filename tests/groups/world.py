@@ -1,4 +1,4 @@
-"""A flow with consumer groups on both sides: copied by hand, its duties done by hand."""
+"""A flow with consumer groups on both sides: replicated by the test, sync tasks called directly."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The whole product on stage, and what may happen to it."""
+"""The whole product as `make demo` starts it, and faults that may happen to it."""

@@ -1,4 +1,4 @@
-"""The stage: everything that `make demo` starts, in a directory of its own, for this folder."""
+"""The running demo: everything that `make demo` starts, in a directory of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody who walks the running demo in a real Chromium and follows every link of every page.
+"""A crawler: visits the running demo in a real Chromium and follows every link of every page.
 
 Addresses of one kind (the same view, the same parts, the same filters) are the same page with
 other rows: one of each is enough.

@@ -1,4 +1,4 @@
-"""A failover judged: what is predicted with the source dead, and what an independent client finds.
+"""A failover checked: the prediction with the source dead, and what an independent client counts.
 
 The client is librdkafka alone, reading both clusters once the source is back; it knows nothing of
 maps, positions or plans. Every record has a value of its own.

@@ -1,4 +1,4 @@
-"""The running demo in Chromium, as a person walks it: every link, both themes, desk and phone."""
+"""The running demo in Chromium: every link, both themes, desktop and phone widths."""
 
 from __future__ import annotations
 

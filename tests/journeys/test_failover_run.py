@@ -1,4 +1,4 @@
-"""Journey E, its second half: a failover over REST whose worker is killed, and which is called off.
+"""A failover over REST whose worker is killed, and one that is aborted.
 
 Real workers, a real runner, live traffic. The demo's brokers keep no access rules, so people do
 what reaches outside.

@@ -1,4 +1,4 @@
-"""The source dies by kill -9 under load: what was predicted is what an independent client finds."""
+"""The source is killed with kill -9 under load: the prediction equals an independent count."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.journeys.demo_client import Person, Rest
 from tests.journeys.test_topologies import state_of
 from tests.spark.lab import Lab, wait_for
 from tests.spark.reading import end_offsets
-from tests.spark.test_relay import Relay, Traffic
+from tests.spark.test_mm2_and_back import Relay, Traffic
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 PROFILE = Profile(label="mm2-beside", tuned=False, heap="512m", tasks=1)

@@ -1,4 +1,4 @@
-"""Journey E, its first half: a failover is simulated over REST under live traffic, and is right."""
+"""A failover is simulated over REST under live traffic, and its numbers are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Four real clusters as chain, hub and fan-out: what is drawn, the hops, and the records agree."""
+"""Four real clusters as chain, hub and fan-out: the drawing, the hops, and the records agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collects all claims of one moment and gives them to the verdicts; what was found comes back."""
+"""Collects all claims of one moment, has them judged, and returns the findings."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Moves that are about groups, the flow, addresses and whole clusters."""
+"""Moves on groups, the flow, addresses and whole clusters."""
 
 from __future__ import annotations
 
 from tests.judge.cluster import now_ms
-from tests.judge.mess import (
+from tests.judge.moves import (
     CreateTopic,
     DeleteRemote,
     DeleteTopic,

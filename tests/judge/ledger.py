@@ -1,4 +1,4 @@
-"""Every record that was produced and every offset that was committed, as the judge did it itself.
+"""The ledger: every record the judge produced and every offset it committed.
 
 A record has a value of its own, so a copy is recognized wherever it lies. A topic that is deleted
 and created again is another generation: its old records are gone, and the new ones are owed.

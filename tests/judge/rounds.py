@@ -1,4 +1,4 @@
-"""One round by seed: a flow, a few messes, all statements compared after each, a run at the end."""
+"""One round by seed: a flow, a few moves, all statements compared after each, a run at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulations and real runs, asked for over REST and held against the ledger."""
+"""Simulations and real runs, requested over REST and compared with the ledger."""
 
 from __future__ import annotations
 

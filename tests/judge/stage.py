@@ -1,4 +1,4 @@
-"""The product as people run it, with two clusters of the judge's own that may be killed."""
+"""The product as people run it, with two clusters that the judge may kill."""
 
 from __future__ import annotations
 

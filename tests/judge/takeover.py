@@ -1,4 +1,4 @@
-"""A real MirrorMaker 2 copies first; then the flow takes over from it."""
+"""A real MirrorMaker 2 replicates first; then the flow takes over from it."""
 
 from __future__ import annotations
 

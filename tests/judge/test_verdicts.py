@@ -1,4 +1,4 @@
-"""The judge can find: planted statements that are too good, and none where all is true."""
+"""The judge's own test: it finds planted statements that are too optimistic, and no others."""
 
 from __future__ import annotations
 

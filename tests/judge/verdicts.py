@@ -1,4 +1,4 @@
-"""Compares a claim of the product with what is true; pure, and tested to find what is too good."""
+"""Compares a claim of the product with the truth; pure functions."""
 
 from __future__ import annotations
 

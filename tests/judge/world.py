@@ -1,4 +1,4 @@
-"""One round's world: two clusters, a flow of its own between them, the ledger, what is broken."""
+"""The state of one round: two clusters, one flow, the ledger, injected faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of addresses and the time each gets: without a broker."""
+"""The order of bootstrap addresses and the time each gets: without a broker."""
 
 from __future__ import annotations
 

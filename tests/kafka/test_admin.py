@@ -1,4 +1,4 @@
-"""The door to Kafka's admin side: pictures, changes, offsets; one failure never hides the rest."""
+"""The admin client: descriptions, changes, offsets; one failure never hides other results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection that is kept must work again after its broker was killed and came back."""
+"""A kept connection works again after its broker was killed and restarted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client is configured with: our choices, a person's allow-listed ones, and who wins."""
+"""Client configurations: fixed values, allowed settings of a person, and which has precedence."""
 
 from __future__ import annotations
 

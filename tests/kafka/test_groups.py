@@ -1,4 +1,4 @@
-"""Consumer groups through the door: exact metadata, honest about open transactions and members."""
+"""Consumer groups: exact metadata; open transactions and active members are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Internal topics: read to the true end, across markers and aborts; appended where Java looks."""
+"""Internal topics: read to the true end, across markers and aborts; written to Java's partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs late because of a broker's quota says so (KIP-13, KIP-219)."""
+"""Delays caused by a broker's quota are reported as such (KIP-13, KIP-219)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bounded run stops its flow when it is done, and its schedule begins the next; a live edit."""
+"""A bounded run stops its flow when it is complete; its schedule begins the next; a live edit."""
 
 from __future__ import annotations
 

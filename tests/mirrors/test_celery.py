@@ -1,4 +1,4 @@
-"""The queue for real: whatever is killed or flushed, the control plane converges without hands."""
+"""Real queue and workers: after any kill or flush the control plane converges automatically."""
 
 from __future__ import annotations
 

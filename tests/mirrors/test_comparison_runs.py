@@ -1,4 +1,4 @@
-"""Comparisons as runs: bounds that are kept, workers that are lost, and what needs no reading."""
+"""Comparisons as runs: bounds, lost workers, and what needs no reading."""
 
 from __future__ import annotations
 

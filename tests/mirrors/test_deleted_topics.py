@@ -1,4 +1,4 @@
-"""Topics that were deleted on the source: reported, and no obstacle for other topics."""
+"""Topics deleted on the source: reported, and no blocker for other topics."""
 
 from __future__ import annotations
 

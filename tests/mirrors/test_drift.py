@@ -1,4 +1,4 @@
-"""Drift between real brokers: found, left, accepted, put back; pages and REST of it."""
+"""Drift between real brokers: found, left, accepted, reverted; its pages and REST."""
 
 from __future__ import annotations
 

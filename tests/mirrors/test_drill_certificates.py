@@ -1,4 +1,4 @@
-"""What a drill leaves behind: a certificate that verifies, and rows that are dropped in time."""
+"""What a drill leaves: a certificate that verifies, and rows that retention deletes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirrors.services.drills.certificates.signing_key import load_key
 from mirrors.services.retention import delete_old_runs, drop_old_rows, prune
 from tests import drill_runs
 from tests.domain.test_failover import picture
-from tests.domain.test_failover_parts import decision
+from tests.domain.test_failover_partitions import decision
 from tests.drill_runs import drilled, simulated
 from tests.pages import world
 

@@ -1,4 +1,4 @@
-"""A drill from its schedule to the public page, on real clusters: its numbers are the true ones."""
+"""A drill from its schedule to the public page, on real clusters: its numbers are true."""
 
 from __future__ import annotations
 

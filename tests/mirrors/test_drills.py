@@ -1,4 +1,4 @@
-"""Drills: each moment once, missed ones made up once, judged and certified."""
+"""Drills: once per scheduled time, missed ones caught up once, compared with objectives."""
 
 from __future__ import annotations
 

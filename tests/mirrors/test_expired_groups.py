@@ -1,4 +1,4 @@
-"""Groups whose committed offset no longer exists: they resume at the log start and block nobody."""
+"""Groups whose committed offset no longer exists resume at the log start and block no failover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failover runs on real clusters: after the fence, nothing stops them that a simulation finds."""
+"""Failover runs on real clusters: nothing that a simulation finds stops them after the fence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates of real runs: signed once, and what is counted later as a second one beside it."""
+"""Certificates of real runs: signed once; a later count gives a second certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failover runs on real clusters whose workers crash in each act."""
+"""Failover runs on real clusters whose workers crash in each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on real clusters that people steer: refuse, approve, pause, confirm, accept, abort."""
+"""Runs on real clusters that people control: refuse, approve, pause, confirm, accept, abort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan as a shell script: bash takes it, every name arrives as it is, nothing of it is run."""
+"""A plan as a shell script: valid bash, every name quoted, no part of a name executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run whose source is dead, and before that what its fence and its plan say of open topics."""
+"""A run without its source, and what its fence and plan say of topics without ACLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rules a fence makes: a denial a topic, and an open door where there was no door before."""
+"""ACLs of a fence: one DENY per topic, and an ALLOW for all where no ACL existed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats on real brokers: MM2's bytes on the source, once a turn, and what arrival tells."""
+"""Heartbeats on real brokers: MM2's bytes on the source, once per interval; what arrival proves."""
 
 from __future__ import annotations
 

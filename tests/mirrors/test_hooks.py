@@ -1,4 +1,4 @@
-"""Hooks of a run: webhooks that can be told apart, commands of the list and no others."""
+"""Hooks of a run: webhooks with an idempotency key, commands of the allowed list only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's key stores become PEM files that belong to their owner alone."""
+"""Java key stores become PEM files that only their owner can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last figures of a flow outlive its job: a failover needs them."""
+"""The last status of a flow outlives its job: a failover needs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that are not replicated count in every plan, and only a decision leaves them behind."""
+"""Topics that are not replicated count in every plan; only a decision leaves them behind."""
 
 from __future__ import annotations
 

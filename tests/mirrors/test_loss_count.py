@@ -1,4 +1,4 @@
-"""What a run left on the source, counted by what the source holds when it is back."""
+"""Records that a run left on the source, counted when the source is back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MirrorMaker 2's own classes read an exported file, and get out of it what the flows mean."""
+"""MirrorMaker 2's own classes read an exported file and understand what the flows mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A NUL that a program, a server or a client sends is saved as another character, never refused."""
+"""A NUL character from a program, server or client is stored as another one, never refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MM2's offset syncs on real brokers: a group that MM2 copied resumes at a proven lower bound."""
+"""MM2's offset syncs on real brokers: a group that MM2 copied resumes at a verified lower bound."""
 
 from __future__ import annotations
 

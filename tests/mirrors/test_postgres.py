@@ -1,4 +1,4 @@
-"""The same tests of rows, REST and supervision on a real PostgreSQL."""
+"""The tests of rows, REST and supervision on a real PostgreSQL."""
 
 from __future__ import annotations
 

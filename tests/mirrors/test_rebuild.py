@@ -1,4 +1,4 @@
-"""An empty database is filled from the target alone: the same flow, its plan, its positions."""
+"""An empty database is rebuilt from the target alone: the same flow, its plan, its positions."""
 
 from __future__ import annotations
 

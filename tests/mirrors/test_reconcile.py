@@ -1,4 +1,4 @@
-"""The reconciler with a real process: what people ask for becomes so, whatever dies on the way."""
+"""The reconciler with a real process: the desired state is reached whatever is killed meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic recreated with fewer partitions: what no longer exists is left out, everywhere."""
+"""A topic recreated with fewer partitions: the missing ones are left out everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The class that reads a reply is found for every request, by as many threads as ask at once."""
+"""The parser of a response is found for every request, from several threads at once."""
 
 from __future__ import annotations
 

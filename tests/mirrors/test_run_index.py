@@ -1,4 +1,4 @@
-"""The index of offset runs: kept up with the topics, rebuilt from them, what it translates to."""
+"""The index of offset runs: updated from the topics, rebuilt from them, and its translations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulations on real clusters: what they say equals what an independent reader finds."""
+"""Simulations on real clusters: their numbers equal those of an independent reader."""
 
 from __future__ import annotations
 

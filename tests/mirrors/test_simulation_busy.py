@@ -1,4 +1,4 @@
-"""A flow that is well is proven also while it is busy, and what one partition lacks is its own."""
+"""A healthy flow is verified also under load; a fault of one partition concerns that one only."""
 
 from __future__ import annotations
 

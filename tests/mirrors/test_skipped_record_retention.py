@@ -1,4 +1,4 @@
-"""Retention of skip notes: a note is deleted with its record, and copying is not affected."""
+"""Retention of skip records: each is deleted with its record; replication is not affected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Supervision beside the plain path: damaged files, foreign hosts, storms of acts and deaths."""
+"""Supervision under faults: damaged files, foreign hosts, random commands and crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The takeover check on a real broker: a quiet MM2 lets the flow start, a live one does not."""
+"""The takeover check on a real broker: an idle MM2 lets the flow start, a running one does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of tasks: a message that another version sent carries one, so none of them may change."""
+"""Names of Celery tasks: queued messages of other versions carry them, so none may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of topics on real brokers: what changes on the source follows, by duty or by plan."""
+"""Topic configs on real brokers: source changes are applied by the sync task or by a plan."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tests of what is seen: summaries, overview, later lag and alerts."""
+"""Tests of monitoring: summaries, overview, lag history and alerts."""

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on this machine that answers what a test tells it to."""
+"""A local receiver of webhooks with responses set by the test."""
 
 from __future__ import annotations
 

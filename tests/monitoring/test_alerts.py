@@ -1,4 +1,4 @@
-"""Laws of alerts: fire after holding, resolve when well again, never from figures that are old."""
+"""Properties of alerts: fire after the hold time, resolve, never from stale figures."""
 
 from __future__ import annotations
 

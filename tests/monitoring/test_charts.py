@@ -1,4 +1,4 @@
-"""Figures of a flow: what a chart shows is what was measured, and nothing in it is markup."""
+"""Charts of a flow: they show the measured values, and no value is treated as markup."""
 
 from __future__ import annotations
 

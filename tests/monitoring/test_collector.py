@@ -1,4 +1,4 @@
-"""The collector: one row per step, aggregated with age, pruned, none for stale figures."""
+"""The collector: one row per interval, aggregated with age, pruned, none for stale figures."""
 
 from __future__ import annotations
 

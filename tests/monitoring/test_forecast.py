@@ -1,4 +1,4 @@
-"""When retention overtakes a flow: told in time, about right, and never where nothing is lost."""
+"""When retention overtakes a flow: reported in time, roughly right, and never without a loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/metrics: what it says and to whom, what it costs, and that boards ask for what is there."""
+"""/metrics: its content, its access control, its cost; dashboards query existing metrics."""
 
 from __future__ import annotations
 

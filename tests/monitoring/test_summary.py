@@ -1,4 +1,4 @@
-"""The overview's first sentence: it names what is wrong and promises nothing from old figures."""
+"""The overview's headline: it names what is wrong and promises nothing from stale figures."""
 
 from __future__ import annotations
 

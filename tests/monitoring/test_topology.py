@@ -1,4 +1,4 @@
-"""The picture of clusters and flows: no overlap, nothing moves, each line ends where it says."""
+"""The topology drawing: no overlap, a stable layout, each line ends at its cluster."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tests of the pages: what each role sees, what a person may type, what breaks and how it reads."""
+"""Tests of the pages: each role's view, what a person may enter, and how errors read."""

@@ -1,4 +1,4 @@
-"""The import page: a preview of every line first, and one click that makes what was shown."""
+"""The import page: a preview of every line first, then one click that applies it."""
 
 from __future__ import annotations
 

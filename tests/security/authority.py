@@ -1,4 +1,4 @@
-"""A certificate authority for tests: certificates that are right, and each way to be wrong."""
+"""A certificate authority for tests: valid certificates, and each kind of invalid one."""
 
 from __future__ import annotations
 

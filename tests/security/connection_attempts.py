@@ -1,4 +1,4 @@
-"""How the tests here ask for a connection test: with a deadline, and never a traceback in reply."""
+"""Connection tests with a deadline, and never a traceback in the result."""
 
 from __future__ import annotations
 

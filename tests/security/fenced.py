@@ -1,4 +1,4 @@
-"""A switchover step by step, and the access rules that stand on a topic meanwhile."""
+"""A switchover step by step, and the ACLs on a topic after each step."""
 
 from __future__ import annotations
 

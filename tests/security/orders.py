@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from mirrors.kafka.connection.client_config import client_config
 from tests.groups.world import World
 from tests.security.secured import SecuredBroker
-from tests.security.test_least_rights import limited
+from tests.security.test_least_privilege import limited
 from tests.wire.world import Side
 
 

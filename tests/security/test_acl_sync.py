@@ -1,4 +1,4 @@
-"""Access rules between two real brokers that keep them: MM2's rule, all of them by choice."""
+"""ACLs between two real brokers with an authorizer: MM2's rule, and all ACLs by choice."""
 
 from __future__ import annotations
 

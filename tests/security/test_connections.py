@@ -1,4 +1,4 @@
-"""What every client shares: the facts of a connection, and tokens that are renewed in time."""
+"""What every client shares: connection settings, and tokens that are renewed in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An address whose TLS or login fails is as dead as one that is refused: the next one serves."""
+"""An address whose TLS or login fails is treated like a refused one: the next one is used."""
 
 from __future__ import annotations
 

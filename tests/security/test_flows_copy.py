@@ -1,4 +1,4 @@
-"""A flow copies through brokers that demand each way to log in, on both sides, by each lane.
+"""A flow replicates through brokers with each login mechanism, on both sides, in each lane.
 
 Planner and lanes run in this process, without Spark: what is tested is every connection they open.
 """

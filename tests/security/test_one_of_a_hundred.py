@@ -1,4 +1,4 @@
-"""An access rule that forbids one topic of a hundred harms none of the other ninety-nine."""
+"""An ACL that denies one topic of a hundred does not affect the other ninety-nine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_runner.planning.planner import Planner
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_acl_sync import eventually
 from tests.security.test_flows_copy import copy
-from tests.security.test_least_rights import limited
+from tests.security.test_least_privilege import limited
 
 COUNT = 100
 Pair = tuple[SecuredBroker, SecuredBroker]

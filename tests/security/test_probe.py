@@ -1,4 +1,4 @@
-"""The connection test: what a right connection tells, and which address is meant when it fails."""
+"""The connection test: what a working connection reports, and which address a failure means."""
 
 from __future__ import annotations
 

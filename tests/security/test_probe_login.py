@@ -1,4 +1,4 @@
-"""Each way in which a SASL login fails is named; every one is provoked on a real broker."""
+"""Each kind of SASL login failure is named; every one is provoked on a real broker."""
 
 from __future__ import annotations
 

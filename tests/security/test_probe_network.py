@@ -1,4 +1,4 @@
-"""Addresses where no Kafka answers are named by what answers instead, or by the silence."""
+"""Addresses where no Kafka broker responds are named by what responds instead, or as silent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each way in which TLS fails is named; every one is provoked on a real listener."""
+"""Each kind of TLS failure is named; every one is provoked on a real listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""There, over, back and there again on brokers that let a flow do only what the page grants it."""
+"""Replication, failover and failback on brokers that grant a flow only the documented ACLs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mirrors.kafka.admin.permissions import ask_rights
 from mirrors.models import FailoverRun
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 from tests.security.secured import SecuredBroker
-from tests.security.test_authorisation import rule_filter
-from tests.security.test_least_rights import limited, rules_of_the_page
+from tests.security.test_authorization import rule_filter
+from tests.security.test_least_privilege import limited, rules_of_the_page
+from tests.spark.failback_stage import WayBack
 from tests.spark.lab import Lab
 from tests.spark.round_trip import IDENTITY, there_and_back_again
-from tests.spark.way_back import WayBack
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Pair = tuple[SecuredBroker, SecuredBroker]

@@ -1,4 +1,4 @@
-"""Secret references lead only where the deployment allows, and values never show."""
+"""Secret references resolve only where the deployment allows, and values are never shown."""
 
 from __future__ import annotations
 

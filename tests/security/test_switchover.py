@@ -1,4 +1,4 @@
-"""A whole switchover without a person, under traffic: writes are refused, nothing lost or repeated.
+"""A whole automatic switchover under traffic: writes are refused, nothing is lost or duplicated.
 
 Real access rules on real brokers; the hooks are a webhook that starts the consumers.
 """
@@ -34,8 +34,8 @@ from tests.pages import world as made
 from tests.security.fenced import begin, copy_if_asked, rules_of, simulated, wait_for_rules
 from tests.security.orders import Orders
 from tests.security.secured import LIMITED, SecuredBroker
-from tests.security.test_authorisation import rule_filter
-from tests.security.test_least_rights import limited
+from tests.security.test_authorization import rule_filter
+from tests.security.test_least_privilege import limited
 from tests.wire.world import Side, unique
 
 pytestmark = pytest.mark.django_db

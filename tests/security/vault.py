@@ -1,4 +1,4 @@
-"""The secrets of the tests, each a canary that must show nowhere."""
+"""The secrets of the tests, each a canary that may appear nowhere."""
 
 from __future__ import annotations
 

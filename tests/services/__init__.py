@@ -1,1 +1,1 @@
-"""The services of docker-compose.yml as processes; no stage runs beside them."""
+"""The services of docker-compose.yml as processes; no demo runs beside them."""

@@ -1,4 +1,4 @@
-"""Every service of docker-compose.yml runs here as it stands, without Docker, and stops."""
+"""Every service of docker-compose.yml runs here without Docker, and stops."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
 from tests.demo_stage import on_stage
 from tests.security.vault import Vault, environment
-from tests.soak.whole import WholeStage
+from tests.soak.full_demo import WholeStage
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Whether something grows or slows down: the last third of a run held against those before."""
+"""Detects growth and slowdown: the last third of a run compared with the earlier ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written while everything is on: steadily, in transactions, and in bursts."""
+"""The load of the long run: steady, in transactions, and in bursts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured while everything is on: processes, the age of records, how long pages take."""
+"""Measurements of the long run: processes, the age of records, response times of pages."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from controlplane.demo.verification.topics import compare_topics, partition_coun
 from tests.journeys.demo_client import Rest
 from tests.journeys.refusals import refusals, sent_again
 from tests.security.vault import Vault
+from tests.soak.faults import BULK, GROWS, Unrest
+from tests.soak.full_demo import LIMIT, WholeStage, switch_on
 from tests.soak.judging import grown, say, slowed
 from tests.soak.load import Traffic, create
 from tests.soak.meter import Latency, RequestTimes, Series, open_files, sample, thread_names
-from tests.soak.unrest import BULK, GROWS, Unrest
-from tests.soak.whole import LIMIT, WholeStage, switch_on
 from tests.spark.reading import records
 
 MINUTES = float(os.environ.get("UNDERSTUDY_SOAK_MINUTES", "20"))

@@ -1,4 +1,4 @@
-"""What the long run would say of a service that leaks and of records that get later."""
+"""The long run's checks report a leaking service and growing delays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One runner for all tests of this folder; who kills it leaves it to the next one to start it."""
+"""One runner for all tests of this folder; a test that kills it leaves the restart to the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A runner, flows in it, and what is on both clusters: the tools of the tests in this folder."""
+"""A runner, its flows, and the contents of both clusters: tools of the tests in this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""python -m tests.spark.measure_idle: what a runner costs when nothing moves, and what a flow more.
+"""python -m tests.spark.measure_idle: the cost of an idle runner, and of one more flow.
 
 Two flows with 500 partitions each (UNDERSTUDY_IDLE_PARTITIONS), nothing written; CPU of the whole
 process tree of the runner over 120 s (UNDERSTUDY_IDLE_SECONDS), then one more flow, and the memory

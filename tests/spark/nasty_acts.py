@@ -1,4 +1,4 @@
-"""What befalls two flows that copy the same nasty topics, act by act, while they are written."""
+"""Faults for two flows that replicate the same adverse topics, one after another, under writes."""
 
 from __future__ import annotations
 

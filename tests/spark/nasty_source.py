@@ -1,4 +1,4 @@
-"""Traffic that leaves holes of every kind, each record with a number of its own in a header.
+"""Traffic that leaves holes of every kind; each record has its number in a header.
 
 Who writes knows from the broker's acknowledgements at which offset each number lies, and which of
 them were aborted: also of records that compaction or a deletion took away before anybody read them.

@@ -1,4 +1,4 @@
-"""What both clusters hold: end offsets and committed records, read apart from whatever copied."""
+"""The contents of both clusters: end offsets and committed records, read independently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole way round under the Identity policy: there, over, back, and there again."""
+"""The whole round trip under the Identity policy: failover, failback, failover, failback."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from mirrors.models import Failback
 from mirrors.services.failback import groups, orphan_resolution, orphans, switchover
 from mirrors.services.flows.commands import start_flow
 from tests.monitoring.conftest import Receiver
+from tests.spark.failback_stage import WHO, WayBack
 from tests.spark.reading import end_offsets
 from tests.spark.switching import Readers, Writers, switch_back
-from tests.spark.way_back import WHO, WayBack
 
 IDENTITY = {"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"}
 

@@ -1,4 +1,4 @@
-"""Both logs read by a client that is not ours, and what the map has to say of each offset."""
+"""Both logs read by an independent client, and what the map must return for each offset."""
 
 from __future__ import annotations
 

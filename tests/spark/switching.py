@@ -1,4 +1,4 @@
-"""A switch back as one act, under traffic: an application whose hooks move it from side to side."""
+"""A failback as one operation under traffic: hooks move an application from side to side."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mirrors.services.failover.runbook.worker import advance
 from mirrors.services.failover.simulation import simulator
 from tests.monitoring.conftest import Receiver
 from tests.pages import world
+from tests.spark.failback_stage import PARTITIONS, WHO, WayBack
 from tests.spark.lab import unique
-from tests.spark.way_back import PARTITIONS, WHO, WayBack
 
 HOOKS = ("failover.fence", "failover.start.consumers", "failover.redirect.producers")
 

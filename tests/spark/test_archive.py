@@ -1,4 +1,4 @@
-"""Java's class archive: one runner at a time leaves it, and nothing of a killed one stays."""
+"""Java's class archive: one runner at a time writes it, and a killed one leaves no remains."""
 
 from __future__ import annotations
 

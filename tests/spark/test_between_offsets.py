@@ -1,4 +1,4 @@
-"""Runs between offsets that a person named, and runs that a window ends, in a runner."""
+"""Runs between named offsets, and runs that a window ends, in a runner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine as machine code: made, found, and never taken for other sources than its own."""
+"""The compiled engine: built, found, and never used for other sources than its own."""
 
 from __future__ import annotations
 

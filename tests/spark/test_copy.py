@@ -1,4 +1,4 @@
-"""Records cross as they are: every field, every codec, every partition, committed ones only."""
+"""Records are replicated unchanged: every field, codec, partition; committed records only."""
 
 from __future__ import annotations
 

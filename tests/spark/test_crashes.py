@@ -1,4 +1,4 @@
-"""kill -9 under load: a worker, Spark's Java, the runner; a runner behind our back is fenced."""
+"""kill -9 under load: a worker, Spark's Java, the runner; a second runner is fenced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from mirrors import launcher
 from tests.spark.lab import Flow, Lab, wait_for
-from tests.spark.test_orders import assert_same, load
+from tests.spark.test_commands import assert_same, load
 
 BACK_S = 120
 # Of a worker, and of the runner; `make test-crashes` asks for more.

@@ -12,7 +12,7 @@ from spark_runner.ipc.messages import SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Channel
 from spark_runner.slices import rotation, run
 from tests.spark.lab import wait_for
-from tests.spark.played_slices import Flow, Stage
+from tests.spark.simulated_slices import Flow, Stage
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The map of offsets under all that leaves holes at once: for every source offset, as a scan says.
+"""The offset map with holes of all kinds: for every source offset, equal to a scan of the log.
 
 Aborted and open transactions, compaction before and after copying, deleted records, gaps that were
 accepted, partitions that are added, another number of slices, and kill -9 of workers and of the

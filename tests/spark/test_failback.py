@@ -1,4 +1,4 @@
-"""A to B, B takes over, back to A, and A to B again: the union minus what was given up, no loop."""
+"""A to B, failover to B, failback to A, A to B again: no loss but discarded records, no loop."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mirrors.services.failback import groups, lifecycle, orphan_resolution
 from mirrors.services.flows.commands import start_flow, stop_flow
 from mirrors.services.offsets import divergence_points
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
+from tests.spark.failback_stage import WHO, WayBack
 from tests.spark.lab import Lab
 from tests.spark.round_trip import (
     IDENTITY,
@@ -24,7 +25,6 @@ from tests.spark.round_trip import (
     there_and_back_again,
 )
 from tests.spark.switching import Readers, Writers
-from tests.spark.way_back import WHO, WayBack
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -1,4 +1,4 @@
-"""When a flow's status file is written: on a real file, with moments that are handed in."""
+"""When a flow's status file is written: a real file, times as arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver that is frozen, or too busy to listen: its tasks copy on, and tell the rest later."""
+"""A frozen or overloaded driver: its tasks continue to replicate and report later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from spark_runner.ipc.messages import Figures, PartitionFigure
 from spark_runner.ipc.task_channel import Channel
 from tests.spark.lab import wait_for
-from tests.spark.test_parts import work
+from tests.spark.test_control_connection import work
 
 # A loop that copies comes by more often than that.
 SOON_S = 0.2

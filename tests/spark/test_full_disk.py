@@ -1,4 +1,4 @@
-"""The disk of a runner is full: it cannot say how things are, and goes on all the same."""
+"""A runner whose disk is full: it cannot write its status, and continues to replicate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every slot of Spark is taken: what changes and what is ordered still takes seconds."""
+"""Every Spark slot is taken: changes and commands still take seconds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from mirrors.domain.runners.job_files import JobStatus
 from tests.spark.lab import Flow, Lab, partition_row, wait_for
+from tests.spark.test_commands import assert_same, load
 from tests.spark.test_gaps import decide, delete_before, gap_of, values
-from tests.spark.test_orders import assert_same, load
 
 # An epoch ends by itself after 30 s and more.
 SOON_S = 20

@@ -1,4 +1,4 @@
-"""A truncated source in numbers: as a lane saw it, whatever the log has grown to since."""
+"""A truncated source in numbers: as the engine saw it, even after the log has grown again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator decides of a gap is done exactly once, on exactly the facts that were shown."""
+"""A decision on a gap is executed exactly once, for exactly the facts that were shown."""
 
 from __future__ import annotations
 

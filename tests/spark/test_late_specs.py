@@ -1,4 +1,4 @@
-"""A spec that comes while the thread of its flow is on its way out; without Spark and Kafka."""
+"""A spec that arrives while the thread of its flow ends; without Spark and Kafka."""
 
 from __future__ import annotations
 

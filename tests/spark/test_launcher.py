@@ -1,4 +1,4 @@
-"""A started process is nobody's zombie, a reused pid is not it, files come whole."""
+"""A started process leaves no zombie, a reused pid is recognized, files are written atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Spark cluster whose master or workers die: the runner says so soon, and recovers."""
+"""A Spark cluster whose master or workers die: the runner reports it soon, and recovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How partitions are shared out to slices, and slots to flows."""
+"""How partitions are assigned to slices, and slots to flows."""
 
 from __future__ import annotations
 

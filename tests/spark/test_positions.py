@@ -1,4 +1,4 @@
-"""Where a flow begins, what it writes down about it, and what MM2 finds when it takes over."""
+"""Where a flow starts, the positions it stores, and what MM2 reads when it takes over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives of environments that are gone go; what is used, new or being made stays."""
+"""Archives of deleted environments are removed; used, new and unfinished ones stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record lane's producer, without Spark: what a fence looks like to whoever meets it."""
+"""The record lane's producer without Spark: its errors when it is fenced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often new topics are looked for, and that nobody looks where it is switched off."""
+"""How often new topics are detected, and that nothing is requested where detection is off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be copied stops its partition alone, says why, and goes on once it can be."""
+"""What cannot be replicated stops its partition alone, with a reason, until it can be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a look at Spark means: a pure function of executors, masters and age."""
+"""Spark's health: a pure function of executors, masters and age."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's settings: an operator's win, else ours hold, a few are fixed."""
+"""Spark's settings: an operator's values, else our defaults; a few are fixed."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from mirrors import launcher
 from tests.spark.lab import Flow, Lab, wait_for
 from tests.spark.reading import records
 from tests.spark.standalone import StandaloneCluster, standalone_cluster
-from tests.spark.test_orders import assert_same, load
+from tests.spark.test_commands import assert_same, load
 from tests.spark.test_spark_settings import written
 
 PASSWORD = "a-password-that-only-executors-know"

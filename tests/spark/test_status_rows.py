@@ -1,4 +1,4 @@
-"""What a status file says of the source: never less than it holds, whatever was copied before."""
+"""A status file never shows less of the source than it holds, whatever was replicated before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups in what a real MirrorMaker 2 copied resume safely and near, after a takeover."""
+"""Groups of a real MirrorMaker 2 resume at or shortly before their offset after a takeover."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mirrors.services.offsets.run_index import refresh_index
 from tests.pages import world as rows
 from tests.spark.lab import Lab, wait_for
 from tests.spark.reading import end_offsets
-from tests.spark.test_relay import Relay, Traffic, World
+from tests.spark.test_mm2_and_back import Relay, Traffic, World
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600), pytest.mark.django_db]
 

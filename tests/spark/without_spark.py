@@ -1,4 +1,4 @@
-"""A runner in this process; without Spark, and as long as its flows are paused without Kafka."""
+"""A runner in this process, without Spark; without Kafka as long as its flows are paused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""python -m spark_runner, as the control plane sees it; found first when tests run from here.
+"""A stand-in for `python -m spark_runner`: found first when tests run from this folder.
 
 A file `fail-<flow>` in its directory makes the flow fail, `done-<flow>` ends its run,
 `refuse-<flow>` refuses its start unless other writers are accepted; `silent`

@@ -1,0 +1,116 @@
+"""Runs of sync tasks in the database: a slot is taken once, never two at a time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mirrors.domain.errors import KafkaRefused
+from mirrors.domain.sync.schedule import DutyContext, Outcome, Schedule
+from mirrors.models import Cluster, DutyRun, Flow
+from mirrors.services.flows import commands
+from mirrors.services.sync import runs, scheduler
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+ASKED: list[DutyContext] = []
+
+
+def look(context: DutyContext) -> Outcome:
+    ASKED.append(context)
+    return Outcome(counts={"looked": 1}, reasons=("a was left: it is odd.",))
+
+
+def refuse(context: DutyContext) -> Outcome:
+    raise KafkaRefused("Cluster two: the principal may not do that. Grant it.")
+
+
+def collapse(context: DutyContext) -> Outcome:
+    raise ValueError("what nobody thought of")
+
+
+@pytest.fixture(autouse=True)
+def table(monkeypatch: pytest.MonkeyPatch) -> None:
+    ASKED.clear()
+    acts = {"look": look, "refuse": refuse, "collapse": collapse}
+    rows = tuple(
+        scheduler.Duty(schedule=Schedule(name=name, does=f"Does {name}.", every_s=every), act=act)
+        for (name, act), every in zip(acts.items(), (60, 3600, 3600), strict=True)
+    )
+    monkeypatch.setattr(scheduler, "TABLE", rows)
+
+
+def run(flow: Flow, name: str, now: datetime = NOW) -> bool:
+    return scheduler.run_duty(flow_id=flow.pk, name=name, now=now)
+
+
+def test_what_is_due_is_done_once_however_many_beats_there_are(flow: Flow) -> None:
+    due = scheduler.due_duties(now=NOW)
+    assert (
+        due
+        == scheduler.due_duties(now=NOW)
+        == [(flow.pk, n) for n in ("look", "refuse", "collapse")]
+    )
+    assert [run(flow, "look"), run(flow, "look")] == [True, False]
+    assert [context.flow_id for context in ASKED] == [flow.pk]
+    assert (flow.pk, "look") not in scheduler.due_duties(now=NOW)
+    assert (flow.pk, "look") in scheduler.due_duties(now=NOW + MINUTE)
+
+
+def test_a_duty_never_runs_beside_itself(flow: Flow) -> None:
+    assert runs.open_run(flow_id=flow.pk, name="look", slot=1, now=NOW) is not None
+    assert runs.open_run(flow_id=flow.pk, name="look", slot=2, now=NOW) is None
+    assert not run(flow, "look")
+
+
+def test_a_run_whose_worker_was_lost_is_ended_and_made_up(flow: Flow) -> None:
+    runs.open_run(flow_id=flow.pk, name="look", slot=1, now=NOW - 3 * MINUTE)
+    assert (flow.pk, "look") in scheduler.due_duties(now=NOW)
+    assert run(flow, "look")
+    assert "worker was lost" in DutyRun.objects.get(slot=1).error
+
+
+def test_a_stopped_flow_has_no_duties_to_do(flow: Flow) -> None:
+    commands.stop_flow(flow=flow, who="tester")
+    assert scheduler.due_duties(now=NOW) == []
+    assert not run(flow, "look")
+
+
+def test_duties_wait_for_a_cluster_that_does_not_answer(flow: Flow) -> None:
+    Cluster.objects.filter(pk=flow.target_id).update(reachable=False)
+    assert scheduler.due_duties(now=NOW) == []
+    flow.refresh_from_db()
+    [first, *_] = scheduler.standings(flow=flow, now=NOW)
+    assert first.judgement.reason.startswith("two does not answer")
+
+
+def test_a_refusal_is_kept_as_its_sentence_and_a_break_without_a_traceback(flow: Flow) -> None:
+    assert run(flow, "refuse")
+    assert run(flow, "collapse")
+    errors = dict(DutyRun.objects.values_list("duty", "error"))
+    assert errors["refuse"] == "Cluster two: the principal may not do that. Grant it."
+    assert errors["collapse"].startswith("Unexpected ValueError: what nobody thought of.")
+
+
+def test_equal_runs_of_a_frequent_duty_become_one_row_an_hour(flow: Flow) -> None:
+    for number in range(4):
+        assert run(flow, "look", NOW + number * MINUTE)
+    row = DutyRun.objects.get(duty="look")
+    assert (row.runs, row.totals, row.since) == (4, {"looked": 4}, NOW)
+    assert run(flow, "look", NOW + timedelta(hours=1))
+    assert DutyRun.objects.filter(duty="look").count() == 2
+
+
+def test_each_rare_run_keeps_its_row(flow: Flow) -> None:
+    for number in range(2):
+        assert run(flow, "refuse", NOW + timedelta(hours=number))
+    assert DutyRun.objects.filter(duty="refuse").count() == 2
+
+
+def test_a_standing_says_what_was_last_and_what_is_next(flow: Flow) -> None:
+    run(flow, "look")
+    standing = scheduler.standings(flow=flow, now=NOW + timedelta(seconds=10))[0]
+    assert (standing.state, standing.next_at) == ("succeeded", NOW + MINUTE)
+    assert standing.last is not None
+    assert standing.last.reasons == ["a was left: it is odd."]

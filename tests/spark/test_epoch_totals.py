@@ -1,0 +1,145 @@
+"""Totals over a flow's epochs count each report once, in any order."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from typing import Any
+
+import pytest
+
+from mirrors.domain.flows.lanes import LaneFigure
+from mirrors.domain.runners.job_files import JobSpec, JobStatus
+from mirrors.domain.specs import ClusterSpec
+from spark_runner.flow.slice_supervisor import SliceSupervisor
+from spark_runner.ipc.messages import (
+    Figures,
+    PartitionError,
+    PartitionFigure,
+    PartitionWork,
+    SliceResult,
+)
+from spark_runner.planning.plan import Plan
+from spark_runner.status.board import FlowProgress
+
+
+def lane(why: str, batches: int) -> LaneFigure:
+    return LaneFigure(
+        lane="repack" if why else "raw",
+        why=why,
+        batches=batches,
+        records=10 * batches,
+        bytes=100 * batches,
+    )
+
+
+def figures(records: int, *lanes: LaneFigure) -> Figures:
+    return Figures(as_of=1, pid=2, state="copying", records=records, lanes=lanes)
+
+
+def result(records: int, *lanes: LaneFigure) -> SliceResult:
+    return SliceResult(ended_because="handover", reason="", records=records, lanes=lanes)
+
+
+class Flow:
+    """One slice, whose epochs say what a test lets them say."""
+
+    def __init__(self) -> None:
+        ends = [ClusterSpec(alias=alias, bootstrap_servers="b:9") for alias in ("a", "b")]
+        job = JobSpec(
+            job=1, flow=2, name="a->b", generation=1, desired="running", source=ends[0],
+            target=ends[1], properties={},
+        )  # fmt: skip
+        self.dismissed: list[int] = []
+        self._board = FlowProgress(job, 0)
+        none: Any = types.SimpleNamespace(launch=None)
+        self._copying = SliceSupervisor(job, none, none, self._board, none, lane="raw")
+        plan: Any = types.SimpleNamespace(slice_count=1, slices={})
+        self._copying.apply_plan(plan)
+
+    def hears(self, *said: tuple[int, Figures | SliceResult]) -> None:
+        self._copying._slices[0] = types.SimpleNamespace(collect=lambda: said)  # type: ignore[assignment]
+        self._copying.collect(0)
+
+    def resumes(self, at: int, *, epoch: int) -> None:
+        """A person's choice: the partition goes on at an offset, after so many epochs."""
+        place = ("t", 0)
+        work = PartitionWork(
+            topic="t", topic_id="1", partition=0, remote_topic="a.t", remote_topic_id="2", start=at
+        )
+        plan = Plan(
+            source_cluster_id="a",
+            target_cluster_id="b",
+            positions_topic="p",
+            owner="",
+            partitions={place: work},
+            slices={place: 0},
+            stopped={},
+            topics=(),
+            warnings=(),
+            resumed=frozenset([place]),
+        )
+        self._copying._slices[0] = types.SimpleNamespace(  # type: ignore[assignment]
+            epoch=epoch, dismiss_successor=lambda: self.dismissed.append(epoch)
+        )
+        self._board.apply_plan(plan)
+        self._copying.apply_plan(plan)
+        self._copying.restart_partitions(plan.resumed)
+
+    def stands(self) -> tuple[int | None, str]:
+        (row,) = self.says().partitions
+        return row.position, row.reason
+
+    def says(self) -> JobStatus:
+        return self._board.status("running", "", (), 0)
+
+
+@pytest.fixture
+def flow() -> Flow:
+    return Flow()
+
+
+def test_a_successor_that_gets_ready_does_not_make_the_epoch_before_it_count_again(
+    flow: Flow,
+) -> None:
+    flow.hears((1, figures(500)))
+    # Ready, long before it is its turn; the one before it copies on and then ends.
+    flow.hears((1, figures(600)), (2, figures(0)))
+    flow.hears((1, figures(650)), (1, result(700)))
+    flow.hears((2, figures(20)))
+    assert flow.says().records == 720
+
+
+def test_a_job_that_spark_gave_up_takes_nothing_back(flow: Flow) -> None:
+    flow.hears((1, figures(500, lane("", 5))), (1, result(0)), (2, figures(30, lane("", 1))))
+    assert flow.says().records == 530
+    assert flow.says().lanes == (lane("", 6),)
+
+
+def test_lanes_are_counted_by_reason_over_all_epochs_and_rise_alone(flow: Flow) -> None:
+    flow.hears((1, figures(0, lane("", 5))), (2, figures(0)))
+    flow.hears((1, figures(0, lane("", 7), lane("small", 1))))
+    flow.hears((1, result(0, lane("", 8), lane("small", 1))), (2, figures(0, lane("small", 2))))
+    assert flow.says().lanes == (lane("", 8), lane("small", 3))
+    assert JobStatus.from_json(flow.says().to_json()) == flow.says()
+
+
+def test_what_an_epoch_says_of_a_partition_that_went_on_elsewhere_counts_no_more(
+    flow: Flow,
+) -> None:
+    flow.resumes(40, epoch=3)
+    assert flow.dismissed == [3]
+    gap = PartitionError(
+        topic="t", partition=0, offset=10, state="gap", code="source_gap", reason="gone"
+    )
+    old = dataclasses.replace(
+        result(5), partitions=(PartitionFigure(topic="t", partition=0, position=10),), errors=(gap,)
+    )
+    flow.hears((3, old))
+    assert flow.stands() == (40, "")
+    moved = PartitionFigure(topic="t", partition=0, position=45)
+    flow.hears((4, dataclasses.replace(figures(5), partitions=(moved,))))
+    assert flow.stands() == (45, "")
+    again = dataclasses.replace(gap, offset=45)
+    flow.hears((4, dataclasses.replace(result(5), errors=(again,))))
+    assert flow.stands() == (45, "gone")
