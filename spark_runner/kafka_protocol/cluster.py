@@ -12,9 +12,10 @@ from kafka.protocol.metadata import MetadataRequest
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.protocol.addresses import Address
-from mirrors.kafka.protocol.brokers import REQUEST_S, ClusterConnections
+from mirrors.kafka.protocol.broker_pool import REQUEST_S, BrokerPool
 from mirrors.kafka.protocol.messages import Repeated
 from mirrors.kafka.protocol.metadata import TopicView, views
+from mirrors.kafka.security.connection_settings import ConnectionFacts
 from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.tcp_stream import Buffers
 
@@ -24,21 +25,20 @@ RECEIVE_S = 10.0  # for the rest of a response, once it has begun to arrive
 _EACH_S = 1.0  # for one of several brokers
 
 
-class ClusterClient(ClusterConnections[Connection]):
+class ClusterClient(BrokerPool[Connection]):
     """Uses the engine's connections. `tuning` are properties of a producer or consumer."""
 
     def __init__(self, spec: ClusterSpec, tuning: dict[str, str] | None = None) -> None:
-        said = ChainMap({} if tuning is None else tuning, spec.properties)
-        super().__init__(spec, said)
-        self._buffers = Buffers(
-            send=int(said.get("send.buffer.bytes", 0)),
-            receive=int(said.get("receive.buffer.bytes", 0)),
+        properties = ChainMap({} if tuning is None else tuning, spec.properties)
+        buffers = Buffers(
+            send=int(properties.get("send.buffer.bytes", 0)),
+            receive=int(properties.get("receive.buffer.bytes", 0)),
         )
 
-    def connect(self, address: Address, deadline: float, node: int = -1) -> Connection:
-        return Connection(
-            self._facts, *address, deadline=deadline, node=node, buffers=self._buffers
-        )
+        def new(facts: ConnectionFacts, address: Address) -> Connection:
+            return Connection(facts, *address, buffers=buffers)
+
+        super().__init__(spec, properties, new)
 
     # -- metadata
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import socket
 from typing import ClassVar
 
-from mirrors.kafka.protocol.checked_connection import ClientConnection
+from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 from spark_runner.kafka_protocol.request_header import CLIENT_ID
 from spark_runner.kafka_protocol.tcp_stream import Buffers, PlainStream
 from spark_runner.kafka_protocol.tls_stream import TlsStream
 
 
-class Connection(ClientConnection):
+class Connection(BrokerConnection):
     """Like its base class. `buffers` are the socket's buffers."""
 
     longest_frame: ClassVar[int] = 1 << 30
@@ -24,12 +24,10 @@ class Connection(ClientConnection):
         host: str,
         port: int,
         *,
-        deadline: float,
-        node: int = -1,
         buffers: Buffers | None = None,
     ) -> None:
+        super().__init__(facts, host, port, client_id=CLIENT_ID)
         self._buffers = buffers or Buffers()
-        super().__init__(facts, host, port, deadline=deadline, client_id=CLIENT_ID, node=node)
 
     def prepare(self, connecting: socket.socket) -> None:
         self._buffers.apply(connecting)
@@ -38,7 +36,7 @@ class Connection(ClientConnection):
         plain = PlainStream(connected, self.where, most_together=self._buffers.together)
         if self.facts.tls is None:
             return plain
-        self.stage = "tls"
+        self.step = "tls"
         try:
             return TlsStream(plain, self.facts.tls, self.host, deadline)
         except BaseException:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from mirrors.kafka.protocol.checked_connection import cut_off, too_late
+from mirrors.kafka.protocol.connection_errors import connection_lost, timed_out
 
 Buffer = bytes | bytearray | memoryview
 
@@ -85,11 +85,11 @@ class PlainStream:
                 self._together = together
             got = self.socket.recv_into(view, 0, flags)
         except BlockingIOError:
-            raise too_late(self.where) from None
+            raise timed_out(self.where) from None
         except OSError as error:
-            raise cut_off(self.where, error) from None
+            raise connection_lost(self.where, error) from None
         if got == 0:
-            raise cut_off(self.where, None)
+            raise connection_lost(self.where, None)
         return got
 
     def send(self, parts: Sequence[Buffer], deadline: float) -> None:
@@ -104,9 +104,9 @@ class PlainStream:
             try:
                 sent = self.socket.sendmsg(parts)
             except BlockingIOError:
-                raise too_late(self.where) from None
+                raise timed_out(self.where) from None
             except OSError as error:
-                raise cut_off(self.where, error) from None
+                raise connection_lost(self.where, error) from None
             left -= sent
             if not left:
                 return
@@ -116,7 +116,7 @@ class PlainStream:
         """Set the kernel's timeout to the remaining time, unless it is about the same already."""
         left = deadline - time.monotonic()
         if left <= 0:
-            raise too_late(self.where)
+            raise timed_out(self.where)
         armed = self._armed[option]
         if not left / 2 <= armed <= left + _SLACK_S:
             # Zero would mean no timeout.
@@ -125,7 +125,7 @@ class PlainStream:
                 self.socket.setsockopt(socket.SOL_SOCKET, option, span)
             except OSError as error:
                 # Closed by this process, because the cluster no longer listed the broker.
-                raise cut_off(self.where, error) from None
+                raise connection_lost(self.where, error) from None
             self._armed[option] = left
 
     def close(self) -> None:

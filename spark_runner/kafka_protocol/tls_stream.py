@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.protocol.checked_connection import cut_off
+from mirrors.kafka.protocol.connection_errors import connection_lost
 from spark_runner.kafka_protocol.tcp_stream import Buffer, PlainStream
 
 _STAGE: Final = 1 << 18
@@ -81,7 +81,7 @@ class TlsStream:
             except ssl.SSLError as error:
                 raise self._broken(error) from None
             if not got:
-                raise cut_off(self.where, None)
+                raise connection_lost(self.where, None)
             at += got
 
     def send(self, parts: Sequence[Buffer], deadline: float) -> None:

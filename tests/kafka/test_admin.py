@@ -15,8 +15,9 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.permissions import topic_metadata
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec, snapshot
-from mirrors.kafka.connection.broker_pool import Dialogues
 from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.protocol.connection import BrokerConnection
+from mirrors.kafka.security.connection_settings import connection_facts
 
 MakeTopic = Callable[..., str]
 ABSENT = f"absent-{uuid.uuid4().hex[:8]}"
@@ -46,8 +47,10 @@ def test_a_snapshot_of_all_topics_holds_them_and_the_topic_id_is_kafkas_own(
 ) -> None:
     name = topic()
     text = snapshot(cluster, now=1).topics[name].topic_id
-    with Dialogues(cluster, deadline_s=10, client_id="test") as dialogues:
-        seen = topic_metadata(dialogues._to(dialogues._facts.bootstrap[0])).topics
+    facts, until = connection_facts(cluster), time.monotonic() + 10
+    connection = BrokerConnection(facts, *facts.bootstrap[0], client_id="test")
+    with connection.connect(until):
+        seen = topic_metadata(connection, until).topics
     raw = next(one.topic_id for one in seen if one.name == name)
     assert len(text) == 22
     assert uuid.UUID(bytes=base64.urlsafe_b64decode(text + "==")) == raw

@@ -25,7 +25,7 @@ from mirrors.kafka.admin.client_fence import Fence
 from mirrors.kafka.admin.groups import delete_group, delete_offsets
 from mirrors.kafka.admin.permissions import ask_rights
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.connection.broker_pool import Dialogues
+from mirrors.kafka.connection.cluster_requests import ClusterRequests
 from mirrors.kafka.connection_test.probe import probe
 from mirrors.kafka.internal_topics import heartbeats, topic_tail
 from mirrors.kafka.internal_topics import topic as internal
@@ -202,11 +202,16 @@ def test_a_dead_broker_of_the_metadata_hides_no_groups_of_the_others(
 ) -> None:
     group = _id()
     groups.write_offsets(cluster, group, {(topic(), 0): groups.GroupOffset(0)}).raise_first()
-    brokers = Dialogues.brokers
+    list_brokers = ClusterRequests.list_brokers
     with KINDS[kind]() as dead:
         host, port = dead.rsplit(":", 1)
-        beside = (host, int(port))
-        monkeypatch.setattr(Dialogues, "brokers", lambda self: [beside, *brokers(self)])
+
+        def list_with_dead(self: ClusterRequests) -> list[int]:
+            nodes = list_brokers(self)
+            self.brokers[99] = (host, int(port))
+            return [99, *nodes]
+
+        monkeypatch.setattr(ClusterRequests, "list_brokers", list_with_dead)
         listed = groups.list_answered_groups(cluster)
         assert group in listed.groups
         assert not listed.is_whole

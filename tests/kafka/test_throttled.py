@@ -14,7 +14,7 @@ from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.groups import list_groups
-from mirrors.kafka.connection.broker_pool import Dialogues
+from mirrors.kafka.connection.cluster_requests import ClusterRequests
 from mirrors.kafka.errors import translate
 from mirrors.kafka.internal_topics import topic as internal
 from mirrors.kafka.quotas import THROTTLES, describe_lateness, describe_quota
@@ -37,8 +37,8 @@ def quota(spec: ClusterSpec, client_id: str, name: str, value: float) -> Iterato
         who = [entry.EntityData(entity_type="client-id", entity_name=client_id)]
         what = [entry.OpData(key=name, value=value, remove=remove)]
         request = AlterClientQuotasRequest(entries=[entry(entity=who, ops=what)])
-        with Dialogues(spec, deadline_s=10, client_id="quotas") as dialogues:
-            assert not dialogues.ask_any(request).entries[0].error_code
+        with ClusterRequests(spec, deadline_s=10, client_id="quotas") as requests:
+            assert not requests.ask_any(request).entries[0].error_code
         time.sleep(0.3)  # until the broker applies it
 
     alter(remove=False)

@@ -16,7 +16,7 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.connection.broker_connection import Dialogue
+from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.protocol.messages import reply_of
 from mirrors.kafka.security.connection_settings import connection_facts
 
@@ -61,5 +61,8 @@ def lost_race() -> Iterator[None]:
 @pytest.mark.usefixtures("lost_race")
 def test_a_broker_is_asked_though_the_library_lost_the_class_of_its_reply(primary: str) -> None:
     facts = connection_facts(ClusterSpec(alias="primary", bootstrap_servers=primary))
-    with Dialogue(facts, *facts.bootstrap[0], deadline=time.monotonic() + 20) as dialogue:
-        assert dialogue.ask(MetadataRequest(topics=[])).brokers
+    until = time.monotonic() + 20
+    with BrokerConnection(facts, *facts.bootstrap[0], client_id="test").connect(
+        until
+    ) as connection:
+        assert connection.call(MetadataRequest(topics=[]), until).brokers

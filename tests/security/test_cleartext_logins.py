@@ -10,7 +10,7 @@ import pytest
 from controlplane import checks
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.connection.broker_connection import Dialogue
+from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.security import cleartext_logins
 from mirrors.kafka.security.connection_settings import ConnectionFacts, connection_facts
 from mirrors.kafka.security.oauth import fetch_token
@@ -92,7 +92,7 @@ def test_saved_clusters_are_refused_where_the_connection_is_made() -> None:
     assert "hunter2" not in refused.value.message
 
 
-@pytest.mark.parametrize("client", ["dialogue", "wire"])
+@pytest.mark.parametrize("client", ["control plane", "engine"])
 def test_a_broker_that_advertises_another_address_is_sent_no_password(
     client: str,
 ) -> None:
@@ -105,11 +105,11 @@ def test_a_broker_that_advertises_another_address_is_sent_no_password(
     )
     deadline = time.monotonic() + 2
     log_in = {
-        "dialogue": lambda: Dialogue(facts, "192.0.2.1", 9092, deadline=deadline).open(),
-        "wire": lambda: Connection(facts, "192.0.2.1", 9092, deadline=deadline),
-    }[client]
+        "control plane": BrokerConnection(facts, "192.0.2.1", 9092, client_id="test"),
+        "engine": Connection(facts, "192.0.2.1", 9092),
+    }[client].connect
     with pytest.raises(KafkaUnavailable) as refused:
-        log_in()
+        log_in(deadline)
     assert refused.value.code == "cleartext_login"
 
 

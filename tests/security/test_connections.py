@@ -8,8 +8,8 @@ import uuid
 import pytest
 
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.connection.broker_connection import Dialogue
 from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.security.connection_settings import connection_facts
 from tests.security.connection_attempts import WAYS_IN
 from tests.security.secured import SecuredBroker
@@ -20,8 +20,9 @@ def test_the_facts_of_a_connection_are_enough_for_a_client_of_our_own(
     secured: SecuredBroker, listener: str, mechanism: str
 ) -> None:
     facts = connection_facts(secured.spec(listener, mechanism))
-    with Dialogue(facts, *facts.bootstrap[0], deadline=time.monotonic() + 10) as dialogue:
-        assert dialogue.features["transaction.version"] == 2
+    connection = BrokerConnection(facts, *facts.bootstrap[0], client_id="test")
+    with connection.connect(time.monotonic() + 10):
+        assert connection.features["transaction.version"] == 2
 
 
 def test_a_token_is_renewed_before_it_ends_and_the_connection_lives_on(

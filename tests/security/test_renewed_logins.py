@@ -33,7 +33,7 @@ def test_a_login_is_renewed_on_the_connection_that_it_was_made_on(
     def ask_for_long(mechanism: str) -> int:
         facts = connection_facts(secured.spec("RENEWED", mechanism))
         until = time.monotonic() + 60
-        link = Connection(facts, *facts.bootstrap[0], deadline=until)
+        link = Connection(facts, *facts.bootstrap[0]).connect(until)
         asked = 0
         try:
             # Without a new login the broker closes the connection at the next question.

@@ -50,7 +50,7 @@ class Late:
 
     def arrives(self, side: Side) -> produce.Answer:
         address = next(iter(side.client.brokers.values()))
-        link = Connection(side.client._facts, *address, deadline=soon())
+        link = Connection(side.client._facts, *address).connect(soon())
         (correlation,) = _CORRELATION.unpack_from(self.frame, 8)
         link._open.append(correlation)
         link.send([self.frame], soon())

@@ -49,7 +49,7 @@ def ask(link: Connection) -> float:
 def test_a_reply_in_parts_is_the_reply_as_a_whole(source: Side, most: int) -> None:
     source.make(unique("parts"), 7)
     facts = connection_facts(source.client.spec)
-    link = Connection(facts, *facts.bootstrap[0], deadline=time.monotonic() + 20)
+    link = Connection(facts, *facts.bootstrap[0]).connect(time.monotonic() + 20)
     try:
         whole = bytes(link.receive(None, ask(link)))
         until = ask(link)

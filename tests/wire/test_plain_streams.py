@@ -175,7 +175,7 @@ def test_a_host_name_that_is_not_resolved_is_not_waited_for(
     monkeypatch.setattr(socket, "getaddrinfo", hangs)
     began = time.monotonic()
     with pytest.raises(KafkaUnavailable, match="not resolved in time") as told:
-        Connection(facts_of("broker.example"), "broker.example", 9092, deadline=began + 0.3)
+        Connection(facts_of("broker.example"), "broker.example", 9092).connect(began + 0.3)
     assert told.value.code == "dns"
     assert asked.is_set()
     assert time.monotonic() - began < 3
@@ -184,5 +184,5 @@ def test_a_host_name_that_is_not_resolved_is_not_waited_for(
 @pytest.mark.parametrize("host", ["no-such-host.invalid", f"{'a' * 70}.example"])
 def test_a_host_name_that_nobody_knows_is_told(host: str) -> None:
     with pytest.raises(KafkaUnavailable, match="cannot be resolved") as told:
-        Connection(facts_of(host), host, 9092, deadline=time.monotonic() + WITHIN_S)
+        Connection(facts_of(host), host, 9092).connect(time.monotonic() + WITHIN_S)
     assert told.value.code == "dns"

@@ -25,9 +25,7 @@ LEADERLESS_S = 1.6  # longer than a partition may wait before its buffers are ta
 
 
 def _connection(side: Side) -> ProduceConnection:
-    link = Connection(
-        side.client._facts, *next(iter(side.client.brokers.values())), deadline=soon()
-    )
+    link = Connection(side.client._facts, *next(iter(side.client.brokers.values()))).connect(soon())
     return ProduceConnection(
         1, link, transactional_id=None, newest=13, tuning=ProducerSettings(), request_s=5
     )

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.producers.broker_clients import Nodes
-from mirrors.kafka.producers.cluster import Place
+from mirrors.kafka.producers.cluster import Place, ProducerBrokers
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.hanging_transactions import see_ended, states
 from tests.wire.world import Side, soon, unique
 
 
-class Deaf(Nodes):
+class Deaf(ProducerBrokers):
     """As when the broker that is meant hangs, and another one tells who it is."""
 
     def ask(self, request: Any, deadline: float, **how: Any) -> Any:
@@ -34,7 +33,7 @@ def deaf(target: Side) -> Iterator[Deaf]:
     nodes.close()
 
 
-class OneHangs(Nodes):
+class OneHangs(ProducerBrokers):
     """The broker of number 99 takes questions, and all the time there is."""
 
     def ask(self, request: Any, deadline: float, **how: Any) -> Any:
@@ -52,7 +51,7 @@ def test_a_broker_that_hangs_does_not_take_the_time_of_the_others(target: Side) 
         nodes.open(soon())
 
         def leaders(places: Iterable[Place], deadline: float) -> dict[Place, int]:
-            found = nodes.leaders(places, deadline)
+            found = nodes.find_leaders(places, deadline)
             return {place: 99 if place[0] == first else node for place, node in found.items()}
 
         found = states(nodes, [(first, 0), (other, 0)], leaders, 4711)
@@ -62,7 +61,7 @@ def test_a_broker_that_hangs_does_not_take_the_time_of_the_others(target: Side) 
 def test_it_is_not_taken_for_one_that_knows_of_none(deaf: Deaf) -> None:
     name = unique("pen")
     with pytest.raises(KafkaUnavailable, match="says nothing"):
-        see_ended(deaf, name, [("t", 0)], deaf.leaders, soon(2))
+        see_ended(deaf, name, [("t", 0)], deaf.find_leaders, soon(2))
     with pytest.raises(KafkaUnavailable, match="says nothing"):
         Coordinator(deaf, name).describe(soon(1))
 

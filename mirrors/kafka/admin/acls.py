@@ -1,6 +1,6 @@
 """Access rules of topics and consumer groups: read them, make new ones, take exact ones away.
 
-They are read by a dialogue of our own: confluent-kafka answers an empty list where the broker
+They are read on a connection of our own: confluent-kafka answers an empty list where the broker
 refuses, or keeps no rules at all, and an empty list would read as "all is in step".
 """
 
@@ -20,7 +20,7 @@ from kafka.protocol.admin import DescribeAclsRequest
 
 from mirrors.domain.topics.acls import GROUP, TOPIC, AclRule
 from mirrors.kafka.connection.admin_client import DEADLINE_S, AdminConnection, Partial
-from mirrors.kafka.connection.broker_pool import Dialogues
+from mirrors.kafka.connection.cluster_requests import ClusterRequests
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.errors import translate_number
 
@@ -45,8 +45,8 @@ class Acls(AdminConnection):
             operation=_ANY,
             permission_type=_ANY,
         )
-        with Dialogues(self.spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
-            answer = dialogues.ask_any(question, at_most=3)
+        with ClusterRequests(self.spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
+            answer = cluster.ask_any(question, newest=3)
         if answer.error_code == Code.SECURITY_DISABLED:
             return None
         if answer.error_code:

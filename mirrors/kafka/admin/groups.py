@@ -15,7 +15,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, Of
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
-from mirrors.kafka.connection.broker_pool import Address, Dialogues
+from mirrors.kafka.connection.cluster_requests import ClusterRequests
 from mirrors.kafka.errors import translate_number
 
 CLIENT_ID = "understudy-groups"
@@ -74,8 +74,8 @@ def list_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> dict[st
 def list_answered_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> GroupsListed:
     """Every group that we may describe, of the brokers that answer; raises when none does."""
     found: dict[str, GroupListing] = {}
-    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
-        answers = dialogues.ask_each(ListGroupsRequest())
+    with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
+        answers = cluster.ask_each(ListGroupsRequest())
     for answer in answers.done.values():
         if answer.error_code:
             raise translate_number(answer.error_code, where=spec.alias, doing="list groups")
@@ -102,30 +102,30 @@ def read_offsets(
     an absence as "position 0". A partition without an offset is absent.
     """
     result: Partial[str, Partial[Place, GroupOffset]] = Partial()
-    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
-        coordinators = dialogues.coordinators(groups)
+    with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
+        coordinators = cluster.coordinators(groups)
         result.failed |= coordinators.failed
-        for address, names in coordinators.at.items():
+        for node, names in coordinators.groups.items():
             for start in range(0, len(names), _AT_ONCE):
                 part = names[start : start + _AT_ONCE]
-                _read(dialogues, address, {name: groups[name] for name in part}, result)
+                _read(cluster, node, {name: groups[name] for name in part}, result)
     return result
 
 
 def _read(
-    dialogues: Dialogues,
-    address: Address,
+    cluster: ClusterRequests,
+    node: int,
     groups: Mapping[str, Iterable[Place] | None],
     result: Partial[str, Partial[Place, GroupOffset]],
 ) -> None:
     """Some groups of one coordinator: in one request where the broker knows that (KIP-709)."""
     try:
-        answers = dict(_answers(dialogues, address, groups))
+        answers = dict(_answers(cluster, node, groups))
     except UnderstudyError as error:
         result.failed |= dict.fromkeys(groups, error)
         return
     for name in groups:
-        where, doing = dialogues.spec.alias, f"read the offsets of group {name}"
+        where, doing = cluster.alias, f"read the offsets of group {name}"
         answer = answers[name]
         if answer.error_code:
             result.failed[name] = translate_number(answer.error_code, where=where, doing=doing)
@@ -134,7 +134,7 @@ def _read(
 
 
 def _answers(
-    dialogues: Dialogues, address: Address, groups: Mapping[str, Iterable[Place] | None]
+    cluster: ClusterRequests, node: int, groups: Mapping[str, Iterable[Place] | None]
 ) -> Iterator[tuple[str, Any]]:
     kinds = OffsetFetchRequest.OffsetFetchRequestGroup
     asked = [
@@ -142,8 +142,8 @@ def _answers(
         for name, places in groups.items()
     ]
     request = OffsetFetchRequest(groups=asked, require_stable=True)
-    if dialogues.newest(address, request) >= 8:
-        answer = dialogues.ask_coordinator(address, request, _group_errors, at_most=8)
+    if cluster.newest_version(node, request) >= 8:
+        answer = cluster.ask_coordinator(node, request, _group_errors, newest=8)
         yield from ((one.group_id, one) for one in answer.groups)
         return
     for name, places in groups.items():
@@ -151,7 +151,7 @@ def _answers(
         old = OffsetFetchRequest(group_id=name, topics=topics, require_stable=True)
         yield (
             name,
-            dialogues.ask_coordinator(address, old, lambda reply: [reply.error_code], at_most=7),
+            cluster.ask_coordinator(node, old, lambda reply: [reply.error_code], newest=7),
         )
 
 
@@ -198,13 +198,13 @@ def write_offsets(
     result: Partial[Place, None] = Partial()
     if not offsets:
         return result
-    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
-        coordinators = dialogues.coordinators([group])
+    with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
+        coordinators = cluster.coordinators([group])
         for error in coordinators.failed.values():
             raise error
-        (address,) = coordinators.at
+        (node,) = coordinators.groups
         request = _commit_request(group, offsets)
-        answer = dialogues.ask_coordinator(address, request, _commit_errors, at_most=8)
+        answer = cluster.ask_coordinator(node, request, _commit_errors, newest=8)
     for topic in answer.topics:
         for part in topic.partitions:
             place = (topic.name, part.partition_index)
@@ -262,15 +262,13 @@ def delete_offsets(
         return result
     rows = [kind(name=name, partitions=parts) for name, parts in topics.items()]
     doing = f"take away offsets of group {group}"
-    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
-        coordinators = dialogues.coordinators([group])
+    with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
+        coordinators = cluster.coordinators([group])
         for error in coordinators.failed.values():
             raise error
-        (address,) = coordinators.at
+        (node,) = coordinators.groups
         request = OffsetDeleteRequest(group_id=group, topics=rows)
-        answer = dialogues.ask_coordinator(
-            address, request, lambda reply: [reply.error_code], at_most=0
-        )
+        answer = cluster.ask_coordinator(node, request, lambda reply: [reply.error_code], newest=0)
     if answer.error_code:
         raise translate_number(answer.error_code, where=spec.alias, doing=doing)
     for topic in answer.topics:
@@ -288,16 +286,16 @@ def delete_offsets(
 
 def delete_group(spec: ClusterSpec, group: str, *, deadline_s: float = DEADLINE_S) -> None:
     """With all its offsets. Kafka refuses one that has members; one that is gone is well."""
-    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
-        coordinators = dialogues.coordinators([group])
+    with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
+        coordinators = cluster.coordinators([group])
         for error in coordinators.failed.values():
             raise error
-        (address,) = coordinators.at
-        answer = dialogues.ask_coordinator(
-            address,
+        (node,) = coordinators.groups
+        answer = cluster.ask_coordinator(
+            node,
             DeleteGroupsRequest(groups_names=[group]),
             lambda reply: [row.error_code for row in reply.results],
-            at_most=2,
+            newest=2,
         )
     for row in answer.results:
         if row.error_code:

@@ -15,9 +15,9 @@ from kafka.protocol.producer import EndTxnRequest
 from mirrors.domain.failover.preconditions import Rights
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import DEADLINE_S
-from mirrors.kafka.connection.broker_connection import Dialogue
-from mirrors.kafka.connection.broker_pool import Address, Dialogues
+from mirrors.kafka.connection.cluster_requests import ClusterRequests
 from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code
+from mirrors.kafka.protocol.connection import BrokerConnection
 
 READ, WRITE, CREATE, ALTER, DESCRIBE = 3, 4, 5, 7, 8
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
@@ -110,50 +110,55 @@ def _topic_right(name: str, operation: int, side: Side, seen: list[Any]) -> Righ
     return Right(name, len(lacking) < len(seen), side, words)
 
 
-def topic_metadata(dialogue: Dialogue) -> Any:
-    return dialogue.ask(
+def topic_metadata(link: BrokerConnection, deadline: float) -> Any:
+    return link.call(
         MetadataRequest(
             topics=None,
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=True,
             include_topic_authorized_operations=True,
         ),
-        at_most=12,
+        deadline,
+        newest=12,
     )
 
 
-def find_transaction_coordinator(dialogue: Dialogue, transactional_id: str) -> Any:
+def find_transaction_coordinator(
+    link: BrokerConnection, transactional_id: str, deadline: float
+) -> Any:
     """Where the coordinator is; a cluster that never ran a transaction makes its log for it now."""
     for pause in (0.1, 0.2, 0.4, 0.8, 1.6):
-        found = _find_coordinator(dialogue, transactional_id)
+        found = _find_coordinator(link, transactional_id, deadline)
         if found.error_code not in COORDINATOR_MOVING:
             break
         time.sleep(pause)
     return found
 
 
-def _find_coordinator(dialogue: Dialogue, transactional_id: str) -> Any:
-    answer = dialogue.ask(
+def _find_coordinator(link: BrokerConnection, transactional_id: str, deadline: float) -> Any:
+    answer = link.call(
         FindCoordinatorRequest(
             key=transactional_id,
             key_type=TRANSACTION_COORDINATOR,
             coordinator_keys=[transactional_id],
         ),
-        at_most=4,
+        deadline,
+        newest=4,
     )
     return answer.coordinators[0] if getattr(answer, "coordinators", None) else answer
 
 
-def transactional_right(dialogue: Dialogue, transactional_id: str) -> Right:
+def transactional_right(link: BrokerConnection, transactional_id: str, deadline: float) -> Right:
     """Ends a transaction of an id that has none: refused with 53 without Write, with 49 with it.
 
     Nothing is written: the coordinator checks the right first and then finds no such transaction.
     """
-    answer = dialogue.ask(
+    answer = link.call(
         EndTxnRequest(
             transactional_id=transactional_id, producer_id=0, producer_epoch=0, committed=False
         ),
-        at_most=3,
+        deadline,
+        newest=3,
     )
     name = "transactional write"
     if answer.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
@@ -204,7 +209,7 @@ def ask_rights(
     deadline_s: float = DEADLINE_S,
 ) -> Rights:
     """Raises when the cluster does not answer; a group that cannot be asked is in `trouble`."""
-    with Dialogues(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as dialogues:
+    with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
         kind = MetadataRequest.MetadataRequestTopic
         request = MetadataRequest(
             topics=[kind(name=name) for name in sorted(set(topics))],
@@ -212,7 +217,7 @@ def ask_rights(
             include_cluster_authorized_operations=True,
             include_topic_authorized_operations=True,
         )
-        seen = dialogues.ask_any(request, at_most=_METADATA)
+        seen = cluster.ask_any(request, newest=_METADATA)
         found = Rights(
             alias=spec.alias,
             cluster=_acl_operation_names(seen.authorized_operations),
@@ -230,12 +235,12 @@ def ask_rights(
                 if topic.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
             ),
         )
-        return _with_groups(dialogues, found, sorted(set(groups)))
+        return _with_groups(cluster, found, sorted(set(groups)))
 
 
-def _with_groups(dialogues: Dialogues, found: Rights, names: list[str]) -> Rights:
+def _with_groups(cluster: ClusterRequests, found: Rights, names: list[str]) -> Rights:
     """Each coordinator is asked for all of its groups at once."""
-    coordinators = dialogues.coordinators(names)
+    coordinators = cluster.coordinators(names)
     groups: dict[str, frozenset[str]] = {}
     troubles = []
     for name, error in coordinators.failed.items():
@@ -243,25 +248,25 @@ def _with_groups(dialogues: Dialogues, found: Rights, names: list[str]) -> Right
             groups[name] = NOTHING
         else:
             troubles.append(error.message)
-    for address, here in coordinators.at.items():
+    for node, here in coordinators.groups.items():
         groups |= _told(
             (
                 group.group_id,
                 group.error_code == Code.GROUP_AUTHORIZATION_FAILED,
                 group.authorized_operations,
             )
-            for group in _describe(dialogues, address, here)
+            for group in _describe(cluster, node, here)
         )
     return dataclasses.replace(found, groups=groups, trouble=troubles[0] if troubles else "")
 
 
-def _describe(dialogues: Dialogues, address: Address, names: list[str]) -> Iterable[Any]:
+def _describe(cluster: ClusterRequests, node: int, names: list[str]) -> Iterable[Any]:
     request = DescribeGroupsRequest(groups=names, include_authorized_operations=True)
-    answer = dialogues.ask_coordinator(
-        address,
+    answer = cluster.ask_coordinator(
+        node,
         request,
         lambda reply: [group.error_code for group in reply.groups],
-        at_most=_GROUPS,
+        newest=_GROUPS,
     )
     groups: list[Any] = answer.groups
     return groups

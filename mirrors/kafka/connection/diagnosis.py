@@ -6,17 +6,16 @@ import dataclasses
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kafka.protocol.sasl import SaslHandshakeRequest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.connection.broker_connection import Dialogue
 from mirrors.kafka.connection.login_errors import listed, login_failure
 from mirrors.kafka.connection.tls_errors import tls_failure
-from mirrors.kafka.protocol.addresses import Address
-from mirrors.kafka.protocol.connection_errors import Alien, Broken, Closed, TooOld, progress
+from mirrors.kafka.protocol.connection import BrokerConnection
+from mirrors.kafka.protocol.connection_errors import Alien, Closed, ConnectionFailed, TooOld
 from mirrors.kafka.quotas import late
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
@@ -64,10 +63,16 @@ class Scene:
 
     spec: ClusterSpec
     facts: ConnectionFacts
-    host: str
-    port: int
     deadline: float
-    failed: Broken
+    failed: ConnectionFailed
+
+    @property
+    def host(self) -> str:
+        return self.failed.address[0]
+
+    @property
+    def port(self) -> int:
+        return self.failed.address[1]
 
     @property
     def at(self) -> str:
@@ -77,44 +82,27 @@ class Scene:
     def seconds(self) -> float:
         return max(0.3, min(2.0, self.deadline - time.monotonic()))
 
-    def without_tls_and_login(self) -> Dialogue:
+    def without_tls_and_login(self) -> BrokerConnection:
         bare = dataclasses.replace(self.facts, tls=None, mechanism="", password=None, token=None)
         return self._again(bare)
 
-    def without_login(self) -> Dialogue:
+    def without_login(self) -> BrokerConnection:
         bare = dataclasses.replace(self.facts, mechanism="", password=None, token=None)
         return self._again(bare)
 
-    def _again(self, facts: ConnectionFacts) -> Dialogue:
-        return Dialogue(facts, self.host, self.port, deadline=time.monotonic() + self.seconds)
+    def _again(self, facts: ConnectionFacts) -> BrokerConnection:
+        link = BrokerConnection(facts, self.host, self.port, client_id="understudy-diagnosis")
+        return link.connect(time.monotonic() + self.seconds)
 
 
-def explain(
-    failed: Broken, spec: ClusterSpec, facts: ConnectionFacts, host: str, port: int, deadline: float
+def diagnose(
+    failed: ConnectionFailed, spec: ClusterSpec, facts: ConnectionFacts, deadline: float
 ) -> UnderstudyError:
-    """Our error for a broken dialogue; looks once more where the bytes alone are ambiguous."""
-    scene = Scene(spec, facts, host, port, deadline, failed)
+    """The error with its likely cause; looks once more where the bytes alone are ambiguous."""
+    scene = Scene(spec, facts, deadline, failed)
     if isinstance(failed.cause, UnderstudyError):
         return failed.cause
-    return STAGES[failed.stage](scene)
-
-
-def explain_none(
-    failures: Mapping[Address, Exception],
-    explained: Callable[[Exception, Address], UnderstudyError],
-) -> UnderstudyError:
-    """Why no address of a cluster serves: the reason of the one that got furthest, and the others.
-
-    A refused login behind a dead address says more than the dead address.
-    """
-    first = max(failures, key=lambda address: progress(failures[address]))
-    told = explained(failures[first], first)
-    others = [f"{host}:{port}" for host, port in failures if (host, port) != first]
-    if not others:
-        return told
-    return type(told)(
-        f"{told.message} No connection to {', '.join(others)} either.", code=told.code
-    )
+    return STEPS[failed.step](scene)
 
 
 def _dns(scene: Scene) -> UnderstudyError:
@@ -159,7 +147,7 @@ def _tls(scene: Scene) -> UnderstudyError:
     try:
         with scene.without_tls_and_login():
             pass
-    except Broken as second:
+    except ConnectionFailed as second:
         return _tls_diagnosis(scene, second)
     return KafkaUnavailable(
         f"{scene.at} is a Kafka listener without TLS, but the cluster is set to "
@@ -168,7 +156,7 @@ def _tls(scene: Scene) -> UnderstudyError:
     )
 
 
-def _tls_diagnosis(scene: Scene, second: Broken) -> UnderstudyError:
+def _tls_diagnosis(scene: Scene, second: ConnectionFailed) -> UnderstudyError:
     said = second.cause.said if isinstance(second.cause, Alien) else b""
     if name := protocol_of(said or greet(scene.host, scene.port, scene.seconds)):
         if name != "TLS":
@@ -280,14 +268,15 @@ def _ask(scene: Scene) -> UnderstudyError:
 
 def _offered_mechanisms(scene: Scene) -> tuple[str, ...]:
     try:
-        with scene.without_login() as dialogue:
-            answer = dialogue.ask(SaslHandshakeRequest(mechanism="?"), at_most=1)
+        with scene.without_login() as link:
+            request = SaslHandshakeRequest(mechanism="?")
+            answer = link.call(request, time.monotonic() + scene.seconds, newest=1)
             return tuple(answer.mechanisms or ())
-    except Broken:
+    except ConnectionFailed:
         return ()
 
 
-STAGES: dict[str, Callable[[Scene], UnderstudyError]] = {
+STEPS: dict[str, Callable[[Scene], UnderstudyError]] = {
     "dns": _dns,
     "tcp": _tcp,
     "tls": _tls,

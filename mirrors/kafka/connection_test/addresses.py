@@ -6,16 +6,14 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
-from mirrors.kafka.connection.broker_connection import Dialogue
-from mirrors.kafka.connection.diagnosis import explain_none
 from mirrors.kafka.connection_test.report import AddressReport
 from mirrors.kafka.protocol.addresses import BOOK, Address
-from mirrors.kafka.protocol.connection_errors import Broken
+from mirrors.kafka.protocol.connection import BrokerConnection
+from mirrors.kafka.protocol.connection_errors import ConnectionFailed, why_no_address
 from mirrors.kafka.security import egress
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
@@ -23,11 +21,9 @@ AT_MOST = 16
 # So a test with a silent address takes less than two seconds more than usual, with its explanation.
 BOUND_S = 1.6
 
-Open = Callable[[str, int, float], Dialogue]
-
-
-class Explain(Protocol):
-    def __call__(self, broken: Broken, host: str, port: int, until: float) -> UnderstudyError: ...
+New = Callable[[str, int], BrokerConnection]
+Describe = Callable[[ConnectionFailed, float], UnderstudyError]
+"""The error with its cause, explained until a moment of the monotonic clock."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -35,10 +31,9 @@ class _Tried:
     """One attempt. `late`: it ran into its bound and may succeed with more time."""
 
     address: Address
-    dialogue: Dialogue | None = None
+    link: BrokerConnection | None = None
     cluster_id: str = ""
-    failure: Exception | None = None
-    told: UnderstudyError | None = None
+    failure: UnderstudyError | None = None
     late: bool = False
 
     @property
@@ -47,8 +42,8 @@ class _Tried:
         return AddressReport(
             host=host,
             port=port,
-            reachable=self.dialogue is not None,
-            reason=self.told.message if self.told is not None else "",
+            reachable=self.link is not None,
+            reason=_explained(self.failure).message if self.failure is not None else "",
             cluster_id=self.cluster_id,
         )
 
@@ -57,7 +52,7 @@ class _Tried:
 class Found:
     """The open connection to the first address that serves, and what was seen of each."""
 
-    dialogue: Dialogue
+    link: BrokerConnection
     reports: tuple[AddressReport, ...]
 
     def warnings(self, alias: str) -> list[str]:
@@ -83,61 +78,61 @@ class Found:
                 )
 
 
-def try_addresses(
-    facts: ConnectionFacts, connect: Open, explain: Explain, deadline: float
-) -> Found:
-    """Raises the most telling reason when no address serves."""
+def try_addresses(facts: ConnectionFacts, new: New, describe: Describe, deadline: float) -> Found:
+    """Raises the error that says the most when no address works."""
     addresses = facts.bootstrap[:AT_MOST]
 
     def attempts(some: Iterable[Address], until: float) -> list[_Tried]:
         with ThreadPoolExecutor(max_workers=AT_MOST, thread_name_prefix="probe") as pool:
-            return list(pool.map(lambda one: _attempt(one, connect, explain, until), some))
+            return list(pool.map(lambda one: _attempt(one, new, describe, until), some))
 
     several = len(facts.bootstrap) > 1
     until = min(deadline, time.monotonic() + BOUND_S) if several else deadline
     tried = {one.address: one for one in attempts(addresses, until)}
-    if several and not any(one.dialogue for one in tried.values()):
+    if several and not any(one.link for one in tried.values()):
         late = [one.address for one in tried.values() if one.late]
         tried |= {one.address: one for one in attempts(late, deadline)}
     _remember(facts.alias, tried.values())
-    serving = [one.dialogue for one in tried.values() if one.dialogue is not None]
-    if not serving:
+    working = [one.link for one in tried.values() if one.link is not None]
+    if not working:
         failures = {one.address: one.failure for one in tried.values() if one.failure is not None}
-        told = {one.address: one.told for one in tried.values() if one.told is not None}
-        raise explain_none(failures, lambda _, address: told[address])
-    serving[0].deadline = deadline
-    for other in serving[1:]:
+        raise why_no_address(failures, _explained)
+    for other in working[1:]:
         other.close()
     rest = [
         AddressReport(host=host, port=port, reachable=None, reason="not tried")
         for host, port in facts.bootstrap[AT_MOST:]
     ]
     reports = [one.report for one in tried.values()]
-    return Found(serving[0], (*reports, *rest, *_forbidden(facts)))
+    return Found(working[0], (*reports, *rest, *_forbidden(facts)))
 
 
-def _attempt(address: Address, connect: Open, explain: Explain, until: float) -> _Tried:
-    dialogue = connect(*address, until)
+def _attempt(address: Address, new: New, describe: Describe, until: float) -> _Tried:
+    link = new(*address)
     try:
-        dialogue.open()
+        link.connect(until)
         # A listener that demands a login closes the connection at the first real request only.
-        seen = dialogue.ask(MetadataRequest(topics=[]), at_most=12)
-    except Broken as broken:
-        dialogue.close()
-        late = isinstance(broken.cause, TimeoutError)
-        told = explain(broken, *address, until)
-        return _Tried(address=address, failure=broken, told=told, late=late)
+        seen = link.call(MetadataRequest(topics=[]), until, newest=12)
+    except ConnectionFailed as failed:
+        link.close()
+        late = isinstance(failed.cause, TimeoutError)
+        failed.diagnosis = describe(failed, until)
+        return _Tried(address=address, failure=failed, late=late)
     if seen.brokers:
-        return _Tried(address=address, dialogue=dialogue, cluster_id=seen.cluster_id or "")
-    dialogue.close()
-    told = _no_brokers(*address)
-    return _Tried(address=address, failure=told, told=told)
+        return _Tried(address=address, link=link, cluster_id=seen.cluster_id or "")
+    link.close()
+    return _Tried(address=address, failure=_no_brokers(*address))
+
+
+def _explained(error: UnderstudyError) -> UnderstudyError:
+    found = error.diagnosis if isinstance(error, ConnectionFailed) else None
+    return found or error
 
 
 def _remember(alias: str, tried: Iterable[_Tried]) -> None:
-    """The next conversations of this process begin with an address that serves."""
+    """Later connections of this process begin with an address that works."""
     for one in tried:
-        if one.dialogue is None:
+        if one.link is None:
             BOOK.failed(alias, one.address)
 
 

@@ -18,11 +18,11 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import permissions
 from mirrors.kafka.admin.permissions import Right
-from mirrors.kafka.connection.broker_connection import Dialogue
-from mirrors.kafka.connection.diagnosis import explain
+from mirrors.kafka.connection.diagnosis import diagnose
 from mirrors.kafka.connection_test.addresses import try_addresses
 from mirrors.kafka.connection_test.report import BrokerReport, ProbeReport
-from mirrors.kafka.protocol.connection_errors import Broken
+from mirrors.kafka.protocol.connection import BrokerConnection
+from mirrors.kafka.protocol.connection_errors import ConnectionFailed
 from mirrors.kafka.security.connection_settings import ConnectionFacts, connection_facts
 
 __all__ = ["BrokerReport", "ProbeReport", "probe"]
@@ -61,22 +61,22 @@ class _Probe:
         self.spec, self.facts, self.deadline, self.now, self.txn = spec, facts, deadline, now, txn
 
     def run(self) -> ProbeReport:
-        found = try_addresses(self.facts, self._dialogue, self._explained, self.deadline)
-        dialogue, warnings = found.dialogue, found.warnings(self.spec.alias)
-        with_certificate = self._expiry(dialogue)
+        found = try_addresses(self.facts, self._new, self._describe, self.deadline)
+        link, warnings = found.link, found.warnings(self.spec.alias)
+        with_certificate = self._expiry(link)
         try:
-            cluster, topics = self._look(dialogue)
-            version = _version(dialogue)
+            cluster, topics = self._look(link)
+            version = _version(link)
             brokers = self._visit(cluster.brokers)
             granted = [
                 *permissions.cluster_rights(cluster.authorized_operations or ()),
                 *permissions.topic_rights(topics.topics or ()),
-                self._transactions(dialogue),
+                self._transactions(link),
             ]
         finally:
-            dialogue.close()
+            link.close()
         lost = [broker for broker in brokers if broker.reachable is False]
-        sentences = [self._advertised(broker, dialogue) for broker in lost]
+        sentences = [self._advertised(broker, link) for broker in lost]
         dead = bool(lost) and not any(broker.reachable for broker in brokers)
         return ProbeReport(
             reachable=not dead,
@@ -85,7 +85,7 @@ class _Probe:
             taken_at=self.now,
             cluster_id=cluster.cluster_id or "",
             version=version,
-            features=dict(sorted(dialogue.features.items())),
+            features=dict(sorted(link.features.items())),
             addresses=found.reports,
             brokers=brokers,
             topics=sum(not topic.is_internal for topic in topics.topics or ()),
@@ -93,34 +93,23 @@ class _Probe:
             warnings=(*warnings, *with_certificate, *(sentences[1:] if dead else sentences)),
         )
 
-    def _dialogue(self, host: str, port: int, until: float | None = None) -> Dialogue:
-        return Dialogue(
-            self.facts,
-            host,
-            port,
-            deadline=self.deadline if until is None else until,
-            step_s=STEP_S,
-            client_id="understudy-probe",
-        )
+    def _new(self, host: str, port: int) -> BrokerConnection:
+        return BrokerConnection(self.facts, host, port, client_id="understudy-probe", step_s=STEP_S)
 
-    def _explained(
-        self, broken: Broken, host: str, port: int, until: float | None = None
-    ) -> UnderstudyError:
-        deadline = self.deadline if until is None else until
-        return explain(broken, self.spec, self.facts, host, port, deadline)
+    def _describe(self, failed: ConnectionFailed, until: float) -> UnderstudyError:
+        return diagnose(failed, self.spec, self.facts, until)
 
-    def _look(self, dialogue: Dialogue) -> tuple[Any, Any]:
-        host, port = dialogue.host, dialogue.port
+    def _look(self, link: BrokerConnection) -> tuple[Any, Any]:
         try:
-            topics = permissions.topic_metadata(dialogue)
-            if not dialogue.knows(DESCRIBE_CLUSTER):
+            topics = permissions.topic_metadata(link, self.deadline)
+            if DESCRIBE_CLUSTER not in link.versions:
                 return _before_describe_cluster(topics), topics
             request = DescribeClusterRequest(
                 include_cluster_authorized_operations=True, endpoint_type=1
             )
-            return dialogue.ask(request), topics
-        except Broken as broken:
-            raise self._explained(broken, host, port) from None
+            return link.call(request, self.deadline), topics
+        except ConnectionFailed as failed:
+            raise self._describe(failed, self.deadline) from None
 
     def _visit(self, brokers: Iterable[Any]) -> tuple[BrokerReport, ...]:
         """Every broker where it says it is: a client is sent there, whatever bootstrap says."""
@@ -132,36 +121,36 @@ class _Probe:
 
     def _visit_one(self, broker: Any) -> BrokerReport:
         try:
-            with self._dialogue(broker.host, broker.port):
+            with self._new(broker.host, broker.port).connect(self.deadline):
                 return _broker_report(broker, True)
-        except Broken as broken:
-            error = self._explained(broken, broker.host, broker.port)
+        except ConnectionFailed as failed:
+            error = self._describe(failed, self.deadline)
             return _broker_report(broker, False, error.message)
         except UnderstudyError as error:
             return _broker_report(broker, False, error.message)
 
-    def _advertised(self, broker: BrokerReport, dialogue: Dialogue) -> str:
-        first = f"{dialogue.host}:{dialogue.port}"
+    def _advertised(self, broker: BrokerReport, link: BrokerConnection) -> str:
+        first = f"{link.host}:{link.port}"
         return (
             f"Broker {broker.id} advertises {broker.host}:{broker.port} and clients that start at "
             f"{first} are sent there, but: {broker.reason} Correct advertised.listeners of the "
             "broker, or make that address reachable from here."
         )
 
-    def _transactions(self, dialogue: Dialogue) -> Right:
+    def _transactions(self, link: BrokerConnection) -> Right:
         try:
-            found = permissions.find_transaction_coordinator(dialogue, self.txn)
+            found = permissions.find_transaction_coordinator(link, self.txn, self.deadline)
             refusal = permissions.coordinator_refusal(found, self.txn)
             if refusal is not None:
                 return refusal
-            with self._dialogue(found.host, found.port) as coordinator:
-                return permissions.transactional_right(coordinator, self.txn)
-        except (Broken, UnderstudyError):
+            with self._new(found.host, found.port).connect(self.deadline) as coordinator:
+                return permissions.transactional_right(coordinator, self.txn, self.deadline)
+        except UnderstudyError:
             words = "Unknown: the transaction coordinator does not answer."
             return Right("transactional write", None, "target", words)
 
-    def _expiry(self, dialogue: Dialogue) -> list[str]:
-        ends = dialogue.certificate.get("notAfter")
+    def _expiry(self, link: BrokerConnection) -> list[str]:
+        ends = link.certificate.get("notAfter")
         if not ends:
             return []
         seconds = ssl.cert_time_to_seconds(ends)
@@ -170,7 +159,7 @@ class _Probe:
             return []
         date = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC).date()
         return [
-            f"The certificate of {dialogue.host}:{dialogue.port} expires in {days:.0f} days, on "
+            f"The certificate of {link.host}:{link.port} expires in {days:.0f} days, on "
             f"{date}. Renew it on the broker."
         ]
 
@@ -196,9 +185,9 @@ def _before_describe_cluster(topics: Any) -> Any:
     )
 
 
-def _version(dialogue: Dialogue) -> str:
+def _version(link: BrokerConnection) -> str:
     guess: Callable[..., Any] = BrokerVersionData
-    return str(guess(api_versions=dialogue.versions).broker_version_str)
+    return str(guess(api_versions=link.versions).broker_version_str)
 
 
 def _broker_report(broker: Any, reachable: bool | None, reason: str = "") -> BrokerReport:

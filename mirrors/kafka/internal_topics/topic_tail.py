@@ -21,7 +21,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.connection.broker_pool import Address, Dialogues
+from mirrors.kafka.connection.cluster_requests import ClusterRequests
 from mirrors.kafka.internal_topics.topic import InternalRecord, consume
 
 __all__ = ["Bookmark", "Tail", "Tails", "find_tail", "kept_tails", "read_tail"]
@@ -85,7 +85,7 @@ def still_open(alias: str, topic: str, deadline_s: float) -> KafkaUnavailable:
 
 class _Leader(NamedTuple):
     topic_id: UUID
-    address: Address
+    node: int
 
 
 class _Odd(Exception):
@@ -98,7 +98,7 @@ class News:
     def __init__(self, spec: ClusterSpec, *, client_id: str) -> None:
         self._spec = spec
         self._client_id = client_id
-        self._known: Dialogues | None = None
+        self._known: ClusterRequests | None = None
         self._leaders: dict[str, _Leader] = {}
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class News:
         """
         until = time.monotonic() + deadline_s
         try:
-            self._dialogues.give(deadline_s)
+            self._cluster.extend(deadline_s)
             leader = self._leader(topic)
             if _text(leader.topic_id) != known.topic_id:
                 raise _Odd
@@ -128,9 +128,9 @@ class News:
         return tail
 
     @property
-    def _dialogues(self) -> Dialogues:
+    def _cluster(self) -> ClusterRequests:
         if self._known is None:
-            self._known = Dialogues(self._spec, deadline_s=0, client_id=self._client_id)
+            self._known = ClusterRequests(self._spec, deadline_s=0, client_id=self._client_id)
         return self._known
 
     def _leader(self, topic: str) -> _Leader:
@@ -138,15 +138,15 @@ class News:
             return known
         asked = MetadataRequest.MetadataRequestTopic(name=topic)
         request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
-        answer = self._dialogues.ask_any(request, at_most=12)
+        answer = self._cluster.ask_any(request, newest=12)
         (found,) = answer.topics
         if found.error_code or not found.partitions or not found.topic_id:
             raise _Odd
-        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        self._cluster.learn(answer)
         (leader,) = [row.leader_id for row in found.partitions if row.partition_index == 0]
-        if leader not in addresses:
+        if leader not in self._cluster.brokers:
             raise _Odd
-        self._leaders[topic] = _Leader(found.topic_id, addresses[leader])
+        self._leaders[topic] = _Leader(found.topic_id, leader)
         return self._leaders[topic]
 
     def _read(self, topic: str, leader: _Leader, known: Bookmark, until: float) -> Tail | None:
@@ -194,9 +194,9 @@ class News:
             topics=[topic(topic_id=leader.topic_id, partitions=[one])],
             forgotten_topics_data=[],
         )
-        if self._dialogues.newest(leader.address, request) < BY_ID:
+        if self._cluster.newest_version(leader.node, request) < BY_ID:
             raise _Odd
-        answer = self._dialogues.ask(leader.address, request, at_most=MOST)
+        answer = self._cluster.ask_broker(leader.node, request, newest=MOST)
         if answer.error_code:
             raise _Odd
         part = answer.responses[0].partitions[0]

@@ -12,7 +12,7 @@ from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code, failure
 from mirrors.kafka.producers.cluster import Cluster
 from mirrors.kafka.producers.transaction_state import Described, describe_transaction
-from mirrors.kafka.protocol.brokers import CONNECT_S
+from mirrors.kafka.protocol.broker_pool import CONNECT_S
 from mirrors.kafka.retry import RetryBackoff
 
 T = TypeVar("T")

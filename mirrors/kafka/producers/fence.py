@@ -11,8 +11,7 @@ import time
 from collections.abc import Iterable
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.producers.broker_clients import Nodes
-from mirrors.kafka.producers.cluster import Place
+from mirrors.kafka.producers.cluster import Place, ProducerBrokers
 from mirrors.kafka.producers.hanging_transactions import Hanging
 from mirrors.kafka.producers.producer_id import Identity
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
@@ -33,15 +32,15 @@ def fence(
     Raises UnderstudyError.
     """
     deadline = time.monotonic() + deadline_s
-    with contextlib.closing(Nodes(spec)) as nodes:
-        nodes.open(deadline)
+    with contextlib.closing(ProducerBrokers(spec)) as brokers:
+        brokers.open(deadline)
         places = list(own)
-        there = nodes.there({topic for topic, _ in places}, deadline)
-        places = [place for place in places if place[0] in there]
+        existing = brokers.find_existing({topic for topic, _ in places}, deadline)
+        places = [place for place in places if place[0] in existing]
         for transactional_id in ids:
             identity = Identity(
-                nodes, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS, orderly=orderly
+                brokers, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS, orderly=orderly
             )
-            hanging = Hanging(nodes, identity, nodes.leaders, places)
+            hanging = Hanging(brokers, identity, brokers.find_leaders, places)
             identity.fence(deadline, may_hang=hanging.may_hang)
             hanging.mend()

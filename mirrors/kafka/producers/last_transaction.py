@@ -9,8 +9,7 @@ import contextlib
 import time
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.producers.broker_clients import Nodes
-from mirrors.kafka.producers.cluster import Place
+from mirrors.kafka.producers.cluster import Place, ProducerBrokers
 from mirrors.kafka.producers.hanging_transactions import see_ended
 
 
@@ -35,7 +34,7 @@ class Written:
         if not self._places:
             return
         deadline = time.monotonic() + deadline_s
-        with contextlib.closing(Nodes(self._spec)) as nodes:
-            nodes.open(deadline)
-            see_ended(nodes, self._id, self._places, nodes.leaders, deadline)
+        with contextlib.closing(ProducerBrokers(self._spec)) as brokers:
+            brokers.open(deadline)
+            see_ended(brokers, self._id, self._places, brokers.find_leaders, deadline)
         self._places.clear()

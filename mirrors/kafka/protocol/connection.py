@@ -10,7 +10,8 @@ import socket
 import struct
 import time
 from collections import deque
-from typing import Any, ClassVar, Final
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
 
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
@@ -21,14 +22,15 @@ from mirrors.kafka.protocol.addresses import Address, NoAnswer, connect_any
 from mirrors.kafka.protocol.connection_errors import (
     CAUSES,
     Alien,
-    Broken,
     Closed,
+    ConnectionFailed,
     OtherReply,
     Refused,
     Step,
     TooOld,
     Unproven,
-    progress,
+    connection_failure,
+    furthest,
 )
 from mirrors.kafka.protocol.sockets import Buffer, NoStream, SocketStream, Stream, Target
 from mirrors.kafka.quotas import THROTTLES
@@ -41,19 +43,20 @@ _RENEW_AFTER: Final = 0.8
 _UNSUPPORTED_VERSION: Final = int(Code.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
-class _Final(Exception):
+class _LoginRejected(Exception):
     """No other address of the host is tried."""
 
-    def __init__(self, broken: Broken) -> None:
-        super().__init__(broken.stage)
-        self.broken = broken
+    def __init__(self, error: ConnectionFailed) -> None:
+        super().__init__(error.step)
+        self.error = error
 
 
 class BrokerConnection:
     """Blocking, for one thread. After a failure other than TooOld it is closed: open another.
 
-    Deadlines are a monotonic clock's; each step has `step_s` at the most. Raises what `failure`
-    makes of a cause, and UnderstudyError where the deployment forbids the address or has no secret.
+    Deadlines are a monotonic clock's; each step has `step_s` at the most. Raises ConnectionFailed
+    with its step and cause, which is KafkaUnavailable or KafkaRefused; and UnderstudyError where
+    the deployment forbids the address or has no secret.
     """
 
     longest_frame: ClassVar[int] = 100 << 20
@@ -69,7 +72,7 @@ class BrokerConnection:
     ) -> None:
         self.facts, self.host, self.port = facts, host, port
         self.where = f"{facts.alias} ({host}:{port})"
-        self.stage: Step = "dns"
+        self.step: Step = "dns"
         self.versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
         self.step_s = step_s
@@ -85,11 +88,27 @@ class BrokerConnection:
         # KIP-219: a broker answers at once and then ignores the connection for the throttle time.
         self.quiet_until = 0.0
 
-    # -- what a kind of connection has of its own
+    def __enter__(self) -> Self:
+        return self
 
-    def failure(self, cause: Exception) -> Exception:
-        """What to raise for a cause at this stage."""
-        return Broken(self.stage, cause)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def failure(self, cause: Exception) -> ConnectionFailed:
+        """The error for a cause at this step."""
+        return connection_failure(self.step, cause, self.facts, (self.host, self.port))
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        """The server's certificate; empty without TLS."""
+        return self.stream.certificate if isinstance(self.stream, SocketStream) else {}
+
+    # -- what a subclass may replace
 
     def prepare(self, connecting: socket.socket) -> None:
         """Options of a socket that is about to connect."""
@@ -98,7 +117,7 @@ class BrokerConnection:
         """The bytes of the connection, over TLS where the facts say so."""
         stream = SocketStream(connected)
         if self.facts.tls is not None:
-            self.stage = "tls"
+            self.step = "tls"
             try:
                 stream.secure(self.facts.tls, self.host, self._until(deadline))
             except BaseException:
@@ -110,15 +129,15 @@ class BrokerConnection:
         """More of what is not Kafka's, to tell what it is."""
         return self.stream.overhear() if isinstance(self.stream, SocketStream) else b""
 
-    # -- to be connected
+    # -- connecting
 
-    def connect(self, deadline: float) -> None:
-        """All steps up to a usable connection, with each address of the host until one serves."""
+    def connect(self, deadline: float) -> Self:
+        """All steps up to a usable connection, with each address of the host until one works."""
         host, port, facts = self.host, self.port, self.facts
         tls = facts.tls is not None
         egress.check(host, port)
         cleartext_logins.check(host, port, alias=facts.alias, mechanism=facts.mechanism, tls=tls)
-        self.stage = "dns"
+        self.step = "dns"
         try:
             targets = sockets.resolve(host, port, self._until(deadline))
         except OSError as error:
@@ -132,40 +151,37 @@ class BrokerConnection:
                 self._attempt,
                 deadline=deadline,
                 most_s=deadline - time.monotonic(),
-                failing=(Broken,),
+                failing=(ConnectionFailed,),
             )
         except NoAnswer as none:
-            furthest = max(none.failures.values(), key=progress)
-            assert isinstance(furthest, Broken)  # noqa: S101 - nothing else is caught
-            raise self._raised(furthest) from None
-        except _Final as final:
-            raise self._raised(final.broken) from None
-        self.stage = "ask"
+            failed = none.failures[furthest(none.failures)]
+            assert isinstance(failed, ConnectionFailed)  # noqa: S101 - nothing else is caught
+            raise _unwrapped(failed) from None
+        except _LoginRejected as rejected:
+            raise _unwrapped(rejected.error) from None
+        self.step = "ask"
+        return self
 
     def _attempt(self, address: Address, until: float) -> None:
         try:
             self._connect_to(self._targets[address], until)
-        except (*CAUSES, ValueError, UnderstudyError, Broken) as error:
+        except (*CAUSES, ValueError, UnderstudyError) as error:
             self.close()
-            broken = error if isinstance(error, Broken) else Broken(self.stage, error)
+            failed = error if isinstance(error, ConnectionFailed) else self.failure(error)
             # A login that was refused at one address of a broker is not tried at the next.
-            is_final = isinstance(broken.cause, (Refused, Unproven))
-            raise (_Final(broken) if is_final else broken) from None
+            is_final = isinstance(failed.cause, (Refused, Unproven))
+            raise (_LoginRejected(failed) if is_final else failed) from None
         except BaseException:
             self.close()
             raise
 
-    def _raised(self, broken: Broken) -> Exception:
-        self.stage, cause = broken.stage, broken.cause
-        return cause if isinstance(cause, UnderstudyError) else self.failure(cause)
-
     def _connect_to(self, target: Target, deadline: float) -> None:
         self._open.clear()
         self._frame = None
-        self.stage = "tcp"
+        self.step = "tcp"
         connected = sockets.connect(target, self._until(deadline), self.prepare)
         self.stream = self.open_stream(connected, deadline)
-        self.stage = "versions"
+        self.step = "versions"
         self._learn_versions(deadline)
         self._log_in(deadline)
 
@@ -194,7 +210,7 @@ class BrokerConnection:
     def _log_in(self, deadline: float) -> None:
         if not self.facts.mechanism:
             return
-        self.stage = "login"
+        self.step = "login"
         seconds = self._until(deadline) - time.monotonic()
         lifetime = sasl.log_in(
             lambda request: self._ask(request, self._until(deadline), None), self.facts, seconds
@@ -206,7 +222,7 @@ class BrokerConnection:
         """Log in again when it is time to, in-band; only while no reply is awaited."""
         if time.monotonic() >= self._renew_at and not self._open:
             self._log_in(deadline)
-            self.stage = "ask"
+            self.step = "ask"
 
     # -- requests and replies
 
@@ -343,3 +359,8 @@ class BrokerConnection:
 
     def close(self) -> None:
         self.stream.close()
+
+
+def _unwrapped(failed: ConnectionFailed) -> UnderstudyError:
+    """An error of the product that ended a step is raised as it is."""
+    return failed.cause if isinstance(failed.cause, UnderstudyError) else failed

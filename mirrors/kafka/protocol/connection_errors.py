@@ -1,30 +1,26 @@
-"""Why a connection to a broker failed: the step, and what the system or the broker said."""
+"""Why a connection to a broker failed: the step, the cause, and a sentence without a second look.
+
+`mirrors.kafka.connection.diagnosis` looks once more where the cause alone is ambiguous.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, get_args
+import errno
+import os
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeVar, get_args
 
-from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.protocol.addresses import Address
+from mirrors.kafka.quotas import late
+from mirrors.kafka.security.connection_settings import ConnectionFacts
+
+E = TypeVar("E", bound=Exception)
 
 Step = Literal["dns", "tcp", "tls", "versions", "login", "ask"]
 STEPS: tuple[Step, ...] = get_args(Step)
-
-
-class Broken(Exception):
-    """A step failed; `cause` is an OSError or one of the exceptions below."""
-
-    def __init__(self, stage: Step, cause: Exception) -> None:
-        super().__init__(stage)
-        self.stage: Step = stage
-        self.cause = cause
-        # The explanation, once it was diagnosed.
-        self.told: UnderstudyError | None = None
-
-
-def progress(error: Exception) -> int:
-    """How far an attempt came; -1 where it did not begin."""
-    return STEPS.index(error.stage) if isinstance(error, Broken) else -1
 
 
 class Closed(ConnectionError):
@@ -73,3 +69,184 @@ class Refused(Exception):
 
 
 CAUSES = (OSError, Alien, Refused, Unproven, TooOld)
+"""What a step raises."""
+
+
+class ConnectionFailed(UnderstudyError):
+    """A step failed. `cause` is one of `CAUSES`, or the error of the product that ended the step.
+
+    `diagnosis` keeps the explanation after a second look, so that it is looked only once.
+    """
+
+    def __init__(
+        self, message: str, *, code: str, address: Address, step: Step, cause: Exception
+    ) -> None:
+        super().__init__(message, code=code)
+        self.address = address
+        self.step: Step = step
+        self.cause = cause
+        self.diagnosis: UnderstudyError | None = None
+
+
+class BrokerUnavailable(ConnectionFailed, KafkaUnavailable):
+    """No usable connection; a retry may help."""
+
+
+class BrokerRefused(ConnectionFailed, KafkaRefused):
+    """The broker rejected the login, or it is too old for the request."""
+
+
+def connection_failure(
+    step: Step, cause: Exception, facts: ConnectionFacts, address: Address
+) -> ConnectionFailed:
+    """The error for a cause at a step of a connection to this address."""
+    where = f"{facts.alias} ({address[0]}:{address[1]})"
+    found = cause if isinstance(cause, UnderstudyError) else _worded(step, cause, facts, where)
+    kind = BrokerRefused if isinstance(found, KafkaRefused) else BrokerUnavailable
+    return kind(found.message, code=found.code, address=address, step=step, cause=cause)
+
+
+def furthest(failures: Mapping[Address, Exception]) -> Address:
+    """The address whose failure says the most: a rejection, else the one that got furthest.
+
+    A rejected login behind a dead address says more than the dead address.
+    """
+
+    def progress(address: Address) -> tuple[bool, int]:
+        error = failures[address]
+        step = STEPS.index(error.step) if isinstance(error, ConnectionFailed) else -1
+        return isinstance(error, KafkaRefused), step
+
+    return max(failures, key=progress)
+
+
+def why_no_address(
+    failures: Mapping[Address, E], explain: Callable[[E], UnderstudyError]
+) -> UnderstudyError:
+    """Why no address of a cluster works: the error of the one that got furthest, and the others."""
+    first = furthest(failures)
+    error = explain(failures[first])
+    others = [f"{host}:{port}" for host, port in failures if (host, port) != first]
+    if not others:
+        return error
+    kind = KafkaRefused if isinstance(error, KafkaRefused) else KafkaUnavailable
+    return kind(f"{error.message} No connection to {', '.join(others)} either.", code=error.code)
+
+
+# -- sentences
+
+
+def timed_out(where: str) -> KafkaUnavailable:
+    """The error for a response that did not arrive in time."""
+    alias = where.partition(" (")[0]
+    sentence = f"Cluster {where}: no answer in time. The broker may be overloaded or cut off."
+    return late(alias, sentence)
+
+
+def connection_lost(where: str, error: OSError | None) -> KafkaUnavailable:
+    """The error for a connection that broke; None: the other side closed it."""
+    cause = "it was closed by the other side" if error is None else _reason_of(error)
+    return KafkaUnavailable(
+        f"Cluster {where}: the connection was lost ({cause}). The broker may be restarting.",
+        code="connection_lost",
+    )
+
+
+def _worded(step: Step, cause: Exception, facts: ConnectionFacts, where: str) -> UnderstudyError:
+    at = f"Cluster {where}"
+    for kind, sentence in _SENTENCES:
+        if isinstance(cause, kind):
+            return sentence(at, facts, cause)
+    if step == "dns":
+        return _not_resolved(at, cause)
+    if step == "tcp":
+        return _not_connected(at, cause)
+    if isinstance(cause, TimeoutError):
+        return timed_out(where)
+    is_known = isinstance(cause, OSError) and not isinstance(cause, Closed)
+    return connection_lost(where, cause if is_known else None)  # type: ignore[arg-type]
+
+
+def _reason_of(error: OSError) -> str:
+    if error.errno in (errno.ECONNRESET, errno.EPIPE):
+        return "reset by the other side"
+    return os.strerror(error.errno).lower() if error.errno else type(error).__name__
+
+
+def _too_old(at: str, _: ConnectionFacts, cause: TooOld) -> UnderstudyError:
+    (low, high), (least, most) = cause.theirs, cause.ours
+    return KafkaRefused(
+        f"{at}: the broker speaks {cause.request} in versions {low} to {high}; {least} to {most} "
+        "are needed (Kafka 2.8 or newer).",
+        code="version",
+    )
+
+
+def _refused(at: str, facts: ConnectionFacts, cause: Refused) -> UnderstudyError:
+    if cause.number == Code.UNSUPPORTED_SASL_MECHANISM:
+        offered = ", ".join(cause.mechanisms) or "none"
+        return KafkaRefused(
+            f"{at}: the broker does not offer {facts.mechanism}; it offers {offered}. Choose one "
+            "that it offers.",
+            code="mechanism",
+        )
+    if facts.token is not None:
+        sentence = "the broker refused the token. Check its scope and audience."
+    else:
+        sentence = (
+            "the broker refused the login. Check the mechanism, the user name and the secret."
+        )
+    return KafkaRefused(f"{at}: {sentence}", code="authentication")
+
+
+def _unproven(at: str, facts: ConnectionFacts, _: Unproven) -> UnderstudyError:
+    return KafkaRefused(
+        f"{at}: the broker's part of the {facts.mechanism} login is wrong, so it does not "
+        "know the password itself. Do not trust this broker.",
+        code="authentication",
+    )
+
+
+def _other_reply(at: str, *_: object) -> UnderstudyError:
+    return KafkaUnavailable(
+        f"{at}: a reply to another request came. The connection is closed.", code="protocol"
+    )
+
+
+def _alien(at: str, *_: object) -> UnderstudyError:
+    return KafkaUnavailable(
+        f"{at}: the reply is not Kafka's protocol. Check that this is the port of a Kafka "
+        "listener, and its security protocol.",
+        code="not_kafka",
+    )
+
+
+_SENTENCES: tuple[tuple[type[Exception], Callable[..., UnderstudyError]], ...] = (
+    (TooOld, _too_old),
+    (Refused, _refused),
+    (Unproven, _unproven),
+    (OtherReply, _other_reply),
+    (Alien, _alien),
+)
+
+
+def _not_resolved(at: str, cause: Exception) -> UnderstudyError:
+    if isinstance(cause, TimeoutError):
+        sentence = "the host name was not resolved in time. The DNS does not answer: check it."
+    else:
+        sentence = "the host name cannot be resolved. Check its spelling and the DNS."
+    return KafkaUnavailable(f"{at}: {sentence}", code="dns")
+
+
+def _not_connected(at: str, cause: Exception) -> UnderstudyError:
+    if isinstance(cause, TimeoutError) or not isinstance(cause, OSError):
+        return KafkaUnavailable(
+            f"{at}: no connection in time. Check that the broker runs and that no firewall drops "
+            "the connection.",
+            code="timeout",
+        )
+    return KafkaUnavailable(
+        f"{at}: no connection ({_reason_of(cause)}). Check that the broker runs and that the "
+        "address it advertises can be reached from here.",
+        code="unreachable",
+    )

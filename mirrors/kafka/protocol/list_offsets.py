@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from mirrors.kafka.protocol.brokers import ClusterConnections
+from mirrors.kafka.protocol.broker_pool import BrokerPool
 from mirrors.kafka.protocol.metadata import Leader
 
 EARLIEST, LATEST = -2, -1
@@ -25,7 +25,7 @@ class Listed:
 
 
 def list_offsets(
-    cluster: ClusterConnections[Any],
+    cluster: BrokerPool[Any],
     wanted: Iterable[tuple[str, int, Leader]],
     *,
     at: int = LATEST,

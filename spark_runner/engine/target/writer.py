@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.producer_id import ProducerLost
-from mirrors.kafka.protocol.checked_connection import too_late
+from mirrors.kafka.protocol.connection_errors import timed_out
 from spark_runner.engine.model.lane_counters import LaneCounters
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.partition_state import FAILING
@@ -162,7 +162,7 @@ class TargetWriter:
         """Give up connections whose response is overdue."""
         for connection in self.awaited():
             if connection.is_overdue(now):
-                self._retries.connection_lost(connection, now, too_late(connection.link.where))
+                self._retries.connection_lost(connection, now, timed_out(connection.link.where))
 
     def new_epoch(self, partitions: Iterable[Partition], now: float) -> None:
         """A transaction has ended and the producer epoch has increased.

@@ -1,0 +1,240 @@
+"""Requests of the control plane to one cluster: to any broker, each one, a group's coordinator."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+
+from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.connection.admin_client import Partial
+from mirrors.kafka.connection.diagnosis import diagnose
+from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code
+from mirrors.kafka.errors import translate_number
+from mirrors.kafka.protocol.addresses import ATTEMPT_S, BOOK, Address
+from mirrors.kafka.protocol.broker_pool import BrokerPool
+from mirrors.kafka.protocol.connection import BrokerConnection
+from mirrors.kafka.protocol.connection_errors import ConnectionFailed
+from mirrors.kafka.quotas import late
+from mirrors.kafka.security.connection_settings import ConnectionFacts
+
+GROUP = 0
+PAUSE_S = 0.2
+# One step of a connection.
+STEP_S = 10.0
+# To one given broker: nobody can answer for it, and others wait behind it.
+BROKER_S = 5.0
+# One that failed so lately gets less time; not always, since it may only be distant.
+FAILED_S = 30.0
+# A broker that cost this much is not tried again for a while: what others can answer goes first.
+COSTLY_S, AGAIN_S = 1.0, 5.0
+
+
+@dataclasses.dataclass
+class Coordinators:
+    """Groups by the node id of their coordinator, and those that have none, with the reason."""
+
+    groups: dict[int, list[str]] = dataclasses.field(default_factory=dict)
+    failed: dict[str, UnderstudyError] = dataclasses.field(default_factory=dict)
+
+
+class ClusterRequests(BrokerPool[BrokerConnection]):
+    """One deadline for all requests. An error is diagnosed: it says the likely cause.
+
+    Nothing is waited for that does not respond: each address is tried once. Connections are opened
+    on first use and closed together.
+    """
+
+    def __init__(self, spec: ClusterSpec, *, deadline_s: float, client_id: str) -> None:
+        def new(facts: ConnectionFacts, address: Address) -> BrokerConnection:
+            return BrokerConnection(facts, *address, client_id=client_id, step_s=STEP_S)
+
+        super().__init__(spec, {}, new)
+        self.deadline = time.monotonic() + deadline_s
+        self._costly: dict[Address, tuple[float, ConnectionFailed]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def extend(self, deadline_s: float) -> None:
+        """Another deadline for the requests from now on: for callers that keep connections open."""
+        self.deadline = time.monotonic() + deadline_s
+
+    # -- one broker
+
+    def ask_broker(self, node: int, request: Any, *, newest: int | None = None) -> Any:
+        """The response of one broker, from one attempt."""
+        with self._diagnosed():
+            return self._ask_broker(node, request, self.deadline, newest=newest)
+
+    def newest_version(self, node: int, request: Any) -> int:
+        """The newest version of a request that this broker supports."""
+        with self._diagnosed():
+            return _newest_version(self._ask_link(node, self.deadline), request)
+
+    def _ask_link(self, node: int, until: float) -> BrokerConnection:
+        return self.link(node, "ask", until)
+
+    def _ask_broker(
+        self, node: int, request: Any, until: float, *, newest: int | None = None
+    ) -> Any:
+        return self.call(self._ask_link(node, until), request, until, newest=newest)
+
+    # -- any broker, and each one
+
+    def ask_any(self, request: Any, *, newest: int | None = None) -> Any:
+        """The response of the first address that gives one."""
+        with self._diagnosed():
+            return self._ask_any(request, self.deadline, newest=newest)
+
+    def list_brokers(self) -> list[int]:
+        """The node ids of the cluster's brokers."""
+        self.learn(self.ask_any(MetadataRequest(topics=[]), newest=12))
+        return list(self.brokers)
+
+    def ask_each(self, request: Any) -> Partial[int, Any]:
+        """The response of every broker by node id, and why others gave none.
+
+        Brokers that answered last go first, and one that is silent leaves the others their time.
+        Raises the first error when no broker responds.
+        """
+        result: Partial[int, Any] = Partial()
+        nodes = {self.brokers[node]: node for node in self.list_brokers()}
+        failures: dict[int, UnderstudyError] = {}
+        ordered = BOOK.ordered(self.alias, nodes)
+        for others, address in zip(reversed(range(len(ordered))), ordered, strict=True):
+            node, now = nodes[address], time.monotonic()
+            until = now + (self.deadline - now) / (others + 1)
+            try:
+                result.done[node] = self._ask_broker(node, request, until)
+            except (ConnectionFailed, KafkaUnavailable) as error:
+                failures[node] = error
+        result.failed = {node: self.explain(error) for node, error in failures.items()}
+        if not result.done:
+            result.raise_first()
+        return result
+
+    # -- coordinators of groups
+
+    def coordinators(self, groups: Iterable[str]) -> Coordinators:
+        """The coordinator of each group; waits while one is being elected."""
+        found = Coordinators()
+        waiting = list(groups)
+        while waiting:
+            answers = self._find(waiting)
+            again = [name for name, row in answers.items() if row.error_code in COORDINATOR_MOVING]
+            for name in set(waiting) - set(again):
+                row = answers[name]
+                if row.error_code:
+                    found.failed[name] = self._refused(row.error_code, f"find group {name}")
+                else:
+                    self.brokers[row.node_id] = (row.host, row.port)
+                    found.groups.setdefault(row.node_id, []).append(name)
+            waiting = again
+            if waiting and time.monotonic() + PAUSE_S > self.deadline:
+                number = Code.COORDINATOR_NOT_AVAILABLE
+                for name in waiting:
+                    found.failed[name] = self._refused(number, f"find group {name}")
+                return found
+            if waiting:
+                time.sleep(PAUSE_S)
+        return found
+
+    def ask_coordinator(
+        self,
+        node: int,
+        request: Any,
+        numbers: Callable[[Any], Iterable[int]],
+        *,
+        newest: int,
+    ) -> Any:
+        """Ask again while the coordinator is still loading; `numbers` picks a response's errors."""
+        while True:
+            answer = self.ask_broker(node, request, newest=newest)
+            again = any(number in COORDINATOR_MOVING for number in numbers(answer))
+            if not again or time.monotonic() + PAUSE_S > self.deadline:
+                return answer
+            time.sleep(PAUSE_S)
+
+    def _find(self, groups: list[str]) -> dict[str, Any]:
+        with self._diagnosed():
+            return self.on_any(functools.partial(self._find_at, groups), self.deadline)
+
+    def _find_at(self, groups: list[str], link: BrokerConnection, until: float) -> dict[str, Any]:
+        request = FindCoordinatorRequest(key="", key_type=GROUP, coordinator_keys=groups)
+        if _newest_version(link, request) >= 4:
+            answer = self.call(link, request, until, newest=4)
+            return {one.key: one for one in answer.coordinators}
+        return {
+            group: self.call(
+                link, FindCoordinatorRequest(key=group, key_type=GROUP), until, newest=3
+            )
+            for group in groups
+        }
+
+    # -- errors
+
+    def _refused(self, number: int, doing: str) -> UnderstudyError:
+        return translate_number(number, where=self.alias, doing=doing)
+
+    @contextlib.contextmanager
+    def _diagnosed(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionFailed as failed:
+            raise self.explain(failed) from None
+
+    def explain(self, error: Exception) -> UnderstudyError:
+        """The error with its likely cause, which may need a second look at the address."""
+        if not isinstance(error, ConnectionFailed):
+            return super().explain(error)
+        if error.diagnosis is None:
+            error.diagnosis = diagnose(error, self.spec, self._facts, self.deadline)
+        return error.diagnosis
+
+    # -- connections
+
+    def connect(self, address: Address, deadline: float) -> BrokerConnection:
+        if time.monotonic() >= self.deadline:
+            raise late(self.alias, f"Cluster {self.alias} did not answer everything in time.")
+        return super().connect(address, min(deadline, self.deadline))
+
+    def connect_broker(self, address: Address, deadline: float) -> BrokerConnection:
+        """A broker that cost much time is not tried again for a while."""
+        if (costly := self._costly.get(address)) is not None:
+            until, error = costly
+            if time.monotonic() < until:
+                raise error
+        began = time.monotonic()
+        try:
+            has_failed = BOOK.has_failed(self.alias, address, FAILED_S)
+            bound = began + (ATTEMPT_S if has_failed else BROKER_S)
+            link = self.connect(address, min(deadline, bound))
+        except ConnectionFailed as failed:
+            now = time.monotonic()
+            BOOK.failed(self.alias, address)
+            if now - began >= COSTLY_S:
+                self._costly[address] = now + AGAIN_S, failed
+            raise
+        BOOK.answered(self.alias, address, time.monotonic() - began)
+        self._costly.pop(address, None)
+        return link
+
+
+def _newest_version(link: BrokerConnection, request: Any) -> int:
+    return link.versions.get(request.API_KEY, (0, 0))[1]

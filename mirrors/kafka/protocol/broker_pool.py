@@ -1,0 +1,210 @@
+"""The connections to one cluster: its brokers by id, and failover between its addresses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
+
+from kafka.protocol.metadata import MetadataRequest
+
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.protocol.addresses import BOOK, Address, NoAnswer, connect_any
+from mirrors.kafka.protocol.connection import BrokerConnection
+from mirrors.kafka.protocol.connection_errors import why_no_address
+from mirrors.kafka.retry import RetryBackoff
+from mirrors.kafka.security.connection_settings import ConnectionFacts, connection_facts
+
+C = TypeVar("C", bound=BrokerConnection)
+T = TypeVar("T")
+
+CONNECT_S = 10.0
+REQUEST_S = 30.0
+# The purpose of connections for requests other than Fetch and Produce.
+_ASK = "ask"
+# The node of a connection to a bootstrap address: it need not be that of one broker.
+_BOOTSTRAP = -1
+
+
+class Asked(TypedDict, total=False):
+    """`node` is the broker that is to answer, any without it; `newest` the highest version of the
+    request to speak."""
+
+    node: int | None
+    newest: int | None
+
+
+class BrokerPool(Generic[C]):
+    """Connections are kept by (broker, purpose): a fetch that waits must not hold up a produce.
+
+    For one thread. `properties` are in Java's names; `new` makes a connection that is not connected
+    yet. Deadlines are a monotonic clock's.
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        properties: Mapping[str, str],
+        new: Callable[[ConnectionFacts, Address], C],
+    ) -> None:
+        self.request_s = _seconds(properties, "request.timeout.ms", REQUEST_S)
+        self._connect_s = _seconds(properties, "socket.connection.setup.timeout.ms", CONNECT_S)
+        self.spec = spec
+        self.alias = spec.alias
+        self.cluster_id = ""
+        self.brokers: dict[int, Address] = {}
+        self.features: dict[str, int] = {}
+        self._facts: ConnectionFacts = connection_facts(spec)
+        self._new = new
+        self._links: dict[tuple[int, str], C] = {}
+        # How many connections broke so far: a broker may have died.
+        self.broken = 0
+
+    def open(self, deadline: float) -> None:
+        """Learn the brokers from the first address that answers."""
+        self.learn(self.ask(MetadataRequest(topics=[]), deadline))
+        self.features = self._any(deadline).features
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    # -- connections
+
+    def connect(self, address: Address, deadline: float) -> C:
+        """A new connection to one address."""
+        return self._new(self._facts, address).connect(deadline)
+
+    def connect_broker(self, address: Address, deadline: float) -> C:
+        """A new connection to a broker for which no other can answer."""
+        return self.connect(address, min(deadline, time.monotonic() + self._connect_s))
+
+    def link(self, node: int, purpose: str, deadline: float) -> C:
+        """The connection to a broker for one purpose, opened if need be."""
+        link = self._links.get((node, purpose))
+        if link is not None:
+            return link
+        if node not in self.brokers:
+            self.open(deadline)
+        if node not in self.brokers:
+            raise KafkaUnavailable(
+                f"Cluster {self.alias}: broker {node} is not in the cluster at the moment. It may "
+                "be restarting.",
+                code="unreachable",
+            )
+        address = self.brokers[node]
+        link = self._links.get((_BOOTSTRAP, _ASK))
+        if link is None or purpose != _ASK or (link.host, link.port) != address:
+            link = self.connect_broker(address, deadline)
+        self._links[node, purpose] = link
+        return link
+
+    def drop(self, link: C) -> None:
+        """Close a connection that failed; `link` opens another one."""
+        link.close()
+        for key, kept in list(self._links.items()):
+            if kept is link:
+                del self._links[key]
+
+    def _any(self, deadline: float, failures: Mapping[Address, Exception] | None = None) -> C:
+        """A connection to an address that did not fail: one that is open, else a new one."""
+        failed = {} if failures is None else failures
+        for (_, purpose), link in self._links.items():
+            if purpose == _ASK and (link.host, link.port) not in failed:
+                return link
+        addresses = dict.fromkeys([*self.brokers.values(), *self._facts.bootstrap])
+        try:
+            link = connect_any(
+                self.alias,
+                [address for address in addresses if address not in failed],
+                self.connect,
+                deadline=deadline,
+                most_s=self._connect_s,
+                failing=(KafkaUnavailable, KafkaRefused),
+            )
+        except NoAnswer as none:
+            raise self._unanswered({**failed, **none.failures}) from None
+        self._links[_BOOTSTRAP, _ASK] = link
+        return link
+
+    def _unanswered(self, failures: Mapping[Address, Exception]) -> UnderstudyError:
+        if not failures:
+            return KafkaUnavailable(f"Cluster {self.alias}: it has no address.")
+        return why_no_address(failures, self.explain)
+
+    def explain(self, error: Exception) -> UnderstudyError:
+        """The error to raise for the failure of an address."""
+        assert isinstance(error, UnderstudyError)  # noqa: S101 - nothing else is caught
+        return error
+
+    # -- requests
+
+    def ask(self, request: Any, deadline: float, **how: Unpack[Asked]) -> Any:
+        """The response to one request, sent again on a new connection when one breaks.
+
+        A given broker that takes none is the caller's matter, at once: another one may lead by now.
+        """
+        node, newest, backoff = how.get("node"), how.get("newest"), RetryBackoff(deadline)
+        while True:
+            link = None if node is None else self.link(node, _ASK, deadline)
+            try:
+                if link is None:
+                    return self._ask_any(request, deadline, newest=newest)
+                return self.call(link, request, deadline, newest=newest)
+            except KafkaUnavailable:
+                if not backoff.wait():
+                    raise
+
+    def _ask_any(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
+        """The response of the first address that gives one."""
+
+        def call(link: C, until: float) -> Any:
+            return self.call(link, request, until, newest=newest)
+
+        return self.on_any(call, deadline)
+
+    def on_any(self, act: Callable[[C, float], T], deadline: float) -> T:
+        """What `act(connection, until)` returns with the first address that works.
+
+        Each address is tried once, open connections first. One that hangs leaves the others half of
+        the time. Raises the error that says the most when none works.
+        """
+        failures: dict[Address, Exception] = {}
+        while True:
+            link = self._any(deadline, failures)
+            until = deadline
+            if len({*self.brokers.values(), *self._facts.bootstrap}) > 1:
+                until = (time.monotonic() + deadline) / 2
+            try:
+                return act(link, until)
+            except KafkaUnavailable as error:
+                failures[link.host, link.port] = error
+
+    def call(self, link: C, request: Any, deadline: float, *, newest: int | None = None) -> Any:
+        """The response on this connection, which is dropped when it breaks."""
+        try:
+            until = min(deadline, time.monotonic() + self.request_s)
+            return link.call(request, until, newest=newest)
+        except KafkaUnavailable:
+            BOOK.failed(self.alias, (link.host, link.port))
+            self.broken += 1
+            self.drop(link)
+            raise
+
+    def learn(self, reply: Any) -> Any:
+        """Where the brokers are from now on, as a reply with metadata says."""
+        self.cluster_id = reply.cluster_id or ""
+        brokers = {row.node_id: (row.host, row.port) for row in reply.brokers}
+        for node, address in self.brokers.items():
+            if brokers.get(node) != address:
+                for (owner, _), link in list(self._links.items()):
+                    if owner == node:
+                        self.drop(link)
+        self.brokers = brokers
+        return reply
+
+
+def _seconds(properties: Mapping[str, str], name: str, usual: float) -> float:
+    return int(properties[name]) / 1000 if name in properties else usual
