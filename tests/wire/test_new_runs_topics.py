@@ -69,7 +69,7 @@ def test_nobody_is_a_stranger_while_the_broker_that_would_know_him_is_silent(
         replicated = ReplicatedFilter(client, [partition])
         os.kill(leader.process.pid, signal.SIGSTOP)
         try:
-            with pytest.raises(KafkaUnavailable, match="a broker does not say"):
+            with pytest.raises(KafkaUnavailable, match="a broker does not list"):
                 replicated.find_replicated([part])
         finally:
             os.kill(leader.process.pid, signal.SIGCONT)
