@@ -105,4 +105,5 @@ def test_what_a_command_says_is_kept(settings: Settings, tmp_path: Any) -> None:
     context = context_of(failover_command="say")
     words = call(context, "command").words
     assert words.endswith("exited with 3: no\ufffdsuch host.")
-    context.row.words = words
+    context.row.reason = words
+    context.row.save()
