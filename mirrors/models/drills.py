@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from mirrors.domain.drills.objectives import Objectives, result_words
+from mirrors.domain.drills.objectives import Objectives, result_text
 from mirrors.models.failover import FailoverRun, Verification
 from mirrors.models.flows import Flow
 from mirrors.models.run_lifecycle import RunLifecycle
@@ -111,7 +111,7 @@ class DrillRun(RunLifecycle):
     @property
     def label(self) -> str:
         """Its state as pages and certificates say it."""
-        return result_words(self.state, self.verification)
+        return result_text(self.state, self.verification)
 
 
 class SigningKey(models.Model):

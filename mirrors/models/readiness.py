@@ -13,7 +13,7 @@ from django.db.models import Aggregate, Count, Exists, OuterRef, QuerySet, Subqu
 from django.db.models.functions import Coalesce
 
 from mirrors.domain.account.partition import BLOCKING, State
-from mirrors.domain.account.sentences import STATE_WORDS
+from mirrors.domain.account.sentences import STATE_TEXTS
 from mirrors.domain.account.totals import Total
 from mirrors.domain.drills.last_drill import LastDrills, Proven, last_proven
 from mirrors.domain.drills.objectives import Objectives
@@ -153,7 +153,7 @@ def _not_copied(flow: Any) -> str:
     if not flow.not_copied:
         return ""
     state: State = flow.not_copied_state
-    return f"{short_name(flow.not_copied_topic)} ({STATE_WORDS[state]})"
+    return f"{short_name(flow.not_copied_topic)} ({STATE_TEXTS[state]})"
 
 
 def _hidden(flow: Any) -> str:

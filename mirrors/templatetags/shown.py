@@ -34,7 +34,7 @@ register.filter("arrow", formatting.arrow)
 
 # Values that are not simply themselves with spaces.
 _WORDS: dict[str, str] = {"in_sync": "in step", "absent": "not started"}
-_WORDS.update({str(state): word for state, word in sentences.STATE_WORDS.items()})
+_WORDS.update({str(state): word for state, word in sentences.STATE_TEXTS.items()})
 _SELECTED = SafeString(" selected")
 
 

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow, count, plural
-from mirrors.domain.gaps.lost_ranges import IN_THE_WAY
+from mirrors.domain.gaps.lost_ranges import UNCOPYABLE
 from mirrors.models import Gap, Role, needs, role_of
 from mirrors.models.gaps import GapKind
 from mirrors.services.gaps import lost_ranges
@@ -104,7 +104,7 @@ def _figures(gap: Gap) -> list[tuple[str, str]]:
             ("Last of them in the source", count(gap.last_lost)),
         ]
     what = "lost"
-    if gap.kind in IN_THE_WAY:
+    if gap.kind in UNCOPYABLE:
         what, source = gap.kind, source[:1]
     return [
         *source,
@@ -120,8 +120,8 @@ def _choices(gap: Gap) -> dict[str, str]:
     effects: dict[str, str] = {
         "stop": f"{gap} is not replicated; all other partitions continue.",
     }
-    is_in_the_way = facts.kind in IN_THE_WAY
-    if is_in_the_way:
+    is_uncopyable = facts.kind in UNCOPYABLE
+    if is_uncopyable:
         effects["stop"] = (
             f"{gap} waits and retries until the target accepts it; all others continue."
         )
@@ -136,13 +136,13 @@ def _choices(gap: Gap) -> dict[str, str]:
         if gap.kind == GapKind.POSITIONS_LOST:
             lost = f" {count(facts.count)} offsets of {target} are replicated again."
             new_map = " A new offset map begins there."
-        if is_in_the_way:
+        if is_uncopyable:
             lost = f" Skipped permanently: {plural(facts.count or 0, 'offset')}."
         effects["accept"] = (
             f"Replication resumes at offset {count(facts.accepted_at)} of {source}.{lost} "
             f"Records on {target} stay.{new_map}"
         )
-    if is_in_the_way:
+    if is_uncopyable:
         return effects
     effects["restart"] = (
         f"The partition restarts at offset {count(facts.first)} of {source}. Records on "

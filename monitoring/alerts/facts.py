@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import Count, OuterRef, Subquery
 
 from mirrors.domain.account.partition import BLOCKING
-from mirrors.domain.account.sentences import blocked_words
+from mirrors.domain.account.sentences import blocked_text
 from mirrors.domain.flows.schedule import Runs
 from mirrors.domain.settings.flow_control import WINDOW
 from mirrors.domain.sync.tasks import CHECKPOINTS
@@ -139,7 +139,7 @@ def blocked_topics() -> dict[int, str]:
     found: dict[int, list[tuple[str, Any, str]]] = {}
     for flow, topic, state, reason in rows.values_list("flow", "topic", "account_state", "reason"):
         found.setdefault(flow, []).append((topic, state, reason))
-    words = {flow: blocked_words(topics) for flow, topics in found.items()}
+    words = {flow: blocked_text(topics) for flow, topics in found.items()}
     hidden = FlowAccount.objects.exclude(not_visible="").values_list("flow", "not_visible")
     for flow, why in hidden:
         unseen = f"topics that are not visible: {why}"

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from mirrors.domain.errors import KafkaRefused
-from mirrors.domain.gaps.foreign_records import Stretch
+from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.runners.job_files import JobSpec
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.planning.gaps import PlanContext
@@ -108,7 +108,7 @@ class KafkaCalls:
 
     def find_foreign_records(
         self, remotes: dict[Place, RemotePartition]
-    ) -> dict[Place, list[Stretch]]:
+    ) -> dict[Place, list[ForeignRange]]:
         """Records of other producers in partitions that the flow does not write at present.
 
         Skipped for at-least-once delivery and for `skip.replicated`: other records are expected
@@ -129,7 +129,7 @@ class KafkaCalls:
 
     def _confirmed(
         self, finder: ForeignRecordFinder, remotes: dict[Place, RemotePartition]
-    ) -> dict[Place, list[Stretch]]:
+    ) -> dict[Place, list[ForeignRange]]:
         """Only partitions whose position is still the committed one; the others are read again.
 
         A commit may succeed while its broker dies. Its copier reports the new position only after

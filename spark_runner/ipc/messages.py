@@ -24,7 +24,7 @@ import json
 from typing import Any, Literal, Self
 
 from mirrors.domain.flows.lanes import Lane, LaneFigure
-from mirrors.domain.gaps.foreign_records import Stretch
+from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 
@@ -119,7 +119,7 @@ class PartitionFigure:
     # Since the last report: committed records. None if the lane does not count them.
     copied: int | None = None
     # Since the last report: records of other producers in the remote partition.
-    strangers: tuple[Stretch, ...] = ()
+    strangers: tuple[ForeignRange, ...] = ()
     # At-least-once: duplicate records on the target. None if not counted.
     repeats: int | None = None
     # The remote offset of the next batch. None if the lane does not know it.
@@ -127,7 +127,7 @@ class PartitionFigure:
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:
-        return cls(strangers=tuple(Stretch(*row) for row in raw.pop("strangers")), **raw)
+        return cls(strangers=tuple(ForeignRange(*row) for row in raw.pop("strangers")), **raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

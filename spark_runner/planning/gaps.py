@@ -14,10 +14,10 @@ from mirrors.domain.gaps.lost_ranges import (
     Decision,
     GapFacts,
     GapKind,
-    gap_of_mark,
     keeps_map,
     resets_after,
     resume_at,
+    stored_gap,
 )
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.generation import generation_of
@@ -307,5 +307,5 @@ def _mark_of(facts: GapFacts) -> dict[str, Any]:
 
 
 def _mark(known: Position) -> dict[str, Any]:
-    facts = gap_of_mark(known)
+    facts = stored_gap(known)
     return {} if facts is None else _mark_of(facts)

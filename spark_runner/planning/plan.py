@@ -9,7 +9,7 @@ from collections.abc import Container, Mapping
 from mirrors.domain.cluster_snapshot import ClusterSnapshot
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.formatting import short_name
-from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_generation, gap_of_mark, gap_of_range
+from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_generation, gap_of_range, stored_gap
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.runners.job_files import TopicStatus
@@ -155,7 +155,7 @@ class PlanBuilder:
             if reason is not None:
                 facts = gap_of_generation(known, now)
                 self.stop(place, known.position, "gap", "generation", reason, facts)
-            elif (facts := gap_of_mark(known)) is not None:
+            elif (facts := stored_gap(known)) is not None:
                 reason = describe_gap(
                     facts,
                     f"{place[0]}-{place[1]}",

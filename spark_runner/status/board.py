@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from mirrors.domain.cron import shown
 from mirrors.domain.flows.lanes import LaneFigure, summed
-from mirrors.domain.gaps.foreign_records import Stretch
-from mirrors.domain.gaps.lost_ranges import GapFacts, passes_by
+from mirrors.domain.gaps.foreign_records import ForeignRange
+from mirrors.domain.gaps.lost_ranges import GapFacts, skips_exactly
 from mirrors.domain.runners.job_files import (
     JobSpec,
     JobState,
@@ -157,7 +157,7 @@ class FlowProgress:
             for place, error in self.errors.items()
             if (gap := error.gap) is not None
             and (decision := ways.get((*place, gap.position))) is not None
-            and passes_by(decision, gap)
+            and skips_exactly(decision, gap)
         }
 
     def gaps_without_range(self) -> set[tuple[Place, int | None]]:
@@ -262,7 +262,7 @@ class FlowProgress:
             and (row := self._rows[place]).position is not None
         }
 
-    def add_foreign_records(self, found: Mapping[Place, Iterable[Stretch]]) -> None:
+    def add_foreign_records(self, found: Mapping[Place, Iterable[ForeignRange]]) -> None:
         for place, stretches in found.items():
             if place in self._rows:
                 self._rows[place].add_foreign(stretches)

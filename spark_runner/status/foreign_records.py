@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from mirrors.domain.gaps.foreign_records import Hole, Stretch, strangers
+from mirrors.domain.gaps.foreign_records import ForeignRange, Hole, foreign_ranges
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.engine.recovery.target_batches import read_ranges
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -76,13 +76,13 @@ class ForeignRecordFinder:
         self._sampler.close()
         self._cluster.close()
 
-    def find(self, partitions: Mapping[Place, RemotePartition]) -> dict[Place, list[Stretch]]:
+    def find(self, partitions: Mapping[Place, RemotePartition]) -> dict[Place, list[ForeignRange]]:
         """Foreign records appended since the last scan, in partitions whose position did not
         move."""
         remotes = {place: (row.remote_topic, row.partition) for place, row in partitions.items()}
         ends = self._sampler.sample(list(remotes.values())).stable
         now = time.monotonic()
-        found: dict[Place, list[Stretch]] = {}
+        found: dict[Place, list[ForeignRange]] = {}
         until, read = time.monotonic() + READ_S, 0
         before, self._scans, self._found_after = self._scans, {}, {}
         for place, remote in partitions.items():
@@ -115,8 +115,8 @@ class ForeignRecordFinder:
         for place in places:
             self._scans[place] = self._found_after[place]
 
-    def _read(self, remote: RemotePartition, hole: Hole, until: float) -> list[Stretch] | None:
+    def _read(self, remote: RemotePartition, hole: Hole, until: float) -> list[ForeignRange] | None:
         """None if the range cannot be read now."""
         for _, batches in read_ranges(self._cluster, remote, [hole], until):
-            return strangers(hole, batches, ())
+            return foreign_ranges(hole, batches, ())
         return None

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from mirrors.domain.account.partition import PartitionFacts, owed_from
-from mirrors.domain.gaps.foreign_records import Stretch, unknown_yet
+from mirrors.domain.gaps.foreign_records import ForeignRange, unreported_ranges
 from mirrors.domain.gaps.lost_ranges import GapKind
 from mirrors.domain.runners.job_files import JobState, TopicState
 from spark_runner.ipc.messages import PartitionError, PartitionFigure
@@ -69,7 +69,7 @@ class PartitionProgress:
         self.offsets_passed = 0
         self.records_copied: int | None = 0
         # The newest foreign records in the remote partition.
-        self.foreign: deque[Stretch] = deque(maxlen=MOST_FOREIGN)
+        self.foreign: deque[ForeignRange] = deque(maxlen=MOST_FOREIGN)
         self.repeats: int | None = None
         # The remote offset of the next batch.
         self.next_remote_offset: int | None = None
@@ -96,13 +96,13 @@ class PartitionProgress:
             )
         self._note_caught_up(now)
 
-    def add_foreign(self, stretches: Iterable[Stretch]) -> None:
+    def add_foreign(self, stretches: Iterable[ForeignRange]) -> None:
         """Add ranges of foreign records. A lane finds again what a scan of the idle partition
         found."""
         for stretch in stretches:
             last = self.foreign[-1] if self.foreign else None
             if last is not None and last.first <= stretch.first <= last.last:
-                self.foreign.extend(unknown_yet([stretch], last.last + 1))
+                self.foreign.extend(unreported_ranges([stretch], last.last + 1))
             elif last is not None and stretch.first < last.first <= last.last <= stretch.last:
                 self.foreign[-1] = stretch
             else:

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from mirrors.domain.gaps.lost_ranges import GapFacts, in_the_way
+from mirrors.domain.gaps.lost_ranges import GapFacts, uncopyable
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus, TopicState, TopicStatus
 from mirrors.models import Flow, Gap
 from mirrors.services.clock import milliseconds
@@ -105,7 +105,7 @@ def test_a_gap_has_exact_numbers_and_closes_when_it_no_longer_exists(
 def test_a_refused_record_is_tried_again_until_it_crosses_or_is_passed_by(
     operator: APIClient, runner: Runner
 ) -> None:
-    facts = in_the_way("refused", 10, 0, behind=11)
+    facts = uncopyable("refused", 10, 0, behind=11)
     runner.says(facts, facts)
     other, gap = listed(operator, runner)
     assert (gap["kind"], gap["first_lost"], gap["last_lost"], gap["count"]) == (
@@ -134,12 +134,12 @@ def test_a_refused_record_is_tried_again_until_it_crosses_or_is_passed_by(
 def test_the_next_refused_record_is_another_gap_however_soon_it_comes(
     operator: APIClient, runner: Runner
 ) -> None:
-    runner.says(in_the_way("refused", 10, 0, behind=11))
+    runner.says(uncopyable("refused", 10, 0, behind=11))
     [gap] = listed(operator, runner)
     assert decide(operator, gap, digest=gap["digest"]).status_code == 200
     # Nothing was seen in between.
     runner.position = 11
-    runner.says(in_the_way("refused", 11, 0, behind=12))
+    runner.says(uncopyable("refused", 11, 0, behind=12))
     new, old = listed(operator, runner)
     assert (old["state"], old["first_lost"], old["decided_by"]) == ("accepted", 10, "operator")
     assert old["closed_at"] is not None

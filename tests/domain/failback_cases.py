@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from mirrors.domain.failback.divergence import (
     diverge,
 )
-from mirrors.domain.failback.orphans import find_stretch, is_own
+from mirrors.domain.failback.orphans import find_orphan_range, is_own
 from mirrors.domain.failback.reverse_flow import Side, plan_starts
 from mirrors.domain.failback.reverse_translation import (
-    bring_back,
     downstream_between,
+    translate_back,
     upstream_between,
 )
 from mirrors.domain.internal_topics.records import Position
@@ -97,7 +97,7 @@ class World:
             position(self.there.position), remote_topic=TOPIC, last=last, end=len(self.b.rows),
             mark="failover-1", at=0,
         )  # fmt: skip
-        self.stretch = find_stretch(self.point, first=0, end=len(self.a.rows))
+        self.stretch = find_orphan_range(self.point, first=0, end=len(self.a.rows))
         for at, is_record in enumerate(own):
             self.b.write(f"b{at}" if is_record else None)
         (start,) = plan_starts(
@@ -114,7 +114,7 @@ class World:
 
     def place(self, asked: int, *, undecided: bool) -> int:
         tail = self.back.runs[-1].downstream + 1 if self.back.runs else 0
-        found = bring_back(
+        found = translate_back(
             asked,
             forth=upstream_between(asked, **beside(self.there.runs, "downstream", asked)),
             back=downstream_between(asked, **beside(self.back.runs, "upstream", asked)),

@@ -5,16 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.failover.partitions import CLOCKS_MS, Listed, gone_by_then
+from mirrors.domain.failover.partitions import MAX_CLOCK_SKEW_MS, TopicList, deleted_partitions
 
 NOW = 1_800_000_000_000
-BEFORE = NOW - CLOCKS_MS
+BEFORE = NOW - MAX_CLOCK_SKEW_MS
 
 
 def gone(
     partitions: dict[str, int], written: dict[tuple[str, int], int], *selected: str
 ) -> set[tuple[str, int]]:
-    found = gone_by_then(Listed(partitions=partitions, at=NOW), written, selected.__contains__)
+    found = deleted_partitions(
+        TopicList(partitions=partitions, at=NOW), written, selected.__contains__
+    )
     return set(found)
 
 

@@ -17,10 +17,10 @@ from mirrors.domain.failback.divergence import (
 from mirrors.domain.failback.orphans import to_line
 from mirrors.domain.failback.reverse_flow import (
     Side,
-    in_words,
     left_out_topics,
     plan_starts,
     reverse_properties,
+    starts_sentence,
     without_topics,
 )
 from mirrors.domain.internal_topics.encoding import MalformedRecord
@@ -122,7 +122,7 @@ def test_what_had_gone_before_the_other_side_took_over_keeps_nobody_from_going_b
         (other, nowhere, {place}, "blocked"),
         (good, new, {place}, "divergence"),
     ):
-        (start,) = plan_starts([point], BACK, {}, old=here, new=there, gone=gone)
+        (start,) = plan_starts([point], BACK, {}, old=here, new=there, deleted=gone)
         assert start.kind == kind, start
         assert (start.row is None) == (kind != "divergence")
 
@@ -137,9 +137,9 @@ def test_it_is_told_what_becomes_of_what_is_left_of_them() -> None:
         (world.point, BACK, "makes it there anew, for what was written on b alone"),
         (prefixed, default, "a.orders is left alone on b"),
     ):
-        (start,) = plan_starts([point], back, {}, old=old, new=new, gone={(TOPIC, 0)})
+        (start,) = plan_starts([point], back, {}, old=old, new=new, deleted={(TOPIC, 0)})
         assert words in start.reason
-        assert "1 partition left out" in in_words([start], "b->a")
+        assert "1 partition left out" in starts_sentence([start], "b->a")
 
 
 def test_a_blocked_partition_leaves_its_whole_topic_out_and_no_other_topic() -> None:
@@ -163,7 +163,7 @@ def test_a_blocked_partition_leaves_its_whole_topic_out_and_no_other_topic() -> 
     assert [start.kind for start in starts] == ["divergence", "blocked", "blocked"]
     assert "because of partition 1" in starts[1].reason
     assert left_out_topics(starts, BACK) == ["cut"]
-    assert "1 topic (2 partitions)" in in_words(starts, "b->a")
+    assert "1 topic (2 partitions)" in starts_sentence(starts, "b->a")
     properties = without_topics({"topics": ".*"}, ["cut", "a.b"])
     assert properties["topics.exclude"] == f"{TOPICS_EXCLUDE},cut,a\\.b"
     assert without_topics(properties, ["cut"]) == properties
@@ -187,8 +187,8 @@ def test_what_cannot_be_looked_at_is_left_out_with_the_reason() -> None:
     world = World([5], 0, [])
     sides = {"old": side("A", "ta", world.a), "new": side("B", "tb", world.b)}
     for name in ("old", "new"):
-        untold = dataclasses.replace(sides[name], untold={TOPIC: "not authorised."})
-        (start,) = plan_starts([world.point], BACK, {}, **{**sides, name: untold})
+        undescribed = dataclasses.replace(sides[name], undescribed={TOPIC: "not authorised."})
+        (start,) = plan_starts([world.point], BACK, {}, **{**sides, name: undescribed})
         assert (start.kind, "not authorised" in start.reason) == ("blocked", True)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mirrors.domain.failover.plan import OLDEST_MS, FailoverPlan, plan_failover
 from mirrors.domain.failover.plan_types import FailoverPicture, GroupPicture, PartitionPicture
-from mirrors.domain.failover.runbook.plan_drift import standing_blockers
+from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.domain.groups.resume import GroupPlace
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.offsets.translation import Translation
@@ -146,7 +146,7 @@ def test_a_dead_source_gives_the_last_figures_with_their_age_or_none() -> None:
 
 def test_topics_that_the_source_no_longer_has_are_told_in_one_sentence() -> None:
     names = tuple(f"old.{number}" for number in range(7))
-    plan = plan_failover(picture(gone=names))
+    plan = plan_failover(picture(deleted_topics=names))
     (warning,) = [one for one in plan.warnings if one.code == "gone"]
     assert "old.0, old.1, old.2, old.3, old.4 and 2 more." in warning.sentence
     assert "not on east any more" in warning.sentence
@@ -179,7 +179,7 @@ def test_a_flow_that_copies_nothing_and_still_owes_records_blocks_a_switchover(
         (finding,) = plan.blockers
         assert "east->west is stopped, and at most 10 records" in finding.sentence
         # A failover does not wait for them, so it may begin.
-        assert standing_blockers("failover", {"blockers": [dataclasses.asdict(finding)]}) == ()
+        assert remaining_blockers("failover", {"blockers": [dataclasses.asdict(finding)]}) == ()
 
 
 def test_clients_learn_the_names_that_the_policy_in_force_gives() -> None:

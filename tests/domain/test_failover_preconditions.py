@@ -10,17 +10,23 @@ import pytest
 from mirrors.domain.failover.drift import OLD_MS
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.failover.plan_types import Finding
-from mirrors.domain.failover.preconditions import Asked, Drifted, FencePicture, Rights, Standing
-from mirrors.domain.failover.runbook.plan_drift import standing_blockers, what_is_worse
+from mirrors.domain.failover.preconditions import (
+    CheckedNames,
+    Drifted,
+    FencePicture,
+    Rights,
+    TargetTopics,
+)
+from mirrors.domain.failover.runbook.plan_drift import remaining_blockers, what_is_worse
 from tests.domain.test_failover import NOW, partition, picture
 
 THROWAWAY, KEPT_IN = "understudy-simulation-", "mm2-divergence.east.internal"
-ASKED = Asked(
+CHECKED = CheckedNames(
     topics=("orders",),
     remote_topics=("east.orders",),
     groups=("billing",),
-    throwaway=THROWAWAY,
-    kept_in=KEPT_IN,
+    temporary_groups=THROWAWAY,
+    divergence_topic=KEPT_IN,
 )
 ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DELETE", "ALTER", "CREATE"})
 SOURCE = Rights(alias="east", cluster=ALL, topics={"orders": ALL})
@@ -30,14 +36,14 @@ TARGET = Rights(
     topics={"east.orders": ALL, KEPT_IN: ALL},
     groups={"billing": ALL, THROWAWAY: ALL},
 )
-SEEN = Standing(seen_at=NOW, replicas={"east.orders": 1})
+SEEN = TargetTopics(seen_at=NOW, replicas={"east.orders": 1})
 FENCE = FencePicture(how="acl", fallback="person")
 
 
 def plan_of(**seen: Any) -> FailoverPlan:
     usual: dict[str, Any] = {
-        "standing": SEEN,
-        "asked": ASKED,
+        "target_topics": SEEN,
+        "checked": CHECKED,
         "source_rights": SOURCE,
         "target_rights": TARGET,
         "fence": FENCE,
@@ -45,12 +51,12 @@ def plan_of(**seen: Any) -> FailoverPlan:
     return plan_failover(picture(**usual | seen))
 
 
-def standing(**seen: Any) -> FailoverPlan:
-    return plan_of(standing=dataclasses.replace(SEEN, **seen))
+def target_topics(**seen: Any) -> FailoverPlan:
+    return plan_of(target_topics=dataclasses.replace(SEEN, **seen))
 
 
 def drifted(kind: str, **seen: Any) -> Drifted:
-    return Drifted(**{"kind": kind, "name": "east.orders", "words": "It was changed.", **seen})
+    return Drifted(**{"kind": kind, "name": "east.orders", "sentence": "It was changed.", **seen})
 
 
 def told(findings: tuple[Finding, ...]) -> dict[str, str]:
@@ -75,20 +81,20 @@ def test_with_every_right_and_all_in_step_nothing_is_told() -> None:
             "east.orders: min.insync.replicas",
         ),
         ({"missing": ("east.orders",)}, "missing_topic", "east.orders"),
-        ({"short": (("east.orders", 1, 4),)}, "few_partitions", "east.orders"),
+        ({"too_few_partitions": (("east.orders", 1, 4),)}, "few_partitions", "east.orders"),
     ],
 )
 def test_what_takes_records_or_writes_away_is_in_the_way_and_stops_a_run(
     seen: dict[str, Any], code: str, where: str
 ) -> None:
-    plan = standing(**seen)
+    plan = target_topics(**seen)
     assert told(plan.blockers) == {code: where}
     (blocker,) = plan.blockers
     assert blocker.page in ("drift", "plan")
     known, now = plan_of().to_dict(), plan.to_dict()
     assert known["digest"] != now["digest"]
     assert what_is_worse("failover", known, now) == (blocker.sentence,)
-    assert standing_blockers("switchover", now) == (blocker.sentence,)
+    assert remaining_blockers("switchover", now) == (blocker.sentence,)
 
 
 @pytest.mark.parametrize(
@@ -102,20 +108,20 @@ def test_what_takes_records_or_writes_away_is_in_the_way_and_stops_a_run(
     ],
 )
 def test_what_works_otherwise_is_to_be_known_until_somebody_decides_on_it(row: Drifted) -> None:
-    plan = standing(drifted=(row,))
+    plan = target_topics(drifted=(row,))
     assert plan.blockers == ()
     (warning,) = [one for one in plan.warnings if one.code == "drift"]
     assert warning.where.startswith(row.name)
-    assert warning.sentence.startswith(row.words)
+    assert warning.sentence.startswith(row.sentence)
     assert "tab Drift" in warning.sentence
-    assert told(standing(drifted=(dataclasses.replace(row, decided=True),)).warnings) == {}
+    assert told(target_topics(drifted=(dataclasses.replace(row, decided=True),)).warnings) == {}
 
 
 def test_settings_and_rules_that_are_not_in_step_are_counted_and_drift_is_told_once() -> None:
     settings = ("a: retention.ms", "b: x", "c: x", "d: x", "e: x")
     mine = drifted("topic config", name="a", key="retention.ms")
     left = ("Access rules that allow WRITE are not carried (1: a).",)
-    plan = standing(settings=settings, rules=("a: User:app",), left=left, drifted=(mine,))
+    plan = target_topics(settings=settings, rules=("a: User:app",), left=left, drifted=(mine,))
     words = {row.code: row.sentence for row in plan.warnings}
     assert (
         "4 settings of remote topics are not as on the source: b: x, c: x, d: x and 1 more."
@@ -126,14 +132,16 @@ def test_settings_and_rules_that_are_not_in_step_are_counted_and_drift_is_told_o
 
 
 def test_a_look_that_is_old_or_never_was_says_so() -> None:
-    assert "Nobody has looked yet" in standing(seen_at=None).warnings[-1].sentence
-    old = standing(seen_at=NOW - OLD_MS - 1).warnings[-1]
+    assert "Nobody has looked yet" in target_topics(seen_at=None).warnings[-1].sentence
+    old = target_topics(seen_at=NOW - OLD_MS - 1).warnings[-1]
     assert (old.code, "30 min old" in old.sentence) == ("drift_not_seen", True)
 
 
 def test_a_topic_that_is_not_there_is_told_once_not_for_each_partition() -> None:
     unread = (partition(target_end=None),)
-    gone = plan_of(partitions=unread, standing=dataclasses.replace(SEEN, missing=("east.orders",)))
+    gone = plan_of(
+        partitions=unread, target_topics=dataclasses.replace(SEEN, missing=("east.orders",))
+    )
     assert told(gone.blockers) == {"missing_topic": "east.orders"}
     hidden = dataclasses.replace(TARGET, topics={**TARGET.topics, "east.orders": frozenset()})
     plan = plan_of(partitions=unread, target_rights=hidden)

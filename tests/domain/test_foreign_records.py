@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.gaps.foreign_records import (
+    ForeignRange,
     Hole,
     Seen,
-    Stretch,
-    in_words,
-    strangers,
-    unknown_yet,
+    foreign_ranges,
+    foreign_sentence,
+    unreported_ranges,
 )
 
 OURS, OTHER, NOBODY = 7, 8, -1
@@ -40,7 +40,7 @@ def test_exactly_the_offsets_of_others_are_told(
         if by != OURS and not control:
             theirs |= set(range(at, at + count))
         at += count
-    found = strangers(Hole(start, at), log[::-1], {OURS})
+    found = foreign_ranges(Hole(start, at), log[::-1], {OURS})
     told = [offset for row in found for offset in range(row.first, row.last + 1)]
     assert (set(told), len(told)) == (theirs, len(theirs))
     assert sum(row.records for row in found) == len(theirs)
@@ -50,21 +50,23 @@ def test_exactly_the_offsets_of_others_are_told(
 
 def test_what_lies_outside_the_hole_or_was_aborted_is_nobodys() -> None:
     log = [batch(0), batch(5), batch(10), Seen(6, 7, 0, OTHER, False)]
-    assert strangers(Hole(5, 10), log, {OURS}) == [Stretch(5, 5, 1)]
+    assert foreign_ranges(Hole(5, 10), log, {OURS}) == [ForeignRange(5, 5, 1)]
 
 
 def test_what_was_told_is_not_told_again() -> None:
-    rows = [Stretch(9, 9, 1), Stretch(3, 4, 2)]
-    assert unknown_yet(rows, 0) == [Stretch(3, 4, 2), Stretch(9, 9, 1)]
-    assert unknown_yet(rows, 5) == [Stretch(9, 9, 1)]
-    assert unknown_yet(rows, 10) == []
+    rows = [ForeignRange(9, 9, 1), ForeignRange(3, 4, 2)]
+    assert unreported_ranges(rows, 0) == [ForeignRange(3, 4, 2), ForeignRange(9, 9, 1)]
+    assert unreported_ranges(rows, 5) == [ForeignRange(9, 9, 1)]
+    assert unreported_ranges(rows, 10) == []
 
 
 def test_the_sentence_has_every_offset_up_to_a_bound() -> None:
-    words = in_words([Stretch(7, 9, 3), Stretch(3, 3, 1)], remote="a.t-0", target="backup")
-    assert "wrote 4 records into a.t-0 on backup, at offsets 3, 7 to 9." in words
-    assert "wrote 1 record into a.t-0 on backup, at offset 3." in in_words(
-        [Stretch(3, 3, 1)], remote="a.t-0", target="backup"
+    words = foreign_sentence(
+        [ForeignRange(7, 9, 3), ForeignRange(3, 3, 1)], remote="a.t-0", target="backup"
     )
-    many = [Stretch(2 * at, 2 * at, 1) for at in range(25)]
-    assert "36, 38 and 5 more stretches" in in_words(many, remote="a.t-0", target="backup")
+    assert "wrote 4 records into a.t-0 on backup, at offsets 3, 7 to 9." in words
+    assert "wrote 1 record into a.t-0 on backup, at offset 3." in foreign_sentence(
+        [ForeignRange(3, 3, 1)], remote="a.t-0", target="backup"
+    )
+    many = [ForeignRange(2 * at, 2 * at, 1) for at in range(25)]
+    assert "36, 38 and 5 more ranges" in foreign_sentence(many, remote="a.t-0", target="backup")

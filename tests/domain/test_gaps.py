@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 from mirrors.domain.gaps.lost_ranges import (
     CHOICES,
-    IN_THE_WAY,
+    UNCOPYABLE,
     Decision,
     GapFacts,
     GapKind,
     gap_of_generation,
-    gap_of_mark,
     gap_of_range,
     gap_of_remote,
-    in_the_way,
-    passes_by,
     resets_after,
     resume_at,
+    skips_exactly,
+    stored_gap,
+    uncopyable,
 )
 from mirrors.domain.internal_topics.records import Position, read_position
 from mirrors.domain.runners.job_files import JobSpec, PartitionStatus
@@ -62,18 +62,18 @@ def test_a_range_is_a_gap_exactly_when_the_position_lies_outside(
 
 
 @laws
-@given(kind=st.sampled_from(IN_THE_WAY), at=OFFSETS, size=st.integers(1, 50), later=OFFSETS)
+@given(kind=st.sampled_from(UNCOPYABLE), at=OFFSETS, size=st.integers(1, 50), later=OFFSETS)
 def test_what_is_in_the_way_is_passed_by_whole_and_no_further(
     kind: GapKind, at: int, size: int, later: int
 ) -> None:
-    facts = in_the_way(kind, at, 0, behind=at + size)
+    facts = uncopyable(kind, at, 0, behind=at + size)
     assert (facts.lost, facts.count) == ((at, at + size - 1), size)
     assert facts.accepted_at == at + size
-    assert passes_by(decision(facts), dataclasses.replace(facts, first=0, end=200 + later))
-    assert not passes_by(decision(facts, "restart"), facts)
+    assert skips_exactly(decision(facts), dataclasses.replace(facts, first=0, end=200 + later))
+    assert not skips_exactly(decision(facts, "restart"), facts)
     # Of another record, or of a batch that reaches further, nobody has decided.
     for other in ({"position": at + 1 + later}, {"behind": at + size + 1 + later}, {"resets": 1}):
-        assert not passes_by(decision(facts), dataclasses.replace(facts, **other))  # type: ignore[arg-type]
+        assert not skips_exactly(decision(facts), dataclasses.replace(facts, **other))  # type: ignore[arg-type]
     # Nothing else goes on by it.
     assert resume_at(decision(facts), facts) is None
 
@@ -181,7 +181,7 @@ def test_a_cut_remote_partition_goes_on_at_the_position_under_another_map() -> N
 def test_a_position_that_was_lost_stays_found_until_a_person_decides() -> None:
     known = dataclasses.replace(position(), next_downstream=30, remote_copied=42, resets=2)
     assert read_position(known.key, known.value) == known
-    facts = gap_of_mark(known)
+    facts = stored_gap(known)
     assert facts is not None
     assert (facts.kind, facts.position, facts.resets) == ("positions_lost", 10, 2)
     assert (facts.lost, facts.lost_there, facts.copied_there) == (None, None, (30, 41))
@@ -196,10 +196,10 @@ def test_a_position_that_was_lost_stays_found_until_a_person_decides() -> None:
 def test_a_source_stays_cut_where_it_was_found_to_be() -> None:
     known = dataclasses.replace(position(), cut_at=6)
     assert read_position(known.key, known.value) == known
-    assert gap_of_mark(known) == GapFacts(kind="truncated", position=10, first=None, end=6)
+    assert stored_gap(known) == GapFacts(kind="truncated", position=10, first=None, end=6)
     # A person put the position below it.
-    assert gap_of_mark(dataclasses.replace(known, position=5)) is None
-    assert gap_of_mark(dataclasses.replace(known, cut_at=None)) is None
+    assert stored_gap(dataclasses.replace(known, position=5)) is None
+    assert stored_gap(dataclasses.replace(known, cut_at=None)) is None
 
 
 def test_decisions_and_gaps_cross_the_wall_in_the_files() -> None:

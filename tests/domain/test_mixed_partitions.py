@@ -7,7 +7,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.failback.mixed_partitions import Mixed, prove_mixed, read_again
+from mirrors.domain.failback.mixed_partitions import MixedPartition, count_re_reads, verify_mixed
 from mirrors.domain.failover.read_verification import Seen
 from tests.domain.failback_cases import Log, World, worlds
 
@@ -20,18 +20,18 @@ def seen(log: Log, start: int, end: int) -> list[Seen]:
     ]
 
 
-def case(world: World, asked: int, place: int) -> Mixed:
+def case(world: World, asked: int, place: int) -> MixedPartition:
     forth, back = world.there.runs, world.back.runs
     twins = {run.upstream: run.downstream for run in forth}
     twins |= {run.downstream: run.upstream for run in back}
     end = len(world.a.rows)
-    return Mixed(
+    return MixedPartition(
         stands=asked,
         after=seen(world.a, place, end),
         before=seen(world.a, 0, place),
         twins=twins,
         theirs={row.offset: row for row in seen(world.b, 0, len(world.b.rows))},
-        again=read_again(asked, place, forth=forth, back=back),
+        again=count_re_reads(asked, place, forth=forth, back=back),
     )
 
 
@@ -43,7 +43,7 @@ def test_each_group_is_led_to_the_right_record_and_what_it_reads_again_is_counte
     world.back.go(len(world.b.rows))
     for asked in range(len(world.b.rows) + 1):
         place = world.place(asked, undecided=False)
-        found = prove_mixed(case(world, asked, place))
+        found = verify_mixed(case(world, asked, place))
         assert found.verdict == "proven", found
         read = set(Log(world.b.rows[:asked]).names())
         assert found.re_reads == len(read & set(world.a.names(place)))
@@ -62,7 +62,7 @@ def test_a_place_that_passes_an_unread_record_or_begins_at_a_read_one_is_found(
     passed = set(Log(world.a.rows[:place]).names()) - read - only_here
     first = next(iter(world.a.names(place)), "")
     wrong = bool(passed) or first in read
-    assert (prove_mixed(case(world, asked, place)).verdict == "differs") == wrong
+    assert (verify_mixed(case(world, asked, place)).verdict == "differs") == wrong
 
 
 def test_another_record_than_the_maps_name_is_found_and_what_cannot_be_read_proves_nothing() -> (
@@ -73,8 +73,8 @@ def test_another_record_than_the_maps_name_is_found_and_what_cannot_be_read_prov
     world.back.go(len(world.b.rows))
     good = case(world, 1, 1)
     other = {at: row._replace(digest=b"other") for at, row in good.theirs.items()}
-    changed = Mixed(**{**vars(good), "theirs": other})
-    assert "is not the one that the maps of both flows name" in prove_mixed(changed).reason
-    assert prove_mixed(Mixed(**{**vars(good), "theirs": {}})).verdict == "unproven"
-    done = prove_mixed(case(world, len(world.b.rows), len(world.a.rows)))
+    changed = MixedPartition(**{**vars(good), "theirs": other})
+    assert "is not the one that the maps of both flows name" in verify_mixed(changed).reason
+    assert verify_mixed(MixedPartition(**{**vars(good), "theirs": {}})).verdict == "unproven"
+    done = verify_mixed(case(world, len(world.b.rows), len(world.a.rows)))
     assert done.reason == "it has read all that is there"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mirrors.domain.drills.measurement import FlowFigures, StepTimes, measure
-from mirrors.domain.drills.objectives import Measured, Objectives, judge, result_words
+from mirrors.domain.drills.objectives import Measured, Objectives, judge, result_text
 from mirrors.domain.errors import InvalidSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
@@ -102,9 +102,9 @@ def test_places_that_are_wrong_or_unproven_fail_it_without_any_objective(
 def test_a_drill_without_objectives_is_not_called_passed() -> None:
     verdict = judge(Objectives(), measured(loss=10))
     assert verdict.outcome == "no_objectives"
-    words = result_words(verdict.outcome, "verified")
+    words = result_text(verdict.outcome, "verified")
     assert words == "offsets verified, no objectives set"
-    assert result_words("passed", "partly_verified") == "passed"
+    assert result_text("passed", "partly_verified") == "passed"
 
 
 def test_a_simulation_that_failed_fails_the_drill_with_its_own_words() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.failover.runbook.group_progress import (
-    PATIENCE_MS,
+    UNKNOWN_GROUP_WAIT_MS,
     GroupProgress,
     judge_progress,
 )
@@ -24,7 +24,7 @@ groups = st.lists(
 )
 
 
-@given(groups, st.integers(0, 2 * PATIENCE_MS))
+@given(groups, st.integers(0, 2 * UNKNOWN_GROUP_WAIT_MS))
 def test_every_group_is_in_one_list_and_only_active_ones_hold_a_run_up(
     rows: list[GroupProgress], waited_ms: int
 ) -> None:
@@ -33,7 +33,7 @@ def test_every_group_is_in_one_list_and_only_active_ones_hold_a_run_up(
     assert sorted(listed) == sorted(row.group for row in rows)
     by_name = {row.group: row for row in rows}
     assert all(by_name[name].was_active is not False for name in found.awaited)
-    if waited_ms >= PATIENCE_MS:
+    if waited_ms >= UNKNOWN_GROUP_WAIT_MS:
         assert all(by_name[name].was_active for name in found.awaited)
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mirrors.domain.failover.runbook.state_machine import (
     Do,
     End,
+    Hold,
     Outcome,
-    Rest,
     RunFacts,
     StepFacts,
     Undo,
@@ -88,7 +88,7 @@ def run_to_its_end(world: World, *, abort_at: str = "") -> list[str]:
                     world.undo(step)
                 case End(state):
                     return [*seen, state]
-                case Rest():
+                case Hold():
                     raise AssertionError(move)
         except Crash:
             world.aborts = world.aborts or (isinstance(move, Do) and move.step == abort_at)
@@ -141,18 +141,18 @@ def test_trouble_before_anything_was_changed_ends_the_run_and_after_it_waits_for
     before = [StepFacts(name="detect", state="succeeded"), StepFacts(name="b", state="failed")]
     assert next_move(RunFacts(steps=before)) == End("failed", "b")
     begun = [dataclasses.replace(before[0], begun=True), before[1]]
-    assert next_move(RunFacts(steps=begun)) == Rest("trouble", "b")
+    assert next_move(RunFacts(steps=begun)) == Hold("trouble", "b")
 
 
 def test_a_way_back_that_does_not_work_is_left_to_a_person_after_some_tries() -> None:
     step = StepFacts(name="drain", begun=True, undo_tries=2)
     assert next_move(RunFacts(steps=[step], abort_asked=True)) == Undo("drain")
     tired = dataclasses.replace(step, undo_tries=3)
-    assert next_move(RunFacts(steps=[tired], abort_asked=True)) == Rest("trouble", "drain")
+    assert next_move(RunFacts(steps=[tired], abort_asked=True)) == Hold("trouble", "drain")
 
 
 @pytest.mark.parametrize(
-    ("outcome", "facts", "state", "afresh"),
+    ("outcome", "facts", "state", "restarts_action"),
     [
         (Outcome(what="not_yet", words="w"), {"due_at": 10}, "running", False),
         (Outcome(what="not_yet", words="w"), {"due_at": 5}, "failed", False),
@@ -180,9 +180,9 @@ def test_a_way_back_that_does_not_work_is_left_to_a_person_after_some_tries() ->
     ],
 )
 def test_a_step_is_tried_again_until_its_tries_or_its_time_are_over(
-    outcome: Outcome, facts: dict[str, Any], state: str, afresh: bool
+    outcome: Outcome, facts: dict[str, Any], state: str, restarts_action: bool
 ) -> None:
     row = StepFacts(name="drain", state="running", **facts)
     verdict = judge(BY_NAME["drain"], row, outcome, now=5)
-    assert (verdict.state, verdict.afresh) == (state, afresh)
+    assert (verdict.state, verdict.restarts_action) == (state, restarts_action)
     assert "w" in verdict.words

@@ -8,7 +8,7 @@ from typing import Any
 from mirrors.domain.failover.runbook.commands import commands
 from mirrors.domain.failover.runbook.plan_drift import (
     blast_radius,
-    standing_blockers,
+    remaining_blockers,
     what_is_worse,
 )
 from mirrors.domain.failover.runbook.steps import STEPS
@@ -51,7 +51,7 @@ def test_a_new_blocker_and_a_lost_place_stop_the_run_each_said_once() -> None:
     known = plan(blockers=[blocker])
     assert what_is_worse("failover", plan(), known) == ("orders-0 has an open gap.",)
     assert what_is_worse("failover", known, known) == ()
-    assert standing_blockers("switchover", known) == ("orders-0 has an open gap.",)
+    assert remaining_blockers("switchover", known) == ("orders-0 has an open gap.",)
     writing = plan(blockers=[{"code": "writing", "where": "x", "sentence": "It still writes."}])
     assert what_is_worse("failover", plan(), writing) == ()
     lost = plan(places=[{**plan()["places"][0], "downstream_offset": None}])

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.failover.partitions import CLOCKS_MS
+from mirrors.domain.failover.partitions import MAX_CLOCK_SKEW_MS
 from mirrors.models import Cluster, Failback, FailoverRun, Flow
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.failback import lifecycle, preparation
@@ -19,7 +19,7 @@ from tests.wire.world import unique
 
 pytestmark = pytest.mark.django_db
 
-LATER = timedelta(milliseconds=CLOCKS_MS, minutes=1)
+LATER = timedelta(milliseconds=MAX_CLOCK_SKEW_MS, minutes=1)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from mirrors.models import Drift, Flow, FlowPlan, Transition
 from mirrors.services import clusters as cluster_services
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
-from mirrors.services.failover.target_topics import read_standing, standing_of
+from mirrors.services.failover.target_topics import read_target_topics, target_topics
 from mirrors.services.flows import settings
 from mirrors.services.topics import configs, drift, plans
 from tests.mirrors.conftest import WHO
@@ -211,7 +211,7 @@ def test_partitions_and_deletions_are_found_and_only_a_person_makes_a_topic_agai
     sync(flow)
     gone = only(flow)
     assert (gone.kind, gone.found) == ("deleted topic", None)
-    seen = standing_of(read_standing(flow), two.snapshot([remote], now=0).topics)
+    seen = target_topics(read_target_topics(flow), two.snapshot([remote], now=0).topics)
     assert [row.where for row in drift_blockers(seen, target="two")] == [remote]
     assert sync(flow, 9 * HOUR)["changed"] == 0
     assert remote not in two.topic_names()

@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from mirrors.domain.drills.certificates.signature import canonical, fingerprint_of
 from mirrors.domain.drills.certificates.tables import sheets_of
-from mirrors.domain.failover.runbook.plan_drift import standing_blockers
+from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.models import FailoverRun, Flow, SigningKey
 from mirrors.services.drills import runs, schedules
 from mirrors.services.drills.certificates import issuance
@@ -40,7 +40,7 @@ def test_the_certificate_has_scope_numbers_times_people_and_the_evidence_by_dige
     assert document["scope"]["groups"] == ["billing"]
     assert document["result"] == run.label == "offsets verified, no objectives set"
     assert document["verification"]["result"] == run.run.verification == "verified"
-    blockers = standing_blockers("switchover", run.run.plan)
+    blockers = remaining_blockers("switchover", run.run.plan)
     assert document["scope"]["blockers"] == len(blockers) == len(run.measured["blockers"])
     assert document["measured"]["proven"] == 1
     assert document["people"] == [{"who": "ann", "did": "requested it"}]

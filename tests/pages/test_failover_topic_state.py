@@ -13,7 +13,7 @@ from mirrors.domain.topics.plan import Growth, NewTopic
 from mirrors.domain.topics.sync_plan import ConfigChange, SyncPlan
 from mirrors.models import Drift, Flow, FlowPlan
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.target_topics import read_standing, standing_of
+from mirrors.services.failover.target_topics import read_target_topics, target_topics
 from tests.pages import world
 
 BEFORE = "Access rules that allow WRITE are not carried: only the flow writes its topics (1: a)."
@@ -73,22 +73,22 @@ def test_topics_created_since_the_last_check_are_not_reported(flow: Flow) -> Non
             flow=flow, kind=kind, name=name, key=key, place=str(number), state=state,
             found="compact" if key else None, opened_at=now, seen_at=now,
         )  # fmt: skip
-    rows = read_standing(flow)
+    rows = read_target_topics(flow)
     assert rows.topics == {
         "east.gone", "east.back", "east.a", "east.made", "east.b", "east.grown"
     }  # fmt: skip
     topics = [there("east.back", 2), there("east.made", 2), there("east.b", 1)]
     topics.append(there("east.grown", 2))
-    seen = standing_of(rows, {topic.name: topic for topic in topics})
+    seen = target_topics(rows, {topic.name: topic for topic in topics})
     assert seen.seen_at == milliseconds(now)
-    assert (seen.missing, seen.short) == (("east.a",), (("east.b", 1, 4),))
+    assert (seen.missing, seen.too_few_partitions) == (("east.a",), (("east.b", 1, 4),))
     assert (seen.settings, seen.rules) == (("east.b: retention.ms",), ("east.a: User:app",))
     assert seen.left == (BEFORE,)
     assert seen.replicas["east.b"] == 3
     assert [(row.name, row.decided) for row in seen.drifted] == [
         ("east.gone", True), ("east.b", True)
     ]  # fmt: skip
-    assert seen.drifted[0].words == "east.gone was deleted on the target."
+    assert seen.drifted[0].sentence == "east.gone was deleted on the target."
 
 
 def test_rules_that_stay_behind_are_known_by_their_code_whatever_the_words(flow: Flow) -> None:
@@ -100,11 +100,11 @@ def test_rules_that_stay_behind_are_known_by_their_code_whatever_the_words(flow:
         (None, BEFORE),
     ):
         FlowPlan.objects.update_or_create(flow=flow, defaults={**said, "codes": codes})
-        assert next(iter(standing_of(read_standing(flow), {}).left), None) == left
+        assert next(iter(target_topics(read_target_topics(flow), {}).left), None) == left
 
 
 def test_of_a_flow_that_nobody_looked_at_nothing_is_known(flow: Flow) -> None:
     FlowPlan.objects.filter(flow=flow).delete()
     Drift.objects.filter(flow=flow).delete()
-    seen = standing_of(read_standing(flow), {})
+    seen = target_topics(read_target_topics(flow), {})
     assert (seen.seen_at, seen.missing, seen.drifted) == (None, (), ())

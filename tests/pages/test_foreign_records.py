@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.domain.gaps.foreign_records import Stretch
+from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap
 from mirrors.services.gaps.foreign_records import find_ongoing, fold
@@ -25,7 +25,7 @@ def event(db: None) -> Gap:
     part = PartitionStatus(
         topic="orders", partition=0, remote_topic="primary.orders", state="in_sync", reason="",
         position=9, source_end=9, source_stable_end=9, time_lag_ms=0, lane="raw", as_of=0,
-        remote_topic_id="T1", strangers=(Stretch(41, 43, 3), Stretch(50, 50, 1)),
+        remote_topic_id="T1", strangers=(ForeignRange(41, 43, 3), ForeignRange(50, 50, 1)),
     )  # fmt: skip
     status = JobStatus(
         job=1, flow=flow.pk, generation=1, state="running", reason="", started_at=0, as_of=0,

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from mirrors.domain.gaps.lost_ranges import in_the_way, remote_cut
+from mirrors.domain.gaps.lost_ranges import remote_truncation, uncopyable
 from mirrors.domain.offsets.runs import Run
 from mirrors.models import Flow, Gap
 from tests.mirrors.maps import keep_map
@@ -55,7 +55,7 @@ def test_a_gap_is_listed_and_decided_on_with_its_numbers_and_a_reason(
 
 
 def test_a_gap_without_numbers_says_when_more_can_be_decided(flow: Flow, signed_in: As) -> None:
-    facts = dataclasses.asdict(remote_cut(30, 0, end=18, belongs=30))
+    facts = dataclasses.asdict(remote_truncation(30, 0, end=18, belongs=30))
     row = world.gap(flow, kind="remote_truncated", facts=facts, first_available=None)
     page = signed_in("operator").get(f"/flows/{flow.pk}/gaps/{row.pk}/").content.decode()
     assert page.count('name="choice"') == 1
@@ -65,7 +65,7 @@ def test_a_gap_without_numbers_says_when_more_can_be_decided(flow: Flow, signed_
 def test_a_rejected_record_can_be_skipped_but_not_replicated_again(
     flow: Flow, signed_in: As
 ) -> None:
-    facts = in_the_way("refused", 10, 0, behind=11)
+    facts = uncopyable("refused", 10, 0, behind=11)
     reason = "The record at orders-2 offset 10 was not copied: it is too large."
     row = world.gap(flow, kind="refused", reason=reason, facts=dataclasses.asdict(facts), count=1)
     flow.partitions.filter(topic="orders", partition=2).update(state="faulted", reason=reason)

@@ -22,7 +22,7 @@ from django.utils import timezone
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.failover.runbook.plan_drift import standing_blockers
+from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.kafka.admin.groups import GroupOffset, list_groups, write_offsets
 from mirrors.kafka.admin.temporary_groups import PREFIX
 from mirrors.kafka.admin.topics import Admin
@@ -38,7 +38,7 @@ from tests.wire.world import Side, unique
 pytestmark = pytest.mark.django_db
 Pair = tuple[SecuredBroker, SecuredBroker]
 LOGGER = "kafka.authorizer.logger"
-TOLD = re.compile(
+NAMED = re.compile(
     rf"Principal = User:{LIMITED} is (\w+) operation = (\w+) from host = \S+ on resource = "
     r"(\w+):\w+:(\S+) for request = (\w+)"
 )
@@ -114,7 +114,7 @@ def told(broker: SecuredBroker) -> set[str]:
     """Lines of the authorizer about the limited principal."""
     log = broker.broker.log
     texts = [path.read_text(errors="replace") for path in _logs(log) if path.exists()]
-    return {line for text in texts for line in text.splitlines() if TOLD.search(line)}
+    return {line for text in texts for line in text.splitlines() if NAMED.search(line)}
 
 
 def _logs(log: Path) -> tuple[Path, Path]:
@@ -142,11 +142,11 @@ def the_plan_names_what_a_real_run_lacks(plan: dict[str, Any], flow: Flow, group
     begins."""
     source, target = flow.source.alias, flow.target.alias
     rights = {row["where"]: row for row in plan["blockers"] if row["code"] == "rights"}
-    kept_in = f"mm2-divergence.{source}.internal on {target}"
-    assert rights.keys() == {f"{group} on {target}", kept_in}
+    divergence_topic = f"mm2-divergence.{source}.internal on {target}"
+    assert rights.keys() == {f"{group} on {target}", divergence_topic}
     assert "Grant Read on that group." in rights[f"{group} on {target}"]["sentence"]
     assert {row["page"] for row in rights.values()} == {"target"}
-    assert standing_blockers("switchover", plan)
+    assert remaining_blockers("switchover", plan)
     told = {row["code"]: row for row in plan["warnings"]}
     assert f"Access rules cannot fence {source}" in told["fence"]["sentence"]
     assert "rights_unknown" not in told
@@ -178,7 +178,7 @@ def test_reading_and_its_own_groups_are_all_that_a_simulation_does(
     requests: set[str] = set()
     for broker, known in zip(secured_pair, before, strict=True):
         for line in told(broker) - known:
-            verdict, operation, kind, name, request = TOLD.search(line).groups()  # type: ignore[union-attr]
+            verdict, operation, kind, name, request = NAMED.search(line).groups()  # type: ignore[union-attr]
             requests.add(request)
             own = kind.upper() == "GROUP" and name.startswith(PREFIX)
             # A denied one is none, but it would be a try.

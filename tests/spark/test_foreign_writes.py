@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.domain.gaps.foreign_records import Stretch, unknown_yet
+from mirrors.domain.gaps.foreign_records import ForeignRange, unreported_ranges
 from spark_runner.flow.kafka_calls import KafkaCalls
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.positions.topic import Place
@@ -48,7 +48,7 @@ def test_what_grew_while_a_position_stood_is_found_at_the_look_after(
     assert looks.find(there) == {}, "what was there before is no news"
     side.write(topic, 0, some(3))
     assert looks.find(there) == {}, "it may be a batch of this flow, whose position comes later"
-    assert looks.find(there) == {place: [Stretch(5, 7, 3)]}
+    assert looks.find(there) == {place: [ForeignRange(5, 7, 3)]}
     assert looks.find(there) == {}, "it is found once"
 
 
@@ -62,7 +62,7 @@ def test_where_the_next_batch_belongs_says_what_was_there_at_the_first_look(
     there = {place: RemotePartition(topic, view.topic_id, 0, 7, 2)}
     assert looks.find(there) == {}
     # The batch of five begins below that place and reaches beyond it.
-    assert looks.find(there) == {place: [Stretch(0, 4, 5)]}
+    assert looks.find(there) == {place: [ForeignRange(0, 4, 5)]}
 
 
 def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
@@ -88,7 +88,7 @@ def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
         assert looks.find(there(5, 2, float("inf"))) == {}, "the next one knows the position"
     side.write(topic, 0, some(2))
     looks.find(there(5, 2, float("inf")))
-    assert looks.find(there(5, 2, float("inf"))) == {place: [Stretch(4, 5, 2)]}
+    assert looks.find(there(5, 2, float("inf"))) == {place: [ForeignRange(4, 5, 2)]}
 
 
 def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
@@ -122,14 +122,16 @@ def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
 
 def test_a_lane_that_finds_it_once_more_adds_only_what_is_new() -> None:
     row = PartitionProgress(0)
-    row.add_foreign([Stretch(5, 7, 3)])
-    row.add_foreign([Stretch(5, 9, 5)])
-    assert list(row.foreign) == [Stretch(5, 7, 3), Stretch(8, 9, 2)]
-    row.add_foreign([Stretch(8, 9, 2)])
-    assert list(row.foreign) == [Stretch(5, 7, 3), Stretch(8, 9, 2)]
-    row.add_foreign([Stretch(20, 20, 1)])
-    assert list(row.foreign)[-1] == Stretch(20, 20, 1)
-    assert unknown_yet([Stretch(5, 9, 5), Stretch(1, 2, 2)], 8) == [Stretch(8, 9, 2)]
+    row.add_foreign([ForeignRange(5, 7, 3)])
+    row.add_foreign([ForeignRange(5, 9, 5)])
+    assert list(row.foreign) == [ForeignRange(5, 7, 3), ForeignRange(8, 9, 2)]
+    row.add_foreign([ForeignRange(8, 9, 2)])
+    assert list(row.foreign) == [ForeignRange(5, 7, 3), ForeignRange(8, 9, 2)]
+    row.add_foreign([ForeignRange(20, 20, 1)])
+    assert list(row.foreign)[-1] == ForeignRange(20, 20, 1)
+    assert unreported_ranges([ForeignRange(5, 9, 5), ForeignRange(1, 2, 2)], 8) == [
+        ForeignRange(8, 9, 2)
+    ]
 
 
 def test_a_quiet_flow_reports_records_of_another_producer(lab: Lab) -> None:
@@ -182,4 +184,6 @@ def test_records_of_a_commit_whose_answer_was_lost_are_not_taken_for_foreign(
             calls._confirmed(looks, there)
     assert calls._confirmed(looks, there) == {}, "the target has another position than the driver"
     committed[place] = 0
-    assert calls._confirmed(looks, there) == {place: [Stretch(0, 4, 5)]}, "and it is read again"
+    assert calls._confirmed(looks, there) == {place: [ForeignRange(0, 4, 5)]}, (
+        "and it is read again"
+    )

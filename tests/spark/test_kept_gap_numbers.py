@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from mirrors.domain.gaps.lost_ranges import GapFacts, remote_cut
+from mirrors.domain.gaps.lost_ranges import GapFacts, remote_truncation
 from mirrors.domain.runners.job_files import JobSpec, TopicStatus
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.ipc.messages import PartitionError, PartitionWork
@@ -17,7 +17,7 @@ PLACE = ("orders", 0)
 TOPIC = TopicStatus(
     topic="orders", remote_topic="a.orders", state="pending", reason="", partitions=1
 )
-CUT = remote_cut(30, 0, end=18, belongs=30)
+CUT = remote_truncation(30, 0, end=18, belongs=30)
 NUMBERED = dataclasses.replace(CUT, first=0, end=50)
 
 

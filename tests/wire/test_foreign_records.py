@@ -7,7 +7,7 @@ import time
 import pytest
 from django.utils import timezone
 
-from mirrors.domain.gaps.foreign_records import Stretch
+from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
 from mirrors.models import Gap, Transition
 from mirrors.services.gaps import foreign_records as events
@@ -36,7 +36,7 @@ def made(sides: tuple[Side, Side], **properties: str) -> tuple[Flow, str, str]:
     return flow, topic, flow.add(topic)
 
 
-def told(result: SliceResult, driver: Driver) -> list[Stretch]:
+def told(result: SliceResult, driver: Driver) -> list[ForeignRange]:
     rows = [row for figures in driver.figures for row in figures.partitions]
     return [stretch for row in [*rows, *result.partitions] for stretch in row.strangers]
 
@@ -93,7 +93,7 @@ def test_what_others_wrote_while_the_flow_stood_still_is_told_with_its_next_batc
     while (found := told(*flow.copy())) == []:
         source.write(topic, 0, records(1))
         assert time.monotonic() < until
-    assert found == [Stretch(first, first + 2, 3), Stretch(kept, kept, 1)]
+    assert found == [ForeignRange(first, first + 2, 3), ForeignRange(kept, kept, 1)]
     assert first < given_up < kept
     # Told once, although the next epoch reads the same positions.
     source.write(topic, 0, records(5))
@@ -128,7 +128,7 @@ def test_where_others_write_on_purpose_nothing_is_told(sides: tuple[Side, Side])
 def test_it_becomes_an_event_that_stops_nothing_and_grows_for_an_hour() -> None:
     flow, now = rows.flow(), timezone.now()
 
-    def tell(*found: Stretch, topic_id: str = "T1") -> None:
+    def tell(*found: ForeignRange, topic_id: str = "T1") -> None:
         part = PartitionStatus(
             topic="orders", partition=0, remote_topic="c.orders", state="in_sync", reason="",
             position=9, source_end=9, source_stable_end=9, time_lag_ms=0, lane="raw", as_of=0,
@@ -142,7 +142,7 @@ def test_it_becomes_an_event_that_stops_nothing_and_grows_for_an_hour() -> None:
         assert again.partitions[0].strangers == found
         events.fold(flow=flow, status=again, now=now)
 
-    one, two = Stretch(3, 5, 3), Stretch(8, 8, 1)
+    one, two = ForeignRange(3, 5, 3), ForeignRange(8, 8, 1)
     tell()
     tell(one)
     tell(one)
@@ -153,11 +153,11 @@ def test_it_becomes_an_event_that_stops_nothing_and_grows_for_an_hour() -> None:
     assert (event.facts["position"], event.facts["end"], event.facts["now"]) == (3, 9, "T1")
     assert "4 records into c.orders-0" in event.reason
     assert "3 to 5, 8." in event.reason
-    tell(Stretch(0, 0, 1), topic_id="T2")
+    tell(ForeignRange(0, 0, 1), topic_id="T2")
     assert Gap.objects.count() == 2
     Gap.objects.update(opened_at=now - 2 * events.ONE_EVENT)
-    tell(one, two, Stretch(20, 20, 1))
+    tell(one, two, ForeignRange(20, 20, 1))
     assert Gap.objects.count() == 3
-    tell(two, Stretch(20, 20, 1))
+    tell(two, ForeignRange(20, 20, 1))
     assert Gap.objects.count() == 3
     assert Transition.objects.filter(to_state="gap: remote written").count() == 3

@@ -8,7 +8,7 @@ from mirrors.domain.account.partition import Certainty, State
 from mirrors.domain.account.totals import NAMED, Total
 from mirrors.domain.formatting import duration, plural, short_name
 
-STATE_WORDS: dict[State, str] = {
+STATE_TEXTS: dict[State, str] = {
     "in_step": "in step",
     "behind": "behind",
     "stalled": "stalled",
@@ -72,7 +72,7 @@ def age(observed_at: int | None, now: int) -> str:
     return "never" if observed_at is None else f"{duration(max(0, now - observed_at))} ago"
 
 
-def blocked_words(topics: Sequence[tuple[str, State, str]]) -> str:
+def blocked_text(topics: Sequence[tuple[str, State, str]]) -> str:
     """`a.b.c (cannot be created on the target: its name is too long) and 2 more topics`.
 
     `topics` are names with their state and its reason; the first one is named.
@@ -80,4 +80,4 @@ def blocked_words(topics: Sequence[tuple[str, State, str]]) -> str:
     name, state, reason = topics[0]
     why = f": {reason.rstrip('.')}" if reason else ""
     more = f" and {plural(len(topics) - 1, 'more topic')}" if len(topics) > 1 else ""
-    return f"{short_name(name)} ({STATE_WORDS[state]}{why}){more}"
+    return f"{short_name(name)} ({STATE_TEXTS[state]}{why}){more}"

@@ -99,7 +99,7 @@ class Verdict:
         return {**dataclasses.asdict(self), "passed": self.passed}
 
 
-def result_words(state: str, verification: str) -> str:
+def result_text(state: str, verification: str) -> str:
     """Return the state of a drill as text, with its verification where no objective was set."""
     if state != "no_objectives":
         return state
@@ -117,8 +117,8 @@ def judge(objectives: Objectives, measured: Measured, *, trouble: str = "") -> V
     breaches = () if trouble and not measured.places else tuple(_breaches(objectives, measured))
     remarks = tuple(_remarks(objectives, measured, trouble))
     failed = bool(faults or breaches)
-    words = [*faults, *(breach.sentence for breach in breaches)]
-    sentence = " ".join(words) if failed else _good_news(objectives, measured)
+    text = [*faults, *(breach.sentence for breach in breaches)]
+    sentence = " ".join(text) if failed else _success_sentence(objectives, measured)
     outcome: Outcome = "passed" if objectives.is_set else "no_objectives"
     return Verdict(
         outcome="failed" if failed else outcome,
@@ -183,12 +183,12 @@ def _missed(
 ) -> Iterator[Breach]:
     if found is None:
         title = {"rpo_records": "The RPO in records", "rpo_seconds": "The RPO"}.get(name, "The RTO")
-        words = f"{title} could not be measured, so it counts as missed: {why or 'not known'}."
-        yield Breach(objective=name, wanted=wanted, found=None, by=None, sentence=words)
+        text = f"{title} could not be measured, so it counts as missed: {why or 'not known'}."
+        yield Breach(objective=name, wanted=wanted, found=None, by=None, sentence=text)
     elif found > wanted:
         by = found - wanted
-        words = miss.format(by=shape(by), found=shape(found), wanted=shape(wanted))
-        yield Breach(objective=name, wanted=wanted, found=found, by=by, sentence=words)
+        text = miss.format(by=shape(by), found=shape(found), wanted=shape(wanted))
+        yield Breach(objective=name, wanted=wanted, found=found, by=by, sentence=text)
 
 
 def _remarks(objectives: Objectives, measured: Measured, trouble: str) -> Iterator[str]:
@@ -213,7 +213,7 @@ def _remarks(objectives: Objectives, measured: Measured, trouble: str) -> Iterat
         yield f"What would be lost is not known: {measured.loss_why or 'nobody could say'}."
 
 
-def _good_news(objectives: Objectives, measured: Measured) -> str:
+def _success_sentence(objectives: Objectives, measured: Measured) -> str:
     parts = [
         f"{measured.proven:,} of {plural(measured.places, 'place')} of "
         f"{plural(measured.groups, 'group')} are proven."

@@ -135,43 +135,43 @@ def _rpo(picture: ReadinessPicture) -> Term:
     title = "In step with the source"
     if picture.offset_lag is None or _is_old(picture):
         age = picture.figures_age
-        old = "there are none yet" if age is None else f"its last figures are {_words(age)} old"
-        words = f"How far behind the flow is, is not known: {old}."
-        return _term("rpo", title, 15, 0.0, words, "topics")
+        old = "there are none yet" if age is None else f"its last figures are {_age_text(age)} old"
+        text = f"How far behind the flow is, is not known: {old}."
+        return _term("rpo", title, 15, 0.0, text, "topics")
     behind_ms = 0 if picture.offset_lag == 0 else picture.time_lag_ms
     if behind_ms is None:
-        words = "The age of the oldest record that is not copied yet is not known."
-        return _term("rpo", title, 15, 0.0, words, "topics")
+        text = "The age of the oldest record that is not copied yet is not known."
+        return _term("rpo", title, 15, 0.0, text, "topics")
     wanted_s = picture.objectives.rpo_seconds
     limit_ms = BEHIND_AFTER_MS if wanted_s is None else wanted_s * 1000
     share = _within(behind_ms, limit_ms)
     whose = "the usual limit" if wanted_s is None else "its objective"
-    words = f"It is {duration(behind_ms)} behind; {whose} is {duration(limit_ms)}."
+    text = f"It is {duration(behind_ms)} behind; {whose} is {duration(limit_ms)}."
     most = picture.objectives.rpo_records
     if most is not None and (by_records := _within(picture.offset_lag, most)) < share:
         share = by_records
-        words = f"It is {plural(picture.offset_lag, 'record')} behind; its objective is {most:,}."
-    return _term("rpo", title, 15, share, words, "topics")
+        text = f"It is {plural(picture.offset_lag, 'record')} behind; its objective is {most:,}."
+    return _term("rpo", title, 15, share, text, "topics")
 
 
 def _groups(picture: ReadinessPicture) -> Term:
     missing = picture.places - picture.translated
     share = 1.0 if not picture.places else picture.translated / picture.places
-    words = (
+    text = (
         f"{missing:,} of {plural(picture.places, 'place')} of consumer groups have no exact place "
         "on the target yet."
     )
-    return _term("groups", "Groups have their offset", 10, share, words, "groups")
+    return _term("groups", "Groups have their offset", 10, share, text, "groups")
 
 
 def _topics(picture: ReadinessPicture) -> Term:
-    words = picture.not_visible
+    text = picture.not_visible
     if picture.not_copied:
         count = plural(picture.not_copied, "topic")
-        words = f"{count} not replicated: {_such_as(picture.not_copied, picture.not_copied_first)}."
-        words = f"{words} {picture.not_visible}".strip()
-    share = 0.0 if words else 1.0
-    return _term("topics", "Every selected topic is replicated", 10, share, words, "topics")
+        text = f"{count} not replicated: {_such_as(picture.not_copied, picture.not_copied_first)}."
+        text = f"{text} {picture.not_visible}".strip()
+    share = 0.0 if text else 1.0
+    return _term("topics", "Every selected topic is replicated", 10, share, text, "topics")
 
 
 def _such_as(count: int, first: str) -> str:
@@ -181,68 +181,68 @@ def _such_as(count: int, first: str) -> str:
 def _rights(picture: ReadinessPicture) -> Term:
     title = "Rights for a failover"
     if picture.lacking is None:
-        words = "No simulation has asked which rights are missing. Simulate a failover."
-        return _term("rights", title, 5, 0.0, words, "simulation")
-    words = f"The newest simulation found missing rights. {' '.join(picture.lacking[:2])}"
+        text = "No simulation has asked which rights are missing. Simulate a failover."
+        return _term("rights", title, 5, 0.0, text, "simulation")
+    text = f"The newest simulation found missing rights. {' '.join(picture.lacking[:2])}"
     share = 0.0 if picture.lacking else 1.0
-    return _term("rights", title, 5, share, words, "simulation")
+    return _term("rights", title, 5, share, text, "simulation")
 
 
 def _drift(picture: ReadinessPicture) -> Term:
-    words = (
+    text = (
         f"{plural(picture.drift, 'change')} made manually on {picture.target} "
         f"{'waits' if picture.drift == 1 else 'wait'} for a decision: "
         f"{_such_as(picture.drift, picture.drift_first)}."
     )
-    return _term("drift", "No drift", 5, 0.0 if picture.drift else 1.0, words, "drift")
+    return _term("drift", "No drift", 5, 0.0 if picture.drift else 1.0, text, "drift")
 
 
 def _foreign(picture: ReadinessPicture) -> Term:
-    words = (
+    text = (
         f"Another producer writes the remote topics: {plural(picture.foreign_records, 'record')} "
         "of it lately. A group may read them as if they came from the source."
     )
     share = 0.0 if picture.foreign_records else 1.0
-    return _term("foreign_writes", "No foreign writes", 5, share, words, "gaps")
+    return _term("foreign_writes", "No foreign writes", 5, share, text, "gaps")
 
 
 def _copies(picture: ReadinessPicture) -> Term:
     runs = picture.state == "running"
-    words = f"The flow is {picture.state.replace('_', ' ')}"
-    words += f": {picture.reason}" if picture.reason else "."
+    text = f"The flow is {picture.state.replace('_', ' ')}"
+    text += f": {picture.reason}" if picture.reason else "."
     if runs and _is_old(picture):
-        words = "The flow has sent no fresh figures, so nobody knows whether it still copies."
+        text = "The flow has sent no fresh figures, so nobody knows whether it still copies."
         runs = False
-    return _term("copies", "The flow replicates", 5, 1.0 if runs else 0.0, words, "jobs")
+    return _term("copies", "The flow replicates", 5, 1.0 if runs else 0.0, text, "jobs")
 
 
 def _target(picture: ReadinessPicture) -> Term:
     if picture.target_reachable is None:
-        words = f"Nobody has looked at {picture.target} yet."
+        text = f"Nobody has looked at {picture.target} yet."
     else:
-        words = f"{picture.target} did not answer at the last look. {picture.target_reason}".strip()
+        text = f"{picture.target} did not answer at the last look. {picture.target_reason}".strip()
     title = "The clusters answer at every address"
     if picture.target_reachable and picture.dead_addresses:
         # Another address serves; with that one gone as well nothing would.
         fix: Fix = "source" if picture.source_warned else "cluster"
         return _term("target", title, 5, 0.5, " ".join(picture.dead_addresses[:2]), fix)
     share = 1.0 if picture.target_reachable else 0.0
-    return _term("target", title, 5, share, words, "cluster")
+    return _term("target", title, 5, share, text, "cluster")
 
 
 def _gaps(picture: ReadinessPicture) -> Term:
-    words = (
+    text = (
         f"{plural(picture.open_gaps, 'gap')} of the source's records "
         f"{'waits' if picture.open_gaps == 1 else 'wait'} for a decision; those partitions stand."
     )
-    return _term("gaps", "No open gap", 10, 0.0 if picture.open_gaps else 1.0, words, "gaps")
+    return _term("gaps", "No open gap", 10, 0.0 if picture.open_gaps else 1.0, text, "gaps")
 
 
 def _duties(picture: ReadinessPicture) -> Term:
     failed = picture.failed_duties
     named = "; ".join(f"{name}: {error}" for name, error in failed[:2])
-    words = f"{plural(len(failed), 'duty', 'duties')} failed at the last turn. {named}"
-    return _term("duties", "Duties are done", 5, 0.0 if failed else 1.0, words, "duties")
+    text = f"{plural(len(failed), 'duty', 'duties')} failed at the last turn. {named}"
+    return _term("duties", "Duties are done", 5, 0.0 if failed else 1.0, text, "duties")
 
 
 def _objectives(picture: ReadinessPicture) -> Term:
@@ -254,9 +254,9 @@ def _objectives(picture: ReadinessPicture) -> Term:
         for name, there in (("RPO", has_rpo), ("RTO", given.rto_seconds is not None))
         if not there
     ]
-    words = f"The flow has no {' and no '.join(missing)} to be judged by."
+    text = f"The flow has no {' and no '.join(missing)} to be judged by."
     share = 0.0 if missing else 1.0
-    return _term("objectives", "Objectives are set", 5, share, words, "objectives")
+    return _term("objectives", "Objectives are set", 5, share, text, "objectives")
 
 
 def _within(value: float, limit: float) -> float:
@@ -269,5 +269,5 @@ def _is_old(picture: ReadinessPicture) -> bool:
     return picture.figures_age is None or picture.figures_age > OLD_AFTER
 
 
-def _words(age: timedelta) -> str:
+def _age_text(age: timedelta) -> str:
     return duration(age.total_seconds() * 1000)

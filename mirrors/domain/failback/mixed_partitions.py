@@ -16,7 +16,7 @@ from mirrors.domain.offsets.runs import Run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Mixed:
+class MixedPartition:
     """One group in one partition: it is at offset `stands` there and shall resume at `place` here.
 
     - `after` and `before`: records here from `place` on, and before it.
@@ -35,7 +35,7 @@ class Mixed:
     keeps_time: bool = True
 
 
-def read_again(asked: int, place: int, *, forth: Iterable[Run], back: Iterable[Run]) -> int:
+def count_re_reads(asked: int, place: int, *, forth: Iterable[Run], back: Iterable[Run]) -> int:
     """Return how many records from `place` on, on the old primary, a group at `asked` has read.
 
     `forth`: runs of the flow there, whose upstream is here. `back`: runs of the reverse flow.
@@ -45,7 +45,7 @@ def read_again(asked: int, place: int, *, forth: Iterable[Run], back: Iterable[R
     return again
 
 
-def prove_mixed(case: Mixed) -> Proof:
+def verify_mixed(case: MixedPartition) -> Proof:
     """Return whether the group resumes at a record that it has not read, and skips none."""
     skipped = sum(case.twins.get(row.offset, -1) >= case.stands for row in case.before)
     last = next((row for row in reversed(case.before) if row.offset in case.twins), None)
@@ -59,7 +59,7 @@ def prove_mixed(case: Mixed) -> Proof:
         wrong = "what it would read next could not be read on the side that it leaves"
     return Proof(
         verdict=verdict,
-        reason=wrong or _words(case, len(known)),
+        reason=wrong or _agreement_text(case, len(known)),
         re_reads=case.again,
         skipped=skipped,
         in_order=unread == sorted(unread),
@@ -68,7 +68,7 @@ def prove_mixed(case: Mixed) -> Proof:
     )
 
 
-def _wrong(case: Mixed, known: Sequence[Seen], skipped: int) -> str:
+def _wrong(case: MixedPartition, known: Sequence[Seen], skipped: int) -> str:
     other = next((row for row in known if not _same(case, row)), None)
     if other is not None:
         return f"the record at {other.offset} is not the one that the maps of both flows name"
@@ -83,18 +83,18 @@ def _within(length: int, first: int, end: int) -> int:
     return max(0, min(length, end) - max(0, first))
 
 
-def _known(case: Mixed, row: Seen | None) -> list[Seen]:
+def _known(case: MixedPartition, row: Seen | None) -> list[Seen]:
     return [row] if row is not None and case.twins[row.offset] in case.theirs else []
 
 
-def _same(case: Mixed, row: Seen) -> bool:
+def _same(case: MixedPartition, row: Seen) -> bool:
     there = case.theirs[case.twins[row.offset]]
     # One of before 1970 that was brought over has the time at which it was.
     timed = case.keeps_time and row.timestamp > 0 and there.timestamp > 0
     return row.digest == there.digest and (not timed or row.timestamp == there.timestamp)
 
 
-def _words(case: Mixed, compared: int) -> str:
+def _agreement_text(case: MixedPartition, compared: int) -> str:
     if not case.after:
         return "it has read all that is there"
     parts = [f"the next {plural(compared, 'record')} of both sides are the same, one by one"]

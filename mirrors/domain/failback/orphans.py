@@ -17,24 +17,24 @@ DECISIONS: tuple[str, ...] = get_args(Decision)
 MARK_HEADER = "understudy.orphan"
 
 
-class Stretch(NamedTuple):
-    """Offsets [first, end) of a source partition; `gone` were deleted before replication."""
+class OrphanRange(NamedTuple):
+    """Offsets [first, end) of a source partition; `deleted` were deleted before replication."""
 
     topic: str
     partition: int
     first: int
     end: int
-    gone: int
+    deleted: int
 
     @property
     def offsets(self) -> int:
         return self.end - self.first
 
 
-def find_stretch(point: Divergence, *, first: int, end: int) -> Stretch:
+def find_orphan_range(point: Divergence, *, first: int, end: int) -> OrphanRange:
     """Return the range from the flow's last position to the source's end, if it still exists."""
     begin = max(point.position, first)
-    return Stretch(point.topic, point.partition, begin, max(begin, end), begin - point.position)
+    return OrphanRange(point.topic, point.partition, begin, max(begin, end), begin - point.position)
 
 
 def is_own(offset: int, written: Sequence[Run]) -> bool:

@@ -33,14 +33,14 @@ Kind = Literal["divergence", "goes_on", "names", "gone", "blocked"]
 class Side:
     """What was seen of one cluster: topic ids, and first and end offsets of partitions.
 
-    `untold`: by topic, why it could not be described.
+    `undescribed`: by topic, why it could not be described.
     """
 
     cluster: str
     topic_ids: Mapping[str, str]
     first: Mapping[Place, int]
     end: Mapping[Place, int]
-    untold: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    undescribed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Start(NamedTuple):
@@ -68,15 +68,15 @@ def plan_starts(
     *,
     old: Side,
     new: Side,
-    gone: Collection[Place] = (),
+    deleted: Collection[Place] = (),
 ) -> list[Start]:
     """Return the start of each partition.
 
     - `back`: the policy of the reverse flow; `known`: its positions. `old`: the side that failed.
-    - `gone`: copied partitions that the forward flow saw deleted.
+    - `deleted`: copied partitions that the forward flow saw deleted.
     """
     starts = [
-        _gone(point, back, old, new, gone) or _start(point, back, known, old, new)
+        _without_destination(point, back, old, new, deleted) or _start(point, back, known, old, new)
         for point in points
     ]
     blocked = {start.topic: start for start in starts if start.kind == "blocked"}
@@ -99,15 +99,15 @@ def left_out_topics(starts: Iterable[Start], back: ReplicationPolicy) -> list[st
     return sorted(name for name in names if not back.is_cycle(name))
 
 
-def _gone(
-    point: Divergence, back: ReplicationPolicy, old: Side, new: Side, gone: Collection[Place]
+def _without_destination(
+    point: Divergence, back: ReplicationPolicy, old: Side, new: Side, deleted: Collection[Place]
 ) -> Start | None:
     if point.topic in old.topic_ids or _is_another(point, old):
         return None
     reason = f"{point.topic} is not on {back.target_alias} any more, "
     if point.remote_topic not in new.topic_ids:
         reason += f"nor is {point.remote_topic} on {back.source_alias}"
-    elif (point.topic, point.partition) not in gone:
+    elif (point.topic, point.partition) not in deleted:
         return None
     elif _stays(point, back):
         reason += (
@@ -168,21 +168,21 @@ def _start(
     return Start(row.topic, row.partition, "divergence", point.downstream, reason, row)
 
 
-def in_words(starts: Sequence[Start], name: str) -> str:
+def starts_sentence(starts: Sequence[Start], name: str) -> str:
     """Return what a reverse flow of this name does, as one sentence."""
     begun = sum(start.kind == "divergence" for start in starts)
     on = sum(start.kind == "goes_on" for start in starts)
     gone = sum(start.kind == "gone" for start in starts)
-    words = []
+    text = []
     if begun:
-        words.append(f"{name} begins where both sides parted in {begun} partitions")
+        text.append(f"{name} begins where both sides parted in {begun} partitions")
     if on:
-        words.append(f"it goes on where it stood in {on}")
-    if not words:
-        words.append(f"{name} carries what was written on the standby under its own names")
+        text.append(f"it goes on where it stood in {on}")
+    if not text:
+        text.append(f"{name} carries what was written on the standby under its own names")
     if gone:
-        words.append(f"{plural(gone, 'partition')} left out, whose topics are gone")
-    said = "; ".join(words) + "."
+        text.append(f"{plural(gone, 'partition')} left out, whose topics are gone")
+    said = "; ".join(text) + "."
     blocked = [start for start in starts if start.kind == "blocked"]
     if blocked:
         topics = len({start.topic for start in blocked})
@@ -199,8 +199,8 @@ def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
         "A flow back would leave its history missing there. Copy the topic in full: make a flow "
         "into an empty topic, without skip.replicated."
     )
-    if point.topic in old.untold:
-        return f"{point.topic} on {old_alias} cannot be looked at: {old.untold[point.topic]}"
+    if point.topic in old.undescribed:
+        return f"{point.topic} on {old_alias} cannot be looked at: {old.undescribed[point.topic]}"
     if not _is_another(point, old) and _has_fewer(point, old):
         return ""
     if old.topic_ids.get(point.topic) != point.source_topic_id or _is_another(point, old):
@@ -239,8 +239,8 @@ def _stays(point: Divergence, back: ReplicationPolicy) -> bool:
 
 
 def _moved(point: Divergence, new: Side) -> str:
-    if point.remote_topic in new.untold:
-        return f"{point.remote_topic} cannot be looked at: {new.untold[point.remote_topic]}"
+    if point.remote_topic in new.undescribed:
+        return f"{point.remote_topic} cannot be looked at: {new.undescribed[point.remote_topic]}"
     if new.topic_ids.get(point.remote_topic) == point.target_topic_id:
         return ""
     return (

@@ -47,7 +47,7 @@ def downstream_between(
     return None if above is None else above.downstream
 
 
-def bring_back(
+def translate_back(
     asked: int, *, forth: int | None, back: int | None, rest: int, tail: int, undecided: bool
 ) -> Translation:
     """Return the resume offset on the old primary.

@@ -6,84 +6,84 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from mirrors.domain.account.sentences import amount
-from mirrors.domain.account.sentences import owed as owed_words
+from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import total
 from mirrors.domain.failover.drift import drift_blockers, drift_warnings
 from mirrors.domain.failover.partition_blockers import ended, not_copied_blockers, part_blockers
 from mirrors.domain.failover.partitions import Part
 from mirrors.domain.failover.permissions import (
     fence_warnings,
-    lacking_where,
     rights_blockers,
     rights_warnings,
+    where_lacking,
 )
 from mirrors.domain.failover.plan_types import (
     FailoverPicture,
     Finding,
+    GroupPartitionPlan,
     GroupPicture,
     PartitionPlan,
-    PlacePlan,
 )
 from mirrors.domain.formatting import duration, plural
 from mirrors.domain.groups.checkpoints import IDLE
 
 # Names told in one sentence.
-TOLD = 5
+NAMED = 5
 
 
 def find_blockers(
     picture: FailoverPicture,
     parts: Sequence[Part],
-    places: tuple[PlacePlan, ...],
+    places: tuple[GroupPartitionPlan, ...],
     oldest_ms: int,
 ) -> Iterator[Finding]:
     """Yield the blockers. `picture` holds what takes part, `parts` all that the flow selects."""
     if picture.writing:
         yield Finding(code="writing", where=picture.flow, sentence=picture.writing, page="jobs")
-    if picture.not_running and (owing := _owing(parts)):
-        words = (
+    if picture.not_running and (owing := _amount_owed(parts)):
+        text = (
             f"{picture.flow} is {picture.not_running}, and {owing} would not be replicated: a "
             "switchover would wait for them in vain. Start the flow, or fail over without them."
         )
-        yield Finding(code="not_running", where=picture.flow, sentence=words, page="jobs")
+        yield Finding(code="not_running", where=picture.flow, sentence=text, page="jobs")
     if picture.not_visible:
-        words = f"{picture.not_visible} What these topics hold would be lost, and is unknown."
-        yield Finding(code="not_visible", where=picture.source, sentence=words, page="source")
-    out = _out(parts)
+        text = f"{picture.not_visible} What these topics hold would be lost, and is unknown."
+        yield Finding(code="not_visible", where=picture.source, sentence=text, page="source")
+    out = _not_taking_part(parts)
     names = _topics(picture, parts)
     beside = tuple(
         dataclasses.replace(row, topic=names.get(_name_in(row), ""))
-        for row in _blockers_beside(picture)
+        for row in _topic_and_permission_blockers(picture)
         if _name_in(row) not in out
     )
     yield from beside
     yield from not_copied_blockers(picture, parts)
-    told = {finding.where for finding in beside}
+    reported = {finding.where for finding in beside}
     for part in parts:
         if part.role == "replicated":
-            yield from part_blockers(picture, part, told)
+            yield from part_blockers(picture, part, reported)
     for group in picture.groups:
         yield from _group_blockers(picture, group, oldest_ms)
     for place in places:
         if place.downstream_offset is None:
             where = f"{place.group} in {place.topic}-{place.partition}"
-            words = (
+            text = (
                 f"Where {where} resumes is unknown: {ended(place.reason)} Simulate without this "
                 "group to switch the others over, and let it begin at the earliest record, never "
                 "at the latest."
             )
-            yield Finding(code="no_map", where=where, sentence=words, page="groups")
+            yield Finding(code="no_map", where=where, sentence=text, page="groups")
 
 
-def _owing(parts: Sequence[Part]) -> str:
+def _amount_owed(parts: Sequence[Part]) -> str:
     """What the partitions that take part still owe; empty if that is nothing."""
     found = total(part.owed for part in parts if part.role == "replicated")
     if found.records == 0 and not found.unknown:
         return ""
-    return owed_words(found)
+    return owed_text(found)
 
 
-def _out(parts: Sequence[Part]) -> set[str]:
+def _not_taking_part(parts: Sequence[Part]) -> set[str]:
     """Return the remote topics of which no partition takes part; their problem is reported once."""
     remote = {part.row.remote_topic for part in parts}
     return remote - {part.row.remote_topic for part in parts if part.role == "replicated"}
@@ -94,8 +94,8 @@ def _topics(picture: FailoverPicture, parts: Sequence[Part]) -> dict[str, str]:
     names: dict[str, str] = {}
     for part in parts:
         topic, remote = part.row.topic, part.row.remote_topic
-        names[remote] = names[lacking_where(remote, picture.target)] = topic
-        names[lacking_where(topic, picture.source)] = topic
+        names[remote] = names[where_lacking(remote, picture.target)] = topic
+        names[where_lacking(topic, picture.source)] = topic
     return names
 
 
@@ -104,70 +104,70 @@ def _name_in(row: Finding) -> str:
     return row.where.partition(": ")[0]
 
 
-def _blockers_beside(picture: FailoverPicture) -> Iterator[Finding]:
+def _topic_and_permission_blockers(picture: FailoverPicture) -> Iterator[Finding]:
     """Yield blockers of topics and rights, which offsets do not show."""
-    if picture.standing is not None:
-        yield from drift_blockers(picture.standing, target=picture.target)
-    yield from rights_blockers(picture.asked, picture.source_rights, picture.target_rights)
+    if picture.target_topics is not None:
+        yield from drift_blockers(picture.target_topics, target=picture.target)
+    yield from rights_blockers(picture.checked, picture.source_rights, picture.target_rights)
 
 
 def _group_blockers(
     picture: FailoverPicture, group: GroupPicture, oldest_ms: int
 ) -> Iterator[Finding]:
     if group.trouble:
-        words = (
+        text = (
             f"The offsets of {group.group} could not be read: {ended(group.trouble)} Simulate "
             "without it to switch the others over."
         )
-        yield Finding(code="no_groups", where=group.group, sentence=words, page="groups")
+        yield Finding(code="no_groups", where=group.group, sentence=text, page="groups")
     if group.taken:
-        words = (
+        text = (
             f"{group.group}: {group.taken} on {picture.target}, so its offsets cannot be set. "
             "Delete or rename the share group, or simulate without this group."
         )
-        yield Finding(code="name_taken", where=group.group, sentence=words, page="groups")
+        yield Finding(code="name_taken", where=group.group, sentence=text, page="groups")
     elif group.target_state not in IDLE:
-        words = (
+        text = (
             f"{group.group} is {group.target_state} on the target, so its offsets cannot be set "
             "there. Stop its members on the target first."
         )
-        yield Finding(code="group_active", where=group.group, sentence=words, page="groups")
+        yield Finding(code="group_active", where=group.group, sentence=text, page="groups")
     age = 0 if group.seen_at is None else picture.taken_at - group.seen_at
     if age > oldest_ms:
-        words = (
+        text = (
             f"The offsets of {group.group} are {duration(age)} old and the source cannot be asked: "
             f"all that it consumed since would be read again. The limit is {duration(oldest_ms)}."
         )
-        yield Finding(code="sample_too_old", where=group.group, sentence=words, page="groups")
+        yield Finding(code="sample_too_old", where=group.group, sentence=text, page="groups")
 
 
 def find_warnings(
     picture: FailoverPicture,
     partitions: tuple[PartitionPlan, ...],
-    places: tuple[PlacePlan, ...],
+    places: tuple[GroupPartitionPlan, ...],
 ) -> Iterator[Finding]:
     if picture.source_trouble:
         ages = [row.source_end_age_ms for row in partitions if row.source_end_age_ms is not None]
         old = f" They are up to {duration(max(ages))} old." if ages else " There are none."
-        words = f"Figures of the source are the last known: {picture.source_trouble}{old}"
-        yield Finding(code="source_unreachable", where=picture.flow, sentence=words, page="source")
-    if picture.gone:
-        yield _gone(picture)
+        text = f"Figures of the source are the last known: {picture.source_trouble}{old}"
+        yield Finding(code="source_unreachable", where=picture.flow, sentence=text, page="source")
+    if picture.deleted_topics:
+        yield _deleted_topics(picture)
     for row in partitions:
         if row.loss:
             name = f"{row.topic}-{row.partition}"
-            words = f"{name}: {amount(row.loss, row.loss_certainty)} would be lost."
-            yield Finding(code="loss", where=name, sentence=words, page="topics")
+            text = f"{name}: {amount(row.loss, row.loss_certainty)} would be lost."
+            yield Finding(code="loss", where=name, sentence=text, page="topics")
     for place in places:
         where = f"{place.group} in {place.topic}-{place.partition}"
         if place.outcome in ("ahead", "expired", "lower_bound"):
-            words = f"{where}: {place.reason}.{_skipped(place)}"
-            yield Finding(code=place.outcome, where=where, sentence=words, page="groups")
+            text = f"{where}: {place.reason}.{_skipped(place)}"
+            yield Finding(code=place.outcome, where=where, sentence=text, page="groups")
     yield from _without_offset(picture)
-    yield from _warnings_beside(picture)
+    yield from _topic_and_permission_warnings(picture)
 
 
-def _skipped(place: PlacePlan) -> str:
+def _skipped(place: GroupPartitionPlan) -> str:
     if place.skipped == 0:
         return ""
     if place.skipped is None:
@@ -180,31 +180,33 @@ def _without_offset(picture: FailoverPicture) -> Iterator[Finding]:
         for place in group.places:
             if place.has_no_offset:
                 where = f"{place.group} in {place.topic}-{place.partition}"
-                words = (
+                text = (
                     f"{where} has no committed offset on {picture.source} any more: it expired or "
                     "was deleted. Nothing is set; its client applies auto.offset.reset, on "
                     f"{picture.target} as on {picture.source}."
                 )
-                yield Finding(code="no_offset", where=where, sentence=words, page="groups")
+                yield Finding(code="no_offset", where=where, sentence=text, page="groups")
 
 
-def _gone(picture: FailoverPicture) -> Finding:
-    names, more = ", ".join(picture.gone[:TOLD]), len(picture.gone) - TOLD
+def _deleted_topics(picture: FailoverPicture) -> Finding:
+    names, more = ", ".join(picture.deleted_topics[:NAMED]), len(picture.deleted_topics) - NAMED
     seen = ""
-    if picture.gone_at is not None:
-        seen = f", as the flow last saw it {duration(picture.taken_at - picture.gone_at)} ago"
-    words = (
+    if picture.deleted_seen_at is not None:
+        seen = (
+            f", as the flow last saw it {duration(picture.taken_at - picture.deleted_seen_at)} ago"
+        )
+    text = (
         f"Copied before and not on {picture.source} any more, or not whole{seen}: {names}"
         f"{f' and {more:,} more' if more > 0 else ''}. Nothing is left there to copy or to "
         f"lose; what lies on {picture.target} is left alone."
     )
-    return Finding(code="gone", where=picture.flow, sentence=words, page="topics")
+    return Finding(code="gone", where=picture.flow, sentence=text, page="topics")
 
 
-def _warnings_beside(picture: FailoverPicture) -> Iterator[Finding]:
+def _topic_and_permission_warnings(picture: FailoverPicture) -> Iterator[Finding]:
     source, target = picture.source, picture.target
-    if picture.standing is not None:
-        yield from drift_warnings(picture.standing, target=target, now=picture.taken_at)
-    yield from rights_warnings(picture.asked, picture.source_rights, picture.target_rights)
+    if picture.target_topics is not None:
+        yield from drift_warnings(picture.target_topics, target=target, now=picture.taken_at)
+    yield from rights_warnings(picture.checked, picture.source_rights, picture.target_rights)
     if picture.fence is not None:
         yield from fence_warnings(picture.fence, source=source)

@@ -43,14 +43,14 @@ def client_changes(
 
 
 def _producers(policy: ReplicationPolicy, bootstrap: str, names: list[str]) -> ClientChange:
-    words = "Producers change bootstrap.servers; topic names stay."
+    text = "Producers change bootstrap.servers; topic names stay."
     if any(policy.remote_topic(name) != name for name in names):
-        words = (
+        text = (
             "Producers change bootstrap.servers and write to the topics of the same name on the "
             "target, which must exist there; never into the remote topics."
         )
     return ClientChange(
-        group="", bootstrap=bootstrap, topics=tuple(names), pattern="", sentence=words
+        group="", bootstrap=bootstrap, topics=tuple(names), pattern="", sentence=text
     )
 
 
@@ -59,15 +59,15 @@ def _consumers(
 ) -> ClientChange:
     remote = [topics[name] for name in sorted(topics)]
     if remote == sorted(topics):
-        words = f"{group} changes bootstrap.servers; topic names stay."
+        text = f"{group} changes bootstrap.servers; topic names stay."
         return ClientChange(
-            group=group, bootstrap=bootstrap, topics=tuple(remote), pattern="", sentence=words
+            group=group, bootstrap=bootstrap, topics=tuple(remote), pattern="", sentence=text
         )
     # A topic that returns to its origin has its old name there, and no producer uses the name from
     # here.
     copied = {name for name in topics if topics[name] == policy.remote_topic(name)}
     renamed = sorted({*remote, *copied})
-    words = (
+    text = (
         f"{group} changes bootstrap.servers and subscribes to the remote topics, and to the topics "
         "of the same name for what producers write on the target; the pattern finds both."
     )
@@ -76,7 +76,7 @@ def _consumers(
         bootstrap=bootstrap,
         topics=tuple(remote),
         pattern="|".join(_literal(name) for name in renamed),
-        sentence=words,
+        sentence=text,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirrors.domain.failover.plan_types import Finding
-from mirrors.domain.failover.preconditions import Drifted, Standing
+from mirrors.domain.failover.preconditions import Drifted, TargetTopics
 from mirrors.domain.formatting import duration, plural
 
 # A look is made every ten minutes while the flow runs.
@@ -28,90 +28,92 @@ _EFFECTS = {
 }
 
 
-def drift_blockers(standing: Standing, *, target: str) -> Iterator[Finding]:
+def drift_blockers(target_topics: TargetTopics, *, target: str) -> Iterator[Finding]:
     """Yield the blockers. `target` is its alias."""
-    gone = {row.name for row in standing.drifted if row.kind == "deleted topic"}
-    for row in standing.drifted:
+    gone = {row.name for row in target_topics.drifted if row.kind == "deleted topic"}
+    for row in target_topics.drifted:
         if row.kind == "deleted topic":
-            words = (
-                f"{row.words} Its records are not there and its groups have nothing to go on from. "
-                "Have it made again on the tab Drift and copied, or leave its groups out."
+            text = (
+                f"{row.sentence} Its records are not there and its groups have nothing to go on "
+                "from. Have it made again on the tab Drift and copied, or leave its groups out."
             )
-            yield Finding(code="drift", where=row.name, sentence=words, page="drift")
-        elif _refuses_writes(row, standing):
-            copies = standing.replicas[row.name]
-            words = (
-                f"{row.words} It has {plural(copies, 'replica')} on {target}, so every write with "
-                "acks=all will be refused. Have it put back on the tab Drift."
+            yield Finding(code="drift", where=row.name, sentence=text, page="drift")
+        elif _refuses_writes(row, target_topics):
+            copies = target_topics.replicas[row.name]
+            text = (
+                f"{row.sentence} It has {plural(copies, 'replica')} on {target}, so every write "
+                "with acks=all will be refused. Have it put back on the tab Drift."
             )
             where = f"{row.name}: {row.key}"
-            yield Finding(code="drift", where=where, sentence=words, page="drift")
-    for name in standing.missing:
+            yield Finding(code="drift", where=where, sentence=text, page="drift")
+    for name in target_topics.missing:
         if name not in gone:
-            words = (
+            text = (
                 f"{name} is to be copied and is not on {target} yet: nothing of it would be there. "
                 "The flow's warnings or the tab Duties say why it is not made; the tab Plan makes "
                 "it."
             )
-            yield Finding(code="missing_topic", where=name, sentence=words, page="plan")
-    for name, has, needs in standing.short:
-        words = (
+            yield Finding(code="missing_topic", where=name, sentence=text, page="plan")
+    for name, has, needs in target_topics.too_few_partitions:
+        text = (
             f"{name} has {plural(has, 'partition')} on {target} and its source {needs:,}: records "
             "of the further ones would not be there. The tab Plan adds them."
         )
-        yield Finding(code="few_partitions", where=name, sentence=words, page="plan")
+        yield Finding(code="few_partitions", where=name, sentence=text, page="plan")
 
 
-def drift_warnings(standing: Standing, *, target: str, now: int) -> Iterator[Finding]:
-    for row in standing.drifted:
-        if row.decided or row.kind == "deleted topic" or _refuses_writes(row, standing):
+def drift_warnings(target_topics: TargetTopics, *, target: str, now: int) -> Iterator[Finding]:
+    for row in target_topics.drifted:
+        if row.decided or row.kind == "deleted topic" or _refuses_writes(row, target_topics):
             continue
         where = f"{row.name}: {row.key}" if row.key else row.name
-        words = f"{row.words} {_effect(row, target)} Decide on it on the tab Drift."
-        yield Finding(code="drift", where=where, sentence=words, page="drift")
-    told = {f"{row.name}: {row.key}" for row in standing.drifted if row.kind == "topic config"}
-    if settings := [name for name in standing.settings if name not in told]:
-        words = (
+        text = f"{row.sentence} {_effect(row, target)} Decide on it on the tab Drift."
+        yield Finding(code="drift", where=where, sentence=text, page="drift")
+    reported = {
+        f"{row.name}: {row.key}" for row in target_topics.drifted if row.kind == "topic config"
+    }
+    if settings := [name for name in target_topics.settings if name not in reported]:
+        text = (
             f"{plural(len(settings), 'setting')} of remote topics "
             f"{'is' if len(settings) == 1 else 'are'} not as on the source: {_names(settings)}. "
             "Clients meet the target's. The tab Plan shows each and sets it."
         )
-        yield Finding(code="not_in_step", where=target, sentence=words, page="plan")
-    if standing.rules:
-        words = (
-            f"{plural(len(standing.rules), 'access rule')} of the source "
-            f"{'is' if len(standing.rules) == 1 else 'are'} not on {target}: "
-            f"{_names(standing.rules)}. Who needs one is refused there. The tab Plan shows each "
-            "and makes it; sync.topic.acls.enabled keeps them in step."
+        yield Finding(code="not_in_step", where=target, sentence=text, page="plan")
+    if target_topics.rules:
+        text = (
+            f"{plural(len(target_topics.rules), 'access rule')} of the source "
+            f"{'is' if len(target_topics.rules) == 1 else 'are'} not on {target}: "
+            f"{_names(target_topics.rules)}. Who needs one is refused there. The tab Plan shows "
+            "each and makes it; sync.topic.acls.enabled keeps them in step."
         )
-        yield Finding(code="rules_not_there", where=target, sentence=words, page="plan")
-    for sentence in standing.left:
-        words = f"{sentence} Grant on {target} what producers need there."
-        yield Finding(code="rules_left", where=target, sentence=words, page="plan")
-    yield from _unseen(standing, target, now)
+        yield Finding(code="rules_not_there", where=target, sentence=text, page="plan")
+    for sentence in target_topics.left:
+        text = f"{sentence} Grant on {target} what producers need there."
+        yield Finding(code="rules_left", where=target, sentence=text, page="plan")
+    yield from _unseen(target_topics, target, now)
 
 
-def _unseen(standing: Standing, target: str, now: int) -> Iterator[Finding]:
-    if standing.seen_at is not None and now - standing.seen_at <= OLD_MS:
+def _unseen(target_topics: TargetTopics, target: str, now: int) -> Iterator[Finding]:
+    if target_topics.seen_at is not None and now - target_topics.seen_at <= OLD_MS:
         return
     seen = (
         "Nobody has looked yet"
-        if standing.seen_at is None
-        else f"The last look is {duration(now - standing.seen_at)} old: nobody knows"
+        if target_topics.seen_at is None
+        else f"The last look is {duration(now - target_topics.seen_at)} old: nobody knows"
     )
-    words = (
+    text = (
         f"{seen} whether topics, settings and access rules of {target} are in step with the "
         "source. The duty that looks rests while the flow does not run or a cluster does not "
         "answer. Have a worker look on the tab Plan."
     )
-    yield Finding(code="drift_not_seen", where=target, sentence=words, page="plan")
+    yield Finding(code="drift_not_seen", where=target, sentence=text, page="plan")
 
 
-def _refuses_writes(row: Drifted, standing: Standing) -> bool:
-    if row.kind != "topic config" or row.key != _LEAST or row.name not in standing.replicas:
+def _refuses_writes(row: Drifted, target_topics: TargetTopics) -> bool:
+    if row.kind != "topic config" or row.key != _LEAST or row.name not in target_topics.replicas:
         return False
     text = row.found or ""
-    return text.isdecimal() and int(text) > standing.replicas[row.name]
+    return text.isdecimal() and int(text) > target_topics.replicas[row.name]
 
 
 def _effect(row: Drifted, target: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from mirrors.domain.account.sentences import STATE_WORDS
-from mirrors.domain.account.sentences import owed as owed_words
+from mirrors.domain.account.sentences import STATE_TEXTS
+from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import Total, total
 from mirrors.domain.failover.left_behind import LeftBehind
 from mirrors.domain.failover.partitions import Part, stated
@@ -58,19 +58,19 @@ def _sentence(
     picture: FailoverPicture, decision: LeftBehind, found: Total, groups: Sequence[str]
 ) -> str:
     many = "" if decision.partition is not None else f" ({plural(found.partitions, 'partition')})"
-    words = (
+    text = (
         f"{decision.name}{many} is left behind on {picture.source} by decision of "
-        f"{decision.decided_by} ({decision.reason}): {owed_words(found)} not replicated."
+        f"{decision.decided_by} ({decision.reason}): {owed_text(found)} not replicated."
     )
     if groups:
         names = ", ".join(groups[:_NAMED])
         more = f" and {len(groups) - _NAMED:,} more" if len(groups) > _NAMED else ""
-        words += f" Nothing is set there for {names}{more}."
-    return words
+        text += f" Nothing is set there for {names}{more}."
+    return text
 
 
-def state_words(part: Part) -> str:
+def state_text(part: Part) -> str:
     """Return why a part is not copied, as a predicate that follows its name."""
     if part.owed.state in ("behind", "in_step", "unknown", "stalled"):
         return "has not been copied yet"
-    return f"is {STATE_WORDS[part.owed.state]}".replace("is cannot", "cannot")
+    return f"is {STATE_TEXTS[part.owed.state]}".replace("is cannot", "cannot")

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from mirrors.domain.account.sentences import amount
-from mirrors.domain.account.sentences import owed as owed_words
+from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import total
-from mirrors.domain.failover.left_behind_totals import state_words
+from mirrors.domain.failover.left_behind_totals import state_text
 from mirrors.domain.failover.partitions import NOT_COPIED, Part
-from mirrors.domain.failover.permissions import lacking_where
+from mirrors.domain.failover.permissions import where_lacking
 from mirrors.domain.failover.plan_types import FailoverPicture, Finding, Page
 from mirrors.domain.formatting import plural
 
@@ -39,54 +39,56 @@ def not_copied_blockers(picture: FailoverPicture, parts: Sequence[Part]) -> Iter
         many = f" ({plural(len(known), 'partition')})" if known else ""
         is_new = worst.row.code == NOT_COPIED
         reason = "" if is_new or not worst.owed.reason else f" {ended(worst.owed.reason)}"
-        words = (
-            f"{topic}{many} {state_words(worst)}.{reason} Not on {picture.target}: "
-            f"{owed_words(found)}. Remove the cause, or {_LEAVE}."
+        text = (
+            f"{topic}{many} {state_text(worst)}.{reason} Not on {picture.target}: "
+            f"{owed_text(found)}. Remove the cause, or {_LEAVE}."
         )
         code = NOT_COPIED if is_new else worst.owed.state
-        yield Finding(code=code, where=topic, sentence=words, page="topics", topic=topic)
+        yield Finding(code=code, where=topic, sentence=text, page="topics", topic=topic)
 
 
-def part_blockers(picture: FailoverPicture, part: Part, told: Collection[str]) -> Iterator[Finding]:
-    """Yield the blockers of one part. `told`: remote topics and clusters already reported."""
+def part_blockers(
+    picture: FailoverPicture, part: Part, reported: Collection[str]
+) -> Iterator[Finding]:
+    """Yield the blockers of one part. `reported`: remote topics and clusters already reported."""
     row, owed = part.row, part.owed
     found = f"It owes {amount(owed.records, owed.certainty)}."
     if owed.state in _CHANGED:
         what = _CHANGED[owed.state].format(source=picture.source)
         why = f" {ended(row.gap)}" if row.gap else ""
-        words = f"{row.name} {what}.{why} {found} Decide on it, or {_LEAVE}."
-        yield _finding(owed.state, part, words, "gaps")
+        text = f"{row.name} {what}.{why} {found} Decide on it, or {_LEAVE}."
+        yield _finding(owed.state, part, text, "gaps")
     elif row.gap or (owed.state == "waiting_for_decision" and row.target_end is not None):
         why = ended(row.gap) or f"{row.remote_topic} was deleted or recreated on {picture.target}."
-        words = f"{row.name} has an open gap: {why} {found} Decide on it first, or {_LEAVE}."
-        yield _finding("gap", part, words, "gaps")
+        text = f"{row.name} has an open gap: {why} {found} Decide on it first, or {_LEAVE}."
+        yield _finding("gap", part, text, "gaps")
     elif owed.state == "stalled":
-        words = (
+        text = (
             f"{row.name} is stalled, so a switchover would never drain it: {ended(row.reason)} "
             f"{found} Remove the cause, or {_LEAVE}."
         )
-        yield _finding("stalled", part, words, "topics")
-    reasons = {row.remote_topic, lacking_where(row.remote_topic, picture.target)}
-    if row.target_end is None and not reasons & set(told):
-        words = (
+        yield _finding("stalled", part, text, "topics")
+    reasons = {row.remote_topic, where_lacking(row.remote_topic, picture.target)}
+    if row.target_end is None and not reasons & set(reported):
+        text = (
             f"{row.remote_topic}-{row.partition} cannot be read on {picture.target}: it does not "
             f"exist yet, or the right to describe it is missing. {found}"
         )
-        yield _finding("unread", part, words, "topics")
+        yield _finding("unread", part, text, "topics")
 
 
-def _finding(code: str, part: Part, words: str, page: Page) -> Finding:
+def _finding(code: str, part: Part, text: str, page: Page) -> Finding:
     row = part.row
     return Finding(
         code=code,
         where=row.name,
-        sentence=words,
+        sentence=text,
         page=page,
         topic=row.topic,
         partition=row.partition,
     )
 
 
-def ended(words: str) -> str:
-    """Return the words with a final period."""
-    return words if not words or words.endswith(".") else f"{words}."
+def ended(text: str) -> str:
+    """Return the text with a final period."""
+    return text if not text or text.endswith(".") else f"{text}."

@@ -143,11 +143,11 @@ def _without(
 Place = tuple[str, int]
 
 # The largest clock difference between the writers of positions and of the list.
-CLOCKS_MS = 60_000
+MAX_CLOCK_SKEW_MS = 60_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Listed:
+class TopicList:
     """How many partitions each topic of the source had; 0 if that could not be described.
 
     `at` (epoch ms): the list was the flow's plan at least until then.
@@ -157,8 +157,8 @@ class Listed:
     at: int
 
 
-def gone_by_then(
-    listed: Listed, written: Mapping[Place, int], is_selected: Callable[[str], bool]
+def deleted_partitions(
+    listed: TopicList, written: Mapping[Place, int], is_selected: Callable[[str], bool]
 ) -> frozenset[Place]:
     """Return the copied partitions that the source had deleted by the time of the list.
 
@@ -171,7 +171,7 @@ def gone_by_then(
     return frozenset(
         (topic, number)
         for (topic, number), at in written.items()
-        if at + CLOCKS_MS <= listed.at
+        if at + MAX_CLOCK_SKEW_MS <= listed.at
         and is_selected(topic)
         and _is_missing(listed.partitions.get(topic), number)
     )

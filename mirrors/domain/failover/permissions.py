@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mirrors.domain.failover.plan_types import Finding
-from mirrors.domain.failover.preconditions import Asked, FencePicture, Rights, Side
+from mirrors.domain.failover.preconditions import CheckedNames, FencePicture, Rights, Side
 
 _SHOWN = 5
 _FALLBACK = {
@@ -21,93 +21,93 @@ _FALLBACK = {
 
 
 def rights_blockers(
-    asked: Asked, source: Rights | None, target: Rights | None
+    checked: CheckedNames, source: Rights | None, target: Rights | None
 ) -> Iterator[Finding]:
     if target is not None:
-        yield from _on_target(asked, target)
+        yield from _on_target(checked, target)
     if source is None:
         return
-    for name in _lacking(source.topics, asked.topics, "READ"):
-        words = (
+    for name in _lacking(source.topics, checked.topics, "READ"):
+        text = (
             f"{_who(source)} may not read the topic {name}: it is copied no further, so a "
             "switchover never drains it, and a simulation cannot compare it. Grant Read on it."
         )
-        yield _finding(name, source, words, "source")
+        yield _finding(name, source, text, "source")
 
 
-def _on_target(asked: Asked, target: Rights) -> Iterator[Finding]:
-    there = [name for name in asked.remote_topics if name not in target.absent]
+def _on_target(checked: CheckedNames, target: Rights) -> Iterator[Finding]:
+    there = [name for name in checked.remote_topics if name not in target.absent]
     for name in _lacking(target.topics, there, "READ"):
-        words = (
+        text = (
             f"{_who(target)} may not read the topic {name}: no group can be set there, and no "
             "simulation can look at it. Grant Read on it."
         )
-        yield _finding(name, target, words, "target")
-    for name in _lacking(target.groups, asked.groups, "READ"):
-        words = f"{_who(target)} may not set the group {name}. Grant Read on that group."
-        yield _finding(name, target, words, "target")
-    for _ in _lacking(target.groups, [asked.throwaway], "READ"):
-        words = (
-            f"{_who(target)} may not use groups of the prefix {asked.throwaway}: no simulation can "
-            "start its readers, and only what was simulated is done for real. Grant Read and "
-            "Delete on that prefix."
+        yield _finding(name, target, text, "target")
+    for name in _lacking(target.groups, checked.groups, "READ"):
+        text = f"{_who(target)} may not set the group {name}. Grant Read on that group."
+        yield _finding(name, target, text, "target")
+    for _ in _lacking(target.groups, [checked.temporary_groups], "READ"):
+        text = (
+            f"{_who(target)} may not use groups of the prefix {checked.temporary_groups}: no "
+            "simulation can start its readers, and only what was simulated is done for real. "
+            "Grant Read and Delete on that prefix."
         )
-        yield _finding(asked.throwaway, target, words, "target")
-    if lacks := _keeping(asked.kept_in, target):
-        words = (
-            f"{_who(target)} may not {' or '.join(lacks)} the topic {asked.kept_in}, in which a "
-            "run keeps where both sides part: it would stop there, behind the fence. Grant Create, "
-            "Read and Write on it."
+        yield _finding(checked.temporary_groups, target, text, "target")
+    if lacks := _lacking_to_store(checked.divergence_topic, target):
+        text = (
+            f"{_who(target)} may not {' or '.join(lacks)} the topic {checked.divergence_topic}, in "
+            "which a run keeps where both sides part: it would stop there, behind the fence. "
+            "Grant Create, Read and Write on it."
         )
-        yield _finding(asked.kept_in, target, words, "target")
+        yield _finding(checked.divergence_topic, target, text, "target")
 
 
 def rights_warnings(
-    asked: Asked, source: Rights | None, target: Rights | None
+    checked: CheckedNames, source: Rights | None, target: Rights | None
 ) -> Iterator[Finding]:
     for side, rights in _sides(source, target):
         if rights.trouble:
-            words = (
+            text = (
                 f"What may be done on {rights.alias} could not be asked, so a right may be missing "
                 f"without a word of it here: {rights.trouble}"
             )
-            yield Finding(code="rights_unknown", where=rights.alias, sentence=words, page=side)
+            yield Finding(code="rights_unknown", where=rights.alias, sentence=text, page=side)
     if target is None:
         return
-    usable = [name for name in asked.groups if "READ" in target.groups.get(name, ())]
+    usable = [name for name in checked.groups if "READ" in target.groups.get(name, ())]
     if lacking := _lacking(target.groups, usable, "DELETE"):
-        words = (
+        text = (
             f"{_who(target)} may not delete {_names(lacking)}: an abort could not take away the "
             "offsets that the run made where there were none. Grant Delete on the groups."
         )
-        yield _finding("groups", target, words, "target")
-    throwaway = target.groups.get(asked.throwaway, frozenset())
-    if "READ" in throwaway and "DELETE" not in throwaway:
-        words = (
-            f"{_who(target)} may not delete groups of the prefix {asked.throwaway}: a simulation "
-            "leaves its throw-away groups behind. Grant Delete on that prefix."
+        yield _finding("groups", target, text, "target")
+    temporary_groups = target.groups.get(checked.temporary_groups, frozenset())
+    if "READ" in temporary_groups and "DELETE" not in temporary_groups:
+        text = (
+            f"{_who(target)} may not delete groups of the prefix {checked.temporary_groups}: a "
+            "simulation leaves its throw-away groups behind. Grant Delete on that prefix."
         )
-        yield _finding(asked.throwaway, target, words, "target")
+        yield _finding(checked.temporary_groups, target, text, "target")
 
 
 def fence_warnings(fence: FencePicture, *, source: str) -> Iterator[Finding]:
     """Yield warnings about the fence. `source` is its alias."""
     if fence.how == "acl" and fence.refused:
-        words = (
+        text = (
             f"Access rules cannot fence {source}: {fence.refused} The run goes on with "
             f"{_FALLBACK[fence.fallback]}."
         )
-        yield Finding(code="fence", where=source, sentence=words, page="source")
+        yield Finding(code="fence", where=source, sentence=text, page="source")
     if not fence.bare:
         return
     yield Finding(
-        code="open_topics", where=source, sentence=_open_words(fence, source), page="source"
+        code="open_topics", where=source, sentence=_no_acl_sentence(fence, source), page="source"
     )
 
 
-def _open_words(fence: FencePicture, source: str) -> str:
+def _no_acl_sentence(fence: FencePicture, source: str) -> str:
     known = "" if fence.everybody else " (its brokers do not tell to what)"
-    words = (
+    text = (
         f"No access rule covers {_names(fence.bare)} on {source}, where "
         f"allow.everyone.if.no.acl.found is set{known}: the first rule of such a topic shuts out "
         "all its readers, our own copying too."
@@ -118,10 +118,10 @@ def _open_words(fence: FencePicture, source: str) -> str:
         done = " The fence makes a rule beside its denial that keeps them open; by hand, do so too."
     else:
         done = f" So the fence makes no rule, and the run goes on with {_FALLBACK[fence.fallback]}."
-    return f"{words}{done} A rule that allows each topic's readers mends it."
+    return f"{text}{done} A rule that allows each topic's readers mends it."
 
 
-def _keeping(name: str, target: Rights) -> list[str]:
+def _lacking_to_store(name: str, target: Rights) -> list[str]:
     may = target.topics.get(name)
     if not name or may is None:
         return []
@@ -149,12 +149,12 @@ def _who(rights: Rights) -> str:
     return f"The principal that connects to {rights.alias}"
 
 
-def _finding(name: str, rights: Rights, words: str, side: Side) -> Finding:
-    where = lacking_where(name, rights.alias)
-    return Finding(code="rights", where=where, sentence=words, page=side)
+def _finding(name: str, rights: Rights, text: str, side: Side) -> Finding:
+    where = where_lacking(name, rights.alias)
+    return Finding(code="rights", where=where, sentence=text, page=side)
 
 
-def lacking_where(name: str, alias: str) -> str:
+def where_lacking(name: str, alias: str) -> str:
     """Return the place of the finding; both clusters may have a resource of that name."""
     return f"{name} on {alias}"
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from mirrors.domain.account.partition import Certainty as OwedCertainty
 from mirrors.domain.account.partition import Owed
-from mirrors.domain.account.sentences import owed as owed_words
+from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import Total, certainty_of, total
 from mirrors.domain.failover.blockers import find_blockers, find_warnings
 from mirrors.domain.failover.client_changes import ClientChange, client_changes
@@ -29,10 +29,10 @@ from mirrors.domain.failover.plan_types import (
     Certainty,
     FailoverPicture,
     Finding,
+    GroupPartitionPlan,
     LeftOut,
     PartitionPicture,
     PartitionPlan,
-    PlacePlan,
 )
 from mirrors.domain.failover.preconditions import FencePicture
 from mirrors.domain.groups.resume import GroupPlace, resume_of
@@ -47,7 +47,7 @@ class ReReads(NamedTuple):
     unknown: int
 
 
-def sum_re_reads(places: Iterable[PlacePlan]) -> ReReads:
+def sum_re_reads(places: Iterable[GroupPartitionPlan]) -> ReReads:
     """Sum the re-reads. Group offsets that were read earlier give only a lower bound."""
     rows: list[tuple[int | None, OwedCertainty]] = []
     for place in places:
@@ -92,7 +92,7 @@ class FailoverPlan:
     certainty: Certainty
     re_reads: int | None
     partitions: tuple[PartitionPlan, ...]
-    places: tuple[PlacePlan, ...]
+    places: tuple[GroupPartitionPlan, ...]
     blockers: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
     clients: tuple[ClientChange, ...]
@@ -177,16 +177,18 @@ def _totals(parts: Iterable[Part]) -> tuple[Total, Total, Total]:
 
 
 def _loss_sentence(offsets: Total, loss: Total) -> str:
-    words = owed_words(loss)
+    text = owed_text(loss)
     if offsets.records > loss.records:
-        return f"{words} ({offsets.records:,} by offsets when last seen)"
-    return words
+        return f"{text} ({offsets.records:,} by offsets when last seen)"
+    return text
 
 
 def _certainty(picture: FailoverPicture, rows: Collection[Certainty]) -> Certainty:
     if "unknown" in rows:
         return "unknown"
-    return "last_known" if picture.gone_at is not None or "last_known" in rows else "observed"
+    return (
+        "last_known" if picture.deleted_seen_at is not None or "last_known" in rows else "observed"
+    )
 
 
 def _clients(picture: FailoverPicture) -> tuple[ClientChange, ...]:
@@ -248,7 +250,9 @@ def _why(row: PartitionPicture, owed: Owed) -> str:
     return "no record of it was copied yet" if row.position is None else ""
 
 
-def _place(place: GroupPlace, partition: PartitionPlan | None, seen_at: int | None) -> PlacePlan:
+def _place(
+    place: GroupPlace, partition: PartitionPlan | None, seen_at: int | None
+) -> GroupPartitionPlan:
     resume = resume_of(place)
     downstream = resume.downstream
     loss = unread = None
@@ -257,7 +261,7 @@ def _place(place: GroupPlace, partition: PartitionPlan | None, seen_at: int | No
         behind = max(place.source_offset or 0, partition.position or 0)
         unread = min(loss or 0, max(0, partition.source_end - behind))
     ended = place.target_end is None or downstream is None
-    return PlacePlan(
+    return GroupPartitionPlan(
         group=place.group,
         topic=place.topic,
         partition=place.partition,

@@ -8,7 +8,7 @@ from typing import Literal
 from mirrors.domain.account.partition import Certainty as OwedCertainty
 from mirrors.domain.account.partition import State
 from mirrors.domain.failover.left_behind import LeftBehind
-from mirrors.domain.failover.preconditions import Asked, FencePicture, Rights, Standing
+from mirrors.domain.failover.preconditions import CheckedNames, FencePicture, Rights, TargetTopics
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.groups.resume import GroupPlace
 from mirrors.domain.replication_policy import ReplicationPolicy
@@ -77,10 +77,11 @@ class FailoverPicture:
 
     - `source_trouble`: why the source was unreachable.
     - `writing`: the sentence about a job of the flow that still writes to the target.
-    - `gone`: copied topics that the source deleted, completely or in part. `gone_at` (epoch ms) is
-      set if the source is unreachable, and the flow's last list shows it.
+    - `deleted_topics`: copied topics that the source deleted, completely or in part.
+      `deleted_seen_at` (epoch ms) is set if the source is unreachable, and the flow's last list
+      shows it.
     - `left_behind`: the decisions in force. `not_visible`: why topics may be hidden.
-    - `asked`: the names whose rights were read.
+    - `checked`: the names whose rights were read.
     """
 
     flow: str
@@ -93,12 +94,12 @@ class FailoverPicture:
     not_running: str = ""
     partitions: tuple[PartitionPicture, ...] = ()
     groups: tuple[GroupPicture, ...] = ()
-    gone: tuple[str, ...] = ()
-    gone_at: int | None = None
+    deleted_topics: tuple[str, ...] = ()
+    deleted_seen_at: int | None = None
     left_behind: tuple[LeftBehind, ...] = ()
     not_visible: str = ""
-    standing: Standing | None = None
-    asked: Asked = dataclasses.field(default_factory=Asked)
+    target_topics: TargetTopics | None = None
+    checked: CheckedNames = dataclasses.field(default_factory=CheckedNames)
     source_rights: Rights | None = None
     target_rights: Rights | None = None
     fence: FencePicture | None = None
@@ -163,7 +164,7 @@ class LeftOut:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlacePlan:
+class GroupPartitionPlan:
     """One group in one partition.
 
     - `loss`: the partition's. `unread_loss`: the part that the group has not consumed either.

@@ -17,17 +17,17 @@ class Drifted:
     name: str
     key: str = ""
     found: str | None = None
-    words: str
+    sentence: str
     decided: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Standing:
+class TargetTopics:
     """What was last seen of the target's topics, settings and ACLs.
 
     - `seen_at` (epoch ms): when; None is never.
-    - `missing`: remote topics to be created. `short`: those with too few partitions, as (name, has,
-      needs). Both are read for this plan.
+    - `missing`: remote topics to be created. `too_few_partitions`: remote topics with fewer than
+      their source, as (name, has, needs). Both are read for this plan.
     - `settings` and `rules` differ from the source. `left` says which ACLs are not replicated.
     - `replicas`: the replication factor of each remote topic.
     """
@@ -35,7 +35,7 @@ class Standing:
     seen_at: int | None = None
     drifted: tuple[Drifted, ...] = ()
     missing: tuple[str, ...] = ()
-    short: tuple[tuple[str, int, int], ...] = ()
+    too_few_partitions: tuple[tuple[str, int, int], ...] = ()
     settings: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
@@ -60,18 +60,18 @@ class Rights:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
+class CheckedNames:
     """The names whose rights a plan checks.
 
-    - `kept_in`: the topic that stores the divergence points.
-    - `throwaway`: stands for the temporary groups of a simulation, which share one prefix.
+    - `divergence_topic`: the topic that stores the divergence points.
+    - `temporary_groups`: stands for the temporary groups of a simulation, which share one prefix.
     """
 
     topics: tuple[str, ...] = ()
     remote_topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    throwaway: str = ""
-    kept_in: str = ""
+    temporary_groups: str = ""
+    divergence_topic: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,11 +114,11 @@ def effective_fence(
     if how != "acl":
         return EffectiveFence(how, _DOES[how].format(source=source))
     if seen is None:
-        words = (
+        text = (
             f"Whether access rules can fence {source} is unknown, since it could not be asked. A "
             f"source that does not answer is not fenced: keep producers away from it."
         )
-        return EffectiveFence(how, words)
+        return EffectiveFence(how, text)
     why = str(seen["refused"])
     if not why and seen["bare"] and seen["everybody"] is None:
         why = (

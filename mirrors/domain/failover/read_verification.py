@@ -59,8 +59,8 @@ def prove(samples: Samples) -> Proof:
     """Return whether the first record downstream is the first that the group has not consumed."""
     if samples.source_after is None:
         return Proof(verdict="unproven", reason="the source could not be read")
-    theirs = [_face(row, samples) for row in samples.source_after]
-    ours = [_face(row, samples) for row in samples.target_after]
+    theirs = [_content(row, samples) for row in samples.source_after]
+    ours = [_content(row, samples) for row in samples.target_after]
     found = _aligned(theirs, ours)
     last = _last_consumed(samples)
     if found is None:
@@ -68,14 +68,14 @@ def prove(samples: Samples) -> Proof:
     re_reads, skipped = found
     compared = min(len(theirs) - skipped, len(ours) - re_reads)
     if compared == 0:
-        re_reads, skipped = _beside(samples, last)
+        re_reads, skipped = _by_last_consumed(samples, last)
         if theirs and last is None:
-            words = "what it would read next was copied, and cannot be read on the target yet"
-            return Proof(verdict="unproven", reason=words)
+            text = "what it would read next was copied, and cannot be read on the target yet"
+            return Proof(verdict="unproven", reason=text)
     agrees = not re_reads and not skipped
     return Proof(
         verdict="proven" if agrees else "differs",
-        reason=_words(re_reads, skipped, compared, last),
+        reason=_agreement_text(re_reads, skipped, compared, last),
         re_reads=re_reads,
         skipped=skipped,
         in_order=True,
@@ -91,14 +91,14 @@ def prove_expired(start: int, seen: Sequence[Seen], skipped: int | None, reason:
     to compare. `skipped`: unread records that the target no longer holds.
     """
     if any(row.offset < start for row in seen):
-        words = f"a reader that begins at {start} gets records from before it"
-        return Proof(verdict="differs", reason=words, in_order=False)
+        text = f"a reader that begins at {start} gets records from before it"
+        return Proof(verdict="differs", reason=text, in_order=False)
     if skipped is None:
-        words = f"{reason}; whether all that it has not read is there is unknown"
-        return Proof(verdict="unproven", reason=words)
+        text = f"{reason}; whether all that it has not read is there is unknown"
+        return Proof(verdict="unproven", reason=text)
     if skipped:
-        words = f"{reason}; {plural(skipped, 'record')} at most that it has not read are gone there"
-        return Proof(verdict="unproven", reason=words, skipped=skipped)
+        text = f"{reason}; {plural(skipped, 'record')} at most that it has not read are gone there"
+        return Proof(verdict="unproven", reason=text, skipped=skipped)
     return Proof(verdict="proven", reason=reason, skipped=0, in_order=True)
 
 
@@ -109,12 +109,12 @@ def prove_lower_bound(start: int, seen: Sequence[Seen], re_reads: int | None, re
     bound.
     """
     if any(row.offset < start for row in seen):
-        words = f"a reader that begins at {start} gets records from before it"
-        return Proof(verdict="differs", reason=words, in_order=False)
+        text = f"a reader that begins at {start} gets records from before it"
+        return Proof(verdict="differs", reason=text, in_order=False)
     return Proof(verdict="proven", reason=reason, re_reads=re_reads, skipped=0, in_order=True)
 
 
-def _beside(samples: Samples, last: int | None) -> tuple[int, int]:
+def _by_last_consumed(samples: Samples, last: int | None) -> tuple[int, int]:
     """Return (re-reads, skipped) by the last consumed record, if one side has no more records."""
     if last is None:
         return len(samples.target_after), 0
@@ -148,24 +148,24 @@ def _last_consumed(samples: Samples) -> int | None:
     wanted = samples.last_consumed
     if wanted is None:
         return None
-    face = _face(wanted, samples)
+    face = _content(wanted, samples)
     rows = [*samples.target_before, *samples.target_after]
-    return next((row.offset for row in reversed(rows) if _face(row, samples) == face), None)
+    return next((row.offset for row in reversed(rows) if _content(row, samples) == face), None)
 
 
 def _different(samples: Samples, last: int | None) -> Proof:
     if samples.compacted:
-        words = (
+        text = (
             "the topic is compacted, and the two sides hold different records of this stretch; "
             "its place comes from the map of offsets"
         )
-        return Proof(verdict="unproven", reason=words, last_consumed_at=last)
+        return Proof(verdict="unproven", reason=text, last_consumed_at=last)
     amount = len(samples.target_after)
-    words = f"none of the first {amount} records downstream is the next one of the source"
-    return Proof(verdict="differs", reason=words, in_order=False, last_consumed_at=last)
+    text = f"none of the first {amount} records downstream is the next one of the source"
+    return Proof(verdict="differs", reason=text, in_order=False, last_consumed_at=last)
 
 
-def _words(re_reads: int, skipped: int, compared: int, last: int | None) -> str:
+def _agreement_text(re_reads: int, skipped: int, compared: int, last: int | None) -> str:
     if re_reads:
         return f"it reads {re_reads} records again that it consumed on the source"
     if skipped:
@@ -179,5 +179,5 @@ def _words(re_reads: int, skipped: int, compared: int, last: int | None) -> str:
     return "nothing that was copied is left for it to read"
 
 
-def _face(row: Seen, samples: Samples) -> object:
+def _content(row: Seen, samples: Samples) -> object:
     return (row.digest, row.timestamp) if samples.keeps_time else row.digest

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 
-def can_be_said(text: str) -> bool:
+def fits_command_line(text: str) -> bool:
     """Return whether a command line can contain the text: no NUL and no lone surrogate."""
     try:
         text.encode()
@@ -183,7 +183,7 @@ def failover_script(
 ) -> str:
     """Return the script. `plan` is a FailoverPlan as JSON; equal plans give equal scripts."""
     places, missing = _places(plan["places"])
-    topics = sorted({row["topic"] for row in plan["partitions"] if can_be_said(row["topic"])})
+    topics = sorted({row["topic"] for row in plan["partitions"] if fits_command_line(row["topic"])})
     lines = [
         "#!/usr/bin/env bash",
         *_comments(plan, title),
@@ -198,7 +198,7 @@ def failover_script(
         *_function("each_group", _group_calls(places)),
         *_function("each_topic", _topic_calls(topics)),
         *_function("findings", _findings(plan, missing)),
-        *_function("clients", _says(change["sentence"] for change in plan["clients"])),
+        *_function("clients", _print_lines(change["sentence"] for change in plan["clients"])),
         MAIN,
     ]
     return "\n".join(lines)
@@ -224,7 +224,7 @@ def _places(
     missing = []
     for row in rows:
         group, topic, offset = row["group"], row["remote_topic"], row["downstream_offset"]
-        if offset is None or not (group and can_be_said(group) and can_be_said(topic)):
+        if offset is None or not (group and fits_command_line(group) and fits_command_line(topic)):
             missing.append(row)
         else:
             lines.setdefault(group, []).append(csv_line(topic, row["partition"], offset))
@@ -249,10 +249,10 @@ def _findings(plan: Mapping[str, Any], missing: Iterable[Mapping[str, Any]]) -> 
         why = row["reason"] or "a command line cannot carry the name"
         place = f"{row['topic']}-{row['partition']}"
         sentences.append(f"No place for {row['group']} in {place}: {why}")
-    return _says(sentences)
+    return _print_lines(sentences)
 
 
-def _says(sentences: Iterable[str]) -> Iterator[str]:
+def _print_lines(sentences: Iterable[str]) -> Iterator[str]:
     said = [_shown(text) for text in sentences]
     return call("say", said) if said else iter(())
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from mirrors.domain.account.partition import Certainty
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.failover.plan import FailoverPlan, add_up
-from mirrors.domain.failover.plan_types import PlacePlan
+from mirrors.domain.failover.plan_types import GroupPartitionPlan
 from mirrors.domain.failover.read_verification import Proof
 from mirrors.domain.formatting import duration, plural
 
@@ -17,7 +17,7 @@ from mirrors.domain.formatting import duration, plural
 LossIs = Literal["counted", "at_most", "last_known", "unknown"]
 # Topics and decisions named in one sentence.
 _NAMED = 3
-_NONE_TWICE = "Nothing is read twice."
+_NO_RE_READS = "Nothing is read twice."
 _CERTAINTIES: dict[LossIs, Certainty] = {
     "counted": "counted",
     "at_most": "at_most",
@@ -57,7 +57,7 @@ class Reading:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlaceResult:
+class GroupPartitionResult:
     """One group in one partition: the plan's row with the result of reading it."""
 
     group: str
@@ -85,9 +85,14 @@ class PlaceResult:
     seen_at: int | None = None
 
 
-def place_result(
-    plan: PlacePlan, *, loss: Loss, reading: Reading | None, proof: Proof | None, rate: float | None
-) -> PlaceResult:
+def group_partition_result(
+    plan: GroupPartitionPlan,
+    *,
+    loss: Loss,
+    reading: Reading | None,
+    proof: Proof | None,
+    rate: float | None,
+) -> GroupPartitionResult:
     """Return the row. `reading` is None without an offset to start at; `rate`: records a second."""
     verdict, reason = "unproven", plan.reason
     if reading is not None and reading.trouble:
@@ -96,7 +101,7 @@ def place_result(
         verdict, reason = proof.verdict, proof.reason
     drained = reading is not None and reading.ended
     waiting = reading.records if reading is not None and drained else plan.waiting
-    return PlaceResult(
+    return GroupPartitionResult(
         group=plan.group,
         topic=plan.topic,
         partition=plan.partition,
@@ -157,7 +162,7 @@ class Totals:
     drain_ms: int | None
 
 
-def sum_up(rows: Sequence[PlaceResult], losses: Iterable[Loss]) -> Totals:
+def sum_up(rows: Sequence[GroupPartitionResult], losses: Iterable[Loss]) -> Totals:
     """Return the totals. `loss_is` and `loss_certainty` are those of the least certain part."""
     known = list(losses)
     hows = {loss.how for loss in known}
@@ -188,7 +193,7 @@ def sum_up(rows: Sequence[PlaceResult], losses: Iterable[Loss]) -> Totals:
     )
 
 
-def _certainty(row: PlaceResult) -> Certainty:
+def _certainty(row: GroupPartitionResult) -> Certainty:
     if row.re_reads is None:
         return "unknown"
     if row.seen_at is not None:
@@ -197,7 +202,7 @@ def _certainty(row: PlaceResult) -> Certainty:
     return "counted" if is_exact and row.outcome not in ("expired", "lower_bound") else "at_most"
 
 
-def _longest_drain(rows: Iterable[PlaceResult]) -> int | None:
+def _longest_drain(rows: Iterable[GroupPartitionResult]) -> int | None:
     """Return the time of the slowest group: a group drains its partitions with one reader."""
     sums: dict[str, int] = {}
     for row in rows:
@@ -209,20 +214,20 @@ def _longest_drain(rows: Iterable[PlaceResult]) -> int | None:
 
 def sentence(plan: FailoverPlan, totals: Totals, *, source: str, target: str) -> str:
     """Return the summary for a person on call."""
-    parts = [_loss_words(plan, totals, source)]
+    parts = [_loss_text(plan, totals, source)]
     parts += [row.sentence for row in plan.left_behind[:_NAMED]]
     if len(plan.left_behind) > _NAMED:
         parts.append(f"{len(plan.left_behind) - _NAMED:,} more are left behind by decision.")
     if not totals.places:
         parts.append("No consumer group has offsets in what this flow copies.")
         return " ".join(parts)
-    parts += [_proven_words(totals, target), *_trouble_words(totals), _re_read_words(totals)]
+    parts += [_verified_text(totals, target), *_problem_texts(totals), _re_read_text(totals)]
     if totals.first_record_ms is not None:
         parts.append(f"First records came within {duration(totals.first_record_ms)}.")
     return " ".join(parts)
 
 
-def _proven_words(totals: Totals, target: str) -> str:
+def _verified_text(totals: Totals, target: str) -> str:
     groups, places = plural(totals.groups, "group"), plural(totals.places, "partition")
     where = f"{groups} ({places})"
     if totals.proven == totals.places == 1:
@@ -233,30 +238,30 @@ def _proven_words(totals: Totals, target: str) -> str:
     return f"{totals.proven:,} of {many} of {groups} are proven by content on {target}."
 
 
-def _trouble_words(totals: Totals) -> Iterator[str]:
+def _problem_texts(totals: Totals) -> Iterator[str]:
     if totals.differs:
         yield f"{totals.differs:,} would start at a wrong record."
     if totals.unread:
         yield f"{totals.unread:,} could not be read."
 
 
-def _re_read_words(totals: Totals) -> str:
+def _re_read_text(totals: Totals) -> str:
     found = totals.re_reads_known
     if totals.re_reads_certainty == "counted":
-        return f"{plural(found, 'record')} would be read twice." if found else _NONE_TWICE
+        return f"{plural(found, 'record')} would be read twice." if found else _NO_RE_READS
     if totals.re_reads_certainty == "unknown":
-        return f"How many records are read twice is unknown {_for(totals)}."
-    rest = f"; unknown {_for(totals)}" if totals.re_reads_unknown else ""
+        return f"How many records are read twice is unknown {_of_unknown(totals)}."
+    rest = f"; unknown {_of_unknown(totals)}" if totals.re_reads_unknown else ""
     if not found:
         return f"What groups have read since they were last seen would be read twice{rest}."
-    return f"{_first_up(amount(found, totals.re_reads_certainty))} would be read twice{rest}."
+    return f"{_capitalized(amount(found, totals.re_reads_certainty))} would be read twice{rest}."
 
 
-def _for(totals: Totals) -> str:
+def _of_unknown(totals: Totals) -> str:
     return f"for {plural(totals.re_reads_unknown, 'group-partition')}"
 
 
-def _loss_words(plan: FailoverPlan, totals: Totals, source: str) -> str:
+def _loss_text(plan: FailoverPlan, totals: Totals, source: str) -> str:
     """Return the loss: counted, "at most", "at least" with the age of the figures, or unknown."""
     rows = plan.every_partition
     unknown = [row.topic for row in rows if row.loss is None]
@@ -267,7 +272,7 @@ def _loss_words(plan: FailoverPlan, totals: Totals, source: str) -> str:
     if totals.loss_certainty == "unknown":
         known = f"{offsets:,} by offsets when it was {seen}; " if offsets else ""
         return f"What is lost with {source} is not known ({known}{rest})."
-    words = f"If {source} died now, {amount(totals.loss_known, totals.loss_certainty)}"
+    text = f"If {source} died now, {amount(totals.loss_known, totals.loss_certainty)}"
     why = ""
     if totals.loss_certainty == "at_most":
         why = " (by offsets)"
@@ -275,7 +280,7 @@ def _loss_words(plan: FailoverPlan, totals: Totals, source: str) -> str:
         more = f"{offsets:,} by offsets when " if offsets > totals.loss_known else ""
         why = f" ({more}{source} was {seen})"
     more = f"; {rest}" if totals.loss_unknown else ""
-    return f"{words} would be lost{why}{more}."
+    return f"{text} would be lost{why}{more}."
 
 
 def _names(topics: Iterable[str]) -> str:
@@ -284,11 +289,11 @@ def _names(topics: Iterable[str]) -> str:
     return f"{', '.join(names[:_NAMED])}{more}"
 
 
-def _first_up(words: str) -> str:
-    return words[:1].upper() + words[1:]
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
-def to_json(rows: Iterable[PlaceResult], totals: Totals, **more: Any) -> dict[str, Any]:
+def to_json(rows: Iterable[GroupPartitionResult], totals: Totals, **more: Any) -> dict[str, Any]:
     return {
         **more,
         "totals": dataclasses.asdict(totals),

@@ -66,7 +66,7 @@ def _verification(compared: Compared) -> Verification:
 
 
 def _sentences(compared: Compared) -> Iterator[str]:
-    yield _proven_words(compared)
+    yield _verified_text(compared)
     if compared.differs:
         yield f"{compared.differs:,} would resume at a wrong record."
     if compared.unread:
@@ -78,7 +78,7 @@ def _sentences(compared: Compared) -> Iterator[str]:
         yield f"{plural(compared.blockers, 'blocker')} {left} left."
 
 
-def _proven_words(compared: Compared) -> str:
+def _verified_text(compared: Compared) -> str:
     where = plural(compared.places, "group-partition")
     if not compared.places:
         return "No consumer group has offsets in what was compared, so there is nothing to verify."

@@ -36,7 +36,7 @@ class Seen(NamedTuple):
     epoch: int = 0
 
 
-class Stretch(NamedTuple):
+class ForeignRange(NamedTuple):
     """Offsets `first` to `last`, inclusive, with `records` foreign records."""
 
     first: int
@@ -44,9 +44,9 @@ class Stretch(NamedTuple):
     records: int
 
 
-def strangers(hole: Hole, batches: Iterable[Seen], own: Collection[int]) -> list[Stretch]:
+def foreign_ranges(hole: Hole, batches: Iterable[Seen], own: Collection[int]) -> list[ForeignRange]:
     """Return the foreign records between the flow's batches; adjacent ones are merged."""
-    found: list[Stretch] = []
+    found: list[ForeignRange] = []
     for batch in sorted(batches):
         if batch.control or batch.producer in own or not batch.records:
             continue
@@ -54,35 +54,35 @@ def strangers(hole: Hole, batches: Iterable[Seen], own: Collection[int]) -> list
             continue
         if found and found[-1].last + 1 == batch.first:
             before = found[-1]
-            found[-1] = Stretch(before.first, batch.last, before.records + batch.records)
+            found[-1] = ForeignRange(before.first, batch.last, before.records + batch.records)
         else:
-            found.append(Stretch(batch.first, batch.last, batch.records))
+            found.append(ForeignRange(batch.first, batch.last, batch.records))
     return found
 
 
-def unknown_yet(stretches: Iterable[Stretch], told_to: int) -> list[Stretch]:
-    """Return the ranges after `told_to`: a runner reports each range repeatedly.
+def unreported_ranges(ranges: Iterable[ForeignRange], reported_to: int) -> list[ForeignRange]:
+    """Return the ranges after `reported_to`: a runner reports each range repeatedly.
 
     An earlier check may have reported a part of a range; the rest is counted by offsets.
     """
     found = []
-    for stretch in sorted(stretches):
-        if stretch.first >= told_to:
-            found.append(stretch)
-        elif stretch.last >= told_to:
-            rest = min(stretch.records, stretch.last - told_to + 1)
-            found.append(Stretch(told_to, stretch.last, rest))
+    for found_range in sorted(ranges):
+        if found_range.first >= reported_to:
+            found.append(found_range)
+        elif found_range.last >= reported_to:
+            rest = min(found_range.records, found_range.last - reported_to + 1)
+            found.append(ForeignRange(reported_to, found_range.last, rest))
     return found
 
 
-def in_words(stretches: Iterable[Stretch], *, remote: str, target: str) -> str:
+def foreign_sentence(ranges: Iterable[ForeignRange], *, remote: str, target: str) -> str:
     """Return the sentence for a person; `remote` names the remote partition."""
-    rows = sorted(stretches)
+    rows = sorted(ranges)
     where = ", ".join(
         str(row.first) if row.first == row.last else f"{row.first} to {row.last}"
         for row in rows[:SHOWN]
     )
-    more = f" and {len(rows) - SHOWN} more stretches" if len(rows) > SHOWN else ""
+    more = f" and {len(rows) - SHOWN} more ranges" if len(rows) > SHOWN else ""
     count = sum(row.records for row in rows)
     records = "1 record" if count == 1 else f"{count} records"
     one = len(rows) == 1 and rows[0].first == rows[0].last

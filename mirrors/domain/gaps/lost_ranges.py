@@ -40,10 +40,10 @@ _OF_MEMBERS: dict[str, GapKind] = {
 # The source holds other records than the ones to which the position refers.
 _NEW_SOURCE: tuple[GapKind, ...] = ("recreated", "source_replaced")
 # After the position that follows the decision, the same facts may occur again.
-_GONE_BACK: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positions_lost")
+_MAY_RECUR: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positions_lost")
 # Records that exist but cannot be copied. The partition is retried until they can, or until a
 # person skips them.
-IN_THE_WAY: tuple[GapKind, ...] = ("refused", "damaged")
+UNCOPYABLE: tuple[GapKind, ...] = ("refused", "damaged")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,12 +147,12 @@ def gap_of_remote(known: Position) -> GapFacts | None:
     """Return the stored gap of the remote partition, as the engine found it."""
     if known.remote_end is None or known.next_downstream is None:
         return None
-    return remote_cut(
+    return remote_truncation(
         known.position, known.resets, end=known.remote_end, belongs=known.next_downstream
     )
 
 
-def gap_of_mark(known: Position) -> GapFacts | None:
+def stored_gap(known: Position) -> GapFacts | None:
     """Return the gap stored with the position, which holds until a person decides."""
     return gap_of_remote(known) or _of_positions(known) or gap_of_source(known)
 
@@ -161,7 +161,7 @@ def _of_positions(known: Position) -> GapFacts | None:
     if known.remote_copied is None or known.next_downstream is None:
         return None
     return positions_lost(
-        known.position, known.resets, told=known.next_downstream, copied=known.remote_copied
+        known.position, known.resets, covered=known.next_downstream, copied=known.remote_copied
     )
 
 
@@ -179,23 +179,24 @@ def gap_of_source(known: Position) -> GapFacts | None:
     )
 
 
-def passes_by(decision: Decision, facts: GapFacts) -> bool:
+def skips_exactly(decision: Decision, facts: GapFacts) -> bool:
     """Return whether the decision skips exactly these records, whatever else the source holds."""
     then = dataclasses.replace(decision.facts, first=facts.first, end=facts.end)
     return decision.choice == "accept" and facts.behind is not None and then == facts
 
 
-def in_the_way(kind: GapKind, position: int, resets: int, *, behind: int) -> GapFacts:
+def uncopyable(kind: GapKind, position: int, resets: int, *, behind: int) -> GapFacts:
     """Return the facts of records from `position` to `behind` (exclusive) that cannot be copied."""
     return GapFacts(
         kind=kind, position=position, first=None, end=None, resets=resets, behind=behind
     )
 
 
-def positions_lost(position: int, resets: int, *, told: int, copied: int) -> GapFacts:
+def positions_lost(position: int, resets: int, *, covered: int, copied: int) -> GapFacts:
     """Return the facts of a position that is behind its own copies.
 
-    It covers copies below the remote offset `told`, but there are some up to `copied` (exclusive).
+    It covers copies below the remote offset `covered`, but there are more, up to `copied`
+    (exclusive).
     """
     return GapFacts(
         kind="positions_lost",
@@ -203,12 +204,12 @@ def positions_lost(position: int, resets: int, *, told: int, copied: int) -> Gap
         first=None,
         end=None,
         resets=resets,
-        remote_next=told,
+        remote_next=covered,
         remote_copied=copied,
     )
 
 
-def remote_cut(position: int, resets: int, *, end: int, belongs: int) -> GapFacts:
+def remote_truncation(position: int, resets: int, *, end: int, belongs: int) -> GapFacts:
     """Return the facts of a remote partition that ends at `end`, below the next batch's offset."""
     return GapFacts(
         kind="remote_truncated",
@@ -223,7 +224,7 @@ def remote_cut(position: int, resets: int, *, end: int, belongs: int) -> GapFact
 
 def resets_after(decision: Decision, resets: int) -> int:
     """Return the number of resets with which the same decision meets no gap again."""
-    return resets + (decision.choice == "restart" or decision.facts.kind in _GONE_BACK)
+    return resets + (decision.choice == "restart" or decision.facts.kind in _MAY_RECUR)
 
 
 def keeps_map(decision: Decision) -> bool:

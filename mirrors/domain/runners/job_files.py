@@ -11,7 +11,7 @@ import json
 from typing import Any, Literal, Self
 
 from mirrors.domain.flows.lanes import LaneFigure
-from mirrors.domain.gaps.foreign_records import Stretch
+from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import Decision, GapFacts
 from mirrors.domain.specs import ClusterSpec
 
@@ -104,7 +104,7 @@ class PartitionStatus:
     gap: GapFacts | None = None
     # Foreign records in the remote partition since the job began, and the topic's id.
     remote_topic_id: str = ""
-    strangers: tuple[Stretch, ...] = ()
+    strangers: tuple[ForeignRange, ...] = ()
     # With at_least_once: the number of duplicates on the target, committed with the position.
     repeats: int | None = None
     # Why it is stopped, for programs; empty while it is not.
@@ -120,7 +120,7 @@ class PartitionStatus:
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:
         gap = raw.pop("gap", None)
-        found = tuple(Stretch(*row) for row in raw.pop("strangers", ()))
+        found = tuple(ForeignRange(*row) for row in raw.pop("strangers", ()))
         if "why" not in raw:
             # The last file of a runner from before an upgrade has both in one field.
             raw["lane"], _, raw["why"] = raw["lane"].partition(": ")

@@ -15,7 +15,7 @@ from django.db.models import Q
 from mirrors.domain.drills.measurement import FlowFigures, StepTimes, measure
 from mirrors.domain.drills.objectives import Measured, Objectives, Verdict, judge
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.failover.runbook.plan_drift import standing_blockers
+from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.domain.failover.verification_level import Verified, verify
 from mirrors.models import DrillRun, FailoverRun, Flow
 from mirrors.models.drills import DrillState
@@ -97,7 +97,7 @@ def _judge(run: DrillRun, now: datetime) -> bool:
         StepTimes(name=step.name, started_at=step.started_at, ended_at=step.ended_at)
         for step in simulated.steps.all()
     ]
-    blockers = standing_blockers("switchover", simulated.plan) if simulated.plan else ()
+    blockers = remaining_blockers("switchover", simulated.plan) if simulated.plan else ()
     measured = measure(simulated.result, steps, _figures(run), blockers)
     verdict = judge(Objectives(**run.objectives), measured, trouble=_trouble(simulated))
     verified = Verified(

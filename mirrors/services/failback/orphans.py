@@ -13,7 +13,13 @@ from django.db import transaction
 
 from mirrors.domain.errors import InvalidSettings, KafkaUnavailable
 from mirrors.domain.failback.divergence import Divergence as Point
-from mirrors.domain.failback.orphans import DECISIONS, Stretch, find_stretch, is_own, to_line
+from mirrors.domain.failback.orphans import (
+    DECISIONS,
+    OrphanRange,
+    find_orphan_range,
+    is_own,
+    to_line,
+)
 from mirrors.domain.failback.reverse_flow import Side
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.specs import ClusterSpec
@@ -50,7 +56,7 @@ def list_orphans(
     written: dict[Place, list[Run]] = {}
     for point in points:
         place = (point.topic, point.partition)
-        found = find_stretch(point, first=old.first[place], end=old.end[place])
+        found = find_orphan_range(point, first=old.first[place], end=old.end[place])
         rows[place] = _row(run, found, remote[place])
         written[place] = _written(back, remote[place], found)
     keeper = _RecordStore(tick)
@@ -136,12 +142,12 @@ def filter_own(
     *, run: Failback, row: OrphanStretch, records: Iterable[InternalRecord]
 ) -> Iterator[InternalRecord]:
     """Without records that the reverse flow wrote."""
-    found = Stretch(row.topic, row.partition, row.first, row.end, row.gone)
+    found = OrphanRange(row.topic, row.partition, row.first, row.end, row.gone)
     written = _written(run.reverse, row.remote_topic, found)
     return (record for record in records if is_own(record.offset, written))
 
 
-def _row(run: Failback, found: Stretch, remote_topic: str) -> OrphanStretch:
+def _row(run: Failback, found: OrphanRange, remote_topic: str) -> OrphanStretch:
     return OrphanStretch(
         failback=run,
         topic=found.topic,
@@ -149,12 +155,12 @@ def _row(run: Failback, found: Stretch, remote_topic: str) -> OrphanStretch:
         remote_topic=remote_topic,
         first=found.first,
         end=found.end,
-        gone=found.gone,
+        gone=found.deleted,
         settled_to=found.first,
     )
 
 
-def _written(back: Flow | None, remote_topic: str, found: Stretch) -> list[Run]:
+def _written(back: Flow | None, remote_topic: str, found: OrphanRange) -> list[Run]:
     """Runs of the reverse flow in this range, ordered by their offsets on the old primary."""
     known = PartitionMap.objects.filter(
         flow=back, topic=remote_topic, partition=found.partition, position__isnull=False

@@ -45,26 +45,26 @@ def look_at_sides(old: ClusterSpec, new: ClusterSpec, points: Sequence[Point]) -
 def _side(spec: ClusterSpec, topics: Iterable[str]) -> Side:
     with Admin(spec, client_id=CLIENT_ID) as admin:
         seen = admin.snapshot(topics, now=0, deadline_s=DEADLINE_S, with_configs=False)
-        untold = dict(seen.failed)
+        undescribed = dict(seen.failed)
         places = [(t.name, number) for t in seen.topics.values() for number in range(t.partitions)]
-        first = _offsets(admin, places, "earliest", untold)
-        end = _offsets(admin, first, "latest", untold)
+        first = _offsets(admin, places, "earliest", undescribed)
+        end = _offsets(admin, first, "latest", undescribed)
     return Side(
         cluster=seen.cluster_id,
         topic_ids={name: topic.topic_id for name, topic in seen.topics.items()},
         first=first,
         end=end,
-        untold=untold,
+        undescribed=undescribed,
     )
 
 
 def _offsets(
-    admin: Admin, places: Iterable[Place], at: At, untold: dict[str, str]
+    admin: Admin, places: Iterable[Place], at: At, undescribed: dict[str, str]
 ) -> Mapping[Place, int]:
     """Offsets of the topics, without those that were deleted since they were listed.
 
-    `untold` collects by topic why its offsets are unknown. Raises where the cluster as a whole does
-    not respond.
+    `undescribed` collects by topic why its offsets are unknown. Raises where the cluster as a
+    whole does not respond.
     """
     found = admin.list_offsets(places, at, deadline_s=DEADLINE_S)
     for place, error in found.failed.items():
@@ -72,7 +72,7 @@ def _offsets(
             continue
         if isinstance(error, KafkaUnavailable):
             raise error
-        untold.setdefault(place[0], error.message)
+        undescribed.setdefault(place[0], error.message)
     return found.done
 
 

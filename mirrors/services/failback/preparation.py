@@ -19,10 +19,10 @@ from mirrors.domain.failback.reverse_flow import (
     Start,
     both_ways,
     changes_of,
-    in_words,
     left_out_topics,
     plan_starts,
     reverse_properties,
+    starts_sentence,
     without_topics,
 )
 from mirrors.domain.replication_policy import policy_for
@@ -159,8 +159,8 @@ class _Preparation:
     def _starts(self, points: list[Point], spec: FlowSpec, sides: Sides) -> list[Start]:
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         known = positions_of_flow(spec)
-        gone = deleted_before(self._flow, self._there, points, sides.old)
-        starts = plan_starts(points, policy, known, old=sides.old, new=sides.new, gone=gone)
+        deleted = deleted_before(self._flow, self._there, points, sides.old)
+        starts = plan_starts(points, policy, known, old=sides.old, new=sides.new, deleted=deleted)
         shown = [
             {"topic": s.topic, "partition": s.partition, "kind": s.kind, "offset": s.offset,
              "reason": s.reason} for s in starts
@@ -221,7 +221,7 @@ class _Preparation:
             claim(
                 Failback.objects.filter(pk=run.pk, state=FailbackState.PREPARING),
                 state=FailbackState.RUNNING,
-                reason=in_words(starts, spec.name),
+                reason=starts_sentence(starts, spec.name),
                 who=WORKER,
                 changes={"reverse": back, "changes": changes, "seen_at": timezone.now()},
             )

@@ -9,7 +9,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failback.divergence import divergence_topic
 from mirrors.domain.failover.partitions import parts_of, taking_part
 from mirrors.domain.failover.plan_types import FailoverPicture
-from mirrors.domain.failover.preconditions import Asked, FencePicture, Rights
+from mirrors.domain.failover.preconditions import CheckedNames, FencePicture, Rights
 from mirrors.domain.settings import failover as keys
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin.client_fence import CLIENT_ID, Fence, keep_open
@@ -20,7 +20,7 @@ from mirrors.models import Flow
 DEADLINE_S = 10.0
 SOURCE_DEADLINE_S = 8.0
 # A group of the prefix that no simulation creates: permissions are requested by name.
-_ANY_THROWAWAY = f"{PREFIX}rights"
+_ANY_TEMPORARY_GROUP = f"{PREFIX}rights"
 
 
 def with_rights(
@@ -36,7 +36,7 @@ def with_rights(
     Excluded topics and groups need no permissions.
     """
     mine = taking_part(picture, parts_of(picture))
-    asked = Asked(
+    checked = CheckedNames(
         topics=_names(row.topic for row in mine.partitions),
         remote_topics=_names(
             [
@@ -45,26 +45,26 @@ def with_rights(
             ]
         ),
         groups=_names(group.group for group in mine.groups if group.places),
-        throwaway=PREFIX,
-        kept_in=divergence_topic(spec.source.alias),
+        temporary_groups=PREFIX,
+        divergence_topic=divergence_topic(spec.source.alias),
     )
     target = _ask(
         spec.target,
-        topics=(*asked.remote_topics, asked.kept_in),
-        groups=(*asked.groups, _ANY_THROWAWAY),
+        topics=(*checked.remote_topics, checked.divergence_topic),
+        groups=(*checked.groups, _ANY_TEMPORARY_GROUP),
         deadline_s=DEADLINE_S,
     )
-    if _ANY_THROWAWAY in target.groups:
-        may = {**target.groups, PREFIX: target.groups[_ANY_THROWAWAY]}
+    if _ANY_TEMPORARY_GROUP in target.groups:
+        may = {**target.groups, PREFIX: target.groups[_ANY_TEMPORARY_GROUP]}
         target = dataclasses.replace(target, groups=may)
     tick()
-    if away or not asked.topics:
-        return dataclasses.replace(picture, asked=asked, target_rights=target)
-    source = _ask(spec.source, topics=asked.topics, groups=(), deadline_s=SOURCE_DEADLINE_S)
+    if away or not checked.topics:
+        return dataclasses.replace(picture, checked=checked, target_rights=target)
+    source = _ask(spec.source, topics=checked.topics, groups=(), deadline_s=SOURCE_DEADLINE_S)
     tick()
-    fence = _fence(flow, spec.source, asked.topics, source)
+    fence = _fence(flow, spec.source, checked.topics, source)
     return dataclasses.replace(
-        picture, asked=asked, target_rights=target, source_rights=source, fence=fence
+        picture, checked=checked, target_rights=target, source_rights=source, fence=fence
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.plan_types import FailoverPicture, PartitionPicture
-from mirrors.domain.gaps.lost_ranges import IN_THE_WAY, GapFacts, GapKind
+from mirrors.domain.gaps.lost_ranges import UNCOPYABLE, GapFacts, GapKind
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import FlowSpec
@@ -39,7 +39,7 @@ from mirrors.services.failover.source_partitions import (
     with_deleted,
     without,
 )
-from mirrors.services.failover.target_topics import read_standing, standing_of
+from mirrors.services.failover.target_topics import read_target_topics, target_topics
 from mirrors.services.gaps.lost_ranges import facts_of
 from mirrors.services.offsets.mm2_bounds import learn_group_bounds
 from mirrors.services.offsets.reverse_translation import ways_home
@@ -57,7 +57,7 @@ class Look:
     """The picture, and what a simulation needs to read: `read_to` and `starts` of the target.
 
     `committed`: whether the flow copies only committed records. `silence`: why the source as a
-    whole did not respond. `untold`: why single partitions did not.
+    whole did not respond. `undescribed`: why single partitions did not.
     """
 
     picture: FailoverPicture
@@ -66,7 +66,7 @@ class Look:
     starts: Mapping[Place, int]
     topics: Mapping[str, TopicState]
     silence: str = ""
-    untold: Mapping[Place, str] = dataclasses.field(default_factory=dict)
+    undescribed: Mapping[Place, str] = dataclasses.field(default_factory=dict)
 
 
 def look(
@@ -97,7 +97,7 @@ def look(
         starts=answers.starts,
         topics=answers.there.topics,
         silence=seen.trouble or theirs.silence,
-        untold=theirs.untold,
+        undescribed=theirs.undescribed,
     )
 
 
@@ -136,10 +136,10 @@ class _Questions:
         refresh_index(flow=self._flow)
         self._tick()
         rows = _copied(self._flow, self._policy)
-        self._home, self._standing = ways_home(self._flow), read_standing(self._flow)
+        self._home, self._topic_rows = ways_home(self._flow), read_target_topics(self._flow)
         with Admin(self._spec.target, client_id=CLIENT_ID) as target:
             remote = {(row.remote_topic, row.partition) for row in rows} | {*self._home.values()}
-            named = {topic for topic, _ in remote} | self._standing.topics
+            named = {topic for topic, _ in remote} | self._topic_rows.topics
             there = _topics(target, named, self._now)
             places = _existing(remote, there.topics)
             read_to = target.list_offsets(places, "stable", deadline_s=DEADLINE_S).done
@@ -215,11 +215,11 @@ class _Questions:
             groups=tuple(
                 with_answers(flow, here, theirs.rows, logs, seen.listed, self._home, positions)
             ),
-            gone=tuple(sorted({topic for topic, _ in theirs.deleted})),
-            gone_at=theirs.deleted_at,
+            deleted_topics=tuple(sorted({topic for topic, _ in theirs.deleted})),
+            deleted_seen_at=theirs.deleted_at,
             left_behind=decisions_of(flow),
             not_visible="" if is_named else _not_visible(flow),
-            standing=standing_of(self._standing, seen.there.topics),
+            target_topics=target_topics(self._topic_rows, seen.there.topics),
         )
 
 
@@ -238,7 +238,7 @@ def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionPicture]:
     gaps = {
         (gap.topic, gap.partition): gap
         # Records behind one that cannot be replicated count as not replicated.
-        for gap in Gap.objects.filter(flow=flow, closed_at=None).exclude(kind__in=IN_THE_WAY)
+        for gap in Gap.objects.filter(flow=flow, closed_at=None).exclude(kind__in=UNCOPYABLE)
     }
     kept: dict[Place, FlowPartition | None] = {
         (row.topic, row.partition): None

@@ -32,20 +32,20 @@ _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 class SourceSeen:
     """Each partition with the source's current figures, or with its last figure and age.
 
-    `silence`: why the source did not respond. `untold`: why single partitions did not. `deleted`:
-    partitions that the source no longer has; `deleted_at` (epoch ms): an earlier look.
+    `silence`: why the source did not respond. `undescribed`: why single partitions did not.
+    `deleted`: partitions that the source no longer has; `deleted_at` (epoch ms): an earlier look.
     """
 
     rows: tuple[PartitionPicture, ...]
     silence: str = ""
-    untold: Mapping[Place, str] = dataclasses.field(default_factory=dict)
+    undescribed: Mapping[Place, str] = dataclasses.field(default_factory=dict)
     deleted: frozenset[Place] = frozenset()
     deleted_at: int | None = None
 
     @property
     def trouble(self) -> str:
         """One reason for all figures that are not current."""
-        return self.silence or next(iter(self.untold.values()), "")
+        return self.silence or next(iter(self.undescribed.values()), "")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def ask_source(
     found = {place: _with_ends(row, place, ends) for place, row in known.items()}
     return SourceSeen(
         rows=tuple(_identified(row, positions, listed) for row in found.values()),
-        untold={place: error.message for place, error in ends.failed.items()},
+        undescribed={place: error.message for place, error in ends.failed.items()},
         deleted=deleted,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mirrors.domain.cluster_snapshot import TopicState
-from mirrors.domain.failover.preconditions import Drifted, Standing
+from mirrors.domain.failover.preconditions import Drifted, TargetTopics
 from mirrors.domain.topics.acls import WRITE_RULES, said_of
 from mirrors.domain.topics.drift import Deviation
 from mirrors.models import Drift, Flow, FlowPlan
@@ -19,7 +19,7 @@ _RULES = ("topic acl", "group acl")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StandingRows:
+class TargetTopicRows:
     """Rows of the last observations; Kafka is not read again."""
 
     drift: tuple[Drift, ...]
@@ -38,21 +38,21 @@ class StandingRows:
         return {row["name"]: row for row in rows if row["kind"] in kinds}
 
 
-def read_standing(flow: Flow) -> StandingRows:
+def read_target_topics(flow: Flow) -> TargetTopicRows:
     plan = FlowPlan.objects.filter(flow=flow, as_of__isnull=False).first()
     rows = Drift.objects.filter(flow=flow, closed_at=None).order_by("opened_at", "pk")
-    return StandingRows(drift=tuple(rows), plan=plan)
+    return TargetTopicRows(drift=tuple(rows), plan=plan)
 
 
-def standing_of(rows: StandingRows, topics: Mapping[str, TopicState]) -> Standing:
+def target_topics(rows: TargetTopicRows, topics: Mapping[str, TopicState]) -> TargetTopics:
     """`topics` as the target has them now: what was created meanwhile is not reported."""
-    return Standing(
+    return TargetTopics(
         seen_at=None
         if rows.plan is None or rows.plan.as_of is None
         else milliseconds(rows.plan.as_of),
         drifted=tuple(_drifted(rows, topics)),
         missing=tuple(sorted(name for name in rows.of("create topic") if name not in topics)),
-        short=tuple(sorted(_short(rows, topics))),
+        too_few_partitions=tuple(sorted(_too_few_partitions(rows, topics))),
         settings=tuple(sorted(rows.of("topic config"))),
         rules=tuple(sorted(rows.of(*_RULES))),
         left=tuple(_left(rows)),
@@ -60,22 +60,24 @@ def standing_of(rows: StandingRows, topics: Mapping[str, TopicState]) -> Standin
     )
 
 
-def _drifted(rows: StandingRows, topics: Mapping[str, TopicState]) -> Iterator[Drifted]:
+def _drifted(rows: TargetTopicRows, topics: Mapping[str, TopicState]) -> Iterator[Drifted]:
     for row in rows.drift:
         if row.kind == "deleted topic" and row.name in topics:
             continue
         facts: dict[str, Any] = {"kind": row.kind, "name": row.name, "key": row.key}
         seen = Deviation(**facts, expected=row.expected, found=row.found, wanted=row.wanted)
-        yield Drifted(**facts, found=row.found, words=seen.words, decided=row.state in _LEFT)
+        yield Drifted(**facts, found=row.found, sentence=seen.words, decided=row.state in _LEFT)
 
 
-def _left(rows: StandingRows) -> Iterator[str]:
+def _left(rows: TargetTopicRows) -> Iterator[str]:
     """Producers had these permissions on the source, and have them nowhere else."""
     if rows.plan is not None:
         yield from said_of(WRITE_RULES, rows.plan.left_out, rows.plan.codes)
 
 
-def _short(rows: StandingRows, topics: Mapping[str, TopicState]) -> Iterator[tuple[str, int, int]]:
+def _too_few_partitions(
+    rows: TargetTopicRows, topics: Mapping[str, TopicState]
+) -> Iterator[tuple[str, int, int]]:
     for name, change in rows.of("add partitions").items():
         needs = int(change["after"])
         if name in topics and topics[name].partitions < needs:

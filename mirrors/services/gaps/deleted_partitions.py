@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from mirrors.domain.failover.partitions import Listed, gone_by_then
+from mirrors.domain.failover.partitions import TopicList, deleted_partitions
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
@@ -36,7 +36,7 @@ def find_deleted(
     rows = list(listed_topics.values_list("topic", "partitions", "as_of"))
     if not rows or not places:
         return DeletedPartitions()
-    listed = Listed(
+    listed = TopicList(
         partitions={topic: partitions for topic, partitions, _ in rows},
         at=max(milliseconds(as_of) for _, _, as_of in rows),
     )
@@ -44,5 +44,5 @@ def find_deleted(
     known = read_positions(target, policy.positions_topic(), deadline_s=deadline_s)
     written = {place: known.written[place] for place in places if place in known.written}
     selection = TopicSelection(spec.settings, policy)
-    found = gone_by_then(listed, written, lambda topic: selection.decide(topic).replicated)
+    found = deleted_partitions(listed, written, lambda topic: selection.decide(topic).replicated)
     return DeletedPartitions(places=found, seen_at=listed.at if found else None)

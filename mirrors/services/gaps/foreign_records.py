@@ -18,10 +18,10 @@ from django.db.models.functions import Cast, Concat
 
 from mirrors.domain.gaps.foreign_records import (
     ONGOING,
+    ForeignRange,
     ForeignWrites,
-    Stretch,
-    in_words,
-    unknown_yet,
+    foreign_sentence,
+    unreported_ranges,
 )
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.replication_policy import policy_for
@@ -83,7 +83,9 @@ def _remote(event: Gap) -> str:
 def _take(flow: Flow, row: PartitionStatus, now: datetime) -> None:
     with transaction.atomic():
         events = _events(flow, row)
-        new = unknown_yet(row.strangers, max((event.facts["end"] for event in events), default=0))
+        new = unreported_ranges(
+            row.strangers, max((event.facts["end"] for event in events), default=0)
+        )
         if not new:
             return
         last = events[0] if events and events[0].opened_at > now - ONE_EVENT else None
@@ -101,7 +103,7 @@ def _events(flow: Flow, row: PartitionStatus) -> list[Gap]:
     return [event for event in rows.order_by("-id") if event.facts["now"] == row.remote_topic_id]
 
 
-def _open(flow: Flow, row: PartitionStatus, new: Sequence[Stretch], now: datetime) -> None:
+def _open(flow: Flow, row: PartitionStatus, new: Sequence[ForeignRange], now: datetime) -> None:
     words = _sentence(flow, row, new)
     event = Gap.objects.create(
         flow=flow,
@@ -121,7 +123,7 @@ def _open(flow: Flow, row: PartitionStatus, new: Sequence[Stretch], now: datetim
 
 
 def _grow(
-    event: Gap, flow: Flow, row: PartitionStatus, new: Sequence[Stretch], now: datetime
+    event: Gap, flow: Flow, row: PartitionStatus, new: Sequence[ForeignRange], now: datetime
 ) -> None:
     begin = event.facts["position"]
     known = [stretch for stretch in row.strangers if stretch.first >= begin]
@@ -135,9 +137,9 @@ def _grow(
     )
 
 
-def _sentence(flow: Flow, row: PartitionStatus, stretches: Sequence[Stretch]) -> str:
+def _sentence(flow: Flow, row: PartitionStatus, stretches: Sequence[ForeignRange]) -> str:
     remote = f"{row.remote_topic}-{row.partition}"
-    return in_words(stretches, remote=remote, target=flow.target.alias)
+    return foreign_sentence(stretches, remote=remote, target=flow.target.alias)
 
 
 def _facts(row: PartitionStatus, first: int, last: int) -> dict[str, object]:

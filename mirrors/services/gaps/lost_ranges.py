@@ -15,7 +15,7 @@ from typing import Any, cast
 from django.db import transaction
 from django.db.models import F
 
-from mirrors.domain.gaps.lost_ranges import IN_THE_WAY, Choice, Decision, GapFacts
+from mirrors.domain.gaps.lost_ranges import UNCOPYABLE, Choice, Decision, GapFacts
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap, claim
 from mirrors.models.gaps import GapKind, GapState
@@ -135,14 +135,14 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
     facts = facts_of(gap)
     if choice == STOP:
         return
-    if choice == "restart" and facts.kind in IN_THE_WAY:
+    if choice == "restart" and facts.kind in UNCOPYABLE:
         raise Conflict(
             f"A restart of {gap} would meet the same records again. Choose accept, which skips "
             "them, or stop, which waits until the target accepts them.",
             code="in_the_way",
         )
     at = facts.first if choice == "restart" else facts.accepted_at
-    if facts.first is None and facts.kind not in IN_THE_WAY:
+    if facts.first is None and facts.kind not in UNCOPYABLE:
         raise Conflict(
             f"The offsets that the source still holds of {gap} are not known yet, so the resume "
             "offset is unknown. Try again when the source responds.",
@@ -159,7 +159,7 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
 def _take(
     flow: Flow, gap: Gap | None, row: PartitionStatus, facts: GapFacts, now: datetime
 ) -> None:
-    if gap is not None and gap.kind in IN_THE_WAY and facts.position > cast("int", gap.position):
+    if gap is not None and gap.kind in UNCOPYABLE and facts.position > cast("int", gap.position):
         # That gap was passed between two reports, and this is another one.
         _close(flow, gap, row, now)
         gap = None
@@ -198,7 +198,7 @@ def _take(
 
 
 def _is_over(gap: Gap, row: PartitionStatus) -> bool:
-    if row.gap is None and gap.kind in IN_THE_WAY:
+    if row.gap is None and gap.kind in UNCOPYABLE:
         # The runner retries it, and during a retry nothing is known.
         return row.position is not None and row.position > cast("int", gap.position)
     # A lane's verdict has no numbers yet.
@@ -241,10 +241,10 @@ def _close(flow: Flow, gap: Gap, row: PartitionStatus | None, now: datetime) -> 
     elif gap.state == GapState.OPEN:
         why = (
             "It was replicated since."
-            if gap.kind in IN_THE_WAY
+            if gap.kind in UNCOPYABLE
             else "The runner can read from the position again."
         )
-    elif gap.kind in IN_THE_WAY:
+    elif gap.kind in UNCOPYABLE:
         why = f"Copying continued after it, as {gap.decided_by} decided."
     else:
         why = f"Copying continued, as {gap.decided_by} decided."

@@ -14,10 +14,10 @@ from datetime import datetime
 
 from django.db.models import F
 
-from mirrors.domain.failback.mixed_partitions import read_again
+from mirrors.domain.failback.mixed_partitions import count_re_reads
 from mirrors.domain.failback.reverse_translation import (
-    bring_back,
     downstream_between,
+    translate_back,
     upstream_between,
 )
 from mirrors.domain.offsets.run_blocks import read_block
@@ -177,7 +177,7 @@ class Ways:
             for run in read_block(bytes(last.body)) if last is not None else ():
                 tail = run.downstream + run.length
             tail = max(tail, back.map_end or 0)
-        answer = bring_back(
+        answer = translate_back(
             asked,
             forth=upstream_between(asked, **beside(forth, "downstream", asked)),
             back=found,
@@ -195,7 +195,7 @@ class Ways:
         """The two logs differ in order: records after this offset may have been read there."""
         asked, place = answer.upstream, answer.downstream or 0
         brought = () if back is None else touching(back.pk, "downstream", place, _FAR)
-        again = read_again(
+        again = count_re_reads(
             asked,
             place,
             forth=until(asked, "downstream", touching(forth.pk, "first", place, _FAR)),

@@ -17,7 +17,7 @@ from mirrors import tasks
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.failover.preconditions import effective_fence
-from mirrors.domain.failover.runbook.plan_drift import blast_radius, standing_blockers
+from mirrors.domain.failover.runbook.plan_drift import blast_radius, remaining_blockers
 from mirrors.domain.failover.runbook.steps import BY_NAME, KINDS
 from mirrors.domain.formatting import arrow
 from mirrors.domain.settings import failover as keys
@@ -121,7 +121,7 @@ def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
         "old": FailoverRun.objects.filter(flow=flow, kind="simulation").first(),
         "minutes_left": commands.seconds_left(simulation, now) // 60 if simulation else 0,
         "radius": blast_radius(plan) if plan else None,
-        "blockers": standing_blockers("switchover", plan)[:30] if plan else (),
+        "blockers": remaining_blockers("switchover", plan)[:30] if plan else (),
         "warnings": [row["sentence"] for row in plan.get("warnings", [])[:30]] if plan else [],
         "fence": fence,
         "needs_second": commands.needs_second(flow),

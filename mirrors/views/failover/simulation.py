@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from mirrors import tasks
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.failover.runbook.plan_drift import EXPECTED, standing_blockers
+from mirrors.domain.failover.runbook.plan_drift import EXPECTED, remaining_blockers
 from mirrors.domain.failover.runbook.steps import KINDS
 from mirrors.domain.formatting import arrow
 from mirrors.models import FailoverRun, Flow, Role, needs
@@ -105,7 +105,7 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
         "verified_label": "nothing verified" if run.verification == Verification.NONE else "",
         "steps": run.steps.all(),
         "plan": plan,
-        "in_the_way": standing_blockers("switchover", plan) if plan else (),
+        "in_the_way": remaining_blockers("switchover", plan) if plan else (),
         "own": EXPECTED["switchover"],
         "findings": findings,
         "found": findings_of(plan),

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from mirrors.domain.gaps.foreign_records import Stretch
+from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.internal_topics.records import Position
 from spark_runner.engine.model.partition_state import PartitionState
 from spark_runner.engine.model.pending_batch import RAW, PendingBatch, Run
@@ -169,7 +169,7 @@ class Partition(PartitionState):
         # Ranges between our batches, each from its first offset to the one after it, and foreign
         # records that were found there.
         self.unverified_ranges: list[tuple[int, int]] = []
-        self.foreign_records: list[Stretch] = []
+        self.foreign_records: list[ForeignRange] = []
         # Acknowledged since the last commit.
         self.records = 0
         self.bytes = 0
@@ -434,12 +434,12 @@ class Partition(PartitionState):
         if (first, stop) in self.unverified_ranges:
             self.unverified_ranges.remove((first, stop))
 
-    def verify_first_range(self, found: list[Stretch]) -> None:
+    def verify_first_range(self, found: list[ForeignRange]) -> None:
         """The first range was read; these records there are foreign."""
         self.foreign_records += found
         self.unverified_ranges.pop(0)
 
-    def take_foreign_records(self) -> tuple[Stretch, ...]:
+    def take_foreign_records(self) -> tuple[ForeignRange, ...]:
         """Foreign records found since the last call."""
         found, self.foreign_records = tuple(self.foreign_records), []
         return found

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from mirrors.domain.flows.lanes import Lane
-from mirrors.domain.gaps.lost_ranges import GapFacts, in_the_way
+from mirrors.domain.gaps.lost_ranges import GapFacts, uncopyable
 from spark_runner.engine.identity_checks import check_owner
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
@@ -174,7 +174,7 @@ class Progress:
             state="faulted",
             code=code,
             reason=reason,
-            gap=in_the_way("refused", offset, resets, behind=offset + 1) if is_its_own else None,
+            gap=uncopyable("refused", offset, resets, behind=offset + 1) if is_its_own else None,
         )
 
     def committed(self, parts: Iterable[CopiedPartition]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirrors.domain.gaps.lost_ranges import gap_of_mark
+from mirrors.domain.gaps.lost_ranges import stored_gap
 from mirrors.domain.internal_topics.records import Position
 from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.model.partition import Partition
@@ -36,7 +36,7 @@ def resume(partition: Partition, known: Position | None, work: SliceWork) -> Non
         target_topic_id=id_text(partition.remote_id),
     )
     reason = describe_generation_gap(known, now, source=work.source.alias, target=work.target.alias)
-    facts = gap_of_mark(known)
+    facts = stored_gap(known)
     if reason is None and facts is not None:
         remote = f"{partition.remote_topic}-{partition.partition}"
         reason = describe_gap(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.gaps.lost_ranges import remote_cut
+from mirrors.domain.gaps.lost_ranges import remote_truncation
 from mirrors.kafka.error_codes import RETRY
 from mirrors.kafka.protocol.list_offsets import LATEST, list_offsets
 from mirrors.kafka.protocol.metadata import NO_ID, Leader
@@ -32,7 +32,7 @@ NOBODY = -1
 
 def stop_reason(partition: Partition, end: int, target: str) -> StopReason:
     """The partition was truncated at `end`, below the committed offset."""
-    facts = remote_cut(
+    facts = remote_truncation(
         partition.position, partition.resets, end=end, belongs=partition.committed_downstream
     )
     remote = f"{partition.remote_topic}-{partition.partition}"

@@ -113,7 +113,7 @@ def last_of_ours(there: int, seen: Iterable[Seen], own: set[int]) -> int | None:
 
 def _stop_reason(partition: Partition, copied: int, target: str) -> StopReason:
     facts = positions_lost(
-        partition.position, partition.resets, told=partition.committed_downstream, copied=copied
+        partition.position, partition.resets, covered=partition.committed_downstream, copied=copied
     )
     remote = f"{partition.remote_topic}-{partition.partition}"
     words = describe_lost_positions(facts, partition.name, remote, target)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirrors.domain.gaps.lost_ranges import GapFacts, in_the_way
+from mirrors.domain.gaps.lost_ranges import GapFacts, uncopyable
 from mirrors.kafka.error_codes import BATCH_REFUSED, Code, name_of
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
@@ -56,7 +56,7 @@ def rejected(
 
 
 def _one_record(partition: Partition, offset: int) -> GapFacts:
-    return in_the_way("refused", offset, partition.resets, behind=offset + 1)
+    return uncopyable("refused", offset, partition.resets, behind=offset + 1)
 
 
 def too_large(partition: Partition, offset: int, size: int, target: str) -> StopReason:
@@ -80,7 +80,7 @@ def damaged(partition: Partition, offset: int, what: str, behind: int | None) ->
         f"The batch at {partition.name} offset {offset} is damaged: {what}. It is not replicated: "
         "compare the replicas of that partition. The partition stops there; the others continue."
     )
-    gap = None if behind is None else in_the_way("damaged", offset, partition.resets, behind=behind)
+    gap = None if behind is None else uncopyable("damaged", offset, partition.resets, behind=behind)
     return StopReason("faulted", "corrupt_source", reason, offset, gap)
 
 

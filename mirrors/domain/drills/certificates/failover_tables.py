@@ -8,13 +8,13 @@ from typing import Any
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.drills.certificates.shared_tables import (
     Sheet,
-    cluster_words,
+    cluster_text,
     left_behind_sheets,
-    name_words,
+    names_text,
     people_sheet,
     seal_sheet,
     steps_sheet,
-    time_words,
+    time_text,
     verification_rows,
 )
 from mirrors.domain.formatting import UNKNOWN, arrow, count
@@ -36,8 +36,8 @@ def run_sheets(document: Mapping[str, Any]) -> tuple[Sheet, ...]:
 
 def run_title(document: Mapping[str, Any]) -> str:
     run = document["run"]
-    words = f"{run['kind'].capitalize()} of {arrow(document['scope']['flow'])}"
-    return f"{words}: counted afterwards" if document["supplements"] else f"{words}: succeeded"
+    text = f"{run['kind'].capitalize()} of {arrow(document['scope']['flow'])}"
+    return f"{text}: counted afterwards" if document["supplements"] else f"{text}: succeeded"
 
 
 def _result(document: Mapping[str, Any]) -> Sheet:
@@ -46,8 +46,8 @@ def _result(document: Mapping[str, Any]) -> Sheet:
         ("In a sentence", document["sentence"]),
         *verification_rows(document),
         ("Run", f"number {run['number']}"),
-        ("Begun", time_words(run["begun_at"])),
-        ("Ended", time_words(run["ended_at"])),
+        ("Begun", time_text(run["begun_at"])),
+        ("Ended", time_text(run["ended_at"])),
     ]
     if first:
         rows.append(("Supplements certificate", f"{first['number']}, SHA-256 {first['digest']}"))
@@ -64,7 +64,7 @@ def _amounts(document: Mapping[str, Any]) -> Sheet:
         rows += [
             ("Not replicated, counted", _amount(counted, "loss")),
             ("Read again, counted", _amount(counted, "re_reads")),
-            ("Counted", time_words(counted["counted_at"])),
+            ("Counted", time_text(counted["counted_at"])),
         ]
     rows += [
         ("Group-partitions set to their offset", count(said.get("moved"))),
@@ -74,9 +74,9 @@ def _amounts(document: Mapping[str, Any]) -> Sheet:
 
 
 def _amount(sums: Mapping[str, Any], name: str) -> str:
-    words = amount(sums.get(name), sums.get(f"{name}_certainty") or "unknown")
+    text = amount(sums.get(name), sums.get(f"{name}_certainty") or "unknown")
     unknown = sums.get(f"{name}_unknown")
-    return f"{words}; unknown for {count(unknown)} more" if unknown else words
+    return f"{text}; unknown for {count(unknown)} more" if unknown else text
 
 
 def _scope(scope: Mapping[str, Any]) -> Sheet:
@@ -84,10 +84,10 @@ def _scope(scope: Mapping[str, Any]) -> Sheet:
         "Scope",
         (
             ("Flow", arrow(scope["flow"])),
-            ("Source", cluster_words(scope["source"])),
-            ("Target", cluster_words(scope["target"])),
-            ("Topics", name_words(scope["topics"], scope["topic_count"])),
+            ("Source", cluster_text(scope["source"])),
+            ("Target", cluster_text(scope["target"])),
+            ("Topics", names_text(scope["topics"], scope["topic_count"])),
             ("Partitions", count(scope["partition_count"])),
-            ("Groups", name_words(scope["groups"], scope["group_count"])),
+            ("Groups", names_text(scope["groups"], scope["group_count"])),
         ),
     )

@@ -37,7 +37,7 @@ def steps_sheet(steps: Sequence[Mapping[str, Any]]) -> Sheet:
             (
                 step["does"],
                 step["state"],
-                time_words(step["started_at"]),
+                time_text(step["started_at"]),
                 _took(step["started_at"], step["ended_at"]),
                 step["reason"],
             )
@@ -68,7 +68,7 @@ def seal_sheet(document: Mapping[str, Any]) -> Sheet:
         "Evidence and signature",
         (
             ("Certificate", document["number"]),
-            ("Issued", time_words(document["issued_at"])),
+            ("Issued", time_text(document["issued_at"])),
             ("Evidence", evidence["of"]),
             (f"Its digest, {evidence['algorithm']}", evidence["digest"] or "there is none"),
             (f"Signed with, {key['algorithm']}", key["fingerprint"]),
@@ -77,20 +77,20 @@ def seal_sheet(document: Mapping[str, Any]) -> Sheet:
     )
 
 
-def cluster_words(cluster: Mapping[str, str] | None) -> str:
+def cluster_text(cluster: Mapping[str, str] | None) -> str:
     if cluster is None:
         return UNKNOWN
     known = cluster["cluster_id"]
     return f"{cluster['alias']} (cluster id {known})" if known else cluster["alias"]
 
 
-def name_words(names: Sequence[str], total: int) -> str:
+def names_text(names: Sequence[str], total: int) -> str:
     more = total - len(names[:_NAMED])
     text = ", ".join(names[:_NAMED])
     return f"{count(total)}: {text}{f' and {more:,} more' if more else ''}" if total else "0"
 
 
-def time_words(text: str | None) -> str:
+def time_text(text: str | None) -> str:
     if text is None:
         return UNKNOWN
     return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

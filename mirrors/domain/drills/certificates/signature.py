@@ -83,11 +83,11 @@ def verify(text: bytes, keys: Mapping[str, str]) -> Verification:
     if isinstance(document, str):
         return Verification(genuine=False, code="unreadable", sentence=document)
     if document.get("kind") not in _KINDS or document.get("format") != FORMAT:
-        words = (
+        sentence = (
             "It is not a certificate of a form known here: its kind or format is another. "
             "Give the JSON file of a certificate, as it was downloaded."
         )
-        return Verification(genuine=False, code="not_ours", sentence=words)
+        return Verification(genuine=False, code="not_ours", sentence=sentence)
     key = document.get("key")
     fingerprint = key.get("fingerprint") if isinstance(key, dict) else None
     public = keys.get(fingerprint) if isinstance(fingerprint, str) else None
@@ -120,17 +120,17 @@ def _compare(text: bytes, document: dict[str, Any], public: str) -> Verification
         whole = canonical(document)
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, signed)
     except (InvalidSignature, KeyError, TypeError, ValueError, RecursionError):
-        words = (
+        sentence = (
             "The signature does not fit the content: it was changed after it was signed, or it is "
             "not from this installation. Do not rely on anything in it."
         )
-        return _refused(document, "changed", words)
+        return _refused(document, "changed", sentence)
     if whole != text or document["signature"] != signature.hex():
-        words = (
+        sentence = (
             "Its content is what was signed, but the file was changed: it is not byte for byte "
             "what was issued. Download it again and give that file as it is."
         )
-        return _refused(document, "reformatted", words)
+        return _refused(document, "reformatted", sentence)
     return Verification(
         genuine=True,
         code="genuine",

@@ -8,13 +8,13 @@ from typing import Any
 from mirrors.domain.drills.certificates.failover_tables import run_sheets, run_title
 from mirrors.domain.drills.certificates.shared_tables import (
     Sheet,
-    cluster_words,
+    cluster_text,
     left_behind_sheets,
-    name_words,
+    names_text,
     people_sheet,
     seal_sheet,
     steps_sheet,
-    time_words,
+    time_text,
     verification_rows,
 )
 from mirrors.domain.formatting import UNKNOWN, arrow, count, duration
@@ -31,12 +31,12 @@ def sheets_of(document: Mapping[str, Any]) -> tuple[Sheet, ...]:
     notes = [*document["faults"], *(row["sentence"] for row in document["breaches"])]
     found = (
         _result(document),
-        Sheet("Missed", tuple((words,) for words in notes)),
+        Sheet("Missed", tuple((text,) for text in notes)),
         _objectives(document),
         _measured(document["measured"]),
         _scope(document["scope"]),
         *left_behind_sheets(document.get("left_behind") or ()),
-        Sheet("Remarks", tuple((words,) for words in document["remarks"])),
+        Sheet("Remarks", tuple((text,) for text in document["remarks"])),
         steps_sheet(document["steps"]),
         people_sheet(document["people"]),
         seal_sheet(document),
@@ -69,9 +69,9 @@ def _result(document: Mapping[str, Any]) -> Sheet:
         ("In a sentence", document["sentence"]),
         ("Drill", f"number {drill['number']}"),
         ("Schedule", drill["schedule"] or "none: a person asked for it"),
-        ("Turn", time_words(drill["turn"])),
-        ("Begun", time_words(drill["begun_at"])),
-        ("Ended", time_words(drill["ended_at"])),
+        ("Turn", time_text(drill["turn"])),
+        ("Begun", time_text(drill["begun_at"])),
+        ("Ended", time_text(drill["ended_at"])),
     ]
     return Sheet("Result", tuple(row for row in rows if row[1] != UNKNOWN))
 
@@ -129,11 +129,11 @@ def _scope(scope: Mapping[str, Any]) -> Sheet:
         "Scope",
         (
             ("Flow", arrow(scope["flow"])),
-            ("Source", cluster_words(scope["source"])),
-            ("Target", cluster_words(scope["target"])),
-            ("Topics", name_words(scope["topics"], scope["topic_count"])),
+            ("Source", cluster_text(scope["source"])),
+            ("Target", cluster_text(scope["target"])),
+            ("Topics", names_text(scope["topics"], scope["topic_count"])),
             ("Partitions", count(scope["partition_count"])),
-            ("Groups", name_words(scope["groups"], scope["group_count"])),
+            ("Groups", names_text(scope["groups"], scope["group_count"])),
             ("Blockers of a switchover then", count(scope["blockers"])),
         ),
     )

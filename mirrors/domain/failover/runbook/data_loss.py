@@ -39,7 +39,7 @@ class Amount:
     records: int | None
     certainty: Certainty
     unknown: int = 0
-    unknown_words: str = ""
+    unknown_text: str = ""
     observed_at: int | None = None
     offsets: int = 0
 
@@ -53,7 +53,7 @@ def every_partition(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [row for name in names for row in plan.get(name) or ()]
 
 
-def topic_words(row: Mapping[str, Any]) -> str:
+def topic_name(row: Mapping[str, Any]) -> str:
     """Return the topic's name; a part without a topic stands for all that may be hidden."""
     return row["topic"] or "topics that may be hidden"
 
@@ -69,7 +69,7 @@ def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
         certainty = "counted"
     state = "unknown" if records is None else "behind" if records else "in_step"
     return Owed(
-        topic=topic_words(row),
+        topic=topic_name(row),
         partition=row["partition"],
         state=row.get("state") or state,  # type: ignore[arg-type]
         records=records,
@@ -97,12 +97,12 @@ def sum_re_reads(
     if unknown and not sum(known):
         certainty = "unknown"
     groups = {row["group"] for row in rows if row["re_reads"] is None}
-    words = f"unknown for {plural(unknown, 'group-partition')} of {_named(groups)}"
+    text = f"unknown for {plural(unknown, 'group-partition')} of {_named(groups)}"
     return Amount(
         records=sum(known) if known or not unknown else None,
         certainty=certainty,
         unknown=unknown,
-        unknown_words=words if unknown else "",
+        unknown_text=text if unknown else "",
         observed_at=observed_at,
     )
 
@@ -112,11 +112,11 @@ def loss_sentence(loss: Amount, *, source: str, now: int) -> str:
     if loss.certainty == "counted" and not loss.records:
         return "No records were lost."
     if loss.certainty == "unknown" or loss.records is None:
-        why = f" ({loss.unknown_words})" if loss.unknown_words else ""
+        why = f" ({loss.unknown_text})" if loss.unknown_text else ""
         return f"How many records were not replicated is unknown{why}."
     was = "was" if loss.records == 1 else "were"
     amount = plural(loss.records, "record")
-    rest = f"; {loss.unknown_words}" if loss.unknown_words else ""
+    rest = f"; {loss.unknown_text}" if loss.unknown_text else ""
     if loss.certainty == "at_most":
         return f"At most {amount} {was} not replicated (by offsets){rest}."
     if loss.certainty == "at_least":
@@ -137,9 +137,9 @@ def re_reads_sentence(re_reads: Amount, *, now: int) -> str:
     if re_reads.certainty == "counted" and not re_reads.records:
         return "No records are read again."
     if re_reads.certainty == "unknown" or re_reads.records is None:
-        return f"How many records are read again is unknown ({re_reads.unknown_words})."
+        return f"How many records are read again is unknown ({re_reads.unknown_text})."
     amount = plural(re_reads.records, "record")
-    rest = f"; {re_reads.unknown_words}" if re_reads.unknown_words else ""
+    rest = f"; {re_reads.unknown_text}" if re_reads.unknown_text else ""
     are = "is" if re_reads.records == 1 else "are"
     if re_reads.certainty == "counted":
         return f"{amount} {are} read again{rest}."
@@ -167,7 +167,7 @@ def _amount(found: Total, *, offsets: int = 0) -> Amount:
         records=None if found.certainty == "unknown" and not found.records else found.records,
         certainty=found.certainty,
         unknown=found.unknown,
-        unknown_words=unknown_part(found) if found.unknown else "",
+        unknown_text=unknown_part(found) if found.unknown else "",
         observed_at=found.observed_at,
         offsets=offsets,
     )
@@ -180,8 +180,8 @@ def _age(observed_at: int | None, now: int) -> str:
     return f"at {at:%H:%M:%S} UTC, {duration(max(0, now - observed_at))} earlier"
 
 
-def _lower(words: str) -> str:
-    return words[:1].lower() + words[1:]
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _named(groups: Iterable[str], most: int = 3) -> str:

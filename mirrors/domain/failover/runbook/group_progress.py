@@ -14,7 +14,7 @@ from mirrors.domain.formatting import plural
 from mirrors.domain.groups.checkpoints import IDLE
 
 # How long a run waits for a group if it is unknown whether the group had members.
-PATIENCE_MS = 30_000
+UNKNOWN_GROUP_WAIT_MS = 30_000
 # A group with members whose offset did not move for this long does not read that partition.
 IDLE_AFTER_MS = 20_000
 _NAMED = 5
@@ -72,7 +72,7 @@ class Progress:
 
 def judge_progress(groups: Sequence[GroupProgress], *, waited_ms: int) -> Progress:
     """Sort the groups. `waited_ms`: how long the step has waited already."""
-    late = waited_ms >= PATIENCE_MS
+    late = waited_ms >= UNKNOWN_GROUP_WAIT_MS
     rest = [row for row in groups if not row.works]
     return Progress(
         working=tuple(row.group for row in groups if row.works),

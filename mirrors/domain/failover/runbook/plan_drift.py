@@ -27,7 +27,7 @@ def what_is_worse(kind: Kind, simulated: Plan, now: Plan) -> tuple[str, ...]:
     )
 
 
-def standing_blockers(kind: Kind, plan: Plan) -> tuple[str, ...]:
+def remaining_blockers(kind: Kind, plan: Plan) -> tuple[str, ...]:
     """Return the blockers that will not end automatically."""
     return tuple(row["sentence"] for row in plan["blockers"] if row["code"] not in EXPECTED[kind])
 
@@ -77,10 +77,10 @@ def _places(simulated: Plan, now: Plan) -> Iterator[str]:
         if row["downstream_offset"] is not None and after.get(_key(row)) is None
     ]
     blocked = {row["where"] for row in now["blockers"]}
-    told = [key for key in lost if f"{key[0]} in {key[1]}-{key[2]}" not in blocked]
-    if told:
-        group, topic, number = told[0]
-        more = f" and {len(told) - 1:,} more" if len(told) > 1 else ""
+    reported = [key for key in lost if f"{key[0]} in {key[1]}-{key[2]}" not in blocked]
+    if reported:
+        group, topic, number = reported[0]
+        more = f" and {len(reported) - 1:,} more" if len(reported) > 1 else ""
         yield (
             f"{group} in {topic}-{number}{more} had an exact place when it was simulated, and has "
             "none now."

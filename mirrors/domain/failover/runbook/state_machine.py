@@ -52,7 +52,7 @@ class Undo:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rest:
+class Hold:
     """Wait for a person; `why` says for what."""
 
     why: Literal["pause", "person", "trouble"]
@@ -65,31 +65,31 @@ class End:
     step: str = ""
 
 
-Move = Do | Undo | Rest | End
+Move = Do | Undo | Hold | End
 
 
 def next_move(run: RunFacts) -> Move:
     """Return the next move."""
     if run.abort_asked:
-        return _way_back(run)
+        return _next_undo(run)
     step = next((step for step in run.steps if step.state not in DONE), None)
     if step is None:
         return End("succeeded")
     if step.state == "failed":
         touched = any(other.begun for other in run.steps)
-        return Rest("trouble", step.name) if touched else End("failed", step.name)
+        return Hold("trouble", step.name) if touched else End("failed", step.name)
     if run.pause_asked:
-        return Rest("pause", step.name)
+        return Hold("pause", step.name)
     if step.state == "waiting":
-        return Rest("person", step.name)
+        return Hold("person", step.name)
     return Do(step.name)
 
 
-def _way_back(run: RunFacts) -> Move:
+def _next_undo(run: RunFacts) -> Move:
     for step in reversed(run.steps):
         if step.begun and not step.undone:
             tired = step.undo_tries >= UNDO_TRIES
-            return Rest("trouble", step.name) if tired else Undo(step.name)
+            return Hold("trouble", step.name) if tired else Undo(step.name)
     return End("aborted")
 
 
@@ -117,7 +117,7 @@ class Verdict:
     words: str
     next_at: int | None = None
     # Its act is done again from its beginning.
-    afresh: bool = False
+    restarts_action: bool = False
 
 
 def judge(step: Step, facts: StepFacts, outcome: Outcome, *, now: int) -> Verdict:
@@ -136,5 +136,7 @@ def judge(step: Step, facts: StepFacts, outcome: Outcome, *, now: int) -> Verdic
         return Verdict(state="failed", words=late_words)
     if outcome.again and facts.attempt < step.tries and not late:
         wait = AGAIN_MS * max(1, facts.attempt)
-        return Verdict(state="running", words=outcome.words, next_at=now + wait, afresh=True)
+        return Verdict(
+            state="running", words=outcome.words, next_at=now + wait, restarts_action=True
+        )
     return Verdict(state="failed", words=outcome.words)

@@ -24,7 +24,7 @@ from mirrors.domain.drills.certificates.signature import (
     verify,
 )
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.failover.runbook.plan_drift import standing_blockers
+from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.models import Certificate, DrillRun, FailoverRun
 from mirrors.models.drills import DrillState
 from mirrors.services.clock import moment
@@ -148,7 +148,7 @@ def _scope(run: DrillRun, simulated: FailoverRun | None) -> dict[str, Any]:
         "topic_count": len(topics),
         "partition_count": len(partitions),
         # What steps and a switchover count too: records that will not be replicated automatically.
-        "blockers": len(standing_blockers("switchover", plan)) if plan else 0,
+        "blockers": len(remaining_blockers("switchover", plan)) if plan else 0,
         "warnings": len(plan.get("warnings", [])),
     }
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.failover.runbook.commands import commands
-from mirrors.domain.failover.runbook.plan_drift import standing_blockers
+from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.domain.failover.runbook.steps import BY_NAME, STEPS, Kind
 from mirrors.domain.formatting import duration
 from mirrors.domain.replication_policy import policy_for
@@ -193,7 +193,7 @@ def _simulation(
         words = f"Simulation {found.pk} is older than {limit}. Simulate again; it takes seconds."
     elif kind == "switchover" and (trouble := (found.result or {}).get("source_trouble")):
         words = f"A switchover needs the source, which could not be read: {trouble}"
-    elif kind == "switchover" and (blockers := standing_blockers(kind, found.plan)):
+    elif kind == "switchover" and (blockers := remaining_blockers(kind, found.plan)):
         more = f" And {len(blockers) - _TOLD} more." if len(blockers) > _TOLD else ""
         words = f"There are blockers: {' '.join(blockers[:_TOLD])}{more}"
     return (None, {"simulation": [words]}) if words else (found, {})

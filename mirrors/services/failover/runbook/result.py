@@ -18,7 +18,7 @@ from mirrors.domain.failover.runbook.data_loss import (
     sum_owed,
     sum_re_reads,
 )
-from mirrors.domain.failover.runbook.plan_drift import standing_blockers
+from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.domain.failover.verification_level import Compared, Verified, verify
 from mirrors.domain.formatting import duration, plural
 from mirrors.models import FailoverRun, FailoverStep, Flow, claim
@@ -89,7 +89,7 @@ def _counted(counted: Mapping[str, Any], name: str, at: int | None) -> Amount:
         records=counted[name],
         certainty=counted[f"{name}_certainty"],
         unknown=unknown,
-        unknown_words=counted[f"{name}_unknown_words"],
+        unknown_text=counted[f"{name}_unknown_words"],
         observed_at=at,
     )
 
@@ -116,7 +116,7 @@ def _verified(run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome
             places=len(rows),
             proven=len(proven),
             unknown_losses=unsure,
-            blockers=len(standing_blockers(run.kind, run.plan)) if run.plan else 0,  # type: ignore[arg-type]
+            blockers=len(remaining_blockers(run.kind, run.plan)) if run.plan else 0,  # type: ignore[arg-type]
         )
     )
 

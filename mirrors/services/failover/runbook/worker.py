@@ -15,7 +15,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
-from mirrors.domain.failover.runbook.state_machine import Do, End, Outcome, Rest, judge, next_move
+from mirrors.domain.failover.runbook.state_machine import Do, End, Hold, Outcome, judge, next_move
 from mirrors.domain.failover.runbook.steps import BY_NAME, Step
 from mirrors.models import FailoverRun, FailoverStep, Flow
 from mirrors.models.failover import StepState
@@ -69,7 +69,7 @@ def _work(run: FailoverRun, at_step: Callable[[str], None]) -> float | None:
         if isinstance(move, End):
             result.end(run=run, state=move.state, steps=steps)
             return None
-        if isinstance(move, Rest):
+        if isinstance(move, Hold):
             lease.rest(run=run, why=move.why, step=move.step)
             return None
         row = next(step for step in steps if step.name == move.step)
@@ -135,7 +135,7 @@ def _judged(run: FailoverRun, row: FailoverStep, step: Step, outcome: Outcome) -
     lease.alive(run=run)
     row.state, row.reason = StepState(verdict.state), verdict.words
     row.result = {**row.result, **outcome.numbers}
-    if verdict.afresh:
+    if verdict.restarts_action:
         row.acted_at = None
     if verdict.state not in ("running", "waiting"):
         row.ended_at = timezone.now()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mirrors.domain.failback.mixed_partitions import Mixed, prove_mixed
-from mirrors.domain.failover.plan_types import PlacePlan
+from mirrors.domain.failback.mixed_partitions import MixedPartition, verify_mixed
+from mirrors.domain.failover.plan_types import GroupPartitionPlan
 from mirrors.domain.failover.read_verification import Proof, Seen
 from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.reading.samples import Window
@@ -22,7 +22,9 @@ from mirrors.services.offsets.reverse_translation import Ways, ways_of
 class MixedPlaces:
     """The group-partitions that both flows wrote to, with the counterparts of their records."""
 
-    def __init__(self, flow: Flow, places: Iterable[PlacePlan], readings: Readings) -> None:
+    def __init__(
+        self, flow: Flow, places: Iterable[GroupPartitionPlan], readings: Readings
+    ) -> None:
         rows = [row for row in places if _key(row) in readings.done]
         ways = ways_of(flow, {(row.topic, row.partition) for row in rows}) if rows else None
         self._twins: dict[Key, dict[int, int]] = {}
@@ -34,7 +36,7 @@ class MixedPlaces:
                 end = seen[-1].offset + 1 if seen else row.downstream_offset or 0
                 self._twins[_key(row)] = ways.twins(place, max(0, start), end)
 
-    def has(self, row: PlacePlan) -> bool:
+    def has(self, row: GroupPartitionPlan) -> bool:
         return _key(row) in self._twins
 
     def windows(self) -> dict[Place, list[Window]]:
@@ -46,15 +48,15 @@ class MixedPlaces:
 
     def prove(
         self,
-        row: PlacePlan,
+        row: GroupPartitionPlan,
         *,
         after: list[Seen],
         before: list[Seen],
         theirs: Mapping[int, Seen],
         keeps_time: bool,
     ) -> Proof:
-        return prove_mixed(
-            Mixed(
+        return verify_mixed(
+            MixedPartition(
                 stands=row.source_offset or 0,
                 after=after,
                 before=before,
@@ -66,9 +68,9 @@ class MixedPlaces:
         )
 
 
-def _is_home(ways: Ways, row: PlacePlan) -> bool:
+def _is_home(ways: Ways, row: GroupPartitionPlan) -> bool:
     return ways.home_of((row.topic, row.partition)) == (row.remote_topic, row.partition)
 
 
-def _key(row: PlacePlan) -> Key:
+def _key(row: GroupPartitionPlan) -> Key:
     return row.group, row.topic, row.partition

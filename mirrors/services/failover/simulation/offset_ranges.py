@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from mirrors.domain.failover.plan_types import PartitionPlan, PlacePlan
+from mirrors.domain.failover.plan_types import GroupPartitionPlan, PartitionPlan
 from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.reading.samples import Window
 from mirrors.services.failover.simulation.temporary_groups import AFTER
@@ -55,7 +55,7 @@ def countable_places(
 
 
 def source_windows(
-    places: Iterable[PlacePlan], bounds: Mapping[Place, Bounds]
+    places: Iterable[GroupPartitionPlan], bounds: Mapping[Place, Bounds]
 ) -> dict[Place, list[Window]]:
     """By partition, the offsets [start, end) to read around groups."""
     windows: dict[Place, list[Window]] = {}
@@ -95,7 +95,7 @@ def further_windows(
 
 
 def target_windows(
-    places: Iterable[PlacePlan], starts: Mapping[Place, int]
+    places: Iterable[GroupPartitionPlan], starts: Mapping[Place, int]
 ) -> dict[Place, list[Window]]:
     windows: dict[Place, list[Window]] = {}
     for row in places:

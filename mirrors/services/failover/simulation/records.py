@@ -69,7 +69,7 @@ def read_source(
     """Records around each group; where there are none, the next ones."""
     if look.silence:
         return Rows(Partial()), Rows(Partial())
-    told = [row for row in plan.places if (row.topic, row.partition) not in look.untold]
+    told = [row for row in plan.places if (row.topic, row.partition) not in look.undescribed]
     # The source no longer holds the records around an expired offset.
     plain = [row for row in told if not mixed.has(row) and row.outcome != "expired"]
     windows = source_windows(plain, bounds)

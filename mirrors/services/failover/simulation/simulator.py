@@ -19,8 +19,14 @@ from django.utils import timezone
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.permissions import lacking_rights
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
-from mirrors.domain.failover.runbook.plan_drift import standing_blockers
-from mirrors.domain.failover.simulation_result import PlaceResult, Totals, sentence, sum_up, to_json
+from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
+from mirrors.domain.failover.simulation_result import (
+    GroupPartitionResult,
+    Totals,
+    sentence,
+    sum_up,
+    to_json,
+)
 from mirrors.domain.failover.verification_level import Compared, Verified, verify
 from mirrors.domain.formatting import plural
 from mirrors.kafka.admin.temporary_groups import PREFIX, delete_groups, find_groups
@@ -196,7 +202,7 @@ class _Simulation:
         self.found["lacking"] = lacking_rights(self.found["plan"])
         FailoverRun.objects.filter(pk=self.run.pk).update(plan=self.found["plan"])
         groups = len({place.group for place in plan.places})
-        standing = len(standing_blockers("switchover", self.found["plan"]))
+        standing = len(remaining_blockers("switchover", self.found["plan"]))
         words = (
             f"{plural(len(plan.partitions), 'partition')}, {plural(groups, 'group')}, "
             f"{plural(standing, 'thing') if standing else 'nothing'} in the way of a real failover."
@@ -218,7 +224,7 @@ class _Simulation:
 
     def _compare(
         self, seen: Look, plan: FailoverPlan, readings: Readings
-    ) -> tuple[tuple[list[PlaceResult], Totals], str]:
+    ) -> tuple[tuple[list[GroupPartitionResult], Totals], str]:
         flow = self.run.flow
         rows, losses = compare(
             source=flow.source.spec,
@@ -233,8 +239,8 @@ class _Simulation:
         if seen.silence:
             return (rows, totals), "The source is unreadable, so nothing was compared."
         words = f"{totals.proven:,} of {totals.places:,} are verified by content."
-        if seen.untold:
-            words += f" {plural(len(seen.untold), 'partition')} of the source did not respond."
+        if seen.undescribed:
+            words += f" {plural(len(seen.undescribed), 'partition')} of the source did not respond."
         return (rows, totals), words
 
 
@@ -246,6 +252,6 @@ def _verified(plan: dict[str, Any], totals: Totals) -> Verified:
             differs=totals.differs,
             unread=totals.unread,
             unknown_losses=totals.loss_unknown,
-            blockers=len(standing_blockers("switchover", plan)),
+            blockers=len(remaining_blockers("switchover", plan)),
         )
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.failover.plan_types import PlacePlan
+from mirrors.domain.failover.plan_types import GroupPartitionPlan
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.temporary_groups import make_group
 from mirrors.kafka.admin.topics import Place
@@ -30,7 +30,7 @@ def read_groups(
     *,
     target: ClusterSpec,
     prefix: str,
-    places: Iterable[PlacePlan],
+    places: Iterable[GroupPartitionPlan],
     read_to: Mapping[Place, int],
     tick: Tick,
 ) -> Readings:
@@ -38,7 +38,7 @@ def read_groups(
 
     Groups for which no time is left are not read; all others are.
     """
-    by_group: dict[str, list[PlacePlan]] = {}
+    by_group: dict[str, list[GroupPartitionPlan]] = {}
     for place in places:
         if place.downstream_offset is not None:
             by_group.setdefault(place.group, []).append(place)
@@ -74,7 +74,7 @@ def read_groups(
 def _read_group(
     target: ClusterSpec,
     name: str,
-    rows: list[PlacePlan],
+    rows: list[GroupPartitionPlan],
     read_to: Mapping[Place, int],
     stop: threading.Event,
 ) -> Readings:
@@ -112,5 +112,5 @@ def _look(stop: threading.Event) -> None:
         raise UnderstudyError("The simulation was stopped.", code="stopped")
 
 
-def _key(row: PlacePlan) -> Key:
+def _key(row: GroupPartitionPlan) -> Key:
     return row.group, row.topic, row.partition

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan import FailoverPlan
-from mirrors.domain.failover.plan_types import PartitionPlan, PlacePlan
+from mirrors.domain.failover.plan_types import GroupPartitionPlan, PartitionPlan
 from mirrors.domain.failover.read_verification import (
     Proof,
     Samples,
@@ -17,7 +17,12 @@ from mirrors.domain.failover.read_verification import (
     prove_expired,
     prove_lower_bound,
 )
-from mirrors.domain.failover.simulation_result import Loss, PlaceResult, Reading, place_result
+from mirrors.domain.failover.simulation_result import (
+    GroupPartitionResult,
+    Loss,
+    Reading,
+    group_partition_result,
+)
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, Place
 from mirrors.kafka.reading.group_consumer import GroupReading
@@ -52,7 +57,7 @@ def compare(
     readings: Readings,
     mixed: MixedPlaces,
     tick: Tick,
-) -> tuple[list[PlaceResult], list[Loss]]:
+) -> tuple[list[GroupPartitionResult], list[Loss]]:
     """A result for each group-partition, and the loss of each selected partition."""
     bounds = _bounds(source, look, plan)
     tick()
@@ -104,13 +109,13 @@ def _log_starts(source: ClusterSpec, places: Iterable[Place]) -> Mapping[Place, 
 
 
 def _result(
-    row: PlacePlan,
+    row: GroupPartitionPlan,
     sides: Sides,
     losses: Mapping[Place, Loss],
     readings: Readings,
     mixed: MixedPlaces,
     rate: float | None,
-) -> PlaceResult:
+) -> GroupPartitionResult:
     key, place = (row.group, row.topic, row.partition), (row.topic, row.partition)
     loss = losses.get(place, Loss(records=None, unread=None, how="unknown"))
     if place not in losses and mixed.has(row):
@@ -123,7 +128,7 @@ def _result(
     elif key in readings.done:
         reading = _reading(readings.done[key])
         proof = _proof(row, sides, readings.done[key], mixed)
-    return place_result(row, loss=loss, reading=reading, proof=proof, rate=rate)
+    return group_partition_result(row, loss=loss, reading=reading, proof=proof, rate=rate)
 
 
 def _reading(seen: GroupReading) -> Reading:
@@ -137,7 +142,9 @@ def _reading(seen: GroupReading) -> Reading:
     )
 
 
-def _proof(row: PlacePlan, sides: Sides, reading: GroupReading, mixed: MixedPlaces) -> Proof:
+def _proof(
+    row: GroupPartitionPlan, sides: Sides, reading: GroupReading, mixed: MixedPlaces
+) -> Proof:
     place, theirs = (row.topic, row.partition), sides.theirs
     if row.outcome == "expired":
         return prove_expired(row.downstream_offset or 0, reading.seen, row.skipped, row.reason)
@@ -146,8 +153,8 @@ def _proof(row: PlacePlan, sides: Sides, reading: GroupReading, mixed: MixedPlac
         return prove_lower_bound(start, reading.seen, row.re_reads, row.reason)
     if sides.look.silence:
         return prove(Samples(source_after=None, target_after=reading.seen))
-    if place in sides.look.untold:
-        return Proof(verdict="unproven", reason=sides.look.untold[place])
+    if place in sides.look.undescribed:
+        return Proof(verdict="unproven", reason=sides.look.undescribed[place])
     for rows in (theirs, sides.further):
         if place in rows.failed:
             return Proof(verdict="unproven", reason=rows.failed[place].message)
@@ -163,18 +170,18 @@ def _proof(row: PlacePlan, sides: Sides, reading: GroupReading, mixed: MixedPlac
     return samples if isinstance(samples, Proof) else prove(samples)
 
 
-def _before(row: PlacePlan, sides: Sides) -> list[Seen]:
+def _before(row: GroupPartitionPlan, sides: Sides) -> list[Seen]:
     """Records on the target right before the group's offset."""
     end = row.downstream_offset or 0
     return sides.ours.between((row.remote_topic, row.partition), end - STRETCH * BEFORE, end)
 
 
-def _keeps_time(row: PlacePlan, sides: Sides) -> bool:
+def _keeps_time(row: GroupPartitionPlan, sides: Sides) -> bool:
     topic = sides.look.topics[row.remote_topic]
     return topic.config("message.timestamp.type") != "LogAppendTime"
 
 
-def _samples(row: PlacePlan, sides: Sides, reading: GroupReading) -> Samples | Proof:
+def _samples(row: GroupPartitionPlan, sides: Sides, reading: GroupReading) -> Samples | Proof:
     place, offset = (row.topic, row.partition), row.source_offset or 0
     topic, bounds, theirs = sides.look.topics[row.remote_topic], sides.bounds[place], sides.theirs
     if offset < bounds.start:
@@ -200,7 +207,7 @@ def _samples(row: PlacePlan, sides: Sides, reading: GroupReading) -> Samples | P
     )
 
 
-def _unread(row: PlacePlan, loss: Loss, sides: Sides) -> int | None:
+def _unread(row: GroupPartitionPlan, loss: Loss, sides: Sides) -> int | None:
     place = (row.topic, row.partition)
     bounds = sides.bounds.get(place)
     if loss.how != "counted" or bounds is None or bounds.end is None:
@@ -232,7 +239,10 @@ def _loss(
 
 
 def _rate(
-    target: ClusterSpec, places: Iterable[PlacePlan], read_to: Mapping[Place, int], tick: Tick
+    target: ClusterSpec,
+    places: Iterable[GroupPartitionPlan],
+    read_to: Mapping[Place, int],
+    tick: Tick,
 ) -> float | None:
     """Records per second that a consumer gets of the longest group-partition."""
     waiting = [row for row in places if row.waiting and row.downstream_offset is not None]

@@ -12,7 +12,7 @@ from mirrors.domain.account.partition import Owed, PartitionFacts, evaluate
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
-from mirrors.domain.gaps.lost_ranges import IN_THE_WAY
+from mirrors.domain.gaps.lost_ranges import UNCOPYABLE
 from mirrors.kafka.admin.topics import Admin, At
 from mirrors.models import Flow, Gap, Job, PartitionMap
 from mirrors.models.flows import DesiredState
@@ -150,7 +150,7 @@ def _ask(
 
 
 def _waiting(context: Context, places: set[Place]) -> dict[str, str]:
-    rows = Gap.objects.filter(flow=context.flow, closed_at=None).exclude(kind__in=IN_THE_WAY)
+    rows = Gap.objects.filter(flow=context.flow, closed_at=None).exclude(kind__in=UNCOPYABLE)
     return {
         str(gap): gap.reason or f"it is {gap.kind}."
         for gap in rows

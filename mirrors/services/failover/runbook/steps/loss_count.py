@@ -25,7 +25,7 @@ from mirrors.domain.failover.runbook.data_loss import (
     counted_sentence,
     every_partition,
     sum_owed,
-    topic_words,
+    topic_name,
 )
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.specs import FlowSpec
@@ -67,11 +67,11 @@ class CountedLoss:
             "loss": self.loss.records,
             "loss_certainty": self.loss.certainty,
             "loss_unknown": self.loss.unknown,
-            "loss_unknown_words": self.loss.unknown_words,
+            "loss_unknown_words": self.loss.unknown_text,
             "re_reads": self.re_reads.records,
             "re_reads_certainty": self.re_reads.certainty,
             "re_reads_unknown": self.re_reads.unknown,
-            "re_reads_unknown_words": self.re_reads.unknown_words,
+            "re_reads_unknown_words": self.re_reads.unknown_text,
             "sentence": counted_sentence(self.loss, self.re_reads, source=source),
         }
 
@@ -169,7 +169,7 @@ def _ranges(
     found = []
     for row in rows:
         place = (row["topic"], row["partition"])
-        base = _Range(topic=topic_words(row), partition=place[1], remote_topic=row["remote_topic"])
+        base = _Range(topic=topic_name(row), partition=place[1], remote_topic=row["remote_topic"])
         why = (
             replaced
             or seen.failed.get(place[0], "")

@@ -13,7 +13,7 @@ from typing import Any
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.failover.permissions import lacking_where
+from mirrors.domain.failover.permissions import where_lacking
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
 from mirrors.domain.groups.checkpoints import IDLE, plan_move
@@ -175,7 +175,7 @@ def _agreed_to(context: Context) -> set[str]:
     named = {row["where"] for row in (simulated or {}).get("blockers", [])}
     target = context.spec.target.alias
     groups = {row["group"] for row in context.plan["places"]}
-    return {group for group in groups if {group, lacking_where(group, target)} & named}
+    return {group for group in groups if {group, where_lacking(group, target)} & named}
 
 
 def _undo(context: Context) -> str:
