@@ -39,7 +39,7 @@ from spark_runner.status.partition import (
     state_of,
 )
 from spark_runner.status.source_offsets import LogOffsets
-from spark_runner.status.time_lag import MOST_FIRST_RECORDS
+from spark_runner.status.owed_headers import MOST_FIRST_RECORDS
 
 
 class FlowProgress:

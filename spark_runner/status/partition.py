@@ -10,7 +10,7 @@ from mirrors.domain.gaps.foreign_records import ForeignRange, unreported_ranges
 from mirrors.domain.gaps.lost_ranges import GapKind
 from mirrors.domain.runners.job_files import JobState, TopicState
 from spark_runner.ipc.messages import PartitionError, PartitionFigure
-from spark_runner.status.time_lag import FirstRecords
+from spark_runner.status.owed_headers import FirstRecords
 
 # A partition that is further behind is lagging. A smaller lag is normal between commits.
 LAGGING_MS = 10_000

@@ -26,7 +26,7 @@ from mirrors.kafka.protocol.messages import Repeated
 from mirrors.kafka.retry import until_answered
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.positions.topic import Place
-from spark_runner.status.time_lag import FirstRecords, first_records
+from spark_runner.status.owed_headers import FirstRecords, first_records
 
 DEADLINE_S = 5.0
 # For one of several brokers, connecting included. The last broker may use the remaining time.

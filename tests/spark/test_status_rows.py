@@ -13,7 +13,7 @@ from spark_runner.ipc.messages import PartitionError, PartitionFigure, Partition
 from spark_runner.planning.plan import Plan
 from spark_runner.status.board import FlowProgress
 from spark_runner.status.source_offsets import LogOffsets
-from spark_runner.status.time_lag import FirstRecords
+from spark_runner.status.owed_headers import FirstRecords
 from tests.spark.lab import partition_row, topic_row
 
 PLACE = ("orders", 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL, Header
-from spark_runner.status.time_lag import are_dense
+from spark_runner.status.owed_headers import are_dense
 
 
 def header(first: int, last: int, *, records: int | None = None, attributes: int = 0) -> Header:
