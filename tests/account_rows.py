@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.partition import PartitionFacts, evaluate
 from mirrors.domain.account.totals import Total, total
 
@@ -12,7 +13,7 @@ def owing(
     lag_ms: int | None = 0,
     seen: int = 1,
     unknown: int = 0,
-    is_dense: bool = True,
+    is_counted: bool = True,
 ) -> Total:
     """`records` None: nobody knows. `seen`: when the source was observed, epoch ms."""
     facts = [
@@ -23,7 +24,7 @@ def owing(
             end=records,
             observed_at=seen,
             time_lag_ms=lag_ms,
-            is_dense=is_dense,
+            counted=CountedRange(0, records, records) if records and is_counted else None,
         )
     ]
     facts += [PartitionFacts("hidden", number, observed_at=seen) for number in range(unknown)]

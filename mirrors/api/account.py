@@ -117,7 +117,7 @@ class AccountOfPartition(StrictModelSerializer):
                     certainty=row.certainty,  # type: ignore[arg-type]
                     observed_at=seen,
                     time_lag_ms=row.time_lag_ms,
-                    least=(row.offset_lag or 0) if row.is_dense else 0,
+                    least=row.least,
                 )
             ]
         )

@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.totals import Total
 from mirrors.domain.settings.flow_control import without_old_schedule
 from mirrors.domain.specs import FlowSpec
@@ -217,8 +218,9 @@ class FlowPartition(models.Model):
     account_state = models.CharField(max_length=24, default="in_step")
     # Why it is stopped, for programs (`job_files.PartitionStatus.code`).
     code = models.CharField(max_length=32, blank=True, default="")
-    # Every offset that its job passed held a record (`job_files.PartitionStatus.is_dense`).
-    is_dense = models.BooleanField(default=False)
+    # A lower bound of the owed records, and the range that proves it (`CountedRange`).
+    least = models.BigIntegerField(default=0)
+    counted = models.JSONField(null=True)
     lane = models.CharField(max_length=16, blank=True)
     # At-least-once delivery: duplicate records on the target; null where they are not counted.
     repeats = models.BigIntegerField(null=True)
@@ -238,3 +240,7 @@ class FlowPartition(models.Model):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def counted_range(self) -> CountedRange | None:
+        return CountedRange(*self.counted) if self.counted else None

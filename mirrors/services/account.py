@@ -124,7 +124,7 @@ def facts_of(
         reason=row.reason,
         gap=row.gap,
         end_below_position=row.source_end_below_position,
-        is_dense=row.is_dense,
+        counted=row.counted,
         is_left_behind=is_left(row.topic, row.partition, left_behind),
     )
 

@@ -40,7 +40,6 @@ class SliceReport:
         self._channel = channel
         self._reported: dict[Partition, int] = {}
         self._reported_skipped: dict[Partition, int] = {}
-        self._reported_copied: dict[Partition, int] = {}
         self._reported_errors: set[Partition] = set()
         # Until the committed positions are read, the partitions have the planned ones.
         self.knows_positions = False
@@ -109,8 +108,6 @@ class SliceReport:
     def _figure(self, partition: Partition) -> PartitionFigure:
         reported = self._reported_skipped.get(partition, 0)
         self._reported_skipped[partition] = partition.skipped.records
-        copied_before = self._reported_copied.get(partition, 0)
-        self._reported_copied[partition] = partition.counts.committed_records
         found = partition.take_foreign_records()
         return PartitionFigure(
             topic=partition.topic,
@@ -122,7 +119,6 @@ class SliceReport:
             lane="repack" if partition.repack_reason else "raw",
             why=partition.repack_reason,
             left_out=partition.skipped.records - reported,
-            copied=partition.counts.committed_records - copied_before,
             strangers=found,
             repeats=self._duplicates.count(partition),
             there=partition.committed_downstream if partition.committed_downstream >= 0 else None,

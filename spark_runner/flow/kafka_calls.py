@@ -96,14 +96,15 @@ class KafkaCalls:
         self,
         places: list[Place],
         starts: Collection[Place],
-        undated: Mapping[Place, int],
+        headers: Mapping[Place, int],
         positions: dict[Place, int],
     ) -> LogOffsets:
         """`positions` are those committed before the sample."""
         if self._source_sampler is None:
-            self._source_sampler = OffsetSampler(self._job.source)
+            limit = self.planner.spec.settings.bandwidth_limit_bytes
+            self._source_sampler = OffsetSampler(self._job.source, limit)
         return dataclasses.replace(
-            self._source_sampler.sample(places, starts, undated), positions=positions
+            self._source_sampler.sample(places, starts, headers), positions=positions
         )
 
     def find_foreign_records(

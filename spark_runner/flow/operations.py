@@ -212,9 +212,9 @@ class Operations:
             return lambda: calls.copy_positions(positions)
         if operation == "ends":
             places, starts = self._progress.places(), self._progress.places_without_start()
-            undated = self._progress.starts_without_timestamp()
+            headers = self._progress.headers_wanted()
             return (
-                (lambda: calls.sample_offsets(places, starts, undated, positions))
+                (lambda: calls.sample_offsets(places, starts, headers, positions))
                 if places
                 else None
             )

@@ -116,8 +116,6 @@ class PartitionFigure:
     why: str = ""
     # Since the last report: records of other flows that were left out.
     left_out: int = 0
-    # Since the last report: committed records. None if the lane does not count them.
-    copied: int | None = None
     # Since the last report: records of other producers in the remote partition.
     strangers: tuple[ForeignRange, ...] = ()
     # At-least-once: duplicate records on the target. None if not counted.

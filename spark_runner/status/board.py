@@ -6,8 +6,10 @@ No I/O here. The flow's thread applies updates and writes the file.
 from __future__ import annotations
 
 import dataclasses
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 from mirrors.domain.cron import shown
 from mirrors.domain.flows.lanes import LaneFigure, summed
@@ -22,6 +24,7 @@ from mirrors.domain.runners.job_files import (
     TopicState,
     TopicStatus,
 )
+from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import LONGEST_NAME
 from mirrors.kafka.protocol.metadata import id_bytes
 from spark_runner.ipc.messages import PartitionError, PartitionFigure
@@ -31,15 +34,14 @@ from spark_runner.positions.topic import Place
 from spark_runner.slices.run import EpochReport
 from spark_runner.slices.throughput import Amount
 from spark_runner.status.foreign_records import RemotePartition
+from spark_runner.status.owed_headers import MOST_READS
 from spark_runner.status.partition import (
-    FIRST_TRIES,
     REPLACED_LOG,
     PartitionProgress,
     is_log_replaced,
     state_of,
 )
 from spark_runner.status.source_offsets import LogOffsets
-from spark_runner.status.owed_headers import MOST_FIRST_RECORDS
 
 
 class FlowProgress:
@@ -60,6 +62,8 @@ class FlowProgress:
         self._blocked: tuple[str, ...] = ()
         # Partitions whose recreated topic was detected between plans.
         self._found_recreated: set[Place] = set()
+        # The number of requests for headers so far.
+        self._header_turn = 0
 
     def apply_plan(self, plan: Plan) -> frozenset[Place]:
         """Apply a plan. Returns the partitions that only the previous plan had stopped."""
@@ -180,7 +184,7 @@ class FlowProgress:
                 offsets.stable.get(place),
                 offsets.as_of,
                 first=offsets.first.get(place),
-                records=offsets.records.get(place),
+                headers=offsets.headers.get(place, ()),
                 asked_at=offsets.positions.get(place),
                 is_stopped=place in self.errors,
             )
@@ -195,23 +199,26 @@ class FlowProgress:
             or ((error := self.errors.get(place)) is not None and error.state == "gap")
         ]
 
-    def starts_without_timestamp(self) -> dict[Place, int]:
-        """Log starts that are owed and whose timestamp is unknown.
+    @cached_property
+    def _counts_records(self) -> bool:
+        """With `skip.replicated` the source holds records that are not owed."""
+        job = self.job
+        spec = FlowSpec(source=job.source, target=job.target, properties=job.properties)
+        return not spec.settings.skip_replicated
 
-        Each is requested a few times only: the log may be empty, or READ may be denied.
-        """
-        found: dict[Place, int] = {}
-        for place in self.places_without_start():
-            row = self._rows[place]
-            if (
-                row.log_start is None
-                or row.log_start_timestamp is not None
-                or (row.end or 0) <= row.log_start
-            ):
-                continue
-            if row.timestamp_tries < FIRST_TRIES and len(found) < MOST_FIRST_RECORDS:
-                row.timestamp_tries += 1
-                found[place] = row.log_start
+    def headers_wanted(self) -> dict[Place, int]:
+        """Offsets from which to read headers of owed records, least often asked first."""
+        wanted = [
+            (row.header_turn, place, at)
+            for place, row in self._rows.items()
+            if (at := row.next_header(self.errors.get(place))) is not None
+            and (at == row.log_start or self._counts_records)
+        ]
+        found = {place: at for _, place, at in heapq.nsmallest(MOST_READS, wanted)}
+        self._header_turn += 1
+        for place in found:
+            self._rows[place].header_turn = self._header_turn
+            self._rows[place].header_tries += 1
         return found
 
     def problems(self) -> tuple[str, ...]:
@@ -353,7 +360,7 @@ class FlowProgress:
             remote_topic_id=work.remote_topic_id if work and row.foreign else "",
             strangers=tuple(row.foreign),
             repeats=row.repeats,
-            is_dense=row.is_dense(error),
+            counted=row.counted(error) if self._counts_records else None,
             code=error.code if error else "",
             source_first=row.log_start,
             source_end_below_position=is_log_replaced(row, error),

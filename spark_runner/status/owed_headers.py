@@ -1,100 +1,139 @@
-"""First owed records of a partition: their age and whether offsets are dense, by batch headers."""
+"""Reads batch headers of what is owed: the age of the first record, and how many records there are.
+
+Headers come with whole batches, so reading is limited: a share of the flow's bandwidth, and a pause
+while a quota of the source throttles the flow's principal.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
+from mirrors.domain.account.counted_range import BatchCount
 from mirrors.domain.errors import UnderstudyError
+from mirrors.kafka.protocol.metadata import TopicView
+from spark_runner.engine.batches.header_scan import is_abort_marker
 from spark_runner.kafka_protocol import fetch
-from spark_runner.kafka_protocol.batch_header import CONTROL, HEADER_SIZE, TRANSACTIONAL, Header
+from spark_runner.kafka_protocol.batch_header import (
+    CONTROL,
+    HEADER_SIZE,
+    NO_PRODUCER,
+    TRANSACTIONAL,
+)
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.records import batches, read_header
 from spark_runner.kafka_protocol.single_fetch import fetch_once
 from spark_runner.positions.topic import Place
 
-
-class FirstRecords(NamedTuple):
-    """`timestamp` of the first record in epoch ms. `is_dense`: each offset that was read holds a
-    record."""
-
-    timestamp: int
-    is_dense: bool
-
-
 log = logging.getLogger(__name__)
 
 # Each costs a fetch. The others follow with the next sample.
-MOST_FIRST_RECORDS = 50
-_BYTES = 16 << 10
+MOST_READS = 50
+# Of a flow, per second and at once.
+_BYTES = 1 << 20
+# With a bandwidth limit: one part in this number, and no less than the second figure.
+_SHARE = 10
+_LEAST_BYTES = 4 << 10
+_EACH_BYTES = 16 << 10, 256 << 10
 _EACH_S = 1.0
+_ALL_S = 1.5
+_THROTTLED_S = 30.0
 _MAGIC = 2
 
 
-def first_records(
-    cluster: ClusterClient, wanted: Mapping[Place, int], deadline: float
-) -> dict[Place, FirstRecords]:
-    """The first record at or after each offset. Partitions that do not respond or are empty are
-    left out."""
-    found: dict[Place, FirstRecords] = {}
-    try:
-        views = cluster.describe({topic for topic, _ in wanted}, deadline)
-    except UnderstudyError as error:
-        log.info("The age of the first records is unknown: %s", error.message)
-        return found
-    for (topic, partition), offset in wanted.items():
-        view = views.get(topic)
-        leader = view.leaders.get(partition) if view is not None else None
-        if view is None or leader is None or leader.node < 0:
-            continue
-        until = min(deadline, time.monotonic() + _EACH_S)
-        try:
-            link = cluster.link(leader.node, "peek", until)
-            frame, reply = fetch_once(
-                link, (topic, view.topic_id), partition, offset, until=until,
-                isolation=fetch.READ_UNCOMMITTED, most_bytes=_BYTES,
-            )  # fmt: skip
-        except UnderstudyError as error:
-            log.info(
-                "The age of the first record of %s-%s is unknown: %s",
-                topic,
-                partition,
-                error.message,
-            )
+class HeaderReader:
+    """Reads headers within a budget of bytes per second. Used by one thread at a time."""
+
+    def __init__(self, cluster: ClusterClient, limit: int | None = None) -> None:
+        """`limit` is the flow's bandwidth limit in bytes per second."""
+        self._cluster = cluster
+        self._rate = _BYTES if limit is None else max(_LEAST_BYTES, min(_BYTES, limit // _SHARE))
+        # Negative after a batch that was larger than what was left.
+        self._left = float(_BYTES if limit is None else max(self._rate, _EACH_BYTES[0]))
+        self._most = self._left
+        self._refilled_at = time.monotonic()
+
+    def read(
+        self, wanted: Mapping[Place, int], deadline: float
+    ) -> dict[Place, tuple[BatchCount, ...]]:
+        """The batches from each offset on. Partitions that do not respond, are empty or exceed the
+        budget are left out."""
+        found: dict[Place, tuple[BatchCount, ...]] = {}
+        now = time.monotonic()
+        self._left = min(self._most, self._left + self._rate * (now - self._refilled_at))
+        self._refilled_at = max(now, self._refilled_at)
+        deadline = min(deadline, now + _ALL_S)
+        if self._left <= 0:
             return found
-        first = _first(frame, reply, offset)
-        if first is not None:
-            found[topic, partition] = first
-    return found
+        try:
+            views = self._cluster.describe({topic for topic, _ in wanted}, deadline)
+        except UnderstudyError as error:
+            log.info("No headers of owed records were read: %s", error.message)
+            return found
+        least, most = _EACH_BYTES
+        size = round(max(least, min(most, self._left / max(1, len(wanted)))))
+        for place, offset in wanted.items():
+            if self._left <= 0 or time.monotonic() >= deadline:
+                break
+            view = views.get(place[0])
+            if view is None:
+                continue
+            try:
+                read = self._fetch(view, place, offset, size, deadline)
+            except UnderstudyError as error:
+                log.info("No headers of %s-%s were read: %s", *place, error.message)
+                break
+            if read:
+                found[place] = read
+        return found
+
+    def _fetch(
+        self, view: TopicView, place: Place, offset: int, size: int, deadline: float
+    ) -> tuple[BatchCount, ...]:
+        topic, partition = place
+        leader = view.leaders.get(partition)
+        if leader is None or leader.node < 0:
+            return ()
+        until = min(deadline, time.monotonic() + _EACH_S)
+        link = self._cluster.link(leader.node, "peek", until)
+        frame, reply = fetch_once(
+            link, (topic, view.topic_id), partition, offset, until=until,
+            isolation=fetch.READ_UNCOMMITTED, most_bytes=size,
+        )  # fmt: skip
+        self._left -= len(frame)
+        if reply.throttle_ms:
+            # These reads must not take what a quota leaves for copying.
+            self._left = min(self._left, 0)
+            self._refilled_at = time.monotonic() + _THROTTLED_S
+        return tuple(_batches(frame, reply))
 
 
-def _first(frame: memoryview, reply: fetch.Reply, offset: int) -> FirstRecords | None:
-    headers = [
-        header
-        for row in reply.partitions
-        if not row.error and row.stop - row.start >= HEADER_SIZE
-        for header in map(read_header, batches(frame[row.start : row.stop]))
-    ]
-    for header in headers:
-        if header.magic != _MAGIC:
-            return None
-        if not header.attributes & CONTROL and header.base_timestamp >= 0:
-            return FirstRecords(header.base_timestamp, are_dense(headers, offset))
-    return None
+def _batches(frame: memoryview, reply: fetch.Reply) -> Iterator[BatchCount]:
+    for row in reply.partitions:
+        if row.error or row.stop - row.start < HEADER_SIZE:
+            continue
+        for batch in batches(frame[row.start : row.stop]):
+            found = batch_count(batch)
+            if found is None:
+                return
+            yield found
 
 
-def are_dense(headers: Iterable[Header], offset: int) -> bool:
-    """Whether each offset from `offset` on holds a record that consumers receive.
-
-    Compaction leaves holes. A transaction leaves a marker and may be aborted.
-    """
-    expected = offset
-    for header in headers:
-        if header.attributes & (CONTROL | TRANSACTIONAL) or header.base_offset > expected:
-            return False
-        if header.records != header.last_offset_delta + 1:
-            return False
-        expected = header.last_offset + 1
-    return expected > offset
+def batch_count(batch: memoryview) -> BatchCount | None:
+    """What the header of a batch says; None for a format older than v2."""
+    header = read_header(batch)
+    if header.magic != _MAGIC:
+        return None
+    is_bound = bool(header.attributes & TRANSACTIONAL) and header.producer_id != NO_PRODUCER
+    is_marker = bool(header.attributes & CONTROL)
+    # Compaction leaves empty batches, also of markers.
+    is_commit = is_marker and header.records > 0 and not is_abort_marker(batch, 0)
+    return BatchCount(
+        first=header.base_offset,
+        last=header.last_offset,
+        records=header.records,
+        timestamp=header.base_timestamp,
+        producer=header.producer_id if is_bound else None,
+        commits=is_commit if is_marker else None,
+    )

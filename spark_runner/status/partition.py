@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from mirrors.domain.account.counted_range import BatchCount, CountedRange, RecordCounter
 from mirrors.domain.account.partition import PartitionFacts, owed_from
 from mirrors.domain.gaps.foreign_records import ForeignRange, unreported_ranges
 from mirrors.domain.gaps.lost_ranges import GapKind
 from mirrors.domain.runners.job_files import JobState, TopicState
 from spark_runner.ipc.messages import PartitionError, PartitionFigure
-from spark_runner.status.owed_headers import FirstRecords
 
 # A partition that is further behind is lagging. A smaller lag is normal between commits.
 LAGGING_MS = 10_000
-# How often the timestamp of the first record is requested.
-FIRST_TRIES = 5
+# How often headers are requested from an offset that gives none: the log may be empty, or READ may
+# be denied.
+HEADER_TRIES = 5
 # Gaps where the source holds another log than the one that was copied.
 REPLACED_LOG: tuple[GapKind, ...] = ("recreated", "source_replaced", "truncated")
 # The control plane reads them every two seconds.
@@ -27,23 +28,23 @@ class PartitionProgress:
 
     __slots__ = (
         "caught_up_at",
+        "counter",
         "end",
         "ends_as_of",
         "foreign",
+        "header_tries",
+        "header_turn",
         "is_end_below_position",
-        "is_log_start_dense",
+        "is_lasting_lag",
         "lane",
         "left_out",
         "log_start",
         "log_start_timestamp",
         "next_remote_offset",
-        "offsets_passed",
         "position",
-        "records_copied",
         "repeats",
         "stable_end",
         "timestamp",
-        "timestamp_tries",
         "why",
     )
 
@@ -56,18 +57,19 @@ class PartitionProgress:
         self.log_start: int | None = None
         # The timestamp of the record at the log start.
         self.log_start_timestamp: int | None = None
-        # Whether each of the first offsets holds a record.
-        self.is_log_start_dense = False
-        # How often that timestamp was requested.
-        self.timestamp_tries = 0
+        # Counts the owed records by their batch headers; None where nothing was read.
+        self.counter: RecordCounter | None = None
+        # Consecutive requests for headers without a result.
+        self.header_tries = 0
+        # When they were last requested: a count of requests of the flow.
+        self.header_turn = 0
+        # What the source held one sample ago is not copied yet.
+        self.is_lasting_lag = False
         # The source ended below the position that was committed before the sample.
         self.is_end_below_position = False
         self.ends_as_of = 0
         self.lane = self.why = ""
         self.left_out = 0
-        # Offsets that the position advanced by, and the records among them; None: not counted.
-        self.offsets_passed = 0
-        self.records_copied: int | None = 0
         # The newest foreign records in the remote partition.
         self.foreign: deque[ForeignRange] = deque(maxlen=MOST_FOREIGN)
         self.repeats: int | None = None
@@ -76,12 +78,6 @@ class PartitionProgress:
         self.caught_up_at: int | None = None
 
     def apply_figure(self, figure: PartitionFigure, now: int) -> None:
-        if self.position is not None:
-            self.offsets_passed += figure.position - self.position
-        if figure.copied is None:
-            self.records_copied = None
-        elif self.records_copied is not None:
-            self.records_copied += figure.copied
         self.position, self.lane, self.why = figure.position, figure.lane, figure.why
         self.left_out += figure.left_out
         self.add_foreign(figure.strangers)
@@ -115,7 +111,7 @@ class PartitionProgress:
         as_of: int,
         *,
         first: int | None = None,
-        records: FirstRecords | None = None,
+        headers: Iterable[BatchCount] = (),
         asked_at: int | None = None,
         is_stopped: bool = False,
     ) -> None:
@@ -126,14 +122,17 @@ class PartitionProgress:
         is.
         """
         if first is not None and first != self.log_start:
-            # A timestamp in this sample belongs to the previous log start.
-            self.log_start, self.log_start_timestamp, self.timestamp_tries = first, None, 0
-        elif records is not None:
-            self.log_start_timestamp, self.is_log_start_dense = records
+            # Headers in this sample may be of the previous log start.
+            self.log_start, self.log_start_timestamp, self.header_tries = first, None, 0
+        else:
+            self._count(headers)
         if end is None and stable is None:
             # The leader did not respond: the known offsets keep their age.
             return
         self.is_end_below_position = end is not None and asked_at is not None and end < asked_at
+        if self.is_end_below_position:
+            self.counter = None
+        self.is_lasting_lag = self.stable_end is not None and not self.is_caught_up
         floor = 0 if is_stopped or self.is_end_below_position else self.position or 0
         self.end = self.end if end is None else max(end, floor)
         self.stable_end = self.stable_end if stable is None else max(stable, floor)
@@ -143,15 +142,40 @@ class PartitionProgress:
     def forget_source(self) -> None:
         """Discard offsets that were sampled from another log."""
         self.log_start = self.log_start_timestamp = self.end = self.stable_end = None
+        self.counter, self.header_tries = None, 0
 
-    def is_dense(self, error: PartitionError | None = None) -> bool:
-        """Whether every known offset holds a record: no markers, nothing compacted.
+    def _count(self, headers: Iterable[BatchCount]) -> None:
+        for batch in headers:
+            counter, self.header_tries = self.counter, 0
+            if counter is None:
+                return
+            if counter.end == self.log_start == counter.first and batch.commits is None:
+                self.log_start_timestamp = batch.timestamp if batch.timestamp >= 0 else None
+            counter.add((batch,))
 
-        Judged by the copied offsets, or by the first offsets of a log that is not copied.
+    def next_header(self, error: PartitionError | None = None) -> int | None:
+        """The offset from which headers of owed records are to be read next; None if they are not
+        needed.
+
+        Records that are copied a moment later are not read twice: a partition without an error must
+        have been behind for a whole sample.
         """
-        if self.log_start_timestamp is not None and self._owed_from(error) == self.log_start:
-            return self.is_log_start_dense
-        return self.offsets_passed > 0 and self.records_copied == self.offsets_passed
+        if error is None and not self.is_lasting_lag and self.position is not None:
+            return None
+        start = self._owed_from(error)
+        if start is None or self.stable_end is None or self.header_tries >= HEADER_TRIES:
+            return None
+        counter = self.counter
+        if counter is None or not counter.first <= start < counter.end:
+            counter = self.counter = RecordCounter(start)
+        return counter.end if counter.end < self.stable_end else None
+
+    def counted(self, error: PartitionError | None = None) -> CountedRange | None:
+        """The counted part of what is owed."""
+        start = self._owed_from(error)
+        if self.counter is None or start is None or self.counter.end <= start:
+            return None
+        return self.counter.counted
 
     @property
     def is_caught_up(self) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from mirrors.domain.account.counted_range import BatchCount
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.error_codes import failure
@@ -26,7 +27,7 @@ from mirrors.kafka.protocol.messages import Repeated
 from mirrors.kafka.retry import until_answered
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.positions.topic import Place
-from spark_runner.status.owed_headers import FirstRecords, first_records
+from spark_runner.status.owed_headers import HeaderReader
 
 DEADLINE_S = 5.0
 # For one of several brokers, connecting included. The last broker may use the remaining time.
@@ -41,7 +42,7 @@ class LogOffsets:
     """`end` is the log end offset, `stable` the last stable offset.
 
     Both lack partitions whose leaders did not respond. `first` has the requested log starts,
-    `records` the first records at some of them. `positions` were committed before the sample.
+    `headers` the batches that were read. `positions` were committed before the sample.
     """
 
     as_of: int
@@ -49,14 +50,16 @@ class LogOffsets:
     stable: dict[Place, int]
     first: Mapping[Place, int] = dataclasses.field(default_factory=dict)
     positions: Mapping[Place, int] = dataclasses.field(default_factory=dict)
-    records: Mapping[Place, FirstRecords] = dataclasses.field(default_factory=dict)
+    headers: Mapping[Place, tuple[BatchCount, ...]] = dataclasses.field(default_factory=dict)
 
 
 class OffsetSampler:
     """Used by one thread at a time. Raises when no broker responds."""
 
-    def __init__(self, source: ClusterSpec) -> None:
+    def __init__(self, source: ClusterSpec, limit: int | None = None) -> None:
+        """`limit` is the flow's bandwidth limit in bytes per second."""
         self._cluster = ClusterClient(source)
+        self._header_reader = HeaderReader(self._cluster, limit)
         self._places: list[Place] = []
         self._starts: frozenset[Place] = frozenset()
         self._queries: dict[int, list[_OffsetQuery]] = {}
@@ -69,19 +72,18 @@ class OffsetSampler:
         self,
         places: list[Place],
         starts: Collection[Place] = (),
-        without_timestamp: Mapping[Place, int] | None = None,
+        headers: Mapping[Place, int] | None = None,
     ) -> LogOffsets:
         """Offsets of `places`, with log starts for those in `starts`.
 
-        `undated`: offsets of records whose timestamps are requested.
+        `headers`: offsets from which batch headers are read.
         """
         deadline = time.monotonic() + DEADLINE_S
         wanted = frozenset(starts)
         offsets = until_answered(lambda: self._sample(places, wanted, deadline), deadline)
-        if not without_timestamp:
+        if not headers:
             return offsets
-        found = first_records(self._cluster, without_timestamp, deadline)
-        return dataclasses.replace(offsets, records=found)
+        return dataclasses.replace(offsets, headers=self._header_reader.read(headers, deadline))
 
     def _sample(self, places: list[Place], starts: frozenset[Place], deadline: float) -> LogOffsets:
         as_of = int(time.time() * 1000)

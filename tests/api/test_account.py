@@ -13,6 +13,7 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 from rest_framework.test import APIClient
 
+from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus, TopicStatus
 from mirrors.models import Flow, Role
@@ -36,8 +37,15 @@ def partition(topic: str, number: int, dice: random.Random, now: int) -> Partiti
         state="gap" if gap else "syncing", reason="", position=position, source_end=end,
         source_stable_end=end, time_lag_ms=dice.choice([None, 5_000]), lane="raw",
         as_of=now - dice.choice([0, 0, 0, 60_000]), gap=gap, source_first=first,
-        source_end_below_position=dice.random() < 0.1, is_dense=dice.random() < 0.5,
+        source_end_below_position=dice.random() < 0.1, counted=counted_up_to(end, dice),
     )  # fmt: skip
+
+
+def counted_up_to(end: int | None, dice: random.Random) -> CountedRange | None:
+    first = dice.randrange(1_000)
+    return (
+        dice.choice([None, CountedRange(first, end, end - first)]) if end and first < end else None
+    )
 
 
 def report(flow: Flow, dice: random.Random) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.partition import PartitionFacts, evaluate
 from mirrors.domain.account.sentences import amount, owed
 from mirrors.domain.account.totals import OLD_AFTER_MS, combine, total
@@ -13,6 +14,12 @@ from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
 
 OFFSET = st.integers(0, 2**40)
 MAYBE = st.none() | OFFSET
+
+
+def counted_range(first: int, offsets: int, share: float) -> CountedRange:
+    return CountedRange(first, first + offsets, round(offsets * share))
+
+
 FACTS = st.builds(
     PartitionFacts,
     topic=st.sampled_from(["orders", "payments"]),
@@ -26,7 +33,9 @@ FACTS = st.builds(
     code=st.sampled_from(["", "cannot_be_created", "not_described", "deleted_on_source"]),
     end_below_position=st.booleans(),
     is_left_behind=st.booleans(),
+    counted=st.none() | st.builds(counted_range, OFFSET, OFFSET, st.floats(0, 1)),
 )
+COUNTED = CountedRange(0, 2485, 2485)
 
 
 def recreated(first: int, end: int | None, *, position: int, kind: GapKind) -> PartitionFacts:
@@ -131,11 +140,11 @@ def test_words_claim_what_is_known() -> None:
     assert amount(1, "at_least") == "at least 1 record"
     assert amount(0, "counted") == "0 records"
     assert amount(None, "unknown") == "an unknown number of records"
-    known = PartitionFacts("orders", 0, position=0, end=2485, observed_at=1, is_dense=True)
+    known = PartitionFacts("orders", 0, position=0, end=2485, observed_at=1, counted=COUNTED)
     silent = [PartitionFacts("payments", number) for number in range(3)]
     found = total(evaluate(row) for row in (known, *silent))
     assert owed(found) == "at least 2,485 records; unknown for 3 partitions of payments"
-    # Where offsets may be markers, they are no lower bound.
-    found = total(evaluate(row) for row in (known._replace(is_dense=False), *silent))
+    # Offsets that may be markers are no lower bound.
+    found = total(evaluate(row) for row in (known._replace(counted=None), *silent))
     assert owed(found) == "an unknown number of records (unknown for 3 partitions of payments)"
     assert found.stated.records == 0

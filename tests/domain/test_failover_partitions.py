@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.failover.left_behind import LeftBehind
 from mirrors.domain.failover.plan import plan_failover
 from mirrors.domain.failover.plan_types import FailoverPicture, GroupPicture, PartitionPicture
@@ -38,7 +39,9 @@ def rows(draw: st.DrawFn) -> tuple[PartitionPicture, ...]:
                 source_start=start if end is not None else None,
                 source_end=end,
                 source_end_at=draw(st.none() | st.just(NOW - 5_000)),
-                is_dense=draw(st.booleans()),
+                counted=draw(
+                    st.none() | st.just(CountedRange(start, end or start, (end or start) - start))
+                ),
                 code=code,
             )
         )
@@ -140,12 +143,13 @@ def test_topics_that_are_hidden_from_us_are_an_unknown_loss() -> None:
     assert plan.certainty == "unknown"
 
 
-def test_an_earlier_figure_is_a_lower_bound_only_where_offsets_were_records() -> None:
+def test_an_earlier_figure_is_a_lower_bound_only_where_records_were_counted() -> None:
     def planned(**seen: Any) -> FailoverPicture:
         return picture(partitions=(partition(source_end_at=NOW - 19_000, **seen),))
 
-    dense, sparse = plan_failover(planned(is_dense=True)), plan_failover(planned())
-    assert (dense.loss_known, dense.loss_certainty) == (10, "at_least")
-    assert (sparse.loss_known, sparse.loss_certainty) == (0, "at_least")
-    assert dense.loss_sentence == "at least 10 records"
-    assert "(10 by offsets when last seen)" in sparse.loss_sentence
+    counted = plan_failover(planned(counted=CountedRange(90, 100, 10)))
+    unread = plan_failover(planned())
+    assert (counted.loss_known, counted.loss_certainty) == (10, "at_least")
+    assert (unread.loss_known, unread.loss_certainty) == (0, "at_least")
+    assert counted.loss_sentence == "at least 10 records"
+    assert "(10 by offsets when last seen)" in unread.loss_sentence

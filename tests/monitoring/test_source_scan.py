@@ -175,7 +175,7 @@ def idle(flow: Flow, source: Source) -> Flow:
     FlowPartition.objects.all().delete()
     topic = world.topic(flow, "orders", partitions=1)
     FlowTopic.objects.filter(pk=topic.pk).update(source_topic_id="id-1")
-    world.partition(flow, "orders", 0, position=90, is_dense=True)
+    world.partition(flow, "orders", 0, position=90)
     Flow.objects.update(desired_state="stopped", observed_state="stopped", as_of=BEFORE)
     source.listed = {"orders": ("id-1", 1)}
     source.end = source.stable = 100

@@ -310,7 +310,7 @@ def test_the_greatest_known_loss_is_always_named(rows: list[FlowSummary]) -> Non
 def test_offsets_that_may_be_markers_are_no_lower_bound_once_they_are_old() -> None:
     """30 records in 3 transactions are at most 33 now, and never at least 33."""
     seen = NOW - timedelta(seconds=40)
-    old = owing(33, seen=ms(seen), is_dense=False)
+    old = owing(33, seen=ms(seen), is_counted=False)
     gone = flow(account=old, source_unreachable=True)
     assert summarise([gone], NOW).losses == (
         "Data loss if a source fails now: east an unknown number of records (unreachable, 33 by "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
+from mirrors.domain.account.counted_range import BatchCount
 from mirrors.domain.account.partition import evaluate
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.runners.job_files import JobSpec, JobStatus, TopicStatus
@@ -13,7 +15,6 @@ from spark_runner.ipc.messages import PartitionError, PartitionFigure, Partition
 from spark_runner.planning.plan import Plan
 from spark_runner.status.board import FlowProgress
 from spark_runner.status.source_offsets import LogOffsets
-from spark_runner.status.owed_headers import FirstRecords
 from tests.spark.lab import partition_row, topic_row
 
 PLACE = ("orders", 0)
@@ -25,11 +26,11 @@ WORK = PartitionWork(
 RECREATED = GapFacts(kind="recreated", position=COPIED, first=0, end=150, was="1", now="3")
 
 
-def a_board() -> FlowProgress:
+def a_board(**properties: str) -> FlowProgress:
     ends = [ClusterSpec(alias=alias, bootstrap_servers="b:9") for alias in ("a", "b")]
     job = JobSpec(
         job=1, flow=2, name="a->b", generation=1, desired="running", source=ends[0],
-        target=ends[1], properties={},
+        target=ends[1], properties=properties,
     )  # fmt: skip
     return FlowProgress(job, 0)
 
@@ -67,7 +68,12 @@ def copied() -> FlowProgress:
 
 
 def sampled(
-    end: int, *, as_of: int, first: int | None = None, position: int | None = COPIED
+    end: int,
+    *,
+    as_of: int,
+    first: int | None = None,
+    position: int | None = COPIED,
+    batches: Sequence[BatchCount] = (),
 ) -> LogOffsets:
     return LogOffsets(
         as_of,
@@ -75,6 +81,7 @@ def sampled(
         {PLACE: end},
         {} if first is None else {PLACE: first},
         {} if position is None else {PLACE: position},
+        {PLACE: tuple(batches)} if batches else {},
     )
 
 
@@ -138,15 +145,25 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
         # At most the time since nothing was owed.
         assert row.time_lag_ms == (10_000 - 2_000 if end else 0)
     # Once the first record's timestamp is known, its age.
-    assert board.starts_without_timestamp() == {PLACE: 0}
-    assert not row.is_dense, "what was copied of the other topic says nothing"
-    first = {PLACE: FirstRecords(4_500, is_dense=True)}
-    board.apply_offsets(dataclasses.replace(sampled(500, as_of=6_000, first=0), records=first))
+    assert board.headers_wanted() == {PLACE: 0}
+    assert row.counted is None, "what was copied of the other topic says nothing"
+    board.apply_offsets(
+        sampled(500, as_of=6_000, first=0, batches=[BatchCount(0, 299, 300, 4_500)])
+    )
     row = partition_row(told(board), "orders")
     assert row is not None
-    assert (row.time_lag_ms, row.is_dense, board.starts_without_timestamp()) == (5_500, True, {})
-    board.apply_offsets(sampled(500, as_of=7_000, first=3))
-    assert [len(board.starts_without_timestamp()) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
+    assert (row.time_lag_ms, row.counted, evaluate(facts_of(row)).least) == (
+        5_500, (0, 300, 300), 300,
+    )  # fmt: skip
+    # The next read begins where this one ended, and stops at what is known to be there.
+    assert board.headers_wanted() == {PLACE: 300}
+    board.apply_offsets(sampled(500, as_of=6_500, first=0, batches=[BatchCount(300, 499, 1, 0, 7)]))
+    assert (board.headers_wanted(), owed(board)) == ({}, 500)
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    assert evaluate(facts_of(row)).least == 300, "nobody knows how that transaction ended"
+    board.apply_offsets(sampled(900, as_of=7_000, first=600))
+    assert [len(board.headers_wanted()) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
     # Nothing moves while it waits for a decision.
     assert not board.has_backlog()
 
@@ -213,3 +230,47 @@ def test_what_a_look_finds_recreated_is_counted_until_a_plan_says_what_it_is() -
     # The alias leads to the first cluster again.
     board.apply_plan(a_plan())
     assert board.errors == {}
+
+
+def test_headers_of_what_is_copied_are_read_only_once_it_is_behind_for_a_whole_sample() -> None:
+    board = copied()
+    board.apply_offsets(sampled(COPIED + 300, as_of=3_000))
+    assert board.headers_wanted() == {}
+    board.apply_offsets(sampled(COPIED + 300, as_of=3_500))
+    assert board.headers_wanted() == {PLACE: COPIED}
+    batches = [
+        BatchCount(COPIED, COPIED + 99, 100, 1),
+        BatchCount(COPIED + 100, COPIED + 100, 0, 1),
+    ]
+    board.apply_offsets(sampled(COPIED + 300, as_of=4_000, batches=batches))
+    assert lower_bound(board) == 100
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 60)], 4_500)
+    assert lower_bound(board) == 40
+    # Beyond the counted range nothing is claimed.
+    board.apply_figures(
+        [PartitionFigure(topic="orders", partition=0, position=COPIED + 200)], 4_800
+    )
+    assert (lower_bound(board), board.headers_wanted()) == (0, {PLACE: COPIED + 200})
+    board.apply_figures(
+        [PartitionFigure(topic="orders", partition=0, position=COPIED + 300)], 4_900
+    )
+    assert board.headers_wanted() == {}
+
+
+def test_what_skip_replicated_may_leave_out_is_not_counted() -> None:
+    board = a_board(**{"skip.replicated": "true"})
+    board.apply_plan(a_plan(stopped={PLACE: error("cannot_be_created", state="faulted")}))
+    board.apply_offsets(sampled(7, as_of=5_000, first=2, position=None))
+    # The age of the first record is known nevertheless.
+    assert board.headers_wanted() == {PLACE: 2}
+    batches = [BatchCount(2, 4, 3, 4_000)]
+    board.apply_offsets(sampled(7, as_of=6_000, first=2, position=None, batches=batches))
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    assert (row.counted, row.time_lag_ms, board.headers_wanted()) == (None, 6_000, {})
+
+
+def lower_bound(board: FlowProgress) -> int:
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    return evaluate(facts_of(row)).least

@@ -1,35 +1,67 @@
-"""Headers alone show whether the first offsets of a log are all records."""
+"""Batch headers are read from a real broker, within a budget, until what is owed is counted."""
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL, Header
-from spark_runner.status.owed_headers import are_dense
+from mirrors.domain.account.counted_range import RecordCounter
+from spark_runner.kafka_protocol.records import Record
+from spark_runner.status import owed_headers
+from spark_runner.status.owed_headers import HeaderReader
+from tests.wire.sides import soon
+from tests.wire.world import Side, unique
+
+PADDING = b"v" * 1_000
 
 
-def header(first: int, last: int, *, records: int | None = None, attributes: int = 0) -> Header:
-    count = last - first + 1 if records is None else records
-    return Header(first, 100, 0, 2, 0, attributes, last - first, 1_000, 1_000, -1, -1, -1, count)
+def records(count: int) -> list[Record]:
+    return [Record(0, 1_000, b"k", PADDING)] * count
 
 
-def test_records_without_a_hole_are_dense_wherever_the_first_batch_begins() -> None:
-    assert are_dense([header(0, 4), header(5, 5), header(6, 9)], 0)
-    # The log was truncated in the middle of a batch: the broker sends the whole batch.
-    assert are_dense([header(0, 4), header(5, 5)], 3)
+def counted(reader: HeaderReader, topic: str, end: int) -> RecordCounter:
+    counter = RecordCounter(0)
+    for _ in range(100):
+        if counter.end >= end:
+            return counter
+        found = reader.read({(topic, 0): counter.end}, soon())
+        counter.add(found.get((topic, 0), ()))
+    raise AssertionError(f"read up to {counter.end} of {end}")
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        [],
-        [header(2, 4)],
-        [header(0, 4), header(6, 9)],
-        [header(0, 4, records=4)],
-        [header(0, 4, attributes=TRANSACTIONAL)],
-        [header(0, 4), header(5, 5, attributes=TRANSACTIONAL | CONTROL)],
-    ],
-    ids=["nothing", "late", "hole", "compacted", "transaction", "marker"],
-)
-def test_a_hole_a_marker_or_a_transaction_is_not_dense(headers: list[Header]) -> None:
-    assert not are_dense(headers, 0)
+@pytest.fixture
+def topic(source: Side) -> str:
+    """30 plain records, 20 of an aborted transaction, 10 of a committed one: two markers."""
+    name = unique("headers")
+    source.make(name)
+    for _ in range(3):
+        source.write(name, 0, records(10))
+    for count, committed in ((20, False), (10, True)):
+        transaction = source.transaction(unique("tx"))
+        transaction.write(name, 0, records(count))
+        transaction.end(commit=committed)
+    return name
+
+
+def test_aborted_records_and_markers_do_not_count(source: Side, topic: str) -> None:
+    counter = counted(HeaderReader(source.client), topic, 62)
+    assert counter.counted == (0, 62, 40)
+    [first, *_] = HeaderReader(source.client).read({(topic, 0): 15}, soon())[topic, 0]
+    assert (first.first, first.last, first.timestamp) == (10, 19, 1_000)
+
+
+def test_a_bandwidth_limit_bounds_what_is_read(
+    source: Side, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owed_headers, "_LEAST_BYTES", 1)
+    reader = HeaderReader(source.client, limit=10)
+    assert reader.read({(topic, 0): 0}, soon())
+    began = time.monotonic()
+    assert reader.read({(topic, 0): 0}, soon()) == {}, "one byte a second is left"
+    assert time.monotonic() - began < 0.1
+
+
+def test_a_partition_that_does_not_exist_hides_no_other(source: Side, topic: str) -> None:
+    wanted = {(unique("none"), 0): 0, (topic, 7): 0, (topic, 0): 0}
+    assert set(HeaderReader(source.client).read(wanted, soon())) == {(topic, 0)}

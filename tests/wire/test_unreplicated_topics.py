@@ -82,8 +82,8 @@ class SimulatedFlow:
 
     def status(self) -> JobStatus:
         places = self.board.places()
-        starts, undated = self.board.places_without_start(), self.board.starts_without_timestamp()
-        self.board.apply_offsets(self.sampler.sample(places, starts, undated))
+        starts, headers = self.board.places_without_start(), self.board.headers_wanted()
+        self.board.apply_offsets(self.sampler.sample(places, starts, headers))
         return self.board.status("running", "", (), int(time.time() * 1000))
 
     def owed(self) -> dict[tuple[str, int], int | None]:
@@ -138,6 +138,28 @@ def test_a_name_that_meets_another_one_on_the_target_is_counted_and_heals(scenes
         (blocked, number) for number in range(3)
     }
     assert here.board.problems() == ()
+
+
+def test_aborted_records_behind_the_first_batches_are_never_a_lower_bound(scenes: Any) -> None:
+    here = scenes()
+    topic = here.make("x" * (249 - len(here.stem) - 1))
+    large = [Record(0, NOW, b"k", b"v" * 2_000)] * 40
+    here.source.write(topic, 0, large)
+    aborted = here.source.transaction(unique("tx"))
+    aborted.write(topic, 0, large)
+    aborted.end(commit=False)
+    here.plan()
+    wait_for(lambda: least(here, topic) == RECORDS + 40, seconds=20)
+    [row] = here.status().partitions
+    assert evaluate(facts_of(row)).records == RECORDS + 81, "by offsets"
+
+
+def least(here: SimulatedFlow, topic: str) -> int:
+    row = partition_row(here.status(), topic)
+    assert row is not None
+    found = evaluate(facts_of(row)).least
+    assert found <= RECORDS + 40
+    return found
 
 
 def test_too_long_a_name_and_too_many_replicas_are_counted(scenes: Any) -> None:

@@ -85,9 +85,9 @@ def _topics(flows: Sequence[Flow], now: datetime) -> None:
     multiply(
         f"INSERT INTO {table(FlowPartition)} (flow_id, topic, partition, remote_topic, state,"
         " reason, position, source_end, source_stable_end, offset_lag, time_lag_ms, certainty,"
-        " account_state, code, is_dense, lane, why, as_of)"
+        " account_state, code, least, lane, why, as_of)"
         f" SELECT t.flow_id, t.topic, n.x, t.remote_topic, t.state, '', 1000000, 1000000, 1000000,"
-        f" t.offset_lag, t.time_lag_ms, 'at_most', 'behind', '', TRUE, 'raw', '', t.as_of"
+        f" t.offset_lag, t.time_lag_ms, 'at_most', 'behind', '', 0, 'raw', '', t.as_of"
         f" FROM {table(FlowTopic)} t"
         " CROSS JOIN numbers n WHERE t.remote_topic LIKE 'spoke-%'",
         PARTITIONS_A_TOPIC,

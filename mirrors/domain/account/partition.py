@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
 
 Certainty = Literal["counted", "at_most", "at_least", "unknown"]
@@ -80,7 +81,7 @@ class PartitionFacts(NamedTuple):
     - `position`: the next offset to copy.
     - `end_below_position`: the log end was below the position when it was read. So this is another
       log than the copied one.
-    - `is_dense`: every offset that was copied held a record.
+    - `counted`: a range of this log whose records were counted by batch headers.
     - `code` and `reason`: why the partition is stopped.
     """
 
@@ -96,7 +97,7 @@ class PartitionFacts(NamedTuple):
     reason: str = ""
     gap: GapFacts | None = None
     end_below_position: bool = False
-    is_dense: bool = False
+    counted: CountedRange | None = None
     is_left_behind: bool = False
 
 
@@ -136,8 +137,7 @@ def evaluate(facts: PartitionFacts) -> Owed:
         observed_at=facts.observed_at,
         time_lag_ms=0 if records == 0 else facts.time_lag_ms,
         reason=facts.reason or ("" if records is not None else _why_unknown(facts)),
-        # Where offsets were records so far, what waits is taken for records too.
-        least=records if records is not None and facts.is_dense else 0,
+        least=_least(facts) if records is not None else 0,
     )
 
 
@@ -177,6 +177,17 @@ def _records(facts: PartitionFacts) -> int | None:
         # The target lost copies below the position as well.
         lost = max(0, gap.lost_there[1] - gap.lost_there[0] + 1)
     return max(0, facts.end - start) + lost
+
+
+def _least(facts: PartitionFacts) -> int:
+    """The records that were counted. Offsets that nobody read may hold none."""
+    start, counted = owed_from(facts), facts.counted
+    if counted is None or start is None or facts.end is None:
+        return 0
+    if facts.code in {"deleted_on_source", "filtered"}:
+        return 0
+    # Retention may have deleted counted records below the log start.
+    return counted.least(max(start, facts.first or 0), facts.end)
 
 
 def _state(facts: PartitionFacts, records: int | None) -> State:

@@ -91,6 +91,7 @@ def _part(row: PartitionPicture, picture: FailoverPicture) -> Part:
 
 def _facts(row: PartitionPicture, now: int, *, is_left_behind: bool) -> PartitionFacts:
     is_fresh = row.source_end is not None and row.source_end_at is None
+    other = _another_log(row) if is_fresh and row.facts is None else None
     firsts = [first for first in (row.first, row.source_start) if first is not None]
     return PartitionFacts(
         topic=row.topic,
@@ -102,8 +103,9 @@ def _facts(row: PartitionPicture, now: int, *, is_left_behind: bool) -> Partitio
         is_stopped=row.is_stopped,
         code=row.code,
         reason=row.reason or row.gap,
-        gap=row.facts or _another_log(row) if is_fresh else row.facts,
-        is_dense=row.is_dense,
+        gap=row.facts or other,
+        # What was counted of another log is not owed.
+        counted=None if other else row.counted,
         is_left_behind=is_left_behind,
     )
 

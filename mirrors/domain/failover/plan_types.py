@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.partition import Certainty as OwedCertainty
 from mirrors.domain.account.partition import State
 from mirrors.domain.failover.left_behind import LeftBehind
@@ -27,7 +28,7 @@ class PartitionPicture:
       which includes open transactions. `source_end_at` (epoch ms) is set if both are earlier
       figures.
     - `first`: the first record of this generation that the target should hold.
-    - `is_dense`: every offset that was copied held a record.
+    - `counted`: a range of the source's log whose records were counted by batch headers.
     - `gap`: the sentence about what waits for a decision; `facts` has its numbers.
     - `code` and `reason`: why it is not copied.
     """
@@ -42,7 +43,7 @@ class PartitionPicture:
     source_end_at: int | None = None
     target_end: int | None = None
     first: int | None = None
-    is_dense: bool = False
+    counted: CountedRange | None = None
     gap: str = ""
     facts: GapFacts | None = None
     is_stopped: bool = False

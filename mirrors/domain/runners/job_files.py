@@ -10,6 +10,7 @@ import dataclasses
 import json
 from typing import Any, Literal, Self
 
+from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.flows.lanes import LaneFigure
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import Decision, GapFacts
@@ -112,8 +113,8 @@ class PartitionStatus:
     # The first record that the target should hold, if no position of the source's present
     # generation gives it. The ends are of that generation too.
     source_first: int | None = None
-    # Every offset that this job passed held a record, so offsets count records so far.
-    is_dense: bool = False
+    # The part of what is owed whose records were counted by batch headers.
+    counted: CountedRange | None = None
     # The source's end, when it was read, was below the position of that time: it is another log.
     source_end_below_position: bool = False
 
@@ -124,7 +125,15 @@ class PartitionStatus:
         if "why" not in raw:
             # The last file of a runner from before an upgrade has both in one field.
             raw["lane"], _, raw["why"] = raw["lane"].partition(": ")
-        return cls(gap=GapFacts(**gap) if gap else None, strangers=found, **raw)
+        # A runner from before an upgrade writes it; it proves nothing.
+        raw.pop("is_dense", None)
+        counted = raw.pop("counted", None)
+        return cls(
+            gap=GapFacts(**gap) if gap else None,
+            strangers=found,
+            counted=CountedRange(*counted) if counted else None,
+            **raw,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

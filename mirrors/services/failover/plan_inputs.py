@@ -275,7 +275,7 @@ def _row(
         source_end=row.source_end if stable is None else stable,
         source_end_at=milliseconds(row.as_of),
         first=row.source_first,
-        is_dense=row.is_dense,
+        counted=row.counted_range,
         is_stopped=row.state in STATES,
         code=row.code,
         reason=row.reason,

@@ -249,7 +249,8 @@ def _identified(
                 was=was,
                 now=now,
             )
-            return dataclasses.replace(row, facts=facts)
+            # What was counted of the other log is not owed.
+            return dataclasses.replace(row, facts=facts, counted=None)
     return row
 
 

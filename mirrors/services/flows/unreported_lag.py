@@ -239,7 +239,7 @@ class _Look:
             code=topic.code or (part.code if part else ""),
             source_first=first if first is not None else part.source_first if part else None,
             source_end_below_position=is_below,
-            is_dense=part.is_dense if part else False,
+            counted=part.counted_range if part and not is_other else None,
             repeats=part.repeats if part else None,
         )
 
