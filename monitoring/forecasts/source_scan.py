@@ -12,6 +12,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -119,6 +120,9 @@ AT_MOST_EVERY = timedelta(seconds=120)
 # A sweep may take one part in SHARE of a worker's time.
 SHARE = 20
 DEADLINE_S = 10.0
+# All targets of a scan together, however many do not respond.
+TARGETS_DEADLINE_S = 12.0
+MOST_TARGETS = 64
 _CLAIM = timedelta(seconds=55)
 _BATCH = 500
 _KEY = ("cluster_id", "topic", "partition")
@@ -193,14 +197,29 @@ def sweep(*, cluster_id: int, now: datetime, sources: OffsetSource = CONNECTIONS
 
 
 def _missing_on_targets(flows: Iterable[Flow], sources: OffsetSource) -> dict[int, set[str]]:
-    """Deleted remote topics by target; none for a target that does not respond."""
-    found = {}
-    for target, topics in unreported_lag.remote_topics(flows).items():
-        if target.reachable is False:
-            continue
-        with contextlib.suppress(UnderstudyError):
-            found[target.pk] = sources.missing(target, topics, deadline_s=DEADLINE_S)
-    return found
+    """Deleted remote topics by target; none for a target that does not respond.
+
+    The targets are asked at the same time, because the scan is claimed for less than a minute.
+    """
+    topics = unreported_lag.remote_topics(flows)
+    asked = [target for target in topics if target.reachable is not False]
+    if not asked:
+        return {}
+    pool = ThreadPoolExecutor(min(len(asked), MOST_TARGETS), thread_name_prefix="targets")
+    try:
+        calls = {
+            pool.submit(sources.missing, target, topics[target], deadline_s=DEADLINE_S): target.pk
+            for target in asked
+        }
+        answered, _ = wait(calls, timeout=TARGETS_DEADLINE_S)
+        found = {}
+        for call in answered:
+            with contextlib.suppress(UnderstudyError):
+                found[calls[call]] = call.result()
+        return found
+    finally:
+        # Each call has a deadline of its own, so no thread stays.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _claim(cluster: Cluster, now: datetime) -> bool:

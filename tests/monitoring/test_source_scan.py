@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,6 +35,9 @@ class Source:
         self.hidden: dict[str, str] = {}
         self.deleted_on_target: set[str] = set()
         self.target_down = False
+        # Targets that do not respond, until the event is set.
+        self.silent: set[str] = set()
+        self.released = threading.Event()
 
     def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot:
         found = {
@@ -46,6 +51,8 @@ class Source:
         )
 
     def missing(self, cluster: Cluster, topics: Any, *, deadline_s: float) -> set[str]:
+        if cluster.alias in self.silent:
+            assert self.released.wait(60)
         if self.target_down:
             raise KafkaUnavailable("Cluster backup: no broker can be reached.")
         return self.deleted_on_target & set(topics)
@@ -232,6 +239,32 @@ def test_deleted_copies_stay_owed_while_the_target_does_not_respond(
     Cluster.objects.filter(pk=idle.target_id).update(reachable=True)
     source.deleted_on_target = set()
     assert owed(idle, source).records == 10, "created again with its records"
+
+
+def test_targets_that_do_not_respond_hide_nothing_about_the_others(
+    idle: Flow, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [
+        world.flow(
+            idle.source, world.cluster(alias), desired_state="stopped", observed_state="stopped"
+        )
+        for alias in ("north", "south", "west")
+    ]
+    Flow.objects.update(as_of=BEFORE)
+    for other in others:
+        world.topic(other, "orders", partitions=1)
+        world.partition(other, "orders", 0, position=90)
+    source.deleted_on_target = {"primary.orders"}
+    source.silent = {"backup", "north", "south"}
+    monkeypatch.setattr(source_scan, "TARGETS_DEADLINE_S", 1.0)
+    began = time.monotonic()
+    try:
+        assert sweep(idle, source, 0)
+    finally:
+        source.released.set()
+    assert time.monotonic() - began < 30
+    owed = {row.flow.target.alias: row.records for row in FlowAccount.objects.all()}
+    assert owed == {"backup": 10, "north": 10, "south": 10, "west": 100}
 
 
 def test_an_end_below_the_position_is_unknown_where_no_id_tells(idle: Flow, source: Source) -> None:
