@@ -6,7 +6,9 @@ Code checks transitions against the declaration. Documents are tested against it
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Collection, Iterable
+from typing import Self
 
 
 class ForbiddenTransition(ValueError):
@@ -20,8 +22,31 @@ class State:
     name: str
     meaning: str
     cause: str
-    predecessors: frozenset[str]
+    predecessors: frozenset[str] = frozenset()
     action: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.name.replace("_", " ").title()
+
+
+class States(enum.StrEnum):
+    """An enumeration whose members declare the states of one machine: `NAME = State(…)`.
+
+    The value of a member is the state's name.
+    """
+
+    declaration: State
+
+    def __new__(cls, declaration: State) -> Self:
+        member = str.__new__(cls, declaration.name)
+        member._value_ = declaration.name
+        member.declaration = declaration
+        return member
+
+    @classmethod
+    def declared(cls) -> list[State]:
+        return [member.declaration for member in cls]
 
 
 class StateMachine:
@@ -44,6 +69,16 @@ class StateMachine:
         return tuple(state.name for state in self.states)
 
     @property
+    def choices(self) -> list[tuple[str, str]]:
+        """Name and label of each state, as forms and model fields have them."""
+        return [(state.name, state.label) for state in self.states]
+
+    @property
+    def final(self) -> frozenset[str]:
+        """States that no transition leaves."""
+        return frozenset(self.names) - {before for before, _ in self.transitions}
+
+    @property
     def transitions(self) -> frozenset[tuple[str, str]]:
         """All pairs (predecessor, state)."""
         return frozenset(
@@ -52,8 +87,28 @@ class StateMachine:
 
     def check(self, before: str, after: str) -> None:
         """Raise ForbiddenTransition. To stay in a state is no transition."""
-        if before != after and before not in self._predecessors[after]:
+        if before != after and before not in self._predecessors.get(after, ()):
             raise ForbiddenTransition(f"{before} may not become {after}")
+
+    def check_initial(self, state: str) -> None:
+        if state not in self.initial:
+            raise ForbiddenTransition(f"{state} may not be the first state")
+
+    def predecessors(self, after: str) -> frozenset[str]:
+        return self._predecessors[after]
+
+    def successors(self, before: str) -> tuple[str, ...]:
+        return tuple(state.name for state in self.states if before in state.predecessors)
+
+    def mermaid(self) -> str:
+        """The transitions as a drawing, for documents."""
+        lines = [f"  start(( )) --> {' & '.join(n for n in self.names if n in self.initial)}"]
+        lines += [
+            f"  {name} --> {' & '.join(after)}"
+            for name in self.names
+            if (after := self.successors(name))
+        ]
+        return "\n".join(["flowchart LR", *lines])
 
     def markdown(self) -> str:
         """The states as a table, for documents."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.db import models
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.models.run_lifecycle import RunLifecycle
+from mirrors.domain.states.runs import CONNECTION_TEST, TestState
+from mirrors.models.base import RunLifecycle, StateField
 
 
 class SecurityProtocol(models.TextChoices):
@@ -72,20 +73,11 @@ class Cluster(models.Model):
         )
 
 
-class TestState(models.TextChoices):
-    __test__ = False  # pytest takes every class whose name starts with Test for a suite
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-
-
 class ClusterTest(RunLifecycle):
     """One connection test: stored first, then queued, so that a lost message is detected."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="tests")
-    state = models.CharField(max_length=16, choices=TestState, default=TestState.QUEUED)
+    state = StateField(CONNECTION_TEST, TestState.QUEUED)
     # The probe's report: reachable, code, message, cluster id, version, brokers, rights, warnings.
     result = models.JSONField(default=dict)
     started_at = models.DateTimeField(null=True)

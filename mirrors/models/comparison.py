@@ -6,17 +6,9 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from mirrors.domain.states.runs import COMPARISON, ComparisonState
+from mirrors.models.base import RunLifecycle, StateField
 from mirrors.models.flows import Flow
-from mirrors.models.run_lifecycle import RunLifecycle
-
-
-class ComparisonState(models.TextChoices):
-    QUEUED = "queued"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    ABORTED = "aborted"
-
 
 OPEN_COMPARISONS = (ComparisonState.QUEUED, ComparisonState.RUNNING)
 
@@ -37,7 +29,7 @@ class Comparison(RunLifecycle):
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="comparisons")
-    state = models.CharField(max_length=16, choices=ComparisonState, default=ComparisonState.QUEUED)
+    state = StateField(COMPARISON, ComparisonState.QUEUED)
     since = models.DateTimeField(default=timezone.now)
     verdict = models.CharField(max_length=16, choices=Verdict, blank=True)
     topics = models.JSONField(default=list)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from mirrors.models.decision import Decision
+from mirrors.domain.states.findings import DRIFT, DriftState
+from mirrors.models.base import Decision, StateField
 from mirrors.models.flows import Flow
 
 
@@ -18,15 +19,6 @@ class DriftKind(models.TextChoices):
     PARTITIONS = "partitions"
     DELETED_TOPIC = "deleted topic"
     ACL = "acl"
-
-
-class DriftState(models.TextChoices):
-    OPEN = "open"
-    ACCEPTED = "accepted"
-    IGNORED = "ignored"
-    FIXING = "fixing"
-    FIXED = "fixed"
-    CLOSED = "closed"
 
 
 class Drift(Decision):
@@ -41,7 +33,7 @@ class Drift(Decision):
     key = models.TextField(blank=True)
     # A digest that identifies the value: names of principals and groups exceed an index.
     place = models.CharField(max_length=64)
-    state = models.CharField(max_length=16, choices=DriftState, default=DriftState.OPEN)
+    state = StateField(DRIFT, DriftState.OPEN)
     expected = models.TextField(null=True)  # noqa: DJ001 (null: the default, or nothing)
     found = models.TextField(null=True)  # noqa: DJ001
     wanted = models.TextField(null=True)  # noqa: DJ001

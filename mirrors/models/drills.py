@@ -7,9 +7,10 @@ from django.db.models import Q
 from django.utils import timezone
 
 from mirrors.domain.drills.objectives import Objectives, result_text
+from mirrors.domain.states.runs import DRILL, DrillState
+from mirrors.models.base import RunLifecycle, StateField
 from mirrors.models.failover import FailoverRun, Verification
 from mirrors.models.flows import Flow
-from mirrors.models.run_lifecycle import RunLifecycle
 
 
 class FlowObjectives(models.Model):
@@ -53,16 +54,6 @@ class Drill(models.Model):
         return f"drill {self.pk} of {self.flow}"
 
 
-class DrillState(models.TextChoices):
-    """`no_objectives`: the drill succeeded, and the flow has no objectives to judge it by."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    PASSED = "passed"
-    NO_OBJECTIVES = "no_objectives"
-    FAILED = "failed"
-
-
 # A drill in one of these states says what it verified on the target.
 ENDED_WELL = (DrillState.PASSED, DrillState.NO_OBJECTIVES)
 
@@ -80,7 +71,7 @@ class DrillRun(RunLifecycle):
     slot = models.BigIntegerField(null=True)
     schedule = models.CharField(max_length=200, blank=True)
     groups = models.JSONField(default=list)
-    state = models.CharField(max_length=16, choices=DrillState, default=DrillState.QUEUED)
+    state = StateField(DRILL, DrillState.QUEUED)
     verification = models.CharField(max_length=16, choices=Verification, default=Verification.NONE)
     verification_reason = models.TextField(blank=True, default="")
     run = models.OneToOneField(

@@ -6,9 +6,10 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from mirrors.models.decision import Decision
+from mirrors.domain.states.findings import ORPHANS, OrphanState
+from mirrors.domain.states.runs import FAILBACK, FailbackState
+from mirrors.models.base import Decision, RunLifecycle, StateField
 from mirrors.models.flows import Flow
-from mirrors.models.run_lifecycle import RunLifecycle
 
 
 class Divergence(models.Model):
@@ -42,15 +43,6 @@ class Divergence(models.Model):
         return f"{self.topic}-{self.partition}"
 
 
-class FailbackState(models.TextChoices):
-    QUEUED = "queued"
-    PREPARING = "preparing"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    ABORTED = "aborted"
-
-
 class Failback(RunLifecycle):
     """One failback of a flow that failed over.
 
@@ -62,7 +54,7 @@ class Failback(RunLifecycle):
     reverse = models.ForeignKey(
         Flow, on_delete=models.SET_NULL, null=True, related_name="brings_back"
     )
-    state = models.CharField(max_length=16, choices=FailbackState, default=FailbackState.QUEUED)
+    state = StateField(FAILBACK, FailbackState.QUEUED)
     since = models.DateTimeField(default=timezone.now)
     why = models.CharField(max_length=500, blank=True)
     starts = models.JSONField(default=list)
@@ -84,15 +76,6 @@ class Failback(RunLifecycle):
 
     def __str__(self) -> str:
         return f"failback {self.pk}"
-
-
-class OrphanState(models.TextChoices):
-    LISTED = "listed"
-    DECIDED = "decided"
-    REPLAYED = "replayed"
-    EXPORTED = "exported"
-    DROPPED = "dropped"
-    FAILED = "failed"
 
 
 class OrphanStretch(Decision):
@@ -117,7 +100,7 @@ class OrphanStretch(Decision):
     bytes = models.BigIntegerField(default=0)
     settled_to = models.BigIntegerField()
     replayed = models.BigIntegerField(default=0)
-    state = models.CharField(max_length=16, choices=OrphanState, default=OrphanState.LISTED)
+    state = StateField(ORPHANS, OrphanState.LISTED)
     reason = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)
     decision = models.CharField(max_length=16, blank=True)

@@ -7,8 +7,9 @@ from django.db.models import Q
 from django.utils import timezone
 
 from mirrors.domain.failover.left_behind import LeftBehind as Decision
+from mirrors.domain.states.runs import FAILOVER_RUN, FAILOVER_STEP, FailoverState, StepState
+from mirrors.models.base import RunLifecycle, StateField
 from mirrors.models.flows import Flow
-from mirrors.models.run_lifecycle import RunLifecycle
 
 
 class FailoverKind(models.TextChoices):
@@ -16,15 +17,6 @@ class FailoverKind(models.TextChoices):
     SWITCHOVER = "switchover"
     FAILOVER = "failover"
     FAILBACK = "failback"
-
-
-class FailoverState(models.TextChoices):
-    QUEUED = "queued"
-    RUNNING = "running"
-    WAITING = "waiting"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    ABORTED = "aborted"
 
 
 OPEN_RUNS = (FailoverState.QUEUED, FailoverState.RUNNING, FailoverState.WAITING)
@@ -61,7 +53,7 @@ class FailoverRun(RunLifecycle):
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="failovers")
     kind = models.CharField(max_length=16, choices=FailoverKind)
-    state = models.CharField(max_length=16, choices=FailoverState, default=FailoverState.QUEUED)
+    state = StateField(FAILOVER_RUN, FailoverState.QUEUED)
     verification = models.CharField(max_length=16, choices=Verification, default=Verification.NONE)
     verification_reason = models.TextField(blank=True, default="")
     since = models.DateTimeField(default=timezone.now)
@@ -102,15 +94,6 @@ class FailoverRun(RunLifecycle):
         return f"{self.kind} {self.pk}"
 
 
-class StepState(models.TextChoices):
-    PENDING = "pending"
-    RUNNING = "running"
-    WAITING = "waiting"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-
-
 class FailoverStep(models.Model):
     """One step of a run; `reason` is its outcome.
 
@@ -124,7 +107,7 @@ class FailoverStep(models.Model):
     number = models.PositiveSmallIntegerField()
     name = models.CharField(max_length=32)
     does = models.CharField(max_length=200)
-    state = models.CharField(max_length=16, choices=StepState, default=StepState.PENDING)
+    state = StateField(FAILOVER_STEP, StepState.PENDING)
     reason = models.TextField(blank=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)

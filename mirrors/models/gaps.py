@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from mirrors.models.decision import Decision
+from mirrors.domain.states.findings import GAP, GapState
+from mirrors.models.base import Decision, StateField
 from mirrors.models.flows import Flow
 
 
@@ -24,13 +25,6 @@ class GapKind(models.TextChoices):
     DAMAGED = "damaged"
 
 
-class GapState(models.TextChoices):
-    OPEN = "open"
-    ACCEPTED = "accepted"
-    RESTARTED = "restarted"
-    CLOSED = "closed"
-
-
 class Gap(Decision):
     """Data loss of one partition. `accepted` and `restarted` wait for the runner until `closed_at`.
 
@@ -42,7 +36,7 @@ class Gap(Decision):
     topic = models.CharField(max_length=255)
     partition = models.PositiveIntegerField()
     kind = models.CharField(max_length=32, choices=GapKind)
-    state = models.CharField(max_length=16, choices=GapState, default=GapState.OPEN)
+    state = StateField(GAP, GapState.OPEN)
     reason = models.TextField(blank=True)
     position = models.BigIntegerField(null=True)
     first_available = models.BigIntegerField(null=True)

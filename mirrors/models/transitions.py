@@ -8,6 +8,7 @@ from django.db import models, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from mirrors.models.base import check_transition
 from mirrors.models.failover import FailoverRun
 from mirrors.models.flows import Flow
 
@@ -35,6 +36,7 @@ class Transition(models.Model):
 
 def record(row: models.Model, *, field: str, before: str, who: str, why: str) -> None:
     """Log a state that a row got without `claim`: its first one."""
+    check_transition(row, field, before, getattr(row, field))
     _write(row, field=field, before=before, after=getattr(row, field), who=who, why=why)
 
 
@@ -70,7 +72,8 @@ def claim(
     `state` names one field, e.g. `observed_state="running"`. The queryset carries what the caller
     expects (`filter(pk=…, observed_state="starting")`); a caller whose expectation is outdated
     loses. `reason`, `since` (where the row has them) and `changes` are written with the state, and
-    the Transition in the same transaction.
+    the Transition in the same transaction. ForbiddenTransition: the field's machine does not
+    declare this transition.
     """
     ((field, after),) = state.items()
     now = timezone.now()
@@ -79,6 +82,7 @@ def claim(
         if row is None:
             return False
         before = getattr(row, field)
+        check_transition(row, field, before, after)
         written: dict[str, Any] = {**(changes or {}), field: after}
         known = {column.name for column in row._meta.concrete_fields}
         is_main = field != "desired_state"
@@ -91,7 +95,7 @@ def claim(
         if before != after:
             for key, value in written.items():
                 setattr(row, key, value)
-            record(row, field=field, before=before, who=who, why=reason)
+            _write(row, field=field, before=before, after=after, who=who, why=reason)
         return True
 
 

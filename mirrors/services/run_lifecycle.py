@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.models import claim
-from mirrors.models.run_lifecycle import RunLifecycle
+from mirrors.models.base import RunLifecycle
 from mirrors.models.transitions import record
 from mirrors.services.errors import Conflict
 

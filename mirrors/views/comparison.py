@@ -18,9 +18,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
+from mirrors.domain.states.runs import COMPARISON
 from mirrors.forms.comparison import ComparisonForm
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Flow, Role, needs
-from mirrors.models.comparison import OPEN_COMPARISONS, ComparisonState, PartVerdict, Verdict
+from mirrors.models.comparison import OPEN_COMPARISONS, PartVerdict, Verdict
 from mirrors.services.comparison import lifecycle
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import Column, Question, Sheet, file_of
@@ -174,7 +175,7 @@ QUESTION = Question(
     ),
     search=("label", "requested_by", "reason", "why"),
     default="-pk",
-    filters={"state": tuple(ComparisonState.values), "verdict": tuple(Verdict.values)},
+    filters={"state": COMPARISON.names, "verdict": tuple(Verdict.values)},
 )
 
 
@@ -190,7 +191,7 @@ def list_comparisons(request: HttpRequest) -> HttpResponseBase:
         return download
     table = QUESTION.table(request, found)
     filters = [
-        filter_of("state", "State", ComparisonState.values, table.chosen),
+        filter_of("state", "State", COMPARISON.names, table.chosen),
         filter_of("verdict", "Result", Verdict.values, table.chosen),
     ]
     for run in table.page:

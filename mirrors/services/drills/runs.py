@@ -134,7 +134,7 @@ def _end(
 ) -> bool:
     return run_lifecycle.end(
         DrillRun.objects.filter(pk=run.pk, ended_at=None),
-        state=DrillState(verdict.outcome),
+        state=verdict.outcome,
         reason=verdict.sentence,
         measured=dataclasses.asdict(measured),
         verdict=verdict.to_dict(),

@@ -50,11 +50,14 @@ def check_running(run: Failback) -> None:
 
 def close_failback(*, run: Failback, who: str, why: str) -> Failback:
     """End it: the reverse flow keeps running, and undecided orphans stay where they are."""
-    rows = Failback.objects.filter(pk=run.pk, ended_at=None)
-    done = run.state == FailbackState.RUNNING
-    state = FailbackState.SUCCEEDED if done else FailbackState.ABORTED
     reason = f"Closed by {who}: {why}" if why else f"Closed by {who}."
-    if not run_lifecycle.end(rows, state=state, reason=reason, who=who):
+    rows = Failback.objects.filter(pk=run.pk, ended_at=None)
+    running = rows.filter(state=FailbackState.RUNNING)
+    others = rows.exclude(state=FailbackState.RUNNING)
+    ended = run_lifecycle.end(
+        running, state=FailbackState.SUCCEEDED, reason=reason, who=who
+    ) or run_lifecycle.end(others, state=FailbackState.ABORTED, reason=reason, who=who)
+    if not ended:
         raise Conflict("This failback has been closed already.")
     run.refresh_from_db()
     return run

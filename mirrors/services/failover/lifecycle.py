@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.models import FailoverRun, FailoverStep, Flow, claim
+from mirrors.models.base import move_all
 from mirrors.models.failover import OPEN_RUNS, FailoverKind, FailoverState, StepState
 from mirrors.services import run_lifecycle
 from mirrors.services.run_lifecycle import WORKER
@@ -98,11 +99,13 @@ def note_progress(*, run: FailoverRun, progress: dict[str, Any]) -> str:
 
 
 def begin_step(*, run: FailoverRun, name: str) -> None:
-    run.steps.filter(name=name).update(state=StepState.RUNNING, started_at=timezone.now())
+    rows = run.steps.filter(name=name)
+    move_all(rows, state=StepState.RUNNING, started_at=timezone.now())
 
 
 def end_step(*, run: FailoverRun, name: str, state: str, reason: str) -> None:
-    run.steps.filter(name=name).update(state=state, reason=reason, ended_at=timezone.now())
+    rows = run.steps.filter(name=name)
+    move_all(rows, state=state, reason=reason, ended_at=timezone.now())
 
 
 def end_run(
@@ -116,12 +119,9 @@ def end_run(
         if not run_lifecycle.end(rows, state=state, reason=reason, who=who, **known):
             return False
         steps = FailoverStep.objects.filter(run=run_id)
-        steps.filter(state=StepState.RUNNING).update(
-            state=StepState.FAILED, reason=reason, ended_at=now
-        )
-        steps.filter(state=StepState.PENDING).update(
-            state=StepState.SKIPPED, reason="The run ended before."
-        )
+        move_all(steps, state=StepState.FAILED, reason=reason, ended_at=now)
+        pending = steps.filter(state=StepState.PENDING)
+        move_all(pending, state=StepState.SKIPPED, reason="The run ended before.")
     return True
 
 

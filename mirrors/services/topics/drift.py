@@ -11,6 +11,7 @@ from mirrors.domain.sync.schedule import DutyContext
 from mirrors.domain.topics import drift
 from mirrors.domain.topics.drift import Place
 from mirrors.models import Drift, Flow, claim
+from mirrors.models.base import move_all
 from mirrors.models.drift import DriftState
 from mirrors.models.transitions import note
 from mirrors.services.clock import milliseconds
@@ -89,6 +90,6 @@ def fix_now(*, flow_id: int, now: datetime) -> None:
     except UnderstudyError as error:
         failed = (error.message,)
     if failed:
-        Drift.objects.filter(flow=flow_id, state=DriftState.FIXING, closed_at=None).update(
-            state=DriftState.OPEN, reason=f"It could not be put back. {' '.join(failed[:3])}"
-        )
+        rows = Drift.objects.filter(flow=flow_id, state=DriftState.FIXING, closed_at=None)
+        reason = f"It could not be put back. {' '.join(failed[:3])}"
+        move_all(rows, state=DriftState.OPEN, reason=reason)

@@ -15,6 +15,7 @@ from mirrors.domain.topics.acls import AclRule
 from mirrors.domain.topics.drift import Baseline, Deviation, Finding, Place, Ruling
 from mirrors.domain.topics.sync_plan import ConfigChange
 from mirrors.models import CarriedAcl, Drift, Flow, TopicBaseline
+from mirrors.models.base import move
 from mirrors.models.drift import DriftState
 from mirrors.models.transitions import note
 from mirrors.services.clock import milliseconds
@@ -169,7 +170,8 @@ def _renew(row: Drift, deviation: Deviation, ruling: Ruling, now: datetime) -> N
     """A finding whose decision no longer applies to its value is open again."""
     row.wanted, row.reason, row.seen_at = deviation.wanted, ruling.reason, now
     if not ruling.decided and row.state in (DriftState.ACCEPTED, DriftState.IGNORED):
-        row.state, row.expires_at = DriftState.OPEN, None
+        move(row, DriftState.OPEN)
+        row.expires_at = None
     if ruling.anew:
         row.opened_at = now
     row.found = deviation.found
@@ -177,6 +179,7 @@ def _renew(row: Drift, deviation: Deviation, ruling: Ruling, now: datetime) -> N
 
 
 def _close(flow: Flow, row: Drift, state: DriftState, why: str, now: datetime) -> None:
-    row.state, row.closed_at, row.closed_why = state, now, why
+    move(row, state)
+    row.closed_at, row.closed_why = now, why
     row.save(update_fields=["state", "closed_at", "closed_why"])
     note(flow, what=f"drift: {state}", who=row.decided_by or DUTY, why=f"{row}: {why}")

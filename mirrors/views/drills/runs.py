@@ -16,8 +16,8 @@ from django.views.decorators.http import require_POST, require_safe
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
+from mirrors.domain.states.runs import DRILL, DrillState
 from mirrors.models import Drill, DrillRun, Flow, Role, needs
-from mirrors.models.drills import DrillState
 from mirrors.models.failover import Verification
 from mirrors.services.drills import schedules
 from mirrors.services.drills.certificates.issuance import evidence_of
@@ -41,7 +41,7 @@ HISTORY = Question(
     ),
     search=("flow_name", "reason", "requested_by"),
     default="-pk",
-    filters={"state": tuple(DrillState.values), "verification": tuple(Verification.values)},
+    filters={"state": DRILL.names, "verification": tuple(Verification.values)},
 )
 SCHEDULES = Question(
     columns=(
@@ -67,7 +67,7 @@ def list_runs(request: HttpRequest) -> HttpResponseBase:
     table = HISTORY.table(request, rows)
     for run in table.page:
         _mark(run)
-    states = filter_of("state", "Result", DrillState.values, table.chosen)
+    states = filter_of("state", "Result", DRILL.names, table.chosen)
     verified = filter_of("verification", "Verified", Verification.values, table.chosen)
     context = {
         "table": table,

@@ -19,8 +19,9 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.plan_drift import EXPECTED, remaining_blockers
 from mirrors.domain.failover.runbook.steps import KINDS
 from mirrors.domain.formatting import arrow
+from mirrors.domain.states.runs import FAILOVER_RUN, FailoverState
 from mirrors.models import FailoverRun, Flow, Role, needs
-from mirrors.models.failover import OPEN_RUNS, FailoverKind, FailoverState, Verification
+from mirrors.models.failover import OPEN_RUNS, FailoverKind, Verification
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.runbook import commands
@@ -53,7 +54,7 @@ QUESTION = Question(
     search=("label", "requested_by", "reason", "why"),
     default="-pk",
     filters={
-        "state": tuple(FailoverState.values),
+        "state": FAILOVER_RUN.names,
         "verification": tuple(Verification.values),
         "kind": tuple(FailoverKind.values),
     },
@@ -71,7 +72,7 @@ def list_runs(request: HttpRequest) -> HttpResponseBase:
     if download := QUESTION.export(request, rows, "failovers"):
         return download
     table = QUESTION.table(request, rows)
-    states = filter_of("state", "State", FailoverState.values, table.chosen)
+    states = filter_of("state", "State", FAILOVER_RUN.names, table.chosen)
     kinds = filter_of("kind", "Kind", FailoverKind.values, table.chosen)
     verified = filter_of("verification", "Verified", Verification.values, table.chosen)
     context = {"table": table, "filters": [kinds, states, verified]}

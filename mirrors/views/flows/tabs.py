@@ -14,6 +14,7 @@ from django.utils import timezone
 from mirrors.domain.flows.lanes import LaneFigure, shares
 from mirrors.domain.groups.checkpoints import SYNC_STATES
 from mirrors.domain.runners.job_files import TopicState
+from mirrors.domain.states.findings import GAP, GapState
 from mirrors.models import (
     Drift,
     Flow,
@@ -26,7 +27,7 @@ from mirrors.models import (
     Transition,
 )
 from mirrors.models.flows import JobState
-from mirrors.models.gaps import GapKind, GapState
+from mirrors.models.gaps import GapKind
 from mirrors.models.transitions import human_transitions
 from mirrors.services.sync import scheduler
 from mirrors.views.audit import AUDIT, HISTORY, setting_changes
@@ -207,7 +208,7 @@ GAPS = Question(
     ),
     search=("topic", "reason", "decided_by"),
     default="-opened_at",
-    filters={"state": tuple(GapState.values), "kind": tuple(GapKind.values)},
+    filters={"state": GAP.names, "kind": tuple(GapKind.values)},
     tie=("pk",),
 )
 JOBS = Question(

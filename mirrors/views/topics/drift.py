@@ -14,9 +14,9 @@ from django.views.decorators.http import require_http_methods
 from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import arrow
+from mirrors.domain.states.findings import DRIFT
 from mirrors.domain.topics.drift import CHOICES, KINDS
 from mirrors.models import Drift, Role, needs, role_of
-from mirrors.models.drift import DriftState
 from mirrors.services.topics import drift
 from mirrors.views.page import curl, render_page
 from mirrors.views.tables import Column, Question
@@ -35,7 +35,7 @@ TABLE = Question(
     ),
     search=("name", "key", "reason", "decided_by"),
     default="-opened_at",
-    filters={"state": tuple(DriftState.values), "kind": KINDS},
+    filters={"state": DRIFT.names, "kind": KINDS},
 )
 # Choices for how long a decision holds.
 DAYS = (1, 7, 30, 90, 365)

@@ -17,6 +17,7 @@ from mirrors.domain.formatting import duration
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.settings.failover import hooks_of
 from mirrors.models import FailoverRun, FailoverStep, Flow, claim
+from mirrors.models.base import move, move_all
 from mirrors.models.failover import FailoverKind, FailoverState, StepState, WaitsFor
 from mirrors.models.transitions import note
 from mirrors.services.clock import milliseconds
@@ -123,8 +124,13 @@ def resume(*, run: FailoverRun, who: str) -> FailoverRun:
         raise Conflict("This run does not wait for that; see its reason.")
     with transaction.atomic():
         _wake(run, run.waits_for, f"Resumed by {who}.", who, pause_asked_by="")
-        run.steps.filter(state__in=[StepState.FAILED, StepState.WAITING]).update(
-            state=StepState.PENDING, attempt=0, acted_at=None, ended_at=None, due_at=None
+        move_all(
+            run.steps.all(),
+            state=StepState.PENDING,
+            attempt=0,
+            acted_at=None,
+            ended_at=None,
+            due_at=None,
         )
         run.steps.filter(state=StepState.RUNNING).update(due_at=None)
         run.steps.update(undo_tries=0)
@@ -145,11 +151,13 @@ def confirm(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
         _wake(run, run.waits_for, said, who)
         row.confirmed_by = who
         if row.state == StepState.FAILED:
-            row.state, row.ended_at = StepState.SUCCEEDED, timezone.now()
+            move(row, StepState.SUCCEEDED)
+            row.ended_at = timezone.now()
             row.reason = f"Accepted by {who}. {row.reason}"
         else:
             # The person did the act: now the step checks its effect.
-            row.state, row.acted_at, row.due_at = StepState.RUNNING, timezone.now(), None
+            move(row, StepState.RUNNING)
+            row.acted_at, row.due_at = timezone.now(), None
         row.save(
             update_fields=["confirmed_by", "state", "ended_at", "reason", "acted_at", "due_at"]
         )

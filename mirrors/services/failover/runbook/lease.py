@@ -13,6 +13,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.state_machine import RunFacts, StepFacts
 from mirrors.domain.failover.runbook.steps import BY_NAME, KINDS, Step
 from mirrors.models import FailoverRun, FailoverStep, claim
+from mirrors.models.base import move
 from mirrors.models.failover import FailoverState, StepState, WaitsFor
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.lifecycle import LOST_AFTER
@@ -102,7 +103,8 @@ def step_facts(row: FailoverStep) -> StepFacts:
 def begin(*, row: FailoverStep, step: Step, now: datetime) -> None:
     """Once per step: its time limit starts here."""
     if row.state == StepState.PENDING:
-        row.state, row.started_at, row.ended_at = StepState.RUNNING, row.started_at or now, None
+        move(row, StepState.RUNNING)
+        row.started_at, row.ended_at = row.started_at or now, None
     if row.due_at is None:
         row.due_at = now + timedelta(seconds=step.limit_s)
     row.save(update_fields=["state", "started_at", "ended_at", "due_at"])

@@ -18,7 +18,7 @@ from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.runbook.state_machine import Do, End, Hold, Outcome, judge, next_move
 from mirrors.domain.failover.runbook.steps import BY_NAME, Step
 from mirrors.models import FailoverRun, FailoverStep, Flow
-from mirrors.models.failover import StepState
+from mirrors.models.base import move
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.failover.runbook import lease, result
 from mirrors.services.failover.runbook.context import Context
@@ -133,7 +133,8 @@ def _judged(run: FailoverRun, row: FailoverStep, step: Step, outcome: Outcome) -
     now = milliseconds(timezone.now())
     verdict = judge(step, lease.step_facts(row), outcome, now=now)
     lease.alive(run=run)
-    row.state, row.reason = StepState(verdict.state), verdict.words
+    move(row, verdict.state)
+    row.reason = verdict.words
     row.result = {**row.result, **outcome.numbers}
     if verdict.restarts_action:
         row.acted_at = None
