@@ -36,6 +36,9 @@ clean-demo: ## Remove what the demo left in .demo/
 bench: compiled ## Measure MirrorMaker 2, a plain loop and Understudy side by side, about an hour; QUICK=1: five minutes
 	@exec $(PY) manage.py bench $(if $(QUICK),--quick) $(RUN)
 
+bench-distance: compiled ## The same with source or target far away, by a relay of our own, about forty minutes; QUICK=1: five
+	@exec $(PY) manage.py bench --distance --write-docs $(if $(QUICK),--quick) $(RUN)
+
 bench-web: $(VENV)/.runtime ## Time pages, lists, scrape and source scan on 500 flows, 50,000 partitions and 30 days of history
 	@rm -rf .bench/web && mkdir -p .bench/web
 	@export DATABASE_URL="$${BENCH_WEB_DATABASE:-sqlite:///$(CURDIR)/.bench/web/db.sqlite3}"; \
@@ -180,5 +183,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-older test-failover test-judge test-native test-soak system requirements compiled help migrate \
+.PHONY: .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-older test-failover test-judge test-native test-soak system requirements compiled help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static

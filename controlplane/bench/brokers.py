@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import ipaddress
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,13 +15,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from controlplane.bench.distance.relay import Line, Relay, Side, build
 from controlplane.bench.page_cache import read_through
 from controlplane.bench.workload.content_digests import read_trails
 from controlplane.bench.workload.producer import fill
 from controlplane.bench.workload.record_shapes import Shape
 from controlplane.bench.workload.topics import Topics
 from controlplane.demo.kafka.broker import KafkaBroker, Listener
-from controlplane.demo.processes.ports import HOST
+from controlplane.demo.processes.ports import HOST, free_port
 
 _DAY = datetime.timedelta(days=1)
 
@@ -66,6 +68,9 @@ PROPERTIES = {
 }
 HEAP = "1g"
 SECURE = "SECURE"
+# The same two listeners, for clients that come through a relay.
+FAR, FAR_SECURE = "FAR", "FARSECURE"
+SIDES: tuple[Side, Side] = ("source", "target")
 _WARM, _WARM_PARTITIONS, _WARM_BYTES = "warm-up", 16, 300_000_000
 
 
@@ -76,20 +81,26 @@ class Brokers:
         self._directory = directory
         store, self.ca = write_certificate(directory / "tls")
         secure = {
-            "listener.name.secure.ssl.keystore.type": "PEM",
-            "listener.name.secure.ssl.keystore.location": str(store),
+            f"listener.name.{name}.ssl.keystore.{key}": value
+            for name in (SECURE.lower(), FAR_SECURE.lower())
+            for key, value in (("type", "PEM"), ("location", str(store)))
         }
         self._pair = [
             KafkaBroker(
                 directory / name,
                 name=name,
                 properties={**PROPERTIES, **secure},
-                listeners=[Listener(name=SECURE, protocol="SSL")],
+                listeners=[
+                    Listener(name=SECURE, protocol="SSL"),
+                    Listener(name=FAR, protocol="PLAINTEXT", advertised=free_port()),
+                    Listener(name=FAR_SECURE, protocol="SSL", advertised=free_port()),
+                ],
                 heap=HEAP,
                 environment=environment,
             )
-            for name in ("source", "target")
+            for name in SIDES
         ]
+        self.relays: list[Relay] = []
 
     def start(self) -> None:
         with ThreadPoolExecutor(2) as pool:
@@ -105,13 +116,34 @@ class Brokers:
     def target(self) -> str:
         return self._pair[1].bootstrap
 
-    @property
-    def secure_source(self) -> str:
-        return self._pair[0].bootstrap_of(SECURE)
+    def addresses(self, line: Line | None, *, tls: bool) -> tuple[str, str]:
+        """Where a system under test finds source and target: far ones through their relays."""
+        near, far = (SECURE, FAR_SECURE) if tls else ("", FAR)
+        one, two = (
+            broker.bootstrap_of(name) if name else broker.bootstrap
+            for side, broker in zip(SIDES, self._pair, strict=True)
+            for name in [far if line is not None and line.is_far(side) else near]
+        )
+        return one, two
 
-    @property
-    def secure_target(self) -> str:
-        return self._pair[1].bootstrap_of(SECURE)
+    @contextlib.contextmanager
+    def through(self, line: Line | None, *, tls: bool) -> Iterator[None]:
+        """The relays of this line run meanwhile."""
+        listener = FAR_SECURE if tls else FAR
+        with contextlib.ExitStack() as stack:
+            for side, broker in zip(SIDES, self._pair, strict=True):
+                if line is not None and line.is_far(side):
+                    relay = Relay(
+                        build(self._directory),
+                        port=int(broker.bootstrap_of(listener).rpartition(":")[2]),
+                        broker_port=broker.port_of(listener),
+                        line=line,
+                    )
+                    self.relays.append(stack.enter_context(relay))
+            try:
+                yield
+            finally:
+                self.relays.clear()
 
     @property
     def pids(self) -> tuple[int, int]:
@@ -132,8 +164,9 @@ class Brokers:
         read it from the disk again: the faster a copy is, the more of that it would wait for. Read
         twice, for what was read once only is given up first too, as soon as the copy needs room.
         """
-        root = self._directory / "source"
-        logs = [path for topic in topics for path in root.rglob(f"{topic}-*/*.log")]
+        # Topics of the run before may be leaving the disk: look into these directories only.
+        data = self._directory / "source" / "data"
+        logs = [path for topic in topics for path in data.glob(f"{topic}-*/*.log")]
         sizes = [read_through(path) for _ in range(2) for path in logs]
         return sum(sizes) // 2
 

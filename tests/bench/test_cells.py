@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from controlplane.bench.distance.scenarios import distance_cells, quick_distance_cells
 from controlplane.bench.session import LABELS
 from controlplane.bench.systems.interface import Link, Order
 from controlplane.bench.systems.mirror_maker import PROFILES, properties
@@ -27,8 +30,9 @@ def test_systems_run_forwards_and_then_backwards() -> None:
     assert cell.sequence == ["a", "b", "b", "a", "a", "b"]
 
 
-def test_who_is_first_changes_from_cell_to_cell() -> None:
-    pairs = [cell for cell in full_cells() if {OPPONENT, OURS} <= set(cell.contenders)]
+@pytest.mark.parametrize("cells", [full_cells(), distance_cells()], ids=["near", "far"])
+def test_who_is_first_changes_from_cell_to_cell(cells: list[Cell]) -> None:
+    pairs = [cell for cell in cells if {OPPONENT, OURS} <= set(cell.contenders)]
     first = [OURS in cell.contenders[: len(cell.contenders) // 2] for cell in pairs]
     assert abs(first.count(True) - first.count(False)) <= 1
 
@@ -42,7 +46,8 @@ def test_a_pattern_chooses_cells_or_systems_in_cells() -> None:
 
 
 def test_every_cell_names_systems_that_exist_and_always_the_tuned_opponent_or_us_alone() -> None:
-    for cell in [*quick_cells(), *full_cells()]:
+    far = [*quick_distance_cells(), *distance_cells()]
+    for cell in [*quick_cells(), *full_cells(), *far]:
         assert set(cell.contenders) <= set(LABELS)
 
 

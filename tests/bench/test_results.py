@@ -114,6 +114,15 @@ def test_a_run_of_latency_or_at_rest_is_no_result_of_copying() -> None:
     assert ("113.7" in live, "0.0300" in idle) == (True, True)
 
 
+def test_the_page_tells_how_much_of_a_limited_line_was_used() -> None:
+    far = {"cell": "target-80ms-1000mbit", "mb_s": 150.0, "wire_mb_s": 75.0}
+    runs = [run("understudy", 6, 1.0, line_mb_s=125.0, **far)]
+    lines = table(runs).splitlines()
+    assert [line.split()[-2:] for line in lines if "-1000mbit" in line][-1] == ["75", "60%"]
+    unlimited = [run("understudy", 7, 1.0, **far)]
+    assert table(unlimited).splitlines()[-1].split()[-2:] == ["75", "-"]
+
+
 def test_the_page_names_failed_runs_and_every_configuration() -> None:
     setting = Setting(
         command="make bench",

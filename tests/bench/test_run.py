@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import random
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.bench.distance.relay import Line, Relay
 from controlplane.bench.measurement.results import Run
 from controlplane.bench.measurement.single_run import Measurement
 from controlplane.bench.session import make_system
@@ -51,6 +53,20 @@ class Running:
     @property
     def target(self) -> str:
         return self.target_topics.bootstrap
+
+    @property
+    def relays(self) -> list[Relay]:
+        return []
+
+    def addresses(self, line: Line | None, *, tls: bool) -> tuple[str, str]:
+        assert line is None
+        assert not tls
+        return self.source, self.target
+
+    def through(self, line: Line | None, *, tls: bool) -> contextlib.AbstractContextManager[None]:
+        assert line is None
+        assert not tls
+        return contextlib.nullcontext()
 
 
 @pytest.fixture(scope="module")

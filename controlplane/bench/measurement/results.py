@@ -31,6 +31,8 @@ class Run:
     flows: int
     tasks: int
     tls: bool = False
+    # Capacity of the line between the clusters; nothing where it is not limited.
+    line_mb_s: float | None = None
     number: int
     started_at: int
     digest_ok: bool
@@ -48,6 +50,7 @@ class Run:
     cores: float | None = None
     mb_s: float | None = None
     records_s: float | None = None
+    wire_mb_s: float | None = None
     rss_mb: float | None = None
     foreign_cores: float | None = None
     steal: float | None = None

@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from controlplane.bench.brokers import Brokers
 from controlplane.bench.errors import BenchError
@@ -33,9 +34,10 @@ def make_order(cell: Cell, brokers: Brokers, data: Data, number: int, *, live: b
         )
         for index, names in enumerate(topics)
     )
+    source, target = brokers.addresses(cell.line, tls=cell.tls)
     return Order(
-        source=brokers.secure_source if cell.tls else brokers.source,
-        target=brokers.secure_target if cell.tls else brokers.target,
+        source=source,
+        target=target,
         ca=brokers.ca if cell.tls else None,
         links=links,
         codec=cell.shape.codec,
@@ -76,7 +78,7 @@ class Measurement:
         self._environment = environment
         self._live = cell.latency_s > 0 and with_latency
         self.order = make_order(cell, brokers, data, number, live=cell.latency_s > 0)
-        self._found: dict[str, object] = {}
+        self._found: dict[str, Any] = {}
         self._drained = False
 
     def run(self) -> Run:
@@ -94,13 +96,24 @@ class Measurement:
     def _measured(self) -> tuple[int, str]:
         if self._system.wants_topics:
             self._brokers.target_topics.create(self.order.renamed.values(), self._cell.partitions)
-        began = time.monotonic()
-        self._system.start(self.order)
-        try:
-            samples = self._watch(began)
-        finally:
-            self._system.stop()
-        return self._verify(samples)
+        with self._brokers.through(self._cell.line, tls=self._cell.tls):
+            began = time.monotonic()
+            self._system.start(self.order)
+            try:
+                samples = self._watch(began)
+            finally:
+                self._system.stop()
+            wire_bytes = self._carried()
+        records, wrong = self._verify(samples)
+        if wire_bytes and records and "mb_s" in self._found:
+            per_byte = wire_bytes / (records * self._cell.shape.record_bytes)
+            self._found["wire_mb_s"] = self._found["mb_s"] * per_byte
+        return records, wrong
+
+    def _carried(self) -> int:
+        """Bytes of the records' way over the far line; 0 without one."""
+        carried = [relay.carried() for relay in self._brokers.relays]
+        return max((max(row.to_broker, row.from_broker) for row in carried), default=0)
 
     # -- while it runs
 
@@ -273,13 +286,14 @@ class Measurement:
             flows=cell.flows,
             tasks=self._system.tasks,
             tls=cell.tls,
+            line_mb_s=cell.line.bytes_s / 1e6 if cell.line and cell.line.mbit_s else None,
             number=self._number,
             started_at=started_at,
             digest_ok=not wrong,
             failure=wrong,
             records=records,
             drained=self._drained,
-            **({} if wrong else self._found),  # type: ignore[arg-type]
+            **({} if wrong else self._found),
         )
 
     def _clean(self) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Sequence
 
+from controlplane.bench.distance.relay import Line
 from controlplane.bench.workload.record_shapes import Shape
 
 OPPONENT = "mm2-tuned"
@@ -27,6 +28,7 @@ class Cell:
     partitions: int = 16
     flows: int = 1
     tls: bool = False
+    line: Line | None = None
     backlog_mb: int = 4_000
     # The opponent's JVM compiles for so long: before that a window is not steady.
     warm_s: float = 40.0
@@ -69,7 +71,11 @@ def full_cells() -> list[Cell]:
     disk is not what is compared. Who is first changes from cell to cell. What stands close to its
     mark (docs/performance.md) runs twice.
     """
-    cells = _full_cells()
+    return alternating(_full_cells())
+
+
+def alternating(cells: Iterable[Cell]) -> list[Cell]:
+    """The same cells; in every second one the last contender runs first."""
     return [
         dataclasses.replace(cell, contenders=cell.contenders[::-1]) if number % 2 else cell
         for number, cell in enumerate(cells)

@@ -81,7 +81,13 @@ class KafkaBroker:
         return f"{HOST}:{self.port}"
 
     def bootstrap_of(self, listener: str) -> str:
-        return next(f"{HOST}:{item.port}" for item in self.listeners if item.name == listener)
+        return next(
+            f"{HOST}:{item.client_port}" for item in self.listeners if item.name == listener
+        )
+
+    def port_of(self, listener: str) -> int:
+        """The port that the broker itself listens on, which a relay may stand before."""
+        return next(item.port for item in self.listeners if item.name == listener)
 
     @property
     def log(self) -> Path:

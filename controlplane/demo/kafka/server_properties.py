@@ -45,11 +45,19 @@ rootLogger.appenderRef.file.ref = file
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Listener:
-    """A listener beside the plaintext one; `name` is free (`SECURE`), `protocol` Kafka's word."""
+    """A listener beside the plaintext one; `name` is free (`SECURE`), `protocol` Kafka's word.
+
+    `advertised`: the port that clients are told, 0 for its own.
+    """
 
     name: str
     protocol: str
     port: int = 0
+    advertised: int = 0
+
+    @property
+    def client_port(self) -> int:
+        return self.advertised or self.port
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,7 +79,9 @@ class Seat:
 def server_properties(
     seat: Seat, listeners: Iterable[Listener], data: Path, extra: Mapping[str, str]
 ) -> dict[str, str]:
+    listeners = list(listeners)
     others = [f"{item.name}://{HOST}:{item.port}" for item in listeners]
+    told = [f"{item.name}://{HOST}:{item.client_port}" for item in listeners]
     protocols = [f"{item.name}:{item.protocol}" for item in listeners]
     plain = f"PLAINTEXT://{HOST}:{seat.port}"
     controller = f"CONTROLLER://{HOST}:{seat.controller_port}"
@@ -82,7 +92,7 @@ def server_properties(
         "node.id": str(seat.node),
         "controller.quorum.voters": seat.voters,
         "listeners": ",".join([plain, controller, *others]),
-        "advertised.listeners": ",".join([plain, *others]),
+        "advertised.listeners": ",".join([plain, *told]),
         "listener.security.protocol.map": ",".join(
             ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT", *protocols]
         ),

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from controlplane.bench import report
+from controlplane.bench.distance import scenarios as distance
 from controlplane.bench.measurement import results
 from controlplane.bench.run_conditions import as_told
 from controlplane.bench.session import Session, only_one
@@ -27,6 +28,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--quick", action="store_true", help="five minutes instead of about an hour"
+        )
+        parser.add_argument(
+            "--distance", action="store_true", help="one or both clusters far away, by a relay"
         )
         parser.add_argument(
             "--only",
@@ -59,7 +63,9 @@ class Command(BaseCommand):
             help="keep the runs of the last result beside the new ones",
         )
         parser.add_argument(
-            "--write-docs", action="store_true", help="write docs/benchmarks.md from this result"
+            "--write-docs",
+            action="store_true",
+            help="write docs/benchmarks.md, or docs/benchmarks-distance.md, from this result",
         )
 
     _began = 0.0
@@ -72,8 +78,12 @@ class Command(BaseCommand):
                 self.stdout.write(f"{cell.name:20} {', '.join(cell.sequence)}")
             return
         base = Path(settings.BASE_DIR)
-        directory = options["dir"] or base / ".bench"
-        properties = dict(text.partition("=")[::2] for text in options["flow_property"])
+        is_distance = options["distance"]
+        directory = options["dir"] or base / ".bench" / ("distance" if is_distance else "")
+        properties = distance.PROPERTIES if is_distance else {}
+        properties = properties | dict(
+            text.partition("=")[::2] for text in options["flow_property"]
+        )
         session = Session(directory, say=self._say, flow_properties=properties)
         # As Ctrl-C does: brokers end, and tens of gigabytes of test data go.
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -93,11 +103,22 @@ class Command(BaseCommand):
             signal.signal(signal.SIGTERM, before)
         self.stdout.write(report.table(session.runs))
         if options["write_docs"]:
-            report.write_document(session.runs, session.setting, base / "docs" / "benchmarks.md")
+            page, introduction = (
+                ("benchmarks-distance.md", report.DISTANCE)
+                if is_distance
+                else ("benchmarks.md", report.INTRODUCTION)
+            )
+            path = base / "docs" / page
+            report.write_document(session.runs, session.setting, path, introduction)
         self._judge(session.runs)
 
     def _cells(self, options: dict[str, Any]) -> list[Cell]:
-        cells = chosen(quick_cells() if options["quick"] else full_cells(), options["only"])
+        full, quick = (
+            (distance.distance_cells, distance.quick_distance_cells)
+            if options["distance"]
+            else (full_cells, quick_cells)
+        )
+        cells = chosen(quick() if options["quick"] else full(), options["only"])
         if not cells:
             raise CommandError("No cell matches --only; --list prints them all.")
         changes = {
