@@ -50,7 +50,6 @@ def _distance_cells() -> list[Cell]:
             for rtt in (10, 50, 100, 200)
             for far in _SIDES
         ),
-        _cell("target-100ms", _TARGET_100, contenders=("mm2-default", "understudy-alo")),
         _cell("both-100ms", Line(far="both", rtt_ms=100)),
         _cell("target-100ms-tls", _TARGET_100, tls=True),
         _cell("target-100ms-1", _TARGET_100, partitions=1),
@@ -68,6 +67,7 @@ def _distance_cells() -> list[Cell]:
             )
             for far in _SIDES
         ),
+        _cell("target-100ms", _TARGET_100, contenders=("mm2-default", "understudy-alo")),
         _cell(
             "latency-source-100ms",
             Line(far="source", rtt_ms=100),
