@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.bench.distance.scenarios import distance_cells, quick_distance_cells
 from controlplane.bench.session import LABELS
 from controlplane.bench.systems.interface import Link, Order
 from controlplane.bench.systems.mirror_maker import PROFILES, properties
+from controlplane.bench.workload.distance_scenarios import distance_cells, quick_distance_cells
 from controlplane.bench.workload.scenarios import (
     OPPONENT,
     OURS,

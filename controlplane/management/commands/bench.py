@@ -14,10 +14,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from controlplane.bench import report
-from controlplane.bench.distance import scenarios as distance
 from controlplane.bench.measurement import results
 from controlplane.bench.run_conditions import as_told
 from controlplane.bench.session import Session, only_one
+from controlplane.bench.workload import distance_scenarios as distance
 from controlplane.bench.workload.scenarios import Cell, chosen, full_cells, quick_cells
 from mirrors.domain.errors import UnderstudyError
 
