@@ -16,13 +16,33 @@ from django.views.decorators.http import require_http_methods, require_POST
 from knox.models import AuthToken
 
 from mirrors.forms.base import SettingsForm, text_field
+from mirrors.lists.columns import Column, ListSpec, in_files, on_page
 from mirrors.models import Role, needs
 from mirrors.services.users import ensure_person
 from mirrors.views.page import render_page
-from mirrors.views.tables import Sheet
+from mirrors.views.tables import whole_file
 
-TOKENS = Sheet("tokens", ("start", "created", "expiry"))
-PEOPLE = Sheet("people", ("username", "role_word", "is_superuser", "is_active", "last_login"))
+TOKENS = ListSpec(
+    "tokens",
+    rows="tokens",
+    columns=(
+        Column("start", "Token", field="key"),
+        Column("created", "Created"),
+        Column("expiry", "Valid until"),
+        on_page("Revoke", hidden=True),
+    ),
+)
+PEOPLE = ListSpec(
+    "people",
+    rows="people",
+    columns=(
+        Column("username", "Name"),
+        Column("role_word", "Role"),
+        *in_files("is_superuser"),
+        Column("is_active", "Account"),
+        Column("last_login", "Last sign-in"),
+    ),
+)
 LIFETIMES = (1, 7, 30, 90, 365)
 ROLES = {role.word: role for role in Role if role is not Role.NONE}
 
@@ -45,7 +65,7 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
         "lifetimes": LIFETIMES,
         "root": request.build_absolute_uri("/"),
     }
-    if file := TOKENS.file(request, context, "tokens"):
+    if file := whole_file(request, context, TOKENS, "tokens"):
         return file
     return render_page(request, "controlplane/tokens.html", context, section="tokens")
 
@@ -100,7 +120,7 @@ def people(request: HttpRequest) -> HttpResponseBase:
     for person in users:
         person.role_word = _role_word(person)
     context = {"people": users, "roles": ROLES, "form": form}
-    if file := PEOPLE.file(request, context, "people"):
+    if file := whole_file(request, context, PEOPLE, "people"):
         return file
     status = 422 if form.errors else 200
     return render_page(

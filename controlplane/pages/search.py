@@ -13,14 +13,25 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from mirrors.domain.formatting import arrow
+from mirrors.lists.columns import Column, ListSpec, in_files
 from mirrors.models import Cluster, Flow, FlowTopic, GroupOffset, Role, Runner, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.views.page import mark_cluster, render_page
-from mirrors.views.tables import Sheet, clean
+from mirrors.views.tables import clean, whole_file
 
 LIMIT = 25
 # The command palette requests this as JSON.
-FOUND = Sheet("found", ("name", "kind", "state", "where", "link"))
+FOUND = ListSpec(
+    "search",
+    rows="found",
+    columns=(
+        Column("name", "Name"),
+        Column("kind", "What it is"),
+        Column("state", "State"),
+        Column("where", "Where"),
+        *in_files("link"),
+    ),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +51,7 @@ def search(request: HttpRequest) -> HttpResponseBase:
     kinds = [hit.kind for hit in found]
     cut = LIMIT if any(kinds.count(kind) == LIMIT for kind in set(kinds)) else 0
     context = {"q": q, "found": found, "cut": cut}
-    if file := FOUND.file(request, context, "search"):
+    if file := whole_file(request, context, FOUND, "search"):
         return file
     return render_page(request, "controlplane/search.html", context, section="search")
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import mixins, viewsets
 
 from mirrors.api.base import StrictModelSerializer
 from mirrors.api.flow_progress import OfFlow
+from mirrors.lists.audit import AUDIT, SETTING_CHANGES
 from mirrors.models import Flow, Transition
 from mirrors.models.setting_changes import SettingChange
 from mirrors.models.transitions import by_people, human_transitions
-
-_TEXTS = ("who", "subject", "name", "field", "why")
 
 
 class SettingChangeSerializer(StrictModelSerializer):
@@ -21,7 +20,8 @@ class SettingChangeSerializer(StrictModelSerializer):
 
     class Meta:
         model = SettingChange
-        fields = ("id", "when", "who", "generation", "key", "before", "after")
+        fields = SETTING_CHANGES.fields
+        extra_kwargs = SETTING_CHANGES.extra_kwargs
         read_only_fields = fields
 
 
@@ -30,28 +30,18 @@ class SettingChangeViewSet(OfFlow):
 
     queryset = SettingChange.objects.order_by("-id")
     serializer_class = SettingChangeSerializer
-    search_fields = ("key", "before", "after", "who")
-    ordering_fields = ("id", "when", "key", "who", "generation")
+    search_fields = SETTING_CHANGES.search
+    ordering_fields = ("id",)
+    ordering_aliases: ClassVar = SETTING_CHANGES.orderings
     filter_fields: ClassVar = {"key": "key", "who": "who"}
 
 
 class ActSerializer(StrictModelSerializer):
     class Meta:
         model = Transition
-        fields = ("id",)
-
-    def get_fields(self) -> dict[str, serializers.Field]:
-        # `from` is a Python keyword, so it cannot be an attribute.
-        renamed = {"from": "from_state", "to": "to_state"}
-        return {
-            "id": serializers.IntegerField(read_only=True),
-            "when": serializers.DateTimeField(read_only=True),
-            **{name: serializers.CharField(read_only=True) for name in _TEXTS},
-            **{
-                name: serializers.CharField(read_only=True, source=source)
-                for name, source in renamed.items()
-            },
-        }
+        fields = AUDIT.fields
+        extra_kwargs = AUDIT.extra_kwargs
+        read_only_fields = fields
 
 
 class AuditOfFlowViewSet(OfFlow):
@@ -59,8 +49,9 @@ class AuditOfFlowViewSet(OfFlow):
 
     queryset = Transition.objects.order_by("-id")
     serializer_class = ActSerializer
-    search_fields = ("who", "why", "name", "to_state")
-    ordering_fields = ("id", "when", "who")
+    search_fields = AUDIT.search
+    ordering_fields = ("id",)
+    ordering_aliases: ClassVar = AUDIT.orderings
     filter_fields: ClassVar = {"field": "field", "who": "who", "subject": "subject"}
 
     def of_flow(self, rows: QuerySet[Any], flow: Flow) -> QuerySet[Any]:
@@ -72,6 +63,7 @@ class AuditViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Transition]):
 
     queryset = by_people(Transition.objects.order_by("-id"))
     serializer_class = ActSerializer
-    search_fields = ("who", "why", "name", "to_state")
-    ordering_fields = ("id", "when", "who", "subject", "name")
+    search_fields = AUDIT.search
+    ordering_fields = ("id",)
+    ordering_aliases: ClassVar = AUDIT.orderings
     filter_fields: ClassVar = {"field": "field", "who": "who", "subject": "subject"}

@@ -19,11 +19,9 @@ from mirrors.api.base import (
     person,
 )
 from mirrors.domain.specs import ClusterSpec
+from mirrors.lists.clusters import CLUSTERS, SETTINGS
 from mirrors.models import Cluster, ClusterTest, Role
 from mirrors.services import clusters
-
-_SETTINGS = [field.name for field in dataclasses.fields(ClusterSpec)]
-_SEEN = ["cluster_id", "brokers", "reachable", "reason", "warnings", "checked_at"]
 
 
 class ClusterSerializer(StrictModelSerializer):
@@ -34,8 +32,9 @@ class ClusterSerializer(StrictModelSerializer):
 
     class Meta:
         model = Cluster
-        fields = (*_SETTINGS, *_SEEN, "created_at", "updated_at")
-        read_only_fields = (*_SEEN, "created_at", "updated_at")
+        fields = CLUSTERS.fields
+        extra_kwargs = CLUSTERS.extra_kwargs
+        read_only_fields = tuple(name for name in fields if name not in SETTINGS)
 
 
 class TestAnswer(StrictSerializer):
@@ -69,8 +68,9 @@ class ClusterViewSet(viewsets.ModelViewSet[Cluster]):
     http_method_names = ["get", "post", "patch", "delete", "head", "options"]  # noqa: RUF012
     lookup_field = "alias"
     lookup_value_regex = r"[A-Za-z0-9._-]{1,100}"
-    search_fields = ("alias", "bootstrap_servers")
-    ordering_fields = ("alias", "created_at", "checked_at", "reachable")
+    search_fields = CLUSTERS.search
+    ordering_fields = ("created_at", "reachable")
+    ordering_aliases: ClassVar = CLUSTERS.orderings
     filter_fields: ClassVar = {"security_protocol": "security_protocol"}
 
     @property

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from mirrors import tasks
 from mirrors.api.base import ReasonSerializer, StrictSerializer, person
 from mirrors.api.failover.serializers import FlowField
+from mirrors.lists.comparison import COMPARISONS, FINDINGS, PARTITIONS
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Role
 from mirrors.services.comparison import lifecycle
 
@@ -64,29 +65,8 @@ class ComparisonSerializer(serializers.ModelSerializer[Comparison]):
 
     class Meta:
         model = Comparison
-        fields = (
-            "id",
-            "flow",
-            "flow_name",
-            "state",
-            "verdict",
-            "reason",
-            "since",
-            "topics",
-            "content",
-            "records",
-            "seconds",
-            "megabytes",
-            "asked_reason",
-            "requested_by",
-            "progress",
-            "summary",
-            "spent_ms",
-            "read_bytes",
-            "created_at",
-            "started_at",
-            "ended_at",
-        )
+        fields = COMPARISONS.fields
+        extra_kwargs = COMPARISONS.extra_kwargs
 
     @extend_schema_field(OpenApiTypes.OBJECT)
     def get_summary(self, run: Comparison) -> Any:
@@ -102,41 +82,15 @@ class ComparisonPartSerializer(serializers.ModelSerializer[ComparisonPart]):
 
     class Meta:
         model = ComparisonPart
-        fields = (
-            "topic",
-            "partition",
-            "remote_topic",
-            "verdict",
-            "reason",
-            "source_first",
-            "next",
-            "source_end",
-            "target_first",
-            "target_end",
-            "source_records",
-            "target_records",
-            "differences",
-            "explained",
-            "unread",
-            "compacted",
-            "source_digest",
-            "target_digest",
-        )
+        fields = PARTITIONS.fields
+        extra_kwargs = PARTITIONS.extra_kwargs
 
 
 class ComparisonFindingSerializer(serializers.ModelSerializer[ComparisonFinding]):
     class Meta:
         model = ComparisonFinding
-        fields = (
-            "about",
-            "kind",
-            "weight",
-            "name",
-            "partition",
-            "source_offset",
-            "target_offset",
-            "sentence",
-        )
+        fields = FINDINGS.fields
+        extra_kwargs = FINDINGS.extra_kwargs
 
 
 class ComparisonViewSet(
@@ -149,7 +103,8 @@ class ComparisonViewSet(
     write_role = Role.OPERATOR
     lookup_value_regex = r"\d{1,18}"
     search_fields = ("flow__source__alias", "flow__target__alias", "reason", "requested_by")
-    ordering_fields = ("id", "state", "verdict", "created_at", "ended_at")
+    ordering_fields = ("ended_at",)
+    ordering_aliases: ClassVar = COMPARISONS.orderings
     filter_fields: ClassVar = {
         "state": "state",
         "verdict": "verdict",
@@ -198,8 +153,9 @@ class ComparisonPartViewSet(_RowsOfOne):
 
     queryset = ComparisonPart.objects.order_by("topic", "partition")
     serializer_class = ComparisonPartSerializer
-    search_fields = ("topic", "remote_topic", "reason")
-    ordering_fields = ("topic", "partition", "verdict", "differences", "unread")
+    search_fields = PARTITIONS.search
+    ordering_fields = ()
+    ordering_aliases: ClassVar = PARTITIONS.orderings
     filter_fields: ClassVar = {"topic": "topic", "verdict": "verdict"}
 
 
@@ -208,6 +164,7 @@ class ComparisonFindingViewSet(_RowsOfOne):
 
     queryset = ComparisonFinding.objects.order_by("id")
     serializer_class = ComparisonFindingSerializer
-    search_fields = ("name", "sentence")
-    ordering_fields = ("about", "kind", "name", "partition", "source_offset")
+    search_fields = FINDINGS.search
+    ordering_fields = ()
+    ordering_aliases: ClassVar = FINDINGS.orderings
     filter_fields: ClassVar = {"about": "about", "kind": "kind", "weight": "weight"}

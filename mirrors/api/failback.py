@@ -20,6 +20,7 @@ from mirrors.api.base import ReasonSerializer, StrictModelSerializer, StrictSeri
 from mirrors.api.failover.serializers import FailoverSerializer
 from mirrors.api.flow_progress import OfFlow
 from mirrors.domain.failback.orphans import DECISIONS
+from mirrors.lists.failback import DIVERGENCE, FAILBACKS, ORPHANS
 from mirrors.models import Divergence, Failback, Flow, OrphanStretch, Role, role_of
 from mirrors.services.failback import lifecycle, orphans, switchover
 
@@ -27,21 +28,8 @@ from mirrors.services.failback import lifecycle, orphans, switchover
 class DivergenceSerializer(StrictModelSerializer):
     class Meta:
         model = Divergence
-        fields = (
-            "topic",
-            "partition",
-            "remote_topic",
-            "position",
-            "downstream",
-            "end",
-            "how",
-            "source_cluster",
-            "source_topic_id",
-            "target_cluster",
-            "target_topic_id",
-            "mark",
-            "kept_at",
-        )
+        fields = DIVERGENCE.fields
+        extra_kwargs = DIVERGENCE.extra_kwargs
         read_only_fields = fields
 
 
@@ -53,26 +41,8 @@ class OrphanSerializer(StrictModelSerializer):
 
     class Meta:
         model = OrphanStretch
-        fields = (
-            "id",
-            "topic",
-            "partition",
-            "remote_topic",
-            "first",
-            "end",
-            "gone",
-            "records",
-            "certainty",
-            "kept",
-            "bytes",
-            "settled_to",
-            "state",
-            "reason",
-            "decision",
-            "decided_by",
-            "decided_at",
-            "decided_why",
-        )
+        fields = ORPHANS.fields
+        extra_kwargs = ORPHANS.extra_kwargs
         read_only_fields = fields
 
 
@@ -119,24 +89,8 @@ class FailbackSerializer(StrictModelSerializer):
 
     class Meta:
         model = Failback
-        fields = (
-            "id",
-            "flow",
-            "flow_name",
-            "reverse",
-            "state",
-            "reason",
-            "since",
-            "asked_reason",
-            "requested_by",
-            "starts",
-            "changes",
-            "groups",
-            "groups_at",
-            "created_at",
-            "listed_at",
-            "ended_at",
-        )
+        fields = FAILBACKS.fields
+        extra_kwargs = FAILBACKS.extra_kwargs
         read_only_fields = fields
 
     @extend_schema_field(OpenApiTypes.OBJECT)
@@ -156,8 +110,9 @@ class DivergenceViewSet(OfFlow):
 
     queryset = Divergence.objects.order_by("topic", "partition")
     serializer_class = DivergenceSerializer
-    search_fields = ("topic", "remote_topic")
-    ordering_fields = ("topic", "partition", "position", "downstream")
+    search_fields = DIVERGENCE.search
+    ordering_fields = ()
+    ordering_aliases: ClassVar = DIVERGENCE.orderings
     filter_fields: ClassVar = {"topic": "topic", "mark": "mark"}
 
 

@@ -11,49 +11,23 @@ from rest_framework import mixins, serializers, viewsets
 from mirrors.api.account import AccountOfPartition, AccountOfTopic
 from mirrors.api.base import StrictModelSerializer, StrictSerializer
 from mirrors.domain.flows.lanes import LANES
+from mirrors.lists.flows import JOBS, PARTITIONS, TOPICS, TRANSITIONS
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job, Transition
 
 
 class TopicSerializer(AccountOfTopic):
     class Meta:
         model = FlowTopic
-        fields = (
-            "topic",
-            "remote_topic",
-            "state",
-            "reason",
-            "code",
-            "partitions",
-            "offset_lag",
-            "time_lag_ms",
-            "owed",
-            "as_of",
-        )
+        fields = TOPICS.fields
+        extra_kwargs = TOPICS.extra_kwargs
         read_only_fields = fields
 
 
 class PartitionSerializer(AccountOfPartition):
     class Meta:
         model = FlowPartition
-        fields = (
-            "topic",
-            "partition",
-            "remote_topic",
-            "state",
-            "reason",
-            "position",
-            "source_end",
-            "source_stable_end",
-            "source_first",
-            "code",
-            "offset_lag",
-            "time_lag_ms",
-            "owed",
-            "lane",
-            "repeats",
-            "why",
-            "as_of",
-        )
+        fields = PARTITIONS.fields
+        extra_kwargs = PARTITIONS.extra_kwargs
         read_only_fields = fields
 
 
@@ -69,47 +43,21 @@ class LaneSerializer(StrictSerializer):
 
 class JobSerializer(StrictModelSerializer):
     runner: Any = serializers.SlugRelatedField(slug_field="name", read_only=True)
-    started = serializers.DateTimeField(source="started_at", read_only=True)
-    ended = serializers.DateTimeField(source="ended_at", read_only=True)
     lanes = LaneSerializer(many=True, read_only=True)
 
     class Meta:
         model = Job
-        fields = (
-            "id",
-            "runner",
-            "generation",
-            "attempt",
-            "state",
-            "started",
-            "ended",
-            "reason",
-            "error",
-            "records",
-            "bytes",
-            "lanes",
-            "as_of",
-        )
+        fields = JOBS.fields
+        extra_kwargs = JOBS.extra_kwargs
         read_only_fields = fields
 
 
 class TransitionSerializer(StrictModelSerializer):
     class Meta:
         model = Transition
-        fields = ("id", "who", "when", "field", "from", "to", "why")
+        fields = TRANSITIONS.fields
+        extra_kwargs = TRANSITIONS.extra_kwargs
         read_only_fields = fields
-
-    def get_fields(self) -> dict[str, serializers.Field]:
-        # `from` is a Python keyword, so it cannot be an attribute.
-        return {
-            "id": serializers.IntegerField(read_only=True),
-            "who": serializers.CharField(read_only=True),
-            "when": serializers.DateTimeField(read_only=True),
-            "field": serializers.CharField(read_only=True),
-            "from": serializers.CharField(source="from_state", read_only=True),
-            "to": serializers.CharField(source="to_state", read_only=True),
-            "why": serializers.CharField(read_only=True),
-        }
 
 
 class RuleSerializer(StrictSerializer):
@@ -157,8 +105,9 @@ class TopicViewSet(OfFlow):
 
     queryset = FlowTopic.objects.order_by("topic")
     serializer_class = TopicSerializer
-    search_fields = ("topic", "remote_topic", "reason")
-    ordering_fields = ("topic", "state", "partitions", "offset_lag", "time_lag_ms")
+    search_fields = TOPICS.search
+    ordering_fields = ()
+    ordering_aliases: ClassVar = TOPICS.orderings
     filter_fields: ClassVar = {"topic": "topic", "state": "state"}
 
 
@@ -167,16 +116,9 @@ class PartitionViewSet(OfFlow):
 
     queryset = FlowPartition.objects.order_by("topic", "partition")
     serializer_class = PartitionSerializer
-    search_fields = ("topic", "remote_topic", "reason")
-    ordering_fields = (
-        "topic",
-        "partition",
-        "state",
-        "position",
-        "offset_lag",
-        "time_lag_ms",
-        "as_of",
-    )
+    search_fields = PARTITIONS.search
+    ordering_fields = ()
+    ordering_aliases: ClassVar = PARTITIONS.orderings
     filter_fields: ClassVar = {"topic": "topic", "state": "state", "lane": "lane", "why": "why"}
 
 
@@ -185,9 +127,9 @@ class JobViewSet(OfFlow):
 
     queryset = Job.objects.select_related("runner").order_by("-id")
     serializer_class = JobSerializer
-    search_fields = ("reason", "error")
-    ordering_fields = ("id", "state", "attempt")
-    ordering_aliases: ClassVar = {"started": ("started_at",), "ended": ("ended_at",)}
+    search_fields = JOBS.search
+    ordering_fields = ()
+    ordering_aliases: ClassVar = {**JOBS.orderings, "ended": ("ended_at",)}
     filter_fields: ClassVar = {"state": "state"}
 
 
@@ -196,8 +138,9 @@ class TransitionViewSet(OfFlow):
 
     queryset = Transition.objects.order_by("-id")
     serializer_class = TransitionSerializer
-    search_fields = ("who", "why", "to_state")
-    ordering_fields = ("id", "when", "who")
+    search_fields = TRANSITIONS.search
+    ordering_fields = ("id",)
+    ordering_aliases: ClassVar = TRANSITIONS.orderings
     filter_fields: ClassVar = {"field": "field", "who": "who"}
 
     def of_flow(self, rows: QuerySet[Any], flow: Flow) -> QuerySet[Any]:

@@ -20,6 +20,7 @@ from mirrors.api import flow_progress
 from mirrors.api.account import AccountOfFlow
 from mirrors.api.base import PropertiesField, ReasonSerializer, StrictModelSerializer, person
 from mirrors.api.drills.readiness import ProofSerializer
+from mirrors.lists.flows import FLOWS
 from mirrors.models import Cluster, Flow, Role, Runner
 from mirrors.models.account import Stopped, stopped_of, with_repeats
 from mirrors.models.flow_queries import flows_with_lag
@@ -88,25 +89,7 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
 
     class Meta:
         model = Flow
-        fields = (
-            "id",
-            "name",
-            "source",
-            "target",
-            "runner",
-            "properties",
-            "desired_state",
-            *_SEEN,
-            "offset_lag",
-            "time_lag_ms",
-            "owed",
-            "stopped_partitions",
-            "waiting_records",
-            "repeats",
-            "proven",
-            "start_refusal",
-            "created_at",
-        )
+        fields = FLOWS.fields
         read_only_fields = ("id", *_SEEN, "created_at")
         # The service allows one flow for each pair, with a clear error.
         validators = ()

@@ -16,6 +16,7 @@ from mirrors import tasks
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
 from mirrors.api.flow_progress import OfFlow
 from mirrors.domain.gaps.lost_ranges import CHOICES
+from mirrors.lists.gaps import GAPS
 from mirrors.models import Gap, Role
 from mirrors.services.gaps import lost_ranges
 
@@ -39,31 +40,8 @@ class GapSerializer(StrictModelSerializer):
 
     class Meta:
         model = Gap
-        fields = (
-            "id",
-            "topic",
-            "partition",
-            "kind",
-            "state",
-            "reason",
-            "position",
-            "first_available",
-            "source_end",
-            "first_lost",
-            "last_lost",
-            "count",
-            "remote_first",
-            "remote_last",
-            "was",
-            "now",
-            "opened_at",
-            "closed_at",
-            "closed_why",
-            "decided_by",
-            "decided_at",
-            "decided_why",
-            "digest",
-        )
+        fields = GAPS.fields
+        extra_kwargs = GAPS.extra_kwargs
         read_only_fields = fields
 
     def get_remote_first(self, gap: Gap) -> int | None:
@@ -89,8 +67,9 @@ class GapViewSet(OfFlow):
     serializer_class = GapSerializer
     write_role = Role.OPERATOR
     lookup_value_regex = r"\d{1,18}"
-    search_fields = ("topic", "reason")
-    ordering_fields = ("id", "topic", "state", "count", "opened_at")
+    search_fields = GAPS.search
+    ordering_fields = ("id",)
+    ordering_aliases: ClassVar = GAPS.orderings
     filter_fields: ClassVar = {"state": "state", "kind": "kind", "topic": "topic"}
 
     @extend_schema(request=DecisionSerializer, responses=GapSerializer)

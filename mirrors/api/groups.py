@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from mirrors.api.base import StrictModelSerializer
 from mirrors.api.flow_progress import OfFlow
+from mirrors.lists.groups import GROUP_PARTITIONS
 from mirrors.models import Cluster, GroupOffset
 from mirrors.models.groups import NO_PARTITION, flows_by_group, groups_named
 
@@ -24,19 +25,8 @@ class GroupSerializer(StrictModelSerializer):
 
     class Meta:
         model = GroupOffset
-        fields = (
-            "group",
-            "topic",
-            "partition",
-            "remote_topic",
-            "source_offset",
-            "translated_offset",
-            "target_offset",
-            "outcome",
-            "sync_state",
-            "reason",
-            "as_of",
-        )
+        fields = GROUP_PARTITIONS.fields
+        extra_kwargs = GROUP_PARTITIONS.extra_kwargs
         read_only_fields = fields
 
     def get_topic(self, row: GroupOffset) -> str | None:
@@ -51,18 +41,9 @@ class GroupViewSet(OfFlow):
 
     queryset = GroupOffset.objects.order_by("group", "topic", "partition")
     serializer_class = GroupSerializer
-    search_fields = ("group", "topic", "reason")
-    ordering_fields = (
-        "group",
-        "topic",
-        "partition",
-        "source_offset",
-        "translated_offset",
-        "target_offset",
-        "outcome",
-        "sync_state",
-        "as_of",
-    )
+    search_fields = GROUP_PARTITIONS.search
+    ordering_fields = ()
+    ordering_aliases: ClassVar = GROUP_PARTITIONS.orderings
     filter_fields: ClassVar = {
         "group": "group",
         "topic": "topic",

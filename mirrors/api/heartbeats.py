@@ -10,6 +10,7 @@ from rest_framework import serializers, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from mirrors.lists.sync import HEARTBEATS
 from mirrors.models import Flow, HeartbeatState
 
 
@@ -18,16 +19,7 @@ class HeartbeatSerializer(serializers.ModelSerializer[HeartbeatState]):
 
     class Meta:
         model = HeartbeatState
-        fields = (
-            "place",
-            "reason",
-            "error",
-            "written_at",
-            "seen_at",
-            "latency_ms",
-            "clock_skew_ms",
-            "as_of",
-        )
+        fields = HEARTBEATS.fields
 
 
 class HeartbeatViewSet(viewsets.GenericViewSet[Any]):

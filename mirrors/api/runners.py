@@ -14,6 +14,7 @@ from rest_framework.response import Response
 
 from mirrors import tasks
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
+from mirrors.lists.runners import RUNNERS
 from mirrors.models import Flow, Role, Runner, RunnerLog
 from mirrors.services.runners import logs, settings
 
@@ -45,6 +46,9 @@ class FlowLogViewSet(viewsets.GenericViewSet[Flow]):
         return answer_with(logs.of_flow(flow=flow))
 
 
+_SETTABLE = frozenset({"name", "master", "slots", "host"})
+
+
 class RunnerSerializer(StrictModelSerializer):
     name = serializers.CharField(max_length=63)
     slots = serializers.IntegerField(required=False, min_value=1, max_value=100_000)
@@ -53,23 +57,9 @@ class RunnerSerializer(StrictModelSerializer):
 
     class Meta:
         model = Runner
-        settable = ("name", "master", "slots", "host")
-        seen = (
-            "state",
-            "reason",
-            "since",
-            "pid",
-            "started_at",
-            "seen_at",
-            "slots_used",
-            "rss_bytes",
-            "memory",
-            "application_id",
-            "healthy",
-            "health_reason",
-        )
-        fields = (*settable, *seen)
-        read_only_fields = seen
+        fields = RUNNERS.fields
+        extra_kwargs = RUNNERS.extra_kwargs
+        read_only_fields = tuple(name for name in fields if name not in _SETTABLE)
 
     def get_healthy(self, runner: Runner) -> bool:
         """Whether it can run its flows, by a report that is not stale."""
@@ -93,8 +83,9 @@ class RunnerViewSet(
     write_role = Role.ADMIN
     lookup_field = "name"
     lookup_value_regex = r"[A-Za-z0-9_-]{1,63}"
-    search_fields = ("name", "master", "host")
-    ordering_fields = ("name", "state", "since", "host")
+    search_fields = RUNNERS.search
+    ordering_fields = ("since",)
+    ordering_aliases: ClassVar = RUNNERS.orderings
     filter_fields: ClassVar = {"state": "state", "host": "host"}
 
     @extend_schema(responses=LogSerializer)

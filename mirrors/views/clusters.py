@@ -18,6 +18,9 @@ from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.forms.clusters import ClusterForm
+from mirrors.lists.audit import RECENT_TRANSITIONS
+from mirrors.lists.clusters import CLUSTERS, CONNECTION_TEST
+from mirrors.lists.groups import CLUSTER_GROUPS
 from mirrors.models import Cluster, ClusterTest, Flow, Role, Transition, needs
 from mirrors.models.clusters import SecurityProtocol
 from mirrors.models.flow_queries import flows_with_lag
@@ -28,12 +31,12 @@ from mirrors.views.drills.readiness import first_flows
 from mirrors.views.edit_impact import Impact, changes_between
 from mirrors.views.flows.pages import file_of_flows
 from mirrors.views.page import curl, filter_of, mark_cluster, render_page
-from mirrors.views.tables import CHANGES, Column, Question, Sheet, file_of
+from mirrors.views.tables import export, file_of, table_of
 
-SHEETS = {
-    "groups": Sheet("all_groups", ("group", "topics", "places", "flows", "moved", "last_seen")),
-    "test": Sheet("asked", ("asked", "answer", "words")),
-    "changes": CHANGES,
+LISTS = {
+    "groups": CLUSTER_GROUPS,
+    "test": CONNECTION_TEST,
+    "changes": RECENT_TRANSITIONS,
 }
 
 
@@ -65,7 +68,7 @@ def files_of(cluster: Cluster, test: ClusterTest | None) -> dict[str, Any]:
         for one in found.get("rights", [])
     ]
     asked = addresses + brokers + rights
-    return {"all_groups": groups_of(cluster).order_by("group"), "asked": asked}
+    return {"groups": groups_of(cluster).order_by("group"), "test": asked}
 
 
 def _word(known: bool | None, yes: str, no: str) -> str:
@@ -74,21 +77,6 @@ def _word(known: bool | None, yes: str, no: str) -> str:
 
 # How many groups a cluster's page shows.
 GROUPS = 10
-QUESTION = Question(
-    columns=(
-        Column("alias", "Alias", ("alias",)),
-        Column("seen", "State", ("reachable", "alias")),
-        Column("brokers", "Brokers", ("brokers",), number=True),
-        Column("security_protocol", "Security", ("security_protocol", "sasl_mechanism")),
-        Column("out_count", "Flows out", ("out_count",), number=True),
-        Column("in_count", "Flows in", ("in_count",), number=True),
-        Column("checked_at", "Last contact", ("checked_at",)),
-        Column("reason", "Reason"),
-    ),
-    search=("alias", "bootstrap_servers", "cluster_id"),
-    default="alias",
-    filters={"security_protocol": tuple(SecurityProtocol.values)},
-)
 
 
 def _rows() -> QuerySet[Cluster]:
@@ -100,9 +88,9 @@ def _rows() -> QuerySet[Cluster]:
 @require_safe
 @needs(Role.VIEWER)
 def list_clusters(request: HttpRequest) -> HttpResponseBase:
-    if download := QUESTION.export(request, _rows(), "clusters", mark_cluster):
+    if download := export(request, CLUSTERS, _rows(), "clusters", mark_cluster):
         return download
-    table = QUESTION.table(request, _rows())
+    table = table_of(request, CLUSTERS, _rows())
     for cluster in table.page:
         mark_cluster(cluster)
     protocols = filter_of("security_protocol", "Security", SecurityProtocol.values, table.chosen)
@@ -134,7 +122,7 @@ def show_cluster(request: HttpRequest, alias: str) -> HttpResponseBase:
             curl(request, "Test the connection", "POST", f"clusters/{alias}/test/"),
         ],
     }
-    if file := file_of(request, context | files_of(cluster, test), SHEETS, alias):
+    if file := file_of(request, context | files_of(cluster, test), LISTS, alias):
         return file
     every = 1 if test is not None and test.ended_at is None else 4
     return render_page(

@@ -20,16 +20,17 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.domain.states.runs import COMPARISON
 from mirrors.forms.comparison import ComparisonForm
+from mirrors.lists.columns import ListSpec
+from mirrors.lists.comparison import ASPECTS, COMPARISONS, FINDINGS, PARTITIONS
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Flow, Role, needs
-from mirrors.models.comparison import OPEN_COMPARISONS, PartVerdict, Verdict
+from mirrors.models.comparison import OPEN_COMPARISONS, Verdict
 from mirrors.services.comparison import lifecycle
 from mirrors.views.page import curl, filter_of, render_page
-from mirrors.views.tables import Column, Question, Sheet, file_of
+from mirrors.views.tables import export, file_of, table_of
 
 # A verdict, and the state whose icon and color it has.
 SHOWN = {"same": "succeeded", "partly": "attention", "differs": "critical", "unread": "unknown"}
 WORDS = {"same": "the same", "partly": "the same so far", "unread": "not read"}
-ABOUTS = ("topic", "partition", "config", "acl", "group", "content")
 _NAMES = {
     "topic": "Topics",
     "partition": "Partitions",
@@ -37,7 +38,6 @@ _NAMES = {
     "acl": "Access rules",
     "group": "Group offsets",
 }
-DETAIL_TABLES = {"aspects": Sheet("aspects", ("about", "compared", "differs", "left_out"))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Part:
 
     label: str
     template: str
-    question: Question
+    spec: ListSpec
     labels: dict[str, str]
     rows: Callable[[Comparison], QuerySet[Any]]
 
@@ -59,71 +59,6 @@ def _parts(run: Comparison) -> QuerySet[ComparisonPart]:
     return ComparisonPart.objects.filter(comparison=run)
 
 
-FINDINGS = Question(
-    columns=(
-        Column("about", "About", ("about", "name", "partition")),
-        Column("weight", "Weight", ("weight", "id")),
-        Column("kind", "What", ("kind", "name", "partition")),
-        Column("name", "Name", ("name", "partition", "source_offset")),
-        Column("partition", "Partition", ("partition", "name"), number=True),
-        Column("source_offset", "Source offset", ("source_offset",), number=True),
-        Column("target_offset", "Target offset", ("target_offset",), number=True),
-        Column("sentence", "Finding"),
-    ),
-    search=("name", "sentence"),
-    default="weight",
-    filters={"about": ABOUTS, "weight": ("differs", "note")},
-)
-PARTITIONS = Question(
-    columns=(
-        Column("topic", "Topic", ("topic", "partition")),
-        Column("partition", "Partition", ("partition", "topic"), number=True),
-        Column("verdict", "Content", ("verdict", "topic", "partition")),
-        Column(
-            "source_records",
-            "Source records",
-            ("source_records",),
-            number=True,
-            title="Records that were read on the source",
-        ),
-        Column(
-            "target_records",
-            "Target records",
-            ("target_records",),
-            number=True,
-            title="Records that were read on the target",
-        ),
-        Column("differences", "Differences", ("differences",), number=True),
-        Column(
-            "explained",
-            "Compacted",
-            ("explained",),
-            number=True,
-            title="Records that one side compacted and the other still has",
-        ),
-        Column(
-            "unread",
-            "Not read",
-            ("unread",),
-            number=True,
-            title="Source offsets in the requested range that were not compared",
-        ),
-        Column("source_first", "From", ("source_first",), number=True),
-        Column("next", "To", ("next",), number=True, title="End of the compared range, exclusive"),
-        Column("target_first", "Target from", ("target_first",), number=True),
-        Column("target_end", "Target to", ("target_end",), number=True),
-        Column(
-            "source_digest",
-            "Digest",
-            title="Digest of the source; where all records match, also of the target",
-        ),
-        Column("target_digest", "Target digest"),
-        Column("reason", "Reason"),
-    ),
-    search=("topic", "remote_topic", "reason"),
-    default="verdict",
-    filters={"verdict": tuple(PartVerdict.values)},
-)
 PARTS = {
     "findings": Part(
         "What was found",
@@ -162,23 +97,6 @@ def aspects_of(run: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-QUESTION = Question(
-    columns=(
-        Column("pk", "Comparison", ("pk",), number=True),
-        Column("label", "Flow", ("flow__source__alias", "flow__target__alias")),
-        Column("state", "State", ("state",)),
-        Column("verdict", "Result", ("verdict",)),
-        Column("created_at", "Asked", ("created_at",)),
-        Column("ended_at", "Lasted"),
-        Column("requested_by", "By", ("requested_by",)),
-        Column("reason", "Reason"),
-    ),
-    search=("label", "requested_by", "reason", "why"),
-    default="-pk",
-    filters={"state": COMPARISON.names, "verdict": tuple(Verdict.values)},
-)
-
-
 @require_safe
 @needs(Role.VIEWER)
 def list_comparisons(request: HttpRequest) -> HttpResponseBase:
@@ -187,9 +105,9 @@ def list_comparisons(request: HttpRequest) -> HttpResponseBase:
         .defer("summary")
         .annotate(label=Concat("flow__source__alias", Value("->"), "flow__target__alias"))
     )
-    if download := QUESTION.export(request, found, "comparisons"):
+    if download := export(request, COMPARISONS, found, "comparisons"):
         return download
-    table = QUESTION.table(request, found)
+    table = table_of(request, COMPARISONS, found)
     filters = [
         filter_of("state", "State", COMPARISON.names, table.chosen),
         filter_of("verdict", "Result", Verdict.values, table.chosen),
@@ -230,9 +148,9 @@ def show_comparison(request: HttpRequest, pk: int, part: str = "findings") -> Ht
     found = Comparison.objects.select_related("flow__source", "flow__target")
     run = mark(get_object_or_404(found, pk=pk))
     shown = PARTS[part]
-    if download := shown.question.export(request, shown.rows(run), f"comparison-{pk}-{part}"):
+    if download := export(request, shown.spec, shown.rows(run), f"comparison-{pk}-{part}"):
         return download
-    table = shown.question.table(request, shown.rows(run))
+    table = table_of(request, shown.spec, shown.rows(run))
     context: dict[str, Any] = {
         "run": run,
         "title": f"Comparison of {arrow(run.flow.name)}",
@@ -242,14 +160,14 @@ def show_comparison(request: HttpRequest, pk: int, part: str = "findings") -> Ht
         "table": table,
         "filters": [
             filter_of(field, shown.labels[field], values, table.chosen)
-            for field, values in shown.question.filters.items()
+            for field, values in shown.spec.filters.items()
         ],
         "tab": part,
         "tab_template": shown.template,
         "tabs": [(name, one.label, _tab(pk, name)) for name, one in PARTS.items()],
         "commands": _commands(request, run),
     }
-    if file := file_of(request, context, DETAIL_TABLES, f"comparison-{pk}"):
+    if file := file_of(request, context, {"aspects": ASPECTS}, f"comparison-{pk}"):
         return file
     every = 1 if context["is_open"] else None
     return render_page(

@@ -10,23 +10,16 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
+from mirrors.lists.groups import CLUSTER_GROUPS
 from mirrors.models import Cluster, Role, needs
 from mirrors.models.groups import flows_by_group, groups_named, groups_of
 from mirrors.views.page import curl, mark_cluster, render_page
-from mirrors.views.tables import Column, Question, Table
-
-QUESTION = Question(
-    columns=(
-        Column("group", "Group", ("group",)),
-        Column("topics", "Topics", ("topics",), number=True),
-        Column("places", "Partitions", ("places",), number=True),
-        Column("flows", "Flows", ("flows",), number=True),
-        Column("moved", "In place", ("moved",), number=True, title="Where a target has it"),
-        Column("last_seen", "As of", ("last_seen",)),
-    ),
-    search=("group",),
-    default="group",
-    tie=("group",),
+from mirrors.views.tables import (
+    Table,
+    export,
+    is_sorted_by_default,
+    table_of,
+    table_of_names,
 )
 
 
@@ -35,7 +28,7 @@ QUESTION = Question(
 def list_groups(request: HttpRequest, alias: str) -> HttpResponseBase:
     cluster = mark_cluster(get_object_or_404(Cluster, alias=alias))
     rows = groups_of(cluster)
-    if download := QUESTION.export(request, rows, f"{alias}-groups"):
+    if download := export(request, CLUSTER_GROUPS, rows, f"{alias}-groups"):
         return download
     context = {
         "cluster": cluster,
@@ -47,7 +40,9 @@ def list_groups(request: HttpRequest, alias: str) -> HttpResponseBase:
 
 def _table(request: HttpRequest, cluster: Cluster, rows: QuerySet[Any]) -> Table:
     """Sorted by name, only the groups of this page are counted; otherwise all, to sort them."""
-    if not QUESTION.is_by_default(request):
-        return QUESTION.table(request, rows)
+    if not is_sorted_by_default(request, CLUSTER_GROUPS):
+        return table_of(request, CLUSTER_GROUPS, rows)
     known = flows_by_group(cluster)
-    return QUESTION.of_names(request, known, lambda names: groups_named(cluster, known, names))
+    return table_of_names(
+        request, CLUSTER_GROUPS, known, lambda names: groups_named(cluster, known, names)
+    )

@@ -15,6 +15,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.forms.runners import RunnerForm
+from mirrors.lists.audit import RECENT_TRANSITIONS
+from mirrors.lists.flows import LOG
+from mirrors.lists.runners import RUNNERS
 from mirrors.models import Role, Runner, Transition, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.readiness import with_proof
@@ -23,27 +26,9 @@ from mirrors.services.runners import settings as services
 from mirrors.views.drills.readiness import first_flows
 from mirrors.views.edit_impact import Change, Impact
 from mirrors.views.flows.pages import file_of_flows
-from mirrors.views.flows.tabs import LOG
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.runner_logs import log_of_runner
-from mirrors.views.tables import CHANGES, Column, Question, file_of
-
-QUESTION = Question(
-    columns=(
-        Column("name", "Runner", ("name",)),
-        Column("state", "State", ("state",)),
-        Column("flow_count", "Flows", ("flow_count",), number=True),
-        Column("slots_used", "Slots in use", ("slots_used",), number=True),
-        Column("rss_bytes", "Memory", ("rss_bytes",), number=True),
-        Column("master", "Spark master", ("master",)),
-        Column("host", "Host", ("host",)),
-        Column("seen_at", "Last seen", ("seen_at",)),
-        Column("reason", "Reason"),
-    ),
-    search=("name", "master", "host", "reason"),
-    default="name",
-    filters={"state": tuple(RunnerState.values)},
-)
+from mirrors.views.tables import export, file_of, table_of
 
 
 def _rows() -> QuerySet[Runner]:
@@ -53,9 +38,9 @@ def _rows() -> QuerySet[Runner]:
 @require_safe
 @needs(Role.VIEWER)
 def list_runners(request: HttpRequest) -> HttpResponseBase:
-    if download := QUESTION.export(request, _rows(), "runners"):
+    if download := export(request, RUNNERS, _rows(), "runners"):
         return download
-    table = QUESTION.table(request, _rows())
+    table = table_of(request, RUNNERS, _rows())
     states = filter_of("state", "State", RunnerState.values, table.chosen)
     context = {"table": table, "filters": [states]}
     return render_page(request, "mirrors/runners/list.html", context, section="runners", every=3)
@@ -75,7 +60,7 @@ def show_runner(request: HttpRequest, name: str) -> HttpResponseBase:
         "transitions": Transition.objects.filter(subject="runner", subject_id=runner.pk)[:8],
         "commands": [curl(request, "Read this runner", "GET", f"runners/{name}/")],
     }
-    if file := file_of(request, context, {"log": LOG, "changes": CHANGES}, name):
+    if file := file_of(request, context, {"log": LOG, "changes": RECENT_TRANSITIONS}, name):
         return file
     return render_page(request, "mirrors/runners/detail.html", context, section="runners", every=3)
 

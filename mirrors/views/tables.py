@@ -15,19 +15,10 @@ from django.core.paginator import Page, Paginator
 from django.db.models import F, Model, OrderBy, Q, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 
+from mirrors.lists.columns import Column, ListSpec
+
 PAGE_SIZE = 50
 _MARKS = "=+-@\t\r"
-
-
-@dataclasses.dataclass(frozen=True)
-class Column:
-    """A column. `key` is the attribute path of its value, `sort` the fields to order by."""
-
-    key: str
-    label: str
-    sort: tuple[str, ...] = ()
-    number: bool = False
-    title: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,14 +26,15 @@ class Heading:
     """A column's heading on the page: the link of a click, and the sort direction."""
 
     column: Column
-    link: str
-    direction: str
+    link: str = ""
+    direction: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
     """What a template shows: headings, one page of rows, search and filters."""
 
+    name: str
     headings: list[Heading]
     page: Page[Any]
     search: str
@@ -54,113 +46,115 @@ class Table:
         return self.page.paginator.count
 
 
-@dataclasses.dataclass(frozen=True)
-class Question:
-    """A list: its columns, and how it may be searched, filtered and sorted."""
+def table_of(request: HttpRequest, spec: ListSpec, rows: QuerySet[Any]) -> Table:
+    """The table of a request. Invalid parameters are ignored, so that any link shows rows."""
+    search = clean(request.GET.get("q", ""))
+    chosen = _chosen(request, spec)
+    found = _sorted(request, spec, _searched(spec, rows, search).filter(**chosen))
+    return _table(request, spec, found, search, chosen)
 
-    columns: Sequence[Column]
-    search: Sequence[str]
-    default: str
-    filters: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    # Order of rows that are equal in the sorted column.
-    tie: tuple[str, ...] = ("pk",)
 
-    def table(self, request: HttpRequest, rows: QuerySet[Any]) -> Table:
-        """The table of a request. Invalid parameters are ignored, so that any link shows rows."""
-        search = clean(request.GET.get("q", ""))
-        chosen = self._chosen(request)
-        found = self._sorted(request, self._searched(rows, search).filter(**chosen))
-        return self._table(request, found, search, chosen)
+def table_of_names(
+    request: HttpRequest,
+    spec: ListSpec,
+    names: Iterable[str],
+    rows: Callable[[list[str]], Iterable[Any]],
+) -> Table:
+    """The table of expensive rows: `rows` is called only with the names on one page.
 
-    def is_by_default(self, request: HttpRequest) -> bool:
-        """Whether the table is sorted by its default column."""
-        return self._sort(request)[0].key == self.default
+    `names` and `rows` are in the order of the default column.
+    """
+    _, down = _sort(request, spec)
+    search = clean(request.GET.get("q", ""))
+    found = [name for name in names if search.casefold() in name.casefold()]
+    table = _table(request, spec, found[::-1] if down else found, search, {})
+    made = list(rows(list(table.page)))
+    table.page.object_list = made[::-1] if down else made
+    return table
 
-    def of_names(
-        self, request: HttpRequest, names: Iterable[str], rows: Callable[[list[str]], Iterable[Any]]
-    ) -> Table:
-        """The table of expensive rows: `rows` is called only with the names on one page.
 
-        `names` and `rows` are in the order of the default column.
-        """
-        _, down = self._sort(request)
-        search = clean(request.GET.get("q", ""))
-        found = [name for name in names if search.casefold() in name.casefold()]
-        table = self._table(request, found[::-1] if down else found, search, {})
-        made = list(rows(list(table.page)))
-        table.page.object_list = made[::-1] if down else made
-        return table
+def is_sorted_by_default(request: HttpRequest, spec: ListSpec) -> bool:
+    """Whether the table is sorted by its default column."""
+    return _sort(request, spec)[0].key == spec.default
 
-    def _table(
-        self, request: HttpRequest, found: Any, search: str, chosen: dict[str, str]
-    ) -> Table:
-        return Table(
-            headings=[self._heading(request, column) for column in self.columns],
-            page=Paginator(found, PAGE_SIZE).get_page(request.GET.get("page")),
-            search=search,
-            filtered=bool(search or chosen),
-            chosen=chosen,
-        )
 
-    def export(
-        self,
-        request: HttpRequest,
-        rows: QuerySet[Any],
-        name: str,
-        mark: Callable[[Any], Any] = lambda row: row,
-    ) -> StreamingHttpResponse | None:
-        """The whole list as CSV or JSON if the address asks for it (`?as=csv`), else None.
+def _table(
+    request: HttpRequest, spec: ListSpec, found: Any, search: str, chosen: dict[str, str]
+) -> Table:
+    return Table(
+        name=spec.name,
+        headings=[_heading(request, spec, column) for column in spec.headings],
+        page=Paginator(found, PAGE_SIZE).get_page(request.GET.get("page")),
+        search=search,
+        filtered=bool(search or chosen),
+        chosen=chosen,
+    )
 
-        `?of=` asks for another table of the same page.
-        """
-        kind = request.GET.get("as")
-        if kind not in {"csv", "json"} or request.GET.get("of"):
-            return None
-        rows = self._searched(rows, clean(request.GET.get("q", "")))
-        rows = self._sorted(request, rows.filter(**self._chosen(request)))
-        return download(kind, self.columns, map(mark, rows.iterator(chunk_size=1000)), name)
 
-    def _chosen(self, request: HttpRequest) -> dict[str, str]:
-        return {
-            field: value
-            for field, allowed in self.filters.items()
-            if (value := request.GET.get(field, "")) in allowed
-        }
+def export(
+    request: HttpRequest,
+    spec: ListSpec,
+    rows: QuerySet[Any],
+    name: str,
+    mark: Callable[[Any], Any] = lambda row: row,
+) -> StreamingHttpResponse | None:
+    """The whole list as CSV or JSON if the address asks for it (`?as=csv`), else None.
 
-    def _searched(self, rows: QuerySet[Any], search: str) -> QuerySet[Any]:
-        if not search:
-            return rows
-        texts = [Q(**{f"{field}__icontains": search}) for field in self.search]
-        return rows.filter(reduce(or_, texts))
+    `?of=` asks for another table of the same page.
+    """
+    kind = request.GET.get("as")
+    if kind not in {"csv", "json"} or request.GET.get("of"):
+        return None
+    rows = _searched(spec, rows, clean(request.GET.get("q", "")))
+    rows = _sorted(request, spec, rows.filter(**_chosen(request, spec)))
+    return download(kind, spec, map(mark, rows.iterator(chunk_size=1000)), name)
 
-    def _sort(self, request: HttpRequest) -> tuple[Column, bool]:
-        given = request.GET.get("sort", self.default)
-        known = {column.key: column for column in self.columns if column.sort}
-        if given.removeprefix("-") not in known:
-            given = self.default
-        return known[given.removeprefix("-")], given.startswith("-")
 
-    def _sorted(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
-        column, down = self._sort(request)
-        # Unknown values come last in both directions.
-        order: list[OrderBy] = [
-            F(field).desc(nulls_last=True) if down else F(field).asc(nulls_last=True)
-            for field in column.sort
-        ]
-        return rows.order_by(*order, *self.tie)
+def _chosen(request: HttpRequest, spec: ListSpec) -> dict[str, str]:
+    return {
+        field: value
+        for field, allowed in spec.filters.items()
+        if (value := request.GET.get(field, "")) in allowed
+    }
 
-    def _heading(self, request: HttpRequest, column: Column) -> Heading:
-        if not column.sort:
-            return Heading(column, "", "")
-        current, down = self._sort(request)
-        direction = ("descending" if down else "ascending") if current is column else ""
-        # The first click sorts numbers descending and names ascending.
-        turn = not down if direction else column.number
-        query = request.GET.copy()
-        query.pop("page", None)
-        query.pop("as", None)
-        query["sort"] = f"-{column.key}" if turn else column.key
-        return Heading(column, f"?{query.urlencode()}", direction)
+
+def _searched(spec: ListSpec, rows: QuerySet[Any], search: str) -> QuerySet[Any]:
+    if not search:
+        return rows
+    texts = [Q(**{f"{field}__icontains": search}) for field in spec.search]
+    return rows.filter(reduce(or_, texts))
+
+
+def _sort(request: HttpRequest, spec: ListSpec) -> tuple[Column, bool]:
+    given = request.GET.get("sort", spec.default)
+    known = {column.key: column for column in spec.headings if column.sort}
+    if given.removeprefix("-") not in known:
+        given = spec.default
+    return known[given.removeprefix("-")], given.startswith("-")
+
+
+def _sorted(request: HttpRequest, spec: ListSpec, rows: QuerySet[Any]) -> QuerySet[Any]:
+    column, down = _sort(request, spec)
+    # Unknown values come last in both directions.
+    order: list[OrderBy] = [
+        F(field).desc(nulls_last=True) if down else F(field).asc(nulls_last=True)
+        for field in column.sort
+    ]
+    return rows.order_by(*order, *spec.tie)
+
+
+def _heading(request: HttpRequest, spec: ListSpec, column: Column) -> Heading:
+    if not column.sort:
+        return Heading(column)
+    current, down = _sort(request, spec)
+    direction = ("descending" if down else "ascending") if current is column else ""
+    # The first click sorts numbers descending and names ascending.
+    turn = not down if direction else column.number
+    query = request.GET.copy()
+    query.pop("page", None)
+    query.pop("as", None)
+    query["sort"] = f"-{column.key}" if turn else column.key
+    return Heading(column, f"?{query.urlencode()}", direction)
 
 
 def clean(text: str) -> str:
@@ -168,11 +162,10 @@ def clean(text: str) -> str:
     return "".join(sign for sign in text if sign.isprintable()).strip()[:255]
 
 
-def download(
-    kind: str, columns: Sequence[Column], rows: Iterable[Any], name: str
-) -> StreamingHttpResponse:
+def download(kind: str, spec: ListSpec, rows: Iterable[Any], name: str) -> StreamingHttpResponse:
     """Rows as a streamed CSV or JSON file."""
-    lines = _csv(columns, rows) if kind == "csv" else _json(columns, rows)
+    keys = [column.key for column in spec.file_columns]
+    lines = _csv(keys, rows) if kind == "csv" else _json(keys, rows)
     mime = "text/csv" if kind == "csv" else "application/json"
     return StreamingHttpResponse(
         lines,
@@ -188,17 +181,17 @@ class _Echo:
         return line
 
 
-def _csv(columns: Sequence[Column], rows: Iterable[Any]) -> Iterator[str]:
+def _csv(keys: Sequence[str], rows: Iterable[Any]) -> Iterator[str]:
     writer = csv.writer(_Echo())
-    yield writer.writerow([column.key for column in columns])
+    yield writer.writerow(keys)
     for row in rows:
-        yield writer.writerow([_cell(value_of(row, column.key)) for column in columns])
+        yield writer.writerow([_cell(value_of(row, key)) for key in keys])
 
 
-def _json(columns: Sequence[Column], rows: Iterable[Any]) -> Iterator[str]:
+def _json(keys: Sequence[str], rows: Iterable[Any]) -> Iterator[str]:
     yield "["
     for at, row in enumerate(rows):
-        facts = {column.key: _plain(value_of(row, column.key)) for column in columns}
+        facts = {key: _plain(value_of(row, key)) for key in keys}
         yield f"{',' if at else ''}\n{json.dumps(facts, ensure_ascii=False)}"
     yield "\n]\n"
 
@@ -222,28 +215,14 @@ def _cell(value: Any) -> Any:
     return value
 
 
-@dataclasses.dataclass(frozen=True)
-class Sheet:
-    """A download from a page's context: `rows` is the path of its rows, `columns` the values'."""
-
-    rows: str
-    columns: tuple[str, ...]
-
-    def file(
-        self, request: HttpRequest, context: dict[str, Any], name: str
-    ) -> StreamingHttpResponse | None:
-        """The whole table if the address asks for it (`?as=csv`, `?as=json`), else None."""
-        if not is_file(request):
-            return None
-        columns = [Column(path, path) for path in self.columns]
-        return download(request.GET["as"], columns, value_of(context, self.rows) or (), name)
-
-
-# Recent transitions, on several pages.
-CHANGES = Sheet(
-    "transitions",
-    ("when", "subject", "name", "field", "from_state", "to_state", "who", "why"),
-)
+def whole_file(
+    request: HttpRequest, context: dict[str, Any], spec: ListSpec, name: str, rows: str = ""
+) -> StreamingHttpResponse | None:
+    """A list of the page's context as a file, if the address asks for one; else None."""
+    if not is_file(request):
+        return None
+    found = value_of(context, spec.rows or rows) or ()
+    return download(request.GET["as"], spec, found, name)
 
 
 def is_file(request: HttpRequest) -> bool:
@@ -252,15 +231,16 @@ def is_file(request: HttpRequest) -> bool:
 
 
 def file_of(
-    request: HttpRequest, context: dict[str, Any], sheets: Mapping[str, Sheet], page: str = ""
+    request: HttpRequest, context: dict[str, Any], lists: Mapping[str, ListSpec], page: str = ""
 ) -> StreamingHttpResponse | None:
-    """The download of the table that `?of=` names; by default of the page's first table.
+    """The download of the list that `?of=` names; by default of the page's first list.
 
-    `page` is the prefix of the file name.
+    The rows are in the context, under the list's `rows` or the name here. `page` is the prefix
+    of the file name.
     """
     of = request.GET.get("of", "")
-    name = of if of in sheets else next(iter(sheets))
-    return sheets[name].file(request, context, f"{page}-{name}" if page else name)
+    name = of if of in lists else next(iter(lists))
+    return whole_file(request, context, lists[name], f"{page}-{name}" if page else name, name)
 
 
 def first(context: dict[str, Any], count: int, *names: str) -> None:

@@ -11,6 +11,7 @@ from mirrors.api.base import StrictModelSerializer
 from mirrors.models import Flow, Role
 from monitoring.api.audit import METHODS, AuditedWrites
 from monitoring.domain.alerts.rules import LARGEST, problems_of
+from monitoring.lists import RULES
 from monitoring.models import AlertRule, Channel
 
 
@@ -34,20 +35,8 @@ class RuleSerializer(StrictModelSerializer):
 
     class Meta:
         model = AlertRule
-        fields = (
-            "id",
-            "name",
-            "kind",
-            "flow",
-            "threshold",
-            "clear_below",
-            "for_seconds",
-            "severity",
-            "enabled",
-            "runbook",
-            "labels",
-            "channels",
-        )
+        fields = RULES.fields
+        extra_kwargs = RULES.extra_kwargs
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         def asked(name: str) -> Any:

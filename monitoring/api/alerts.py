@@ -14,36 +14,18 @@ from rest_framework.response import Response
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
 from mirrors.models import Cluster, Flow, Role
 from monitoring.alerts import actions, links
+from monitoring.lists import ALERTS, SILENCES
 from monitoring.models import Alert, AlertRule, Silence
 
 
 class AlertSerializer(StrictModelSerializer):
-    rule = serializers.CharField(source="rule_name", read_only=True)
     page = serializers.SerializerMethodField()
     runbook = serializers.SerializerMethodField()
 
     class Meta:
         model = Alert
-        fields = (
-            "id",
-            "rule",
-            "subject",
-            "subject_name",
-            "flow",
-            "severity",
-            "state",
-            "value",
-            "sentence",
-            "since",
-            "fired_at",
-            "told_at",
-            "resolved_at",
-            "acknowledged_at",
-            "acknowledged_by",
-            "note",
-            "page",
-            "runbook",
-        )
+        fields = ALERTS.fields
+        extra_kwargs = ALERTS.extra_kwargs
         read_only_fields = fields
 
     def get_page(self, alert: Alert) -> str:
@@ -69,7 +51,8 @@ class SilenceSerializer(StrictModelSerializer):
 
     class Meta:
         model = Silence
-        fields = ("id", "flow", "cluster", "rule", "starts_at", "ends_at", "who", "reason")
+        fields = SILENCES.fields
+        extra_kwargs = SILENCES.extra_kwargs
         read_only_fields = ("who",)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -91,8 +74,9 @@ class AlertViewSet(
     serializer_class = AlertSerializer
     write_role = Role.OPERATOR
     lookup_value_regex = r"\d{1,18}"
-    search_fields = ("rule_name", "subject_name", "sentence")
-    ordering_fields = ("id", "severity", "state", "since", "fired_at", "resolved_at")
+    search_fields = ALERTS.search
+    ordering_fields = ("id", "since")
+    ordering_aliases: ClassVar = ALERTS.orderings
     filter_fields: ClassVar = {"state": "state", "severity": "severity"}
 
     @extend_schema(request=NoteSerializer)

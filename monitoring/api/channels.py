@@ -19,6 +19,7 @@ from monitoring import tasks
 from monitoring.alerts import actions
 from monitoring.api.audit import METHODS, AuditedWrites
 from monitoring.channels.registry import errors_of
+from monitoring.lists import CHANNELS, DELIVERIES
 from monitoring.models import Channel, Delivery
 
 
@@ -27,7 +28,8 @@ class ChannelSerializer(StrictModelSerializer):
 
     class Meta:
         model = Channel
-        fields = ("id", "name", "kind", "target", "secret", "headers", "enabled")
+        fields = CHANNELS.fields
+        extra_kwargs = CHANNELS.extra_kwargs
 
     def validate_headers(self, value: dict[str, str]) -> dict[str, str]:
         if sentence := check_headers(value):
@@ -52,19 +54,8 @@ class DeliverySerializer(StrictModelSerializer):
 
     class Meta:
         model = Delivery
-        fields = (
-            "id",
-            "alert",
-            "channel",
-            "what",
-            "key",
-            "state",
-            "attempt",
-            "due_at",
-            "sent_at",
-            "error",
-            "created_at",
-        )
+        fields = DELIVERIES.fields
+        extra_kwargs = DELIVERIES.extra_kwargs
         read_only_fields = fields
 
 

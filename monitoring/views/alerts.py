@@ -15,9 +15,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from mirrors.models import Role, needs
 from mirrors.views.page import curl, filter_of, render_page
-from mirrors.views.tables import Column, Question, Sheet, file_of
+from mirrors.views.tables import export, file_of, table_of
 from monitoring import tasks
 from monitoring.alerts import actions, evaluation, links
+from monitoring.lists import ALERTS, CHANNELS, DELIVERIES, RULES, SILENCES
 from monitoring.models import (
     Alert,
     AlertRule,
@@ -29,25 +30,6 @@ from monitoring.models import (
     Silence,
 )
 
-QUESTION = Question(
-    columns=(
-        Column("subject_name", "Subject", ("subject_name",)),
-        Column("state", "State", ("state", "severity")),
-        Column("severity", "Severity", ("severity",)),
-        Column("sentence", "What"),
-        Column("fired_at", "Since", ("fired_at",)),
-        Column("resolved_at", "Lasted", ("resolved_at",)),
-        Column("acknowledged_by", "Acknowledged by", ("acknowledged_by",)),
-        Column("rule_name", "Rule", ("rule_name",)),
-    ),
-    search=("subject_name", "rule_name", "sentence"),
-    default="state",
-    filters={
-        "state": (AlertState.FIRING.value, AlertState.RESOLVED.value),
-        "severity": tuple(Severity.values),
-    },
-    tie=("-pk",),
-)
 HOURS = (1, 4, 24, 72)
 # CSS state of each severity.
 _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
@@ -57,10 +39,10 @@ _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
 @needs(Role.VIEWER)
 def list_alerts(request: HttpRequest) -> HttpResponseBase:
     rows = Alert.objects.exclude(state=AlertState.PENDING).select_related("rule", "flow")
-    if download := QUESTION.export(request, rows, "alerts"):
+    if download := export(request, ALERTS, rows, "alerts"):
         return download
     now = timezone.now()
-    table = QUESTION.table(request, rows)
+    table = table_of(request, ALERTS, rows)
     silences = list(Silence.objects.filter(starts_at__lte=now, ends_at__gt=now))
     for alert in table.page:
         alert.tone = "good" if alert.state == "resolved" else _TONES[alert.severity]
@@ -69,7 +51,7 @@ def list_alerts(request: HttpRequest) -> HttpResponseBase:
     context = {
         "table": table,
         "filters": [
-            filter_of("state", "State", QUESTION.filters["state"], table.chosen),
+            filter_of("state", "State", ALERTS.filters["state"], table.chosen),
             filter_of("severity", "Severity", Severity.values, table.chosen),
         ],
         "commands": [curl(request, "List firing alerts", "GET", "alerts/?state=firing")],
@@ -117,22 +99,7 @@ def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("alert-rules")
 
 
-# Key in the context of the page, and the columns of the file. A target may be a secret, so it has
-# no column.
-SHEETS = {
-    "rules": Sheet(
-        "rules",
-        ("name", "flow.name", "severity", "kind", "asks", "threshold", "for_seconds", "enabled"),
-    ),
-    "channels": Sheet("channels", ("name", "kind", "enabled")),
-    "silences": Sheet(
-        "silences",
-        ("flow.name", "cluster.alias", "rule.name", "starts_at", "ends_at", "who", "reason"),
-    ),
-    "dead": Sheet(
-        "dead", ("what", "alert.subject_name", "channel.name", "attempt", "error", "created_at")
-    ),
-}
+LISTS = {"rules": RULES, "channels": CHANNELS, "silences": SILENCES, "dead": DELIVERIES}
 
 
 @require_safe
@@ -154,7 +121,7 @@ def show_rules(request: HttpRequest) -> HttpResponseBase:
         ),
         "commands": _commands(request),
     }
-    if file := file_of(request, context, SHEETS):
+    if file := file_of(request, context, LISTS):
         return file
     context["dead"] = context["dead"][:20]
     return render_page(request, "monitoring/alerts/rules.html", context, section="alerts", every=5)

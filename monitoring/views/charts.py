@@ -15,18 +15,17 @@ from django.views.decorators.http import require_safe
 from mirrors.models import Flow, FlowObjectives, Role, needs
 from mirrors.views.flows.pages import flow_context
 from mirrors.views.page import render_page
-from mirrors.views.tables import Sheet
+from mirrors.views.tables import whole_file
 from monitoring.domain.alerts.rules import rules_of
 from monitoring.domain.lag import downsample
 from monitoring.history import charts
 from monitoring.history import samples as history
-from monitoring.history.samples import FIELDS, Range
+from monitoring.history.samples import Range
+from monitoring.lists import SAMPLES
 from monitoring.models import AlertRule
 
 # Rows of the table behind the charts.
 _ROWS = 12
-# A file has every sample of the range; the page shows a dozen.
-HISTORY = Sheet("samples", FIELDS)
 # The objective that each chart draws.
 _OBJECTIVES = {"rpo": "rpo_seconds", "lag": "rpo_records"}
 # The kind of rule whose threshold each chart draws.
@@ -42,7 +41,8 @@ def show_charts(request: HttpRequest, pk: int) -> HttpResponseBase:
     flow = context["flow"]
     samples = history.samples(flow=flow, over=over, now=now)
     name = f"{flow.source.alias}-{flow.target.alias}-history-{over.name}"
-    if file := HISTORY.file(request, {"samples": samples}, name):
+    # A file has every sample of the range; the page shows a dozen.
+    if file := whole_file(request, {"samples": samples}, SAMPLES, name, "samples"):
         return file
     step = timedelta(seconds=over.span.total_seconds() / _ROWS)
     context |= {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from django.db.models import Q
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -12,16 +10,11 @@ from django.views.decorators.http import require_safe
 from mirrors.models import Role, needs
 from mirrors.views.flows.pages import flow_context
 from mirrors.views.page import curl, filter_of, render_page
-from mirrors.views.tables import Sheet, file_of
+from mirrors.views.tables import export, file_of, table_of
 from monitoring.alerts import links
+from monitoring.lists import ALERTS_OF_FLOW, RULES_OF_FLOW
 from monitoring.models import Alert, AlertRule, AlertState, Severity
-from monitoring.views.alerts import QUESTION as ALL_ALERTS
 
-QUESTION = dataclasses.replace(
-    ALL_ALERTS,
-    columns=tuple(column for column in ALL_ALERTS.columns if column.key != "subject_name"),
-)
-RULES = Sheet("rules", ("name", "asks", "threshold", "unit", "for_seconds", "severity", "enabled"))
 _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
 
 
@@ -32,9 +25,9 @@ def show_flow_alerts(request: HttpRequest, pk: int) -> HttpResponseBase:
     flow = context["flow"]
     rows = Alert.objects.filter(flow=flow).select_related("rule").exclude(state=AlertState.PENDING)
     name = f"{flow.source.alias}-{flow.target.alias}-alerts"
-    if download := QUESTION.export(request, rows, name):
+    if download := export(request, ALERTS_OF_FLOW, rows, name):
         return download
-    table = QUESTION.table(request, rows)
+    table = table_of(request, ALERTS_OF_FLOW, rows)
     for alert in table.page:
         alert.tone = "good" if alert.state == "resolved" else _TONES[alert.severity]
         alert.runbook = links.runbook_of(alert)
@@ -43,14 +36,14 @@ def show_flow_alerts(request: HttpRequest, pk: int) -> HttpResponseBase:
         "tab_template": "monitoring/alerts/_flow_tab.html",
         "table": table,
         "filters": [
-            filter_of("state", "State", QUESTION.filters["state"], table.chosen),
+            filter_of("state", "State", ALERTS_OF_FLOW.filters["state"], table.chosen),
             filter_of("severity", "Severity", Severity.values, table.chosen),
         ],
         "rules": rules,
         "commands": [curl(request, "List firing alerts", "GET", "alerts/?state=firing")],
     }
     if file := file_of(
-        request, context, {"rules": RULES}, f"{flow.source.alias}-{flow.target.alias}"
+        request, context, {"rules": RULES_OF_FLOW}, f"{flow.source.alias}-{flow.target.alias}"
     ):
         return file
     return render_page(request, "mirrors/flows/detail.html", context, section="flows", every=5)

@@ -11,40 +11,32 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from mirrors.lists.audit import RECENT_TRANSITIONS
 from mirrors.models import Cluster, Role, Runner, Sighting, needs
 from mirrors.models.flow_queries import flows_with_lag, worst_groups, worst_topics
 from mirrors.models.readiness import with_readiness
 from mirrors.views.drills.readiness import mark_proof
 from mirrors.views.heartbeats import direction
 from mirrors.views.page import mark_cluster, mark_flow, render_page
-from mirrors.views.tables import CHANGES, Sheet, file_of, is_file
+from mirrors.views.tables import file_of, is_file
 from monitoring import overview as content
 from monitoring.domain.overview.data_loss import FlowSummary
 from monitoring.domain.overview.summary import by_trouble, is_stale, summarise
+from monitoring.lists import (
+    COMPONENTS,
+    FLOWS_BY_TROUBLE,
+    RPO_CURVE,
+    WORST_GROUPS,
+    WORST_TOPICS,
+)
 
-SHEETS = {
-    "flows": Sheet(
-        "flows",
-        (
-            "label",
-            "shown_state",
-            "offset_lag",
-            "time_lag_ms",
-            "rpo_seconds",
-            "bytes_per_second",
-            "ready",
-            "proof.state",
-            "proof.at",
-            "since",
-            "as_of",
-            "reason",
-        ),
-    ),
-    "topics": Sheet("worst", ("flow.name", "topic", "time_lag_ms", "offset_lag", "as_of")),
-    "groups": Sheet("groups", ("flow.name", "group", "topic", "time_lag_ms", "offset_lag")),
-    "whose": Sheet("whose", ("what", "name", "state", "seen_at", "reason")),
-    "curve": Sheet("curve.minutes", ("at", "rpo_ms")),
-    "changes": CHANGES,
+LISTS = {
+    "flows": FLOWS_BY_TROUBLE,
+    "topics": WORST_TOPICS,
+    "groups": WORST_GROUPS,
+    "whose": COMPONENTS,
+    "curve": RPO_CURVE,
+    "changes": RECENT_TRANSITIONS,
 }
 
 
@@ -64,7 +56,7 @@ def component_health(context: dict[str, Any]) -> dict[str, Any]:
         ("process", one["label"], one["state"], one["seen_at"], "") for one in context["engine"]
     ]
     parts.append(("process", "Database", "running", context["now"], ""))
-    columns = SHEETS["whose"].columns
+    columns = [column.key for column in COMPONENTS.columns]
     return {"whose": [dict(zip(columns, part, strict=True)) for part in parts]}
 
 
@@ -89,7 +81,7 @@ def overview(request: HttpRequest) -> HttpResponseBase:
     whole = is_file(request)
     context = _context(now, whole=whole)
     if whole and (
-        file := file_of(request, {**context, **component_health(context)}, SHEETS, "overview")
+        file := file_of(request, {**context, **component_health(context)}, LISTS, "overview")
     ):
         return file
     return render_page(

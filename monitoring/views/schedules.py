@@ -14,42 +14,12 @@ from mirrors.models import Job, Role, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import ObservedState
 from mirrors.views.page import curl, filter_of, render_page
-from mirrors.views.tables import Column, Question, Sheet, file_of, first
+from mirrors.views.tables import export, file_of, first, table_of
+from monitoring.lists import LAST_RUNS, NEXT_RUNS, SCHEDULES
 from monitoring.schedules import next_runs, scheduled_flows, set_schedules
 
-COMING = 8
-LAST_RUNS = 20
-QUESTION = Question(
-    columns=(
-        Column("label", "Flow", ("source__alias", "target__alias")),
-        Column("observed_state", "State", ("observed_state",)),
-        Column("schedule", "Schedule", title="Minute, hour, day, month, weekday; UTC or its zone"),
-        Column("until", "Until"),
-        Column("next_at", "Next run"),
-        Column(
-            "offset_lag",
-            "Would move",
-            ("owed",),
-            number=True,
-            title="Records not yet copied, as last seen: what a run that began now would copy",
-        ),
-        Column("as_of", "As of", ("as_of",)),
-        Column("last_started", "Last run"),
-        Column("last_records", "Moved", number=True),
-        Column("window", "Window", number=True, title="Minutes that the window stays open"),
-        Column("ends_at", "Closes", title="When the window ends the current run"),
-        Column("sentence", "Description"),
-    ),
-    search=("label", "reason"),
-    default="label",
-    filters={"observed_state": tuple(ObservedState.values)},
-)
-SHEETS = {
-    "coming": Sheet("coming", ("next_at", "label", "offset_lag", "sentence")),
-    "runs": Sheet(
-        "runs", ("started_at", "ended_at", "flow.name", "state", "records", "bytes", "reason")
-    ),
-}
+MOST_NEXT = 8
+MOST_LAST = 20
 
 
 @require_safe
@@ -59,9 +29,9 @@ def show_schedules(request: HttpRequest) -> HttpResponseBase:
     flows = set_schedules(list(scheduled_flows()), now)
     facts = {flow.pk: flow for flow in flows}
     rows = flows_with_lag().filter(pk__in=facts)
-    if download := QUESTION.export(request, rows, "schedules", lambda row: facts[row.pk]):
+    if download := export(request, SCHEDULES, rows, "schedules", lambda row: facts[row.pk]):
         return download
-    table = QUESTION.table(request, rows)
+    table = table_of(request, SCHEDULES, rows)
     table.page.object_list = [facts[row.pk] for row in table.page]
     jobs = Job.objects.filter(flow__in=facts).select_related("flow__source", "flow__target")
     context: dict[str, Any] = {
@@ -75,8 +45,8 @@ def show_schedules(request: HttpRequest) -> HttpResponseBase:
         "zone_key": ZONE,
         "commands": [curl(request, "Read the schedules", "GET", "schedules/")],
     }
-    if file := file_of(request, context, SHEETS):
+    if file := file_of(request, context, {"coming": NEXT_RUNS, "runs": LAST_RUNS}):
         return file
-    first(context, COMING, "coming")
-    first(context, LAST_RUNS, "runs")
+    first(context, MOST_NEXT, "coming")
+    first(context, MOST_LAST, "runs")
     return render_page(request, "monitoring/schedules.html", context, section="schedules", every=5)

@@ -17,40 +17,15 @@ from mirrors.models import Cluster, Role, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import ObservedState
 from mirrors.views.page import curl, filter_of, render_page
-from mirrors.views.tables import Column, Question, Sheet, Table
+from mirrors.views.tables import Table, export, table_of, whole_file
 from monitoring.domain.topology import draw, thickness
+from monitoring.lists import TOPOLOGY_CLUSTERS, TOPOLOGY_FLOWS
 from monitoring.topology import FlowEdge, Topology, figures_setter
 
 # With more flows, the drawing shows only those of the selected cluster; the list has all.
 MOST_DRAWN = 60
 MOST_LISTED = 100
 MOST_NAMED = 8
-QUESTION = Question(
-    columns=(
-        Column("label", "Flow", ("source__alias", "target__alias")),
-        Column("observed_state", "State", ("observed_state",)),
-        Column(
-            "time_lag_ms",
-            "RPO",
-            ("time_lag_ms",),
-            number=True,
-            title="Age of the oldest record not yet copied: the data loss of a failover now",
-        ),
-        Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet copied"),
-        Column("records_per_second", "Records/s", number=True),
-        Column("bytes_per_second", "Bytes/s", number=True),
-        Column("as_of", "As of", ("as_of",)),
-    ),
-    search=("label", "reason"),
-    default="label",
-    filters={"observed_state": tuple(ObservedState.values)},
-)
-
-
-CLUSTERS = Sheet(
-    "nodes",
-    ("cluster.alias", "cluster.seen", "cluster.reason", "outward", "inward", "hops"),
-)
 
 
 @require_safe
@@ -63,7 +38,7 @@ def show_topology(request: HttpRequest) -> HttpResponseBase:
     set_figures = figures_setter(now)
     if file := _file(request, topology, rows, set_figures):
         return file
-    table = QUESTION.table(request, rows)
+    table = table_of(request, TOPOLOGY_FLOWS, rows)
     if any(chosen.values()):
         table = dataclasses.replace(table, filtered=True)
     for flow in table.page:
@@ -90,8 +65,8 @@ def _file(
     """The flows as a file; with `?of=clusters`, the clusters and what they reach."""
     if request.GET.get("of") == "clusters":
         nodes = {"nodes": _cluster_rows(topology, topology.clusters)}
-        return CLUSTERS.file(request, nodes, "topology-clusters")
-    return QUESTION.export(request, rows, "topology", set_figures)
+        return whole_file(request, nodes, TOPOLOGY_CLUSTERS, "topology-clusters")
+    return export(request, TOPOLOGY_FLOWS, rows, "topology", set_figures)
 
 
 def _chosen(request: HttpRequest, topology: Topology) -> dict[str, str]:

@@ -19,6 +19,7 @@ from mirrors.models import (
     FlowPlan,
     GroupOffset,
     HeartbeatState,
+    LeftBehind,
     RunnerLog,
 )
 from mirrors.models.setting_changes import keep_edit
@@ -46,6 +47,9 @@ def full() -> Flow:
         FailoverRun.objects.create(flow=back.reverse, kind="switchover", mark="b", ended_at=now)
     nightly = world.flow(flow.target, world.cluster("lake"), properties=NIGHTLY)
     world.job(nightly, state="stopped", ended_at=now, records=12)
+    LeftBehind.objects.create(
+        flow=flow, topic="orders", reason="Rebuilt later.", decided_by="ann", decided_at=now
+    )
     _watched(flow)
     return flow
 

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from mirrors import tasks
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
 from mirrors.api.failover.serializers import FlowField
+from mirrors.lists.drills import DRILL_RUNS, DRILL_SCHEDULES
 from mirrors.models import Drill, DrillRun, Role
 from mirrors.models.groups import LONGEST_GROUP
 from mirrors.services.drills import schedules
@@ -44,18 +45,8 @@ class DrillSerializer(StrictModelSerializer):
 
     class Meta:
         model = Drill
-        fields = (
-            "id",
-            "flow",
-            "flow_name",
-            "schedule",
-            "time_zone",
-            "groups",
-            "enabled",
-            "next_at",
-            "changed_by",
-            "created_at",
-        )
+        fields = DRILL_SCHEDULES.fields
+        extra_kwargs = DRILL_SCHEDULES.extra_kwargs
         read_only_fields = ("id", "changed_by", "created_at")
 
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
@@ -77,7 +68,8 @@ class DrillViewSet(viewsets.ModelViewSet[Drill]):
     http_method_names = ["get", "post", "patch", "delete", "head", "options"]  # noqa: RUF012
     lookup_value_regex = r"\d{1,18}"
     search_fields = ("flow__source__alias", "flow__target__alias", "schedule", "changed_by")
-    ordering_fields = ("id", "schedule", "created_at")
+    ordering_fields = ("created_at",)
+    ordering_aliases: ClassVar = DRILL_SCHEDULES.orderings
     filter_fields: ClassVar = {
         "source": "flow__source__alias",
         "target": "flow__target__alias",
@@ -127,27 +119,8 @@ class DrillRunSerializer(serializers.ModelSerializer[DrillRun]):
 
     class Meta:
         model = DrillRun
-        fields = (
-            "id",
-            "flow",
-            "flow_name",
-            "drill",
-            "schedule",
-            "state",
-            "reason",
-            "verification",
-            "verification_reason",
-            "requested_by",
-            "failover",
-            "objectives",
-            "measured",
-            "verdict",
-            "certificate",
-            "uncertified",
-            "created_at",
-            "started_at",
-            "ended_at",
-        )
+        fields = DRILL_RUNS.fields
+        extra_kwargs = DRILL_RUNS.extra_kwargs
 
     @extend_schema_field(serializers.CharField(allow_null=True))
     def get_certificate(self, run: DrillRun) -> str | None:
@@ -176,8 +149,9 @@ class DrillRunViewSet(
     serializer_class = DrillRunSerializer
     write_role = Role.OPERATOR
     lookup_value_regex = r"\d{1,18}"
-    search_fields = ("flow_name", "reason", "requested_by")
-    ordering_fields = ("id", "state", "created_at", "ended_at")
+    search_fields = DRILL_RUNS.search
+    ordering_fields = ("ended_at",)
+    ordering_aliases: ClassVar = DRILL_RUNS.orderings
     filter_fields: ClassVar = {
         "state": "state",
         "verification": "verification",

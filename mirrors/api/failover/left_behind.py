@@ -19,6 +19,7 @@ from mirrors.api.base import (
     person,
 )
 from mirrors.api.flow_progress import OfFlow
+from mirrors.lists.failover import LEFT_BEHIND
 from mirrors.models import Flow, LeftBehind, Role
 from mirrors.services.failover import left_behind
 
@@ -30,17 +31,8 @@ class LeftBehindSerializer(StrictModelSerializer):
 
     class Meta:
         model = LeftBehind
-        fields = (
-            "id",
-            "topic",
-            "partition",
-            "reason",
-            "decided_by",
-            "decided_at",
-            "withdrawn_by",
-            "withdrawn_at",
-            "withdrawn_why",
-        )
+        fields = LEFT_BEHIND.fields
+        extra_kwargs = LEFT_BEHIND.extra_kwargs
         read_only_fields = fields
 
     def get_partition(self, row: LeftBehind) -> int | None:

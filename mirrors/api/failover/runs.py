@@ -23,6 +23,7 @@ from mirrors.api.failover.serializers import (
     FailoverSerializer,
 )
 from mirrors.domain.failover.runbook.steps import KINDS
+from mirrors.lists.failover import FAILOVERS
 from mirrors.models import FailoverRun, Role
 from mirrors.models.failover import FailoverKind
 from mirrors.services.failback import switchover
@@ -42,7 +43,8 @@ class FailoverViewSet(
     write_role = Role.OPERATOR
     lookup_value_regex = r"\d{1,18}"
     search_fields = ("flow__source__alias", "flow__target__alias", "reason", "requested_by")
-    ordering_fields = ("id", "kind", "state", "created_at", "ended_at")
+    ordering_fields = ("ended_at",)
+    ordering_aliases: ClassVar = FAILOVERS.orderings
     filter_fields: ClassVar = {
         "kind": "kind",
         "state": "state",

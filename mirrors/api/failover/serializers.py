@@ -11,6 +11,7 @@ from rest_framework import serializers
 from mirrors.api.base import StrictSerializer
 from mirrors.domain.account.partition import Certainty
 from mirrors.domain.failover.runbook.steps import BY_NAME
+from mirrors.lists.failover import FAILOVERS, STEPS
 from mirrors.models import FailoverRun, FailoverStep, Flow
 from mirrors.models.failover import FailoverKind
 from mirrors.models.groups import LONGEST_GROUP
@@ -68,25 +69,8 @@ class FailoverStepSerializer(serializers.ModelSerializer[FailoverStep]):
 
     class Meta:
         model = FailoverStep
-        fields = (
-            "number",
-            "name",
-            "does",
-            "state",
-            "reason",
-            "started_at",
-            "ended_at",
-            "attempt",
-            "acting_at",
-            "acted_at",
-            "due_at",
-            "result",
-            "command",
-            "runbook",
-            "confirmed_by",
-            "undone_at",
-            "undo_reason",
-        )
+        fields = STEPS.fields
+        extra_kwargs = STEPS.extra_kwargs
 
     @extend_schema_field(OpenApiTypes.OBJECT)
     def get_result(self, step: FailoverStep) -> Any:
@@ -121,35 +105,8 @@ class FailoverBriefSerializer(serializers.ModelSerializer[FailoverRun]):
 
     class Meta:
         model = FailoverRun
-        fields: tuple[str, ...] = (
-            "id",
-            "flow",
-            "flow_name",
-            "kind",
-            "state",
-            "reason",
-            "verification",
-            "verification_reason",
-            "since",
-            "groups",
-            "asked_reason",
-            "requested_by",
-            "simulation",
-            "waits_for",
-            "approved_by",
-            "abort_asked_by",
-            "pause_asked_by",
-            "progress",
-            "created_at",
-            "started_at",
-            "ended_at",
-            "counted_loss",
-            "counted_loss_certainty",
-            "counted_re_reads",
-            "counted_re_reads_certainty",
-            "counted_sentence",
-            "counted_at",
-        )
+        fields: tuple[str, ...] = FAILOVERS.fields
+        extra_kwargs = FAILOVERS.extra_kwargs
 
     @extend_schema_field(serializers.IntegerField(allow_null=True))
     def get_counted_loss(self, run: FailoverRun) -> int | None:

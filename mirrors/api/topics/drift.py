@@ -17,6 +17,7 @@ from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
 from mirrors.api.flow_progress import OfFlow
 from mirrors.api.topics.plans import PlanSerializer
 from mirrors.domain.topics.drift import CHOICES
+from mirrors.lists.topics import DRIFT
 from mirrors.models import Drift, Flow, Role
 from mirrors.services.topics import drift, plans
 
@@ -31,26 +32,8 @@ class DriftSerializer(StrictModelSerializer):
 
     class Meta:
         model = Drift
-        fields = (
-            "id",
-            "kind",
-            "name",
-            "key",
-            "state",
-            "expected",
-            "found",
-            "wanted",
-            "reason",
-            "opened_at",
-            "seen_at",
-            "closed_at",
-            "closed_why",
-            "decided_by",
-            "decided_at",
-            "decided_why",
-            "expires_at",
-            "digest",
-        )
+        fields = DRIFT.fields
+        extra_kwargs = DRIFT.extra_kwargs
         read_only_fields = fields
 
     def get_digest(self, finding: Drift) -> str:
@@ -71,8 +54,9 @@ class DriftViewSet(OfFlow):
     serializer_class = DriftSerializer
     write_role = Role.OPERATOR
     lookup_value_regex = r"\d{1,18}"
-    search_fields = ("name", "key", "reason")
-    ordering_fields = ("id", "kind", "state", "opened_at", "closed_at")
+    search_fields = DRIFT.search
+    ordering_fields = ("id", "kind", "closed_at")
+    ordering_aliases: ClassVar = DRIFT.orderings
     filter_fields: ClassVar = {"state": "state", "kind": "kind", "name": "name"}
 
     @extend_schema(request=None, responses={202: PlanSerializer})

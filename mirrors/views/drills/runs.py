@@ -17,54 +17,22 @@ from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.domain.states.runs import DRILL, DrillState
+from mirrors.lists.drills import DRILL_RUNS, DRILL_SCHEDULES
 from mirrors.models import Drill, DrillRun, Flow, Role, needs
 from mirrors.models.failover import Verification
 from mirrors.services.drills import schedules
 from mirrors.services.drills.certificates.issuance import evidence_of
 from mirrors.views.page import curl, filter_of, render_page
-from mirrors.views.tables import Column, Question
-
-HISTORY = Question(
-    columns=(
-        Column("pk", "Drill", ("pk",), number=True),
-        Column("flow_name", "Flow", ("flow_name",)),
-        Column("state", "Result", ("state",)),
-        Column("verification", "Verified", ("verification",)),
-        Column("created_at", "When", ("created_at",)),
-        Column("measured.rpo_ms", "RPO", number=True, title="Age of the oldest record not copied"),
-        Column("measured.loss", "Lost", number=True, title="Records that would be lost"),
-        Column(
-            "measured.rto_ms", "RTO", number=True, title="Time until every group consumes again"
-        ),
-        Column("certificate.number", "Certificate"),
-        Column("reason", "Reason"),
-    ),
-    search=("flow_name", "reason", "requested_by"),
-    default="-pk",
-    filters={"state": DRILL.names, "verification": tuple(Verification.values)},
-)
-SCHEDULES = Question(
-    columns=(
-        Column("pk", "Schedule", ("pk",), number=True),
-        Column("label", "Flow", ("flow__source__alias", "flow__target__alias")),
-        Column("schedule", "When", ("schedule",)),
-        Column("time_zone", "Time zone", ("time_zone",)),
-        Column("next_at", "Next"),
-        Column("groups", "Groups"),
-        Column("changed_by", "By", ("changed_by",)),
-    ),
-    search=("label", "schedule", "time_zone", "changed_by"),
-    default="label",
-)
+from mirrors.views.tables import export, table_of
 
 
 @require_safe
 @needs(Role.VIEWER)
 def list_runs(request: HttpRequest) -> HttpResponseBase:
     rows = DrillRun.objects.select_related("certificate")
-    if download := HISTORY.export(request, rows, "drills", mark=_flat):
+    if download := export(request, DRILL_RUNS, rows, "drills", mark=_flat):
         return download
-    table = HISTORY.table(request, rows)
+    table = table_of(request, DRILL_RUNS, rows)
     for run in table.page:
         _mark(run)
     states = filter_of("state", "Result", DRILL.names, table.chosen)
@@ -90,9 +58,9 @@ def list_schedules(request: HttpRequest) -> HttpResponseBase:
         drill.next_at = schedules.next_at(drill, now=now)
         return drill
 
-    if download := SCHEDULES.export(request, rows, "drill-schedules", mark=mark):
+    if download := export(request, DRILL_SCHEDULES, rows, "drill-schedules", mark=mark):
         return download
-    table = SCHEDULES.table(request, rows)
+    table = table_of(request, DRILL_SCHEDULES, rows)
     for drill in table.page:
         mark(drill)
     context = {

@@ -14,16 +14,13 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
+from mirrors.lists.failback import ORPHAN_RECORDS
 from mirrors.models import OrphanStretch, Role, needs
 from mirrors.services.failback import orphans
 from mirrors.views.page import curl, render_page
-from mirrors.views.tables import Column, download
+from mirrors.views.tables import download
 
 SHOWN_RECORDS = 50
-_COLUMNS = tuple(
-    Column(name, name)
-    for name in ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-)
 
 
 @require_safe
@@ -58,7 +55,7 @@ def _export(row: OrphanStretch, kind: str) -> StreamingHttpResponse:
     records = orphans.read_records(stretch=row)
     name = f"orphans-{row.topic}-{row.partition}"
     if kind == "csv":
-        return download("csv", _COLUMNS, map(_flat, records), name)
+        return download("csv", ORPHAN_RECORDS, map(_flat, records), name)
     return StreamingHttpResponse(
         (f"{json.dumps(each)}\n" for each in records),
         content_type="application/jsonl; charset=utf-8",
@@ -67,7 +64,7 @@ def _export(row: OrphanStretch, kind: str) -> StreamingHttpResponse:
 
 
 def _flat(record: dict[str, Any]) -> types.SimpleNamespace:
-    names = (column.key for column in _COLUMNS)
+    names = (column.key for column in ORPHAN_RECORDS.file_columns)
     cells = {name: _text(record, name) for name in names}
     return types.SimpleNamespace(**{**cells, "headers": json.dumps(record["headers"])})
 

@@ -15,6 +15,14 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
+from mirrors.lists.failback import (
+    DIVERGENCE,
+    FAILBACK_GROUPS,
+    FAILBACKS,
+    ORPHANS,
+    STARTS,
+    SWITCHOVERS,
+)
 from mirrors.models import (
     Divergence,
     Failback,
@@ -29,7 +37,7 @@ from mirrors.models.failback import FailbackState, OrphanState
 from mirrors.services.failback import lifecycle, orphans, switchover
 from mirrors.services.failover.runbook.steps.fence import fences_left
 from mirrors.views.page import curl, render_page
-from mirrors.views.tables import Sheet, file_of, first
+from mirrors.views.tables import file_of, first
 
 SHOWN_ROWS = 200
 _BUSY = (FailbackState.QUEUED, FailbackState.PREPARING)
@@ -39,39 +47,13 @@ CHOICES = {
     "export": "Leave them behind, and keep a copy here for download.",
     "drop": "Leave them behind. They stay on the old primary until its retention deletes them.",
 }
-FAILBACK_TABLES = {
-    "orphans": Sheet(
-        "orphans",
-        (
-            "topic",
-            "partition",
-            "remote_topic",
-            "state",
-            "records",
-            "bytes",
-            "first",
-            "end",
-            "gone",
-            "reason",
-            "decision",
-            "decided_by",
-            "decided_why",
-        ),
-    ),
-    "groups": Sheet(
-        "groups",
-        ("group", "topic", "partition", "offset", "to_topic", "to_offset", "state", "reason"),
-    ),
-    "switches": Sheet("switches", ("pk", "kind", "state", "created_at", "reason")),
-    "starts": Sheet("starts", ("topic", "partition", "kind", "offset", "reason")),
+FAILBACK_LISTS = {
+    "orphans": ORPHANS,
+    "groups": FAILBACK_GROUPS,
+    "switches": SWITCHOVERS,
+    "starts": STARTS,
 }
-BEGIN_TABLES = {
-    "points": Sheet(
-        "points",
-        ("topic", "partition", "position", "remote_topic", "downstream", "how", "kept_at"),
-    ),
-    "runs": Sheet("runs", ("pk", "created_at", "state", "requested_by", "reason")),
-}
+BEGIN_LISTS = {"points": DIVERGENCE, "runs": FAILBACKS}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -111,7 +93,7 @@ def _begin_page(
             curl(request, "Read the divergence", "GET", f"flows/{flow.pk}/divergence/"),
         ],
     }
-    if file := file_of(request, context, BEGIN_TABLES, f"{flow.source.alias}-{flow.target.alias}"):
+    if file := file_of(request, context, BEGIN_LISTS, f"{flow.source.alias}-{flow.target.alias}"):
         return file
     first(context, SHOWN_ROWS, "points", "runs")
     return render_page(
@@ -148,9 +130,9 @@ def show_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
         ).defer("plan", "result"),
         "commands": _commands(request, run),
     }
-    if file := file_of(request, context, FAILBACK_TABLES, f"failback-{pk}"):
+    if file := file_of(request, context, FAILBACK_LISTS, f"failback-{pk}"):
         return file
-    first(context, SHOWN_ROWS, *(sheet.rows for sheet in FAILBACK_TABLES.values()))
+    first(context, SHOWN_ROWS, *FAILBACK_LISTS)
     every = 1 if run.state in _BUSY else 3 if is_open else None
     return render_page(
         request, "mirrors/failback/run.html", context, section="failovers", every=every

@@ -5,15 +5,18 @@ from __future__ import annotations
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import arrow
+from mirrors.lists.failover import LEFT_BEHIND
 from mirrors.models import Flow, LeftBehind, Role, needs, role_of
 from mirrors.services.failover import left_behind
 from mirrors.views.page import curl, render_page
+from mirrors.views.tables import whole_file
 
 SHOWN_WITHDRAWN = 50
 _FIELDS = ("topic", "partition", "reason")
@@ -21,7 +24,7 @@ _FIELDS = ("topic", "partition", "reason")
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Role.VIEWER)
-def show_left_behind(request: HttpRequest, pk: int) -> HttpResponse:
+def show_left_behind(request: HttpRequest, pk: int) -> HttpResponseBase:
     """GET lists the decisions and shows the form; POST adds a decision."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
     given = {name: request.GET.get(name, "")[:500] for name in _FIELDS}
@@ -77,7 +80,7 @@ def _page(
     given: dict[str, str],
     errors: dict[str, list[str]] | None = None,
     status: int = 200,
-) -> HttpResponse:
+) -> HttpResponseBase:
     rows = LeftBehind.objects.filter(flow=flow)
     path = f"flows/{flow.pk}/left-behind/"
     body = {"topic": given["topic"] or "orders", "partition": None, "reason": "…"}
@@ -93,6 +96,9 @@ def _page(
             curl(request, "Read the decisions", "GET", path),
         ],
     }
+    name = f"{flow.source.alias}-{flow.target.alias}-left-behind"
+    if file := whole_file(request, context, LEFT_BEHIND, name):
+        return file
     return render_page(
         request, "mirrors/failover/left_behind.html", context, section="flows", status=status
     )

@@ -9,8 +9,16 @@ from typing import Any
 from django.http import HttpRequest, StreamingHttpResponse
 
 from mirrors.domain.failover.runbook.data_loss import every_partition
+from mirrors.lists.failover import (
+    CLIENTS,
+    PARTITIONS_AT_RISK,
+    PRECONDITIONS,
+    RESET_GROUPS,
+    SIMULATED_GROUPS,
+    STEPS,
+)
 from mirrors.models import FailoverRun
-from mirrors.views.tables import Column, Sheet, download
+from mirrors.views.tables import download
 
 # A verdict, and the state whose icon and color it has.
 STATES = {
@@ -20,33 +28,6 @@ STATES = {
     "unread": "attention",
 }
 _WORST = ("differs", "unread", "unproven", "proven")
-COLUMNS = tuple(
-    Column(key, key)
-    for key in (
-        "group",
-        "topic",
-        "partition",
-        "remote_topic",
-        "source_offset",
-        "downstream_offset",
-        "outcome",
-        "verdict",
-        "loss",
-        "loss_is",
-        "unread_loss",
-        "re_reads",
-        "skipped",
-        "in_order",
-        "compared",
-        "last_consumed_at",
-        "first_offset",
-        "first_timestamp",
-        "first_record_ms",
-        "waiting",
-        "drain_ms",
-        "reason",
-    )
-)
 
 
 def failed_first(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -77,45 +58,16 @@ def download_rows(request: HttpRequest, run: FailoverRun) -> StreamingHttpRespon
         return None
     rows = (run.result or {}).get("partitions", [])
     each = (types.SimpleNamespace(**row) for row in failed_first(rows))
-    return download(kind, COLUMNS, each, f"simulation-{run.pk}")
+    return download(kind, SIMULATED_GROUPS, each, f"simulation-{run.pk}")
 
 
-_STEPS = (
-    "number",
-    "name",
-    "does",
-    "state",
-    "attempt",
-    "started_at",
-    "ended_at",
-    "reason",
-    "undo_reason",
-)
 SIMULATION = {
-    "steps": Sheet("steps", _STEPS),
-    "findings": Sheet("found", ("weight", "code", "where", "sentence", "page")),
-    "lossy": Sheet(
-        "lossy",
-        ("topic", "partition", "position", "source_end", "source_end_age_ms", "loss", "reason"),
-    ),
-    "clients": Sheet("plan.clients", ("group", "bootstrap", "topics", "pattern", "sentence")),
+    "steps": STEPS,
+    "findings": PRECONDITIONS,
+    "lossy": PARTITIONS_AT_RISK,
+    "clients": CLIENTS,
 }
-EXECUTION = {
-    "steps": Sheet("rows", _STEPS),
-    "places": Sheet(
-        "places",
-        (
-            "group",
-            "topic",
-            "remote_topic",
-            "partition",
-            "source_offset",
-            "downstream_offset",
-            "state",
-            "reason",
-        ),
-    ),
-}
+EXECUTION = {"steps": STEPS, "places": RESET_GROUPS}
 
 
 def findings_of(plan: dict[str, Any]) -> list[dict[str, Any]]:

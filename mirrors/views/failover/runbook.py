@@ -152,14 +152,14 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
         "radius": blast_radius(run.plan) if run.plan else None,
         "totals": result.get("totals"),
         "amounts": _amounts(run, result.get("totals") or {}),
-        "rows": [step.row for step in steps],
         "places": sorted(places, key=lambda row: row["state"] in ("moved", "in_sync")),
         "more_places": len(places) - SHOWN_ROWS,
         "fences": [fence] if fence else [],
         "certificates": run.certificates.order_by("pk"),
         "commands": _commands(request, run, [verb for verb, _ in verbs], fence is not None),
     }
-    if file := file_of(request, context, EXECUTION, f"{run.kind}-{run.pk}"):
+    in_file = {**context, "steps": [step.row for step in steps]}
+    if file := file_of(request, in_file, EXECUTION, f"{run.kind}-{run.pk}"):
         return file
     first(context, SHOWN_ROWS, "places")
     every = 1 if is_open else None

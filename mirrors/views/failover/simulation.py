@@ -20,6 +20,7 @@ from mirrors.domain.failover.runbook.plan_drift import EXPECTED, remaining_block
 from mirrors.domain.failover.runbook.steps import KINDS
 from mirrors.domain.formatting import arrow
 from mirrors.domain.states.runs import FAILOVER_RUN, FailoverState
+from mirrors.lists.failover import FAILOVERS
 from mirrors.models import FailoverRun, Flow, Role, needs
 from mirrors.models.failover import OPEN_RUNS, FailoverKind, Verification
 from mirrors.services.errors import Conflict
@@ -35,30 +36,10 @@ from mirrors.views.failover.result_tables import (
 )
 from mirrors.views.failover.runbook import show_execution
 from mirrors.views.page import curl, filter_of, render_page
-from mirrors.views.tables import Column, Question, file_of, first
+from mirrors.views.tables import export, file_of, first, table_of
 
 SHOWN_ROWS = 200
 SHOWN_FINDINGS = 30
-QUESTION = Question(
-    columns=(
-        Column("pk", "Run", ("pk",), number=True),
-        Column("label", "Flow", ("flow__source__alias", "flow__target__alias")),
-        Column("kind", "Kind", ("kind",)),
-        Column("state", "State", ("state",)),
-        Column("verification", "Verified", ("verification",)),
-        Column("created_at", "Asked", ("created_at",)),
-        Column("ended_at", "Lasted"),
-        Column("requested_by", "By", ("requested_by",)),
-        Column("reason", "Result"),
-    ),
-    search=("label", "requested_by", "reason", "why"),
-    default="-pk",
-    filters={
-        "state": FAILOVER_RUN.names,
-        "verification": tuple(Verification.values),
-        "kind": tuple(FailoverKind.values),
-    },
-)
 
 
 @require_safe
@@ -69,9 +50,9 @@ def list_runs(request: HttpRequest) -> HttpResponseBase:
         .defer("plan", "result", "counted_rows")
         .annotate(label=Concat("flow__source__alias", Value("->"), "flow__target__alias"))
     )
-    if download := QUESTION.export(request, rows, "failovers"):
+    if download := export(request, FAILOVERS, rows, "failovers"):
         return download
-    table = QUESTION.table(request, rows)
+    table = table_of(request, FAILOVERS, rows)
     states = filter_of("state", "State", FAILOVER_RUN.names, table.chosen)
     kinds = filter_of("kind", "Kind", FailoverKind.values, table.chosen)
     verified = filter_of("verification", "Verified", Verification.values, table.chosen)

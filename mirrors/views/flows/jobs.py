@@ -12,25 +12,14 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from mirrors.lists.flows import JOB_TRANSITIONS, LANES
 from mirrors.models import Job, Role, Transition, needs
-from mirrors.views.flows.tabs import LANES, lanes_of
+from mirrors.views.flows.tabs import lanes_of
 from mirrors.views.page import curl, render_page
-from mirrors.views.tables import Column, Question, file_of
+from mirrors.views.tables import export, file_of, table_of
 
 # Causes are recorded shortly before a job begins, consequences shortly after it ends.
 _AROUND = timedelta(seconds=5)
-LOG = Question(
-    columns=(
-        Column("when", "When", ("pk",)),
-        Column("subject", "Of", ("subject", "pk")),
-        Column("from_state", "From"),
-        Column("to_state", "To", ("to_state",)),
-        Column("who", "Who", ("who",)),
-        Column("why", "Why"),
-    ),
-    search=("who", "why", "to_state"),
-    default="-when",
-)
 
 
 @require_safe
@@ -39,7 +28,7 @@ def show_job(request: HttpRequest, pk: int, job: int) -> HttpResponseBase:
     jobs = Job.objects.select_related("flow__source", "flow__target", "runner")
     row = get_object_or_404(jobs, pk=job, flow=pk)
     rows = log_of(row)
-    if download := LOG.export(request, rows, f"job-{row.pk}"):
+    if download := export(request, JOB_TRANSITIONS, rows, f"job-{row.pk}"):
         return download
     shares = lanes_of(row)
     if file := file_of(request, shares, {"lanes": LANES}, f"job-{row.pk}"):
@@ -47,7 +36,7 @@ def show_job(request: HttpRequest, pk: int, job: int) -> HttpResponseBase:
     context: dict[str, Any] = {
         "job": row,
         "flow": row.flow,
-        "table": LOG.table(request, rows),
+        "table": table_of(request, JOB_TRANSITIONS, rows),
         **shares,
         "commands": [curl(request, "Jobs of this flow", "GET", f"flows/{pk}/jobs/")],
     }

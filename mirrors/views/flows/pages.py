@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.settings.table import KEYS
+from mirrors.lists.flows import EXPLANATION, FLOWS
 from mirrors.models import Flow, Role, needs
 from mirrors.models.account import with_repeats, with_stopped
 from mirrors.models.flow_queries import flows_with_lag
@@ -24,32 +25,9 @@ from mirrors.services.flows.schedules import standing
 from mirrors.views.audit import recent_changes
 from mirrors.views.drills.readiness import mark_proof
 from mirrors.views.flows.actions import actions_of
-from mirrors.views.flows.tabs import EXPLAINED, PARTS, SHEETS, Part, lanes_of
+from mirrors.views.flows.tabs import PARTS, WHOLE_LISTS, Part, lanes_of
 from mirrors.views.page import curl, filter_of, mark_flow, render_page
-from mirrors.views.tables import Column, Question, clean, file_of
-
-QUESTION = Question(
-    columns=(
-        Column("label", "Flow", ("source__alias", "target__alias")),
-        Column("observed_state", "State", ("observed_state",)),
-        Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet copied"),
-        Column(
-            "time_lag_ms",
-            "Oldest",
-            ("time_lag_ms",),
-            number=True,
-            title="Age of the oldest record not yet copied: what a failover would lose now",
-        ),
-        Column("copied", "Topics", ("copied",), number=True),
-        Column("proof.at", "Proven", ("proven_at",), title="When a drill last passed"),
-        Column("runner.name", "Runner", ("runner__name",)),
-        Column("since", "Since", ("since",)),
-        Column("reason", "Reason"),
-    ),
-    search=("label", "runner__name", "reason"),
-    default="label",
-    filters={"observed_state": tuple(ObservedState.values)},
-)
+from mirrors.views.tables import clean, export, file_of, table_of, whole_file
 
 
 @require_safe
@@ -59,7 +37,7 @@ def list_flows(request: HttpRequest) -> HttpResponseBase:
     rows = with_proof(flows_with_lag())
     if download := file_of_flows(request, rows, "flows"):
         return download
-    table = QUESTION.table(request, rows)
+    table = table_of(request, FLOWS, rows)
     for flow in table.page:
         mark_proof(mark_flow(flow, now), now)
     states = filter_of("observed_state", "State", ObservedState.values, table.chosen)
@@ -70,7 +48,7 @@ def list_flows(request: HttpRequest) -> HttpResponseBase:
 def file_of_flows(request: HttpRequest, rows: QuerySet[Any], name: str) -> HttpResponseBase | None:
     """The flows of a `with_proof` query as a download, if the address asks for one."""
     now = timezone.now()
-    return QUESTION.export(request, rows, name, mark=lambda flow: mark_proof(flow, now))
+    return export(request, FLOWS, rows, name, mark=lambda flow: mark_proof(flow, now))
 
 
 @require_safe
@@ -80,15 +58,15 @@ def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpRespon
     flow, shown = context["flow"], PARTS[part]
     rows = shown.rows(flow) if shown.rows else None
     name = f"{flow.source.alias}-{flow.target.alias}"
-    if shown.question and rows is not None:
-        download = shown.question.export(request, rows, f"{name}-{part}")
+    if shown.spec and rows is not None:
+        download = export(request, shown.spec, rows, f"{name}-{part}")
         if download:
             return download
     context["tab_template"] = shown.template
     context |= _part_context(request, flow, shown, rows)
     if part == "partitions":
         context |= lanes_of(context["last_job"])
-    if (sheets := SHEETS.get(part)) and (file := file_of(request, context, sheets, name)):
+    if (lists := WHOLE_LISTS.get(part)) and (file := file_of(request, context, lists, name)):
         return file
     return render_page(request, "mirrors/flows/detail.html", context, section="flows", every=2)
 
@@ -121,13 +99,13 @@ def _part_context(
 ) -> dict[str, Any]:
     if part.context is not None:
         return part.context(flow)
-    if part.question is None or rows is None:
+    if part.spec is None or rows is None:
         shown = {"settings": settings_of(flow), "commands": commands_of(request, flow)}
         return shown | recent_changes(flow)
-    table = part.question.table(request, rows)
+    table = table_of(request, part.spec, rows)
     filters = [
         filter_of(field, "State" if field.endswith("state") else "Kind", values, table.chosen)
-        for field, values in part.question.filters.items()
+        for field, values in part.spec.filters.items()
     ]
     below = part.below(request, flow) if part.below else {}
     return {"table": table, "filters": filters, **below}
@@ -191,6 +169,7 @@ def explain(request: HttpRequest, pk: int) -> HttpResponseBase:
         "error": error,
         "commands": [curl(request, "Ask over REST", "GET", f"flows/{pk}/explain/?{asked}")],
     }
-    if file := EXPLAINED.file(request, context, f"{flow.source.alias}-{flow.target.alias}-explain"):
+    name = f"{flow.source.alias}-{flow.target.alias}-explain"
+    if file := whole_file(request, context, EXPLANATION, name):
         return file
     return render_page(request, "mirrors/flows/explain.html", context, section="flows")

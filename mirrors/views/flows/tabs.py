@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +11,23 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from mirrors.domain.flows.lanes import LaneFigure, shares
-from mirrors.domain.groups.checkpoints import SYNC_STATES
-from mirrors.domain.runners.job_files import TopicState
-from mirrors.domain.states.findings import GAP, GapState
+from mirrors.domain.states.findings import GapState
+from mirrors.lists.audit import AUDIT_OF_FLOW, SETTING_CHANGES
+from mirrors.lists.columns import ListSpec
+from mirrors.lists.drills import DRILL_RUNS_OF_FLOW, READINESS
+from mirrors.lists.flows import (
+    JOBS,
+    LANES,
+    LOG,
+    PARTITIONS,
+    SETTINGS,
+    TOPICS,
+    TRANSITIONS,
+)
+from mirrors.lists.gaps import GAPS
+from mirrors.lists.groups import GROUP_PARTITIONS
+from mirrors.lists.sync import HEARTBEATS, SYNC_TASKS
+from mirrors.lists.topics import DRIFT, PLAN
 from mirrors.models import (
     Drift,
     Flow,
@@ -26,28 +39,22 @@ from mirrors.models import (
     Job,
     Transition,
 )
-from mirrors.models.flows import JobState
-from mirrors.models.gaps import GapKind
 from mirrors.models.transitions import human_transitions
 from mirrors.services.sync import scheduler
-from mirrors.views.audit import AUDIT, HISTORY, setting_changes
+from mirrors.views.audit import setting_changes
 from mirrors.views.drills.readiness import readiness_part
 from mirrors.views.heartbeats import directions
 from mirrors.views.runner_logs import log_of_flow
-from mirrors.views.tables import Column, Question, Sheet
-from mirrors.views.topics.drift import TABLE as DRIFT
 from mirrors.views.topics.plans import plan_part
-
-STATES = typing.get_args(TopicState)
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One tab; without a question it has no paged table."""
+    """One tab; without a list it has no paged table."""
 
     label: str
     template: str
-    question: Question | None = None
+    spec: ListSpec | None = None
     rows: Callable[[Flow], QuerySet[Any]] | None = None
     # The context of a tab without a paged table.
     context: Callable[[Flow], dict[str, Any]] | None = None
@@ -103,147 +110,10 @@ def _duties(flow: Flow) -> dict[str, Any]:
     }
 
 
-TOPICS = Question(
-    columns=(
-        Column("topic", "Topic", ("topic",)),
-        Column("state", "State", ("state",)),
-        Column(
-            "offset_lag",
-            "Behind",
-            ("owed",),
-            number=True,
-            title="Records not replicated, at most: markers and compacted records have offsets too",
-        ),
-        Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
-        Column("partitions", "Partitions", ("partitions",), number=True),
-        Column("remote_topic", "Remote topic", ("remote_topic",)),
-        Column("reason", "Reason"),
-    ),
-    search=("topic", "remote_topic", "reason"),
-    default="-offset_lag",
-    filters={"state": STATES},
-    tie=("topic",),
-)
-PARTITIONS = Question(
-    columns=(
-        Column("topic", "Topic", ("topic", "partition")),
-        Column("partition", "Partition", ("partition", "topic"), number=True),
-        Column("state", "State", ("state",)),
-        Column("offset_lag", "Behind", ("offset_lag",), number=True),
-        Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
-        Column(
-            "position",
-            "Position",
-            ("position",),
-            number=True,
-            title="The next source offset to replicate; committed on the target with the data",
-        ),
-        Column(
-            "source_stable_end",
-            "Stable end",
-            ("source_stable_end",),
-            number=True,
-            title="Last stable offset of the source: the flow reads up to here",
-        ),
-        Column("source_end", "Source end", ("source_end",), number=True),
-        Column("lane", "Lane", ("lane",), title="How batches are copied: raw, repack or record"),
-        Column("why", "Why", ("why",), title="Why the last batch was rewritten"),
-        Column("as_of", "As of", ("as_of",)),
-        Column("reason", "Reason"),
-    ),
-    search=("topic", "remote_topic", "reason", "why"),
-    default="-offset_lag",
-    filters={"state": STATES},
-    tie=("topic", "partition"),
-)
-GROUPS = Question(
-    columns=(
-        Column("group", "Group", ("group", "topic", "partition")),
-        Column("topic", "Topic", ("topic", "group", "partition")),
-        Column("partition", "Partition", ("partition", "topic", "group"), number=True),
-        Column(
-            "source_offset",
-            "On source",
-            ("source_offset",),
-            number=True,
-            title="The next offset that the group reads on the source",
-        ),
-        Column(
-            "translated_offset",
-            "Translated",
-            ("translated_offset",),
-            number=True,
-            title="The same position on the target, by the exact offset map",
-        ),
-        Column(
-            "target_offset",
-            "On target",
-            ("target_offset",),
-            number=True,
-            title="The resume offset of the group on the target now",
-        ),
-        Column("outcome", "Map", ("outcome",), title="How the offset on the target was found"),
-        Column("sync_state", "State", ("sync_state",)),
-        Column("as_of", "As of", ("as_of",)),
-        Column("reason", "Reason"),
-    ),
-    search=("group", "topic", "reason"),
-    default="group",
-    filters={"sync_state": SYNC_STATES},
-    tie=("group", "topic", "partition"),
-)
-GAPS = Question(
-    columns=(
-        Column("topic", "Topic", ("topic", "partition")),
-        Column("partition", "Partition", ("partition", "topic"), number=True),
-        Column("state", "State", ("state",)),
-        Column("kind", "Kind", ("kind",)),
-        Column("count", "Offsets lost", ("count",), number=True),
-        Column("first_lost", "First", ("first_lost",), number=True),
-        Column("last_lost", "Last", ("last_lost",), number=True),
-        Column("opened_at", "Found", ("opened_at",)),
-        Column("closed_at", "Closed", ("closed_at",)),
-        Column("decided_by", "Decided by", ("decided_by",)),
-        Column("reason", "Reason"),
-    ),
-    search=("topic", "reason", "decided_by"),
-    default="-opened_at",
-    filters={"state": GAP.names, "kind": tuple(GapKind.values)},
-    tie=("pk",),
-)
-JOBS = Question(
-    columns=(
-        Column("pk", "Job", ("pk",), number=True),
-        Column("state", "State", ("state",)),
-        Column("started_at", "Started", ("started_at",)),
-        Column("ended_at", "Lasted", (), number=True),
-        Column("records", "Records", ("records",), number=True),
-        Column("bytes", "Bytes", ("bytes",), number=True),
-        Column("attempt", "Attempt", ("attempt",), number=True),
-        Column("generation", "Edition", ("generation",), number=True),
-        Column("runner.name", "Runner", ("runner__name",)),
-        Column("reason", "Reason"),
-    ),
-    search=("reason", "error", "runner__name"),
-    default="-pk",
-    filters={"state": tuple(JobState.values)},
-)
-TRANSITIONS = Question(
-    columns=(
-        Column("when", "When", ("pk",)),
-        Column("field", "What", ("field",)),
-        Column("to_state", "Change", ("to_state",)),
-        Column("who", "Who", ("who",)),
-        Column("why", "Why"),
-    ),
-    search=("who", "why", "to_state"),
-    default="-when",
-    filters={"field": ("desired_state", "observed_state", "settings")},
-)
 PARTS = {
     "topics": Part("Topics", "mirrors/flows/_topics.html", TOPICS, _topics),
     "partitions": Part("Partitions", "mirrors/flows/_partitions.html", PARTITIONS, _partitions),
-    "groups": Part("Groups", "mirrors/groups/_flow_tab.html", GROUPS, _groups),
+    "groups": Part("Groups", "mirrors/groups/_flow_tab.html", GROUP_PARTITIONS, _groups),
     "gaps": Part("Gaps", "mirrors/gaps/_flow_tab.html", GAPS, _gaps),
     "offsets": Part("Offsets", "mirrors/offsets/_flow_tab.html"),
     "readiness": Part("Readiness", "mirrors/drills/_readiness_tab.html", context=readiness_part),
@@ -256,75 +126,22 @@ PARTS = {
         "Transitions", "mirrors/flows/_transitions.html", TRANSITIONS, _transitions
     ),
     "configuration": Part("Configuration", "mirrors/flows/_configuration.html"),
-    "history": Part("History", "mirrors/audit/_flow_tab.html", HISTORY, setting_changes),
-    "audit": Part("Audit", "mirrors/audit/_entries.html", AUDIT, human_transitions),
+    "history": Part("History", "mirrors/audit/_flow_tab.html", SETTING_CHANGES, setting_changes),
+    "audit": Part("Audit", "mirrors/audit/_entries.html", AUDIT_OF_FLOW, human_transitions),
 }
-
-
-LANES = Sheet("lane_shares", ("lane", "why", "batches", "percent", "records", "bytes"))
 
 
 def lanes_of(job: Job | None) -> dict[str, Any]:
     return {"lane_shares": shares(LaneFigure(**row) for row in job.lanes) if job else []}
 
 
-LOG = Sheet("log_entries", ("when", "level", "text"))
-SHEETS = {
+# Lists of a tab that are shown whole.
+WHOLE_LISTS: dict[str, dict[str, ListSpec]] = {
     "partitions": {"lanes": LANES},
-    "heartbeats": {
-        "heartbeats": Sheet(
-            "directions",
-            (
-                "flow.name",
-                "state",
-                "age_ms",
-                "every",
-                "heartbeat.latency_ms",
-                "heartbeat.clock_skew_ms",
-                "place",
-                "heartbeat.written_at",
-                "heartbeat.as_of",
-                "heartbeat.error",
-            ),
-        ),
-    },
-    "duties": {
-        "duties": Sheet(
-            "standings",
-            (
-                "schedule.name",
-                "state",
-                "last.started_at",
-                "next_at",
-                "interval_seconds",
-                "last.counts",
-                "last.error",
-                "judgement.reason",
-            ),
-        ),
-    },
-    "plan": {"plan": Sheet("plan.changes", ("kind", "name", "before", "after", "reason"))},
-    "configuration": {
-        "settings": Sheet("settings", ("key", "value", "given", "meaning")),
-        "changes": Sheet("changes", ("when", "key", "before", "after", "who", "generation")),
-    },
-    "readiness": {
-        "readiness": Sheet(
-            "lines", ("term.title", "term.points", "term.most", "term.sentence", "label", "link")
-        ),
-        "drills": Sheet(
-            "drills",
-            (
-                "pk",
-                "state",
-                "created_at",
-                "measured.rpo_ms",
-                "measured.loss",
-                "measured.rto_ms",
-                "reason",
-            ),
-        ),
-    },
+    "heartbeats": {"heartbeats": HEARTBEATS},
+    "duties": {"duties": SYNC_TASKS},
+    "plan": {"plan": PLAN},
+    "configuration": {"settings": SETTINGS, "changes": SETTING_CHANGES},
+    "readiness": {"readiness": READINESS, "drills": DRILL_RUNS_OF_FLOW},
     "jobs": {"log": LOG},
 }
-EXPLAINED = Sheet("verdict.rules", ("rule", "passed", "reason"))

@@ -14,29 +14,11 @@ from django.views.decorators.http import require_http_methods
 from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import arrow
-from mirrors.domain.states.findings import DRIFT
-from mirrors.domain.topics.drift import CHOICES, KINDS
+from mirrors.domain.topics.drift import CHOICES
 from mirrors.models import Drift, Role, needs, role_of
 from mirrors.services.topics import drift
 from mirrors.views.page import curl, render_page
-from mirrors.views.tables import Column, Question
 
-TABLE = Question(
-    columns=(
-        Column("name", "What", ("name", "key")),
-        Column("key", "Setting or rule", ("key", "name")),
-        Column("state", "State", ("state",)),
-        Column("expected", "As left", title="The value that the flow last set"),
-        Column("found", "Found", title="The value that was found on the target"),
-        Column("opened_at", "Found at", ("opened_at",)),
-        Column("expires_at", "Until", ("expires_at",)),
-        Column("decided_by", "Decided by", ("decided_by",)),
-        Column("reason", "Reason"),
-    ),
-    search=("name", "key", "reason", "decided_by"),
-    default="-opened_at",
-    filters={"state": DRIFT.names, "kind": KINDS},
-)
 # Choices for how long a decision holds.
 DAYS = (1, 7, 30, 90, 365)
 

@@ -1,0 +1,1 @@
+"""The lists of the product: one declaration each for its page, its files and its REST fields."""

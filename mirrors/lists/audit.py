@@ -1,0 +1,49 @@
+"""Lists of the audit: setting changes, actions of people, recent transitions."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mirrors.lists.columns import Column, ListSpec, in_files, in_rest
+
+SETTING_CHANGES = ListSpec(
+    "setting changes",
+    columns=(
+        *in_rest("id"),
+        Column("when", "When", ("pk",)),
+        Column("key", "Key", ("key",)),
+        Column("before", "Before"),
+        Column("after", "After"),
+        Column("who", "Who", ("who",)),
+        Column("generation", "Edition", ("generation",), number=True),
+    ),
+    search=("key", "before", "after", "who"),
+    default="-when",
+)
+AUDIT_OF_FLOW = ListSpec(
+    "audit of a flow",
+    columns=(
+        *in_rest("id"),
+        Column("when", "When", ("pk",)),
+        Column("who", "Who", ("who",)),
+        Column("subject", "Of", ("subject", "name")),
+        Column("name", "Name", ("name",)),
+        Column("field", "What", ("field",)),
+        Column("from_state", "From", field="from"),
+        Column("to_state", "To", ("to_state",), field="to"),
+        Column("why", "Why"),
+    ),
+    search=("who", "why", "name", "to_state"),
+    default="-when",
+    filters={"field": ("desired_state", "settings", "state")},
+)
+SUBJECTS = ("flow", "cluster", "runner", "failoverrun", "gap", "drill", "comparison")
+AUDIT = dataclasses.replace(
+    AUDIT_OF_FLOW, name="audit", filters={**AUDIT_OF_FLOW.filters, "subject": SUBJECTS}
+)
+# Pages show them as sentences.
+RECENT_TRANSITIONS = ListSpec(
+    "recent transitions",
+    rows="transitions",
+    columns=in_files("when", "subject", "name", "field", "from_state", "to_state", "who", "why"),
+)

@@ -1,0 +1,175 @@
+"""Lists of flows: flows, topics, partitions, jobs, transitions, lanes, log lines, settings."""
+
+from __future__ import annotations
+
+import typing
+
+from mirrors.domain.runners.job_files import TopicState
+from mirrors.lists.columns import Column, ListSpec, in_rest
+from mirrors.models.flows import JobState, ObservedState
+
+STATES = typing.get_args(TopicState)
+
+FLOWS = ListSpec(
+    "flows",
+    columns=(
+        *in_rest("id"),
+        Column("label", "Flow", ("source__alias", "target__alias"), field="name"),
+        *in_rest("source", "target", "properties", "desired_state"),
+        Column("observed_state", "State", ("observed_state",)),
+        Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet copied"),
+        Column(
+            "time_lag_ms",
+            "Oldest",
+            ("time_lag_ms",),
+            number=True,
+            title="Age of the oldest record not yet copied: what a failover would lose now",
+        ),
+        Column("copied", "Topics", ("copied",), number=True, field=None),
+        Column("proof.at", "Proven", ("proven_at",), title="When a drill last passed", field=None),
+        Column("runner.name", "Runner", ("runner__name",), field="runner"),
+        Column("since", "Since", ("since",)),
+        Column("reason", "Reason"),
+        *in_rest("generation", "retry_at", "warnings", "as_of", "owed", "stopped_partitions"),
+        *in_rest("waiting_records", "repeats", "proven", "start_refusal", "created_at"),
+    ),
+    search=("label", "runner__name", "reason"),
+    default="label",
+    filters={"observed_state": tuple(ObservedState.values)},
+)
+TOPICS = ListSpec(
+    "topics",
+    columns=(
+        Column("topic", "Topic", ("topic",)),
+        Column("state", "State", ("state",)),
+        Column(
+            "offset_lag",
+            "Behind",
+            ("owed",),
+            number=True,
+            title="Records not replicated, at most: markers and compacted records have offsets too",
+        ),
+        Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
+        Column("partitions", "Partitions", ("partitions",), number=True),
+        Column("remote_topic", "Remote topic", ("remote_topic",)),
+        Column("reason", "Reason"),
+        *in_rest("code", "owed", "as_of"),
+    ),
+    search=("topic", "remote_topic", "reason"),
+    default="-offset_lag",
+    filters={"state": STATES},
+    tie=("topic",),
+)
+PARTITIONS = ListSpec(
+    "partitions",
+    columns=(
+        Column("topic", "Topic", ("topic", "partition")),
+        Column("partition", "Partition", ("partition", "topic"), number=True),
+        Column("state", "State", ("state",)),
+        Column("offset_lag", "Behind", ("offset_lag",), number=True),
+        Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
+        Column(
+            "position",
+            "Position",
+            ("position",),
+            number=True,
+            title="The next source offset to replicate; committed on the target with the data",
+        ),
+        Column(
+            "source_stable_end",
+            "Stable end",
+            ("source_stable_end",),
+            number=True,
+            title="Last stable offset of the source: the flow reads up to here",
+        ),
+        Column("source_end", "Source end", ("source_end",), number=True),
+        Column("lane", "Lane", ("lane",), title="How batches are copied: raw, repack or record"),
+        Column("why", "Why", ("why",), title="Why the last batch was rewritten"),
+        Column("as_of", "As of", ("as_of",)),
+        Column("reason", "Reason"),
+        *in_rest("remote_topic", "source_first", "code", "owed", "repeats"),
+    ),
+    search=("topic", "remote_topic", "reason", "why"),
+    default="-offset_lag",
+    filters={"state": STATES},
+    tie=("topic", "partition"),
+)
+JOBS = ListSpec(
+    "jobs",
+    columns=(
+        Column("pk", "Job", ("pk",), number=True, field="id"),
+        Column("state", "State", ("state",)),
+        Column("started_at", "Started", ("started_at",), field="started"),
+        Column("ended_at", "Lasted", (), number=True, field="ended"),
+        Column("records", "Records", ("records",), number=True),
+        Column("bytes", "Bytes", ("bytes",), number=True),
+        Column("attempt", "Attempt", ("attempt",), number=True),
+        Column("generation", "Edition", ("generation",), number=True),
+        Column("runner.name", "Runner", ("runner__name",), field="runner"),
+        Column("reason", "Reason"),
+        *in_rest("error", "lanes", "as_of"),
+    ),
+    search=("reason", "error", "runner__name"),
+    default="-pk",
+    filters={"state": tuple(JobState.values)},
+)
+TRANSITIONS = ListSpec(
+    "transitions",
+    columns=(
+        *in_rest("id"),
+        Column("when", "When", ("pk",)),
+        Column("field", "What", ("field",)),
+        Column("from_state", in_file=False, field="from"),
+        Column("to_state", "Change", ("to_state",), field="to"),
+        Column("who", "Who", ("who",)),
+        Column("why", "Why"),
+    ),
+    search=("who", "why", "to_state"),
+    default="-when",
+    filters={"field": ("desired_state", "observed_state", "settings")},
+)
+# Transitions of a job, and of its flow while the job ran.
+JOB_TRANSITIONS = ListSpec(
+    "job transitions",
+    columns=(
+        Column("when", "When", ("pk",)),
+        Column("subject", "Of", ("subject", "pk")),
+        Column("from_state", "From"),
+        Column("to_state", "To", ("to_state",)),
+        Column("who", "Who", ("who",)),
+        Column("why", "Why"),
+    ),
+    search=("who", "why", "to_state"),
+    default="-when",
+)
+LANES = ListSpec(
+    "lanes",
+    rows="lane_shares",
+    columns=(
+        Column("lane", "Lane"),
+        Column("why", "Why"),
+        Column("batches", "Batches", number=True),
+        Column("percent", "Share", number=True, field=None),
+        Column("records", "Records", number=True),
+        Column("bytes", "Bytes", number=True),
+    ),
+)
+LOG = ListSpec(
+    "log",
+    rows="log_entries",
+    columns=(Column("when", "When"), Column("level", "Level"), Column("text", "Line")),
+)
+SETTINGS = ListSpec(
+    "settings",
+    columns=(
+        Column("key", "Key"),
+        Column("value", "Value"),
+        Column("given", "Set here"),
+        Column("meaning", "What it means"),
+    ),
+)
+EXPLANATION = ListSpec(
+    "explanation",
+    rows="verdict.rules",
+    columns=(Column("rule", "Rule"), Column("passed", "Verdict"), Column("reason", "Why")),
+)

@@ -1,0 +1,26 @@
+"""The list of runners."""
+
+from __future__ import annotations
+
+from mirrors.lists.columns import Column, ListSpec, in_rest
+from mirrors.models.runners import RunnerState
+
+RUNNERS = ListSpec(
+    "runners",
+    columns=(
+        Column("name", "Runner", ("name",)),
+        Column("state", "State", ("state",)),
+        Column("flow_count", "Flows", ("flow_count",), number=True, field=None),
+        Column("slots_used", "Slots in use", ("slots_used",), number=True),
+        Column("rss_bytes", "Memory", ("rss_bytes",), number=True),
+        Column("master", "Spark master", ("master",)),
+        Column("host", "Host", ("host",)),
+        Column("seen_at", "Last seen", ("seen_at",)),
+        Column("reason", "Reason"),
+        *in_rest("slots", "since", "pid", "started_at", "memory", "application_id"),
+        *in_rest("healthy", "health_reason"),
+    ),
+    search=("name", "master", "host", "reason"),
+    default="name",
+    filters={"state": tuple(RunnerState.values)},
+)

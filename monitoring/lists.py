@@ -1,0 +1,273 @@
+"""Lists of alerts, channels, schedules, topology, overview and history: one declaration each.
+
+Page, files and REST follow from a declaration: `mirrors/lists/columns.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mirrors.lists.columns import Column, ListSpec, in_files, in_rest, on_page
+from mirrors.models.flows import ObservedState
+from monitoring.models import AlertState, Severity
+
+ALERTS = ListSpec(
+    "alerts",
+    columns=(
+        *in_rest("id"),
+        Column("subject_name", "Subject", ("subject_name",)),
+        Column("state", "State", ("state", "severity")),
+        Column("severity", "Severity", ("severity",)),
+        Column("sentence", "What"),
+        Column("fired_at", "Since", ("fired_at",)),
+        Column("resolved_at", "Lasted", ("resolved_at",)),
+        Column("acknowledged_by", "Acknowledged by", ("acknowledged_by",)),
+        Column("rule_name", "Rule", ("rule_name",), field="rule"),
+        on_page("Actions", hidden=True),
+        *in_rest("subject", "flow", "value", "since", "told_at", "acknowledged_at", "note"),
+        *in_rest("page", "runbook"),
+    ),
+    search=("subject_name", "rule_name", "sentence"),
+    default="state",
+    filters={
+        "state": (AlertState.FIRING.value, AlertState.RESOLVED.value),
+        "severity": tuple(Severity.values),
+    },
+    tie=("-pk",),
+)
+ALERTS_OF_FLOW = dataclasses.replace(
+    ALERTS,
+    name="alerts of a flow",
+    columns=tuple(c for c in ALERTS.columns if c.key != "subject_name" and not c.hidden),
+)
+RULES = ListSpec(
+    "alert rules",
+    columns=(
+        *in_rest("id"),
+        Column("name", "Rule"),
+        Column("flow.name", "Of", field="flow"),
+        Column("severity", "Severity"),
+        Column("kind"),
+        Column("asks", "Asks", field=None),
+        Column("threshold", "Threshold", number=True),
+        Column(
+            "for_seconds",
+            "For",
+            number=True,
+            title="How long it must hold before a message is sent",
+        ),
+        Column("enabled"),
+        *in_rest("clear_below", "runbook", "labels", "channels"),
+    ),
+)
+RULES_OF_FLOW = ListSpec(
+    "alert rules of a flow",
+    columns=(
+        Column("name", "Rule"),
+        Column("asks", "Watches"),
+        Column("threshold", "Above", number=True),
+        *in_files("unit"),
+        Column("for_seconds", "For", number=True),
+        Column("severity", "Severity"),
+        Column("enabled", "State"),
+    ),
+)
+# A target may be a secret, so only REST, for administrators, has it.
+CHANNELS = ListSpec(
+    "channels",
+    columns=(
+        *in_rest("id"),
+        Column("name", "Channel"),
+        Column("kind", "Kind"),
+        Column("enabled"),
+        on_page("Actions", hidden=True),
+        *in_rest("target", "secret", "headers"),
+    ),
+)
+SILENCES = ListSpec(
+    "silences",
+    columns=(
+        *in_rest("id"),
+        Column("flow.name", "Of", field="flow"),
+        Column("cluster.alias", field="cluster"),
+        Column("rule.name", "Rule", field="rule"),
+        Column("starts_at", "From"),
+        Column("ends_at", "Until"),
+        Column("who", "Who"),
+        Column("reason", "Reason"),
+        on_page("Actions", hidden=True),
+    ),
+)
+# Those that were given up on the page; all of them over REST.
+DELIVERIES = ListSpec(
+    "deliveries",
+    rows="dead",
+    columns=(
+        *in_rest("id"),
+        Column("what", "What"),
+        Column("alert.subject_name", field="alert"),
+        Column("channel.name", "Channel", field="channel"),
+        Column("attempt", "Tries", number=True),
+        Column("error", "Because"),
+        on_page("Actions", hidden=True),
+        Column("created_at"),
+        *in_rest("key", "state", "due_at", "sent_at"),
+    ),
+)
+SCHEDULES = ListSpec(
+    "schedules",
+    columns=(
+        *in_rest("id"),
+        Column("label", "Flow", ("source__alias", "target__alias"), field="name"),
+        Column("observed_state", "State", ("observed_state",), field=None),
+        Column("schedule", "Schedule", title="Minute, hour, day, month, weekday; UTC or its zone"),
+        Column("until", "Until"),
+        Column("next_at", "Next run"),
+        Column(
+            "offset_lag",
+            "Would move",
+            ("owed",),
+            number=True,
+            title="Records not yet copied, as last seen: what a run that began now would copy",
+        ),
+        Column("as_of", "As of", ("as_of",)),
+        Column("last_started", "Last run"),
+        Column("last_records", "Moved", number=True),
+        Column(
+            "window",
+            "Window",
+            number=True,
+            title="Minutes that the window stays open",
+            field="window_minutes",
+        ),
+        Column("ends_at", "Closes", title="When the window ends the current run"),
+        Column("sentence", "Description"),
+        *in_rest("state", "zone", "owed"),
+    ),
+    search=("label", "reason"),
+    default="label",
+    filters={"observed_state": tuple(ObservedState.values)},
+)
+NEXT_RUNS = ListSpec(
+    "next runs",
+    columns=(
+        Column("next_at", "Next run (UTC)"),
+        Column("label", "Flow"),
+        Column("offset_lag", "Would move now", number=True),
+        Column("sentence", "Now"),
+    ),
+)
+LAST_RUNS = ListSpec(
+    "last runs",
+    columns=(
+        Column("started_at", "Started"),
+        *in_files("ended_at"),
+        Column("flow.name", "Flow"),
+        Column("state", "State"),
+        on_page("Lasted", number=True),
+        Column("records", "Records", number=True),
+        Column("bytes", "Bytes", number=True),
+        Column("reason", "Reason"),
+    ),
+)
+TOPOLOGY_FLOWS = ListSpec(
+    "topology flows",
+    columns=(
+        *in_rest("id"),
+        Column("label", "Flow", ("source__alias", "target__alias"), field="name"),
+        Column("observed_state", "State", ("observed_state",), field=None),
+        Column(
+            "time_lag_ms",
+            "RPO",
+            ("time_lag_ms",),
+            number=True,
+            title="Age of the oldest record not yet copied: the data loss of a failover now",
+        ),
+        Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet copied"),
+        Column("records_per_second", "Records/s", number=True),
+        Column("bytes_per_second", "Bytes/s", number=True),
+        Column("as_of", "As of", ("as_of",)),
+        *in_rest("source", "target", "state", "reason", "owed"),
+    ),
+    search=("label", "reason"),
+    default="label",
+    filters={"observed_state": tuple(ObservedState.values)},
+)
+TOPOLOGY_CLUSTERS = ListSpec(
+    "topology clusters",
+    rows="nodes",
+    columns=(
+        Column("cluster.alias", "Cluster", field="alias"),
+        Column("cluster.seen", "State", field="state"),
+        Column("cluster.reason", field="reason"),
+        Column("outward", "Flows out", number=True, field=None),
+        Column("inward", "Flows in", number=True, field=None),
+        Column(
+            "hops",
+            "Records reach",
+            title="Over flows that are not stopped, by the fewest of them",
+            field="reaches",
+        ),
+        *in_rest("brokers", "checked_at", "reach_count"),
+    ),
+)
+SAMPLES = ListSpec(
+    "samples",
+    columns=(
+        Column("at", "From (UTC)"),
+        Column("offset_lag", "Behind", number=True, title="Most records not yet copied"),
+        Column(
+            "time_lag_ms",
+            "RPO",
+            number=True,
+            title="Greatest age of the oldest record not yet copied",
+        ),
+        Column("records_per_second", "Records/s", number=True),
+        Column("bytes_per_second", "Bytes/s", number=True),
+        Column(
+            "out_of_sync", "Not in sync", number=True, title="Maximum of partitions not in sync"
+        ),
+        *in_files("unknown_partitions", "latency_ms", "heartbeat_age_ms"),
+    ),
+)
+FLOWS_BY_TROUBLE = ListSpec(
+    "flows by trouble",
+    rows="flows",
+    columns=(
+        Column("label", "Flow"),
+        Column("shown_state", "State"),
+        Column("offset_lag", "Behind", number=True),
+        Column(
+            "time_lag_ms",
+            "RPO",
+            number=True,
+            title="Age of the oldest record not yet copied: what a failover would lose now",
+        ),
+        *in_files("rpo_seconds"),
+        on_page("Last hour", title="RPO, minute by minute"),
+        Column("bytes_per_second", "Rate", number=True, title="What is copied now"),
+        Column("ready", "Ready", number=True, title="Readiness of the standby, of 100"),
+        *in_files("proof.state"),
+        Column("proof.at", "Proven", title="When a drill last passed"),
+        Column("since", "Since"),
+        *in_files("as_of"),
+        Column("reason", "Reason"),
+    ),
+)
+# The overview shows these without headings.
+WORST_TOPICS = ListSpec(
+    "topics furthest behind",
+    rows="worst",
+    columns=in_files("flow.name", "topic", "time_lag_ms", "offset_lag", "as_of"),
+)
+WORST_GROUPS = ListSpec(
+    "groups furthest behind",
+    rows="groups",
+    columns=in_files("flow.name", "group", "topic", "time_lag_ms", "offset_lag"),
+)
+COMPONENTS = ListSpec(
+    "component health",
+    rows="whose",
+    columns=in_files("what", "name", "state", "seen_at", "reason"),
+)
+RPO_CURVE = ListSpec("rpo curve", rows="curve.minutes", columns=in_files("at", "rpo_ms"))
