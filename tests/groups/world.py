@@ -19,6 +19,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.client_config import client_config
 from mirrors.models import Cluster, Flow
 from mirrors.services.clock import milliseconds
+from mirrors.services.sync.scheduler import TABLE
 from spark_runner.kafka_protocol.records import Record
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
@@ -57,16 +58,17 @@ class World:
         self.flow.properties |= {key.replace("_", "."): text for key, text in properties.items()}
         self.flow.save()
 
-    def do(self, act: Callable[[DutyContext], Outcome]) -> Outcome:
+    def do(self, act: Callable[..., Outcome]) -> Outcome:
+        """Run a sync task, with its own survey if it needs one."""
         self.flow.refresh_from_db()
-        return act(
-            DutyContext(
-                flow_id=self.flow.pk,
-                spec=self.flow.spec,
-                now=milliseconds(timezone.now()),
-                deadline_s=DEADLINE_S,
-            )
+        context = DutyContext(
+            flow_id=self.flow.pk,
+            spec=self.flow.spec,
+            now=milliseconds(timezone.now()),
+            deadline_s=DEADLINE_S,
         )
+        survey = next((duty.survey for duty in TABLE if duty.act is act), None)
+        return act(context, survey(context)) if survey else act(context)
 
     def topic(self, stem: str, partitions: int = 1) -> str:
         """A source topic that the flow copies."""

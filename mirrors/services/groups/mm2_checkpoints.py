@@ -49,11 +49,20 @@ def look_for_groups(context: DutyContext) -> Outcome:
     )
 
 
-def emit_checkpoints(context: DutyContext) -> Outcome:
+def survey_of(context: DutyContext) -> Survey:
+    """The survey that the sync tasks `checkpoints` and `group offsets` share."""
+    return survey_groups(
+        flow=flow_of(context),
+        spec=context.spec,
+        now=moment(context.now),
+        budget=Budget(context.deadline_s),
+    )
+
+
+def emit_checkpoints(context: DutyContext, survey: Survey) -> Outcome:
     """Write checkpoints that differ from the last ones, and store each group's offsets."""
     flow, spec, now = flow_of(context), context.spec, moment(context.now)
     budget = Budget(context.deadline_s)
-    survey = survey_groups(flow=flow, spec=spec, now=now, budget=budget)
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     topic = policy.checkpoints_topic()
     with Admin(spec.target, client_id="understudy-checkpoints") as admin:

@@ -14,7 +14,7 @@ from mirrors.kafka.admin.groups import GroupOffset, write_offsets
 from mirrors.services.clock import Budget, moment
 from mirrors.services.groups.mm2_checkpoints import flow_of, summed
 from mirrors.services.groups.store import store_places, written_offsets
-from mirrors.services.groups.survey import Survey, look_at_target, survey_groups
+from mirrors.services.groups.survey import Survey, look_at_target
 
 Key = tuple[str, str, int]
 # The number of groups whose state is read right before they are set, so that little time passes.
@@ -23,11 +23,13 @@ _LEAST_S = 3.0
 _LATE = Move("waiting", None, "the run ended before this group; the next run moves it")
 
 
-def move_groups(context: DutyContext) -> Outcome:
-    """Move groups that may move; the row of any other one says why not."""
+def move_groups(context: DutyContext, survey: Survey) -> Outcome:
+    """Move groups that may move; the row of any other one says why not.
+
+    The survey may be some seconds old: states on the target are read again before a group is set.
+    """
     flow, spec = flow_of(context), context.spec
     now, budget = moment(context.now), Budget(context.deadline_s)
-    survey = survey_groups(flow=flow, spec=spec, now=now, budget=budget)
     wrote = written_offsets(flow=flow)
     found = list(_moved(spec.target, survey, wrote, budget))
     store_places(flow=flow, groups=survey.groups, found=found, now=now)

@@ -10,6 +10,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import Any
 
 from django.db import DatabaseError
 from django.db.models import QuerySet
@@ -30,7 +31,7 @@ from mirrors.domain.sync.tasks import (
 )
 from mirrors.models import DutyRun, Flow
 from mirrors.models.flows import DesiredState
-from mirrors.services.clock import milliseconds, moment
+from mirrors.services.clock import Budget, milliseconds, moment
 from mirrors.services.groups import mm2_checkpoints, mm2_offset_syncs, target_offsets
 from mirrors.services.run_lifecycle import broken
 from mirrors.services.standby import backup
@@ -41,14 +42,21 @@ log = logging.getLogger(__name__)
 
 # Total time of one run's Kafka calls; the worker ends the run at 50 s.
 DEADLINE_S = 40.0
+# With less time left, a task that shares another one's survey runs later with its own.
+LEAST_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Duty:
-    """One sync task: schedule and function. One without a function runs elsewhere."""
+    """One sync task: schedule and function. One without a function runs elsewhere.
+
+    Due tasks of a flow with the same `survey` run together: the survey is made once, and each
+    function gets it.
+    """
 
     schedule: Schedule
-    act: Callable[[DutyContext], Outcome] | None = None
+    act: Callable[..., Outcome] | None = None
+    survey: Callable[[DutyContext], Any] | None = None
 
 
 TABLE: tuple[Duty, ...] = (
@@ -57,8 +65,12 @@ TABLE: tuple[Duty, ...] = (
     Duty(schedule=TOPIC_ACLS, act=acls.sync_acls),
     Duty(schedule=PLAN, act=plans.plan_duty),
     Duty(schedule=GROUPS, act=mm2_checkpoints.look_for_groups),
-    Duty(schedule=CHECKPOINTS, act=mm2_checkpoints.emit_checkpoints),
-    Duty(schedule=GROUP_OFFSETS, act=target_offsets.move_groups),
+    Duty(
+        schedule=CHECKPOINTS,
+        act=mm2_checkpoints.emit_checkpoints,
+        survey=mm2_checkpoints.survey_of,
+    ),
+    Duty(schedule=GROUP_OFFSETS, act=target_offsets.move_groups, survey=mm2_checkpoints.survey_of),
     Duty(schedule=OFFSET_SYNCS, act=mm2_offset_syncs.write_offset_syncs),
     Duty(schedule=STANDBY, act=backup.keep_flow),
 )
@@ -93,7 +105,10 @@ class Standing:
 
 
 def due_duties(*, now: datetime) -> list[tuple[int, str]]:
-    """(flow, task) for each due run; nothing is claimed yet, so calling it twice is harmless."""
+    """(flow, task) for each due run; nothing is claimed yet, so calling it twice is harmless.
+
+    Of due tasks that share a survey only the first is named: its run includes the others.
+    """
     end_lost(now=now)
     flows = list(_flows())
     known = pasts((flow.pk for flow in flows), now=now)
@@ -101,27 +116,76 @@ def due_duties(*, now: datetime) -> list[tuple[int, str]]:
         (flow.pk, duty.schedule.name)
         for flow in flows
         if (spec := _spec(flow)) is not None
-        for duty, judgement in _judged(flow, spec, known, now)
-        if judgement.due and duty.act is not None
+        for duty in _first_of_each_survey(_due(dict(_judged(flow, spec, known, now))))
     ]
 
 
 def run_duty(*, flow_id: int, name: str, now: datetime) -> bool:
-    """Take the slot and run the task; False when it is not due or another worker took it."""
-    duty = next((duty for duty in TABLE if duty.schedule.name == name), None)
+    """Take the slot and run the task; False when it is not due or another worker took it.
+
+    Due tasks that share its survey run with it.
+    """
     flow = _flows().filter(pk=flow_id).first()
-    if duty is None or duty.act is None or flow is None or (spec := _spec(flow)) is None:
+    if flow is None or (spec := _spec(flow)) is None:
         return False
     judged = dict(_judged(flow, spec, pasts([flow_id], now=now), now))
-    if not judged[duty].due:
+    due = _due(judged)
+    asked = next((duty for duty in due if duty.schedule.name == name), None)
+    if asked is None:
         return False
-    run = open_run(flow_id=flow_id, name=name, slot=judged[duty].slot, now=now)
-    if run is None:
-        return False
+    others = [duty for duty in due if duty.survey and duty.survey == asked.survey]
+    runs: dict[Duty, DutyRun] = {}
+    for duty in [asked, *(duty for duty in others if duty is not asked)]:
+        slot = judged[duty].slot
+        run = open_run(flow_id=flow_id, name=duty.schedule.name, slot=slot, now=now)
+        if run is None and duty is asked:
+            return False
+        if run is not None:
+            runs[duty] = run
     context = DutyContext(flow_id=flow_id, spec=spec, now=milliseconds(now), deadline_s=DEADLINE_S)
-    outcome, error = _attempt(duty.act, context, name)
-    close_run(run=run, outcome=outcome, error=error, fold=duty.schedule.is_frequent(spec.settings))
+    _run(runs, context)
     return True
+
+
+def _run(runs: dict[Duty, DutyRun], context: DutyContext) -> None:
+    """Run tasks that have one survey or none. An error of the survey is the outcome of each."""
+    budget = Budget(context.deadline_s)
+    survey, error = _survey(next(iter(runs)), context)
+    for at, (duty, run) in enumerate(runs.items()):
+        outcome: Outcome | None = None
+        failed = error
+        if not error and duty.act is not None:
+            if at and budget.left_s < LEAST_S:
+                # It is still due, and its next run makes its own survey.
+                run.delete()
+                continue
+            left = dataclasses.replace(context, deadline_s=budget.left_s)
+            outcome, failed = _attempt(duty.act, left, duty.schedule.name, *survey)
+        fold = duty.schedule.is_frequent(context.spec.settings)
+        close_run(run=run, outcome=outcome or Outcome(), error=failed, fold=fold)
+
+
+def _survey(duty: Duty, context: DutyContext) -> tuple[tuple[Any, ...], str]:
+    """The survey as an argument of each function; none if the task needs none or it failed."""
+    if duty.survey is None:
+        return (), ""
+    made, error = _attempt(duty.survey, context, duty.schedule.name)
+    return (made,), error
+
+
+def _due(judged: dict[Duty, Judgement]) -> list[Duty]:
+    return [duty for duty, found in judged.items() if found.due and duty.act is not None]
+
+
+def _first_of_each_survey(duties: list[Duty]) -> list[Duty]:
+    seen: set[Callable[[DutyContext], Any]] = set()
+    found = []
+    for duty in duties:
+        if duty.survey is None or duty.survey not in seen:
+            found.append(duty)
+        if duty.survey is not None:
+            seen.add(duty.survey)
+    return found
 
 
 def standings(*, flow: Flow, now: datetime) -> list[Standing]:
@@ -142,18 +206,18 @@ def standings(*, flow: Flow, now: datetime) -> list[Standing]:
 
 
 def _attempt(
-    act: Callable[[DutyContext], Outcome], context: DutyContext, name: str
-) -> tuple[Outcome, str]:
-    """The outcome, or the sentence of the error that stopped the run."""
+    act: Callable[..., Any], context: DutyContext, name: str, *survey: Any
+) -> tuple[Any, str]:
+    """The outcome or survey; or None, and the sentence of the error that stopped the run."""
     try:
-        return act(context), ""
+        return act(context, *survey), ""
     except UnderstudyError as error:
-        return Outcome(), error.message
+        return None, error.message
     except DatabaseError:
         raise
     except Exception as error:
         log.exception("sync task %s of flow %s raised an unexpected error", name, context.flow_id)
-        return Outcome(), broken(error)
+        return None, broken(error)
 
 
 def _flows() -> QuerySet[Flow]:
