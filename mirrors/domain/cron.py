@@ -16,7 +16,7 @@ from croniter import CroniterBadDateError, croniter
 
 _SECOND_MS = 1000
 _MINUTE = dt.timedelta(minutes=1)
-# Croniter draws R anew at every look; H wants a name to draw from.
+# Croniter draws another R at each call; H needs a name to draw from.
 _DRAWN = re.compile(r"(?<![a-z])[hr](?![a-z])", re.IGNORECASE)
 
 
@@ -24,19 +24,19 @@ _DRAWN = re.compile(r"(?<![a-z])[hr](?![a-z])", re.IGNORECASE)
 class Cron:
     """Parser of a schedule."""
 
-    words = "five fields of cron (minute, hour, day, month, weekday), such as 30 2 * * *"
+    words = "five cron fields (minute, hour, day, month, weekday), such as 30 2 * * *"
 
     def parse(self, text: str) -> str:
         """Return the normalized schedule. Raises ValueError; its text follows the setting."""
         fields = text.split()
         schedule = " ".join(fields)
         if _DRAWN.search(schedule):
-            raise ValueError(f"must name its moments; R and H leave them to chance in {text!r}")
+            raise ValueError(f"must give exact times; R and H are random in {text!r}")
         if len(fields) != 5 or not croniter.is_valid(schedule):
             raise ValueError(f"must be {self.words}, not {text!r}")
         # From 1970 on each day of a year has met each weekday within the years that are searched.
         if next_run_ms(schedule, 0) is None:
-            raise ValueError(f"never comes: no day fits {schedule!r}")
+            raise ValueError(f"never runs: no day matches {schedule!r}")
         return schedule
 
 
@@ -44,7 +44,7 @@ class Cron:
 class Zone:
     """Parser of a time zone's name."""
 
-    words = "a time zone of the IANA list, such as UTC, Europe/Berlin or America/New_York"
+    words = "an IANA time zone, such as UTC, Europe/Berlin or America/New_York"
 
     def parse(self, text: str) -> str:
         zone_of(text.strip())

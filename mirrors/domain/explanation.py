@@ -28,7 +28,7 @@ def explain(
 ) -> Explanation:
     """Combine the rules. `carried` is the reason if none failed; by default the first passed."""
     failed = next((rule for rule in rules if rule.passed is False), None)
-    passed = next((rule.reason for rule in rules if rule.passed), "no rule was asked")
+    passed = next((rule.reason for rule in rules if rule.passed), "no rule was evaluated")
     fix = fixes.get(failed.rule, "").format(name=name) if failed is not None else ""
     return Explanation(
         name=name,
@@ -41,14 +41,14 @@ def explain(
 
 TOPIC_FIXES = {
     "topics": "Add a pattern that matches {name} to topics.",
-    "topics.exclude": "Take the pattern that matches {name} out of topics.exclude.",
-    "internal": "Internal topics are never copied; each cluster keeps its own.",
-    "bookkeeping": "Understudy's own topics are never copied.",
-    "cycle": "Nothing to change: {name} came from there, so a copy would go round in a loop.",
-    "found": "Make the topic, or give the flow's principal the right to describe it. With "
-    "refresh.topics.enabled=false restart the flow, so that it looks again.",
-    "possible": "Take away what stands in the way; the flow looks again by itself.",
-    "copying": "Look at the partitions of {name} on the tab Partitions, and at the tab Gaps.",
+    "topics.exclude": "Remove the pattern that matches {name} from topics.exclude.",
+    "internal": "Internal topics are never replicated; each cluster keeps its own.",
+    "bookkeeping": "Understudy's own topics are never replicated.",
+    "cycle": "Nothing to change: {name} came from there, so replicating it would create a loop.",
+    "found": "Create the topic, or grant the flow's principal DESCRIBE on it. With "
+    "refresh.topics.enabled=false, restart the flow, so that it lists topics again.",
+    "possible": "Fix what the reason names; the flow checks again automatically.",
+    "copying": "See the partitions of {name} on the Partitions tab, and the Gaps tab.",
 }
 _STANDS = ("faulted", "gap")
 
@@ -76,8 +76,8 @@ def explain_topic(
 def _priority(topic: str, wanted: bool, spec: FlowSpec) -> RuleVerdict:
     ranks = Ranks(spec.settings)
     if not wanted or not ranks.are_used:
-        why = "the flow names no classes" if wanted else "the flow does not want it"
-        return RuleVerdict("priority", None, f"not asked: {why}")
+        why = "the flow has no priority classes" if wanted else "the flow does not select it"
+        return RuleVerdict("priority", None, f"not evaluated: {why}")
     return RuleVerdict("priority", True, ranks.of(topic).reason)
 
 
@@ -85,15 +85,15 @@ def _found(
     wanted: bool, spec: FlowSpec, looked_at: str, seen: SeenTopic | None
 ) -> tuple[RuleVerdict, ...]:
     if not wanted or not looked_at:
-        why = "the flow does not want it" if not wanted else "no runner has looked yet"
-        told = f"not asked: {why}"
+        why = "the flow does not select it" if not wanted else "no runner has listed topics yet"
+        told = f"not evaluated: {why}"
         return tuple(RuleVerdict(rule, None, told) for rule in ("found", "possible", "copying"))
     if seen is None:
         told = (
             f"is not among the topics that the flow saw on {spec.source.alias} at {looked_at}; "
             f"{_next(spec)}"
         )
-        none = "not asked: it was not found"
+        none = "not evaluated: the topic was not found"
         return (
             RuleVerdict("found", False, told),
             RuleVerdict("possible", None, none),
@@ -103,36 +103,40 @@ def _found(
     words = seen.state.replace("_", " ")
     return (
         RuleVerdict("found", True, f"was seen on {spec.source.alias} at {seen.at}"),
-        RuleVerdict("possible", not refused, seen.reason if refused else "nothing is in its way"),
+        RuleVerdict("possible", not refused, seen.reason if refused else "nothing prevents it"),
         RuleVerdict(
             "copying",
             None if refused else not stands,
-            "not asked: it cannot be copied" if refused else f"is {words}. {seen.reason}".rstrip(),
+            "not evaluated: it cannot be replicated"
+            if refused
+            else f"is {words}. {seen.reason}".rstrip(),
         ),
     )
 
 
 def _next(spec: FlowSpec) -> str:
     if not spec.settings.refresh_topics_enabled:
-        return "refresh.topics.enabled is false, so it looks again only when it is started"
-    return f"it looks every {spec.settings.refresh_topics_interval_seconds} s"
+        return "refresh.topics.enabled is false, so the flow lists topics only when it starts"
+    return f"the flow lists topics every {spec.settings.refresh_topics_interval_seconds} s"
 
 
 GROUP_FIXES = {
-    "kind": "Nothing to change: only consumers' offsets can be carried.",
+    "kind": "Nothing to change: only offsets of consumer groups can be synchronized.",
     "groups": "Add a pattern that matches {name} to groups.",
-    "groups.exclude": "Take the pattern that matches {name} out of groups.exclude.",
-    "found": "Have the group commit an offset, or give the flow's principal the right to describe "
-    "it. With refresh.groups.enabled=false set it to true.",
-    "offsets": "Have the group commit an offset on the source; an expired one comes back with it.",
-    "topics": "Have the flow copy what the group reads: change topics or topics.exclude.",
-    "map": "Let the flow copy on; what was never copied has no place on the target.",
-    "rights": "Give the flow's principal what the reason names on the target.",
+    "groups.exclude": "Remove the pattern that matches {name} from groups.exclude.",
+    "found": "Have the group commit an offset, or grant the flow's principal DESCRIBE on the "
+    "group. If refresh.groups.enabled is false, set it to true.",
+    "offsets": "Have the group commit an offset on the source; that also replaces an expired one.",
+    "topics": "Have the flow replicate what the group reads: change topics or topics.exclude.",
+    "map": "Wait until the flow has replicated more; a record that was never replicated has no "
+    "offset on the target.",
+    "rights": "Grant the flow's principal what the reason names on the target.",
     "sync.group.offsets.enabled": "Set sync.group.offsets.enabled=true, or move the group by a "
-    "failover. Checkpoints tell its place meanwhile.",
-    "members": "Stop the members of {name} on the target; its offsets follow at the next turn.",
-    "own progress": "Nothing to change: the group consumed on the target itself. To have it follow "
-    "again, reset it there to where it stands on the source.",
+    "failover. Until then, checkpoints hold its resume offsets.",
+    "members": "Stop the members of {name} on the target; the next run of the sync task sets its "
+    "offsets.",
+    "own progress": "Nothing to change: the group consumed on the target itself. To synchronize it "
+    "again, reset it there to its translated source offset.",
 }
 _AFTER_FILTERS = (
     "found", "topics", "offsets", "map", "rights", "sync.group.offsets.enabled", "members",
@@ -172,15 +176,17 @@ def explain_group(
     kind = _kind(odd if is_wanted else None)
     rules = [kind, *named]
     if not is_wanted or kind.passed is False:
-        return explain(group, [*rules, *_not_asked("the flow does not look after it")], GROUP_FIXES)
+        return explain(group, [*rules, *_not_asked("the flow does not select it")], GROUP_FIXES)
     if not looked_at:
-        carried = f"{named[0].reason}; nobody has looked yet where it stands"
-        rules += _not_asked("nobody has looked yet")
+        carried = f"{named[0].reason}; its offsets were not read yet"
+        rules += _not_asked("the groups were not listed yet")
         return explain(group, rules, GROUP_FIXES, carried=carried)
     if not places:
         told = f"is not among the groups seen at {looked_at}. {next_look}".rstrip()
         missing = RuleVerdict("found", False, told)
-        return explain(group, [*rules, missing, *_not_asked("it was not found")[1:]], GROUP_FIXES)
+        return explain(
+            group, [*rules, missing, *_not_asked("the group was not found")[1:]], GROUP_FIXES
+        )
     rules.append(RuleVerdict("found", True, f"was seen at {looked_at}"))
     rules += _of_places([row for row in places if row.topic], places, settings)
     return explain(group, rules, GROUP_FIXES, carried=named[0].reason)
@@ -192,7 +198,7 @@ def _of_places(
     if not rows:
         told = "; ".join(dict.fromkeys(row.reason for row in places)) or "it has no offset"
         waits = all(row.state == "waiting" for row in places)
-        _, topics, _, *rest = _not_asked("no place of it is known")
+        _, topics, _, *rest = _not_asked("none of its partitions is known")
         return [topics, RuleVerdict("offsets", None if waits else False, told), *rest]
     rules: list[RuleVerdict] = []
     left = rows
@@ -201,7 +207,7 @@ def _of_places(
         rules.append(_verdict(rule, hit, left, fine))
         left = [row for row in left if not is_against(row)]
     enabled = settings.sync_group_offsets_enabled
-    words = "is true" if enabled else "is false: its place is told by checkpoints alone"
+    words = "is true" if enabled else "is false: only checkpoints hold its resume offsets"
     told = f"sync.group.offsets.enabled {words}"
     at = [rule.rule for rule in rules].index("rights") + 1
     rules.insert(at, RuleVerdict("sync.group.offsets.enabled", enabled, told))
@@ -209,12 +215,16 @@ def _of_places(
 
 
 _TESTS: tuple[tuple[str, Callable[[SeenPlace], bool], str], ...] = (
-    ("topics", lambda row: row.state == "not_copied", "the flow copies what it reads"),
+    ("topics", lambda row: row.state == "not_copied", "the flow replicates what it reads"),
     ("offsets", lambda row: row.source_offset is None, "it has offsets on the source"),
-    ("map", lambda row: row.translated is None, "its place on the target is known"),
-    ("rights", lambda row: row.state == "failed", "Kafka refused nothing"),
+    ("map", lambda row: row.translated is None, "its resume offset on the target is known"),
+    ("rights", lambda row: row.state == "failed", "Kafka rejected nothing"),
     ("members", lambda row: row.state == "active", "it has no members on the target"),
-    ("own progress", lambda row: row.state == "kept", "it did not go on on the target by itself"),
+    (
+        "own progress",
+        lambda row: row.state == "it did not consume on the target itself",
+        "it did not go on on the target by itself",
+    ),
 )
 
 
@@ -223,22 +233,22 @@ def _verdict(
 ) -> RuleVerdict:
     """Return no if the rule fails in every remaining partition, else yes with exceptions."""
     if not asked:
-        return RuleVerdict(rule, None, "not asked: no place is left")
+        return RuleVerdict(rule, None, "not evaluated: no partition is left")
     if not hit:
         return RuleVerdict(rule, True, fine)
     one = hit[0]
     told = f"{one.where}: {one.reason}"
-    more = f" (and {len(hit) - 1} more places)" if len(hit) > 1 else ""
+    more = f" (and {len(hit) - 1} more partitions)" if len(hit) > 1 else ""
     if len(hit) == len(asked):
         return RuleVerdict(rule, False, f"{told}{more}")
-    return RuleVerdict(rule, True, f"not in {len(hit)} of {len(asked)} places, such as {told}")
+    return RuleVerdict(rule, True, f"not in {len(hit)} of {len(asked)} partitions, such as {told}")
 
 
 def _kind(odd: SeenPlace | None) -> RuleVerdict:
     if odd is not None:
         return RuleVerdict("kind", False, odd.reason)
-    return RuleVerdict("kind", True, "is a group of consumers, or not known to be another")
+    return RuleVerdict("kind", True, "is a consumer group, or not known to be another kind")
 
 
 def _not_asked(why: str) -> list[RuleVerdict]:
-    return [RuleVerdict(rule, None, f"not asked: {why}") for rule in _AFTER_FILTERS]
+    return [RuleVerdict(rule, None, f"not evaluated: {why}") for rule in _AFTER_FILTERS]

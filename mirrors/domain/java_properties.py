@@ -88,7 +88,7 @@ def _plain(text: str) -> str:
         return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
     except UnicodeDecodeError:
         raise ValueError(
-            "a \\uXXXX stands for half a character; write both halves, or the character itself"
+            "a \\uXXXX is half of a surrogate pair; write both halves, or the character itself"
         ) from None
 
 

@@ -33,11 +33,11 @@ def test_bounds_by_offset_are_settings_like_any_other(
     ("properties", "key", "words"),
     [
         ({"start.from": "orders:0:-1"}, "start.from", "its offset must be a whole number from 0"),
-        ({"start.from": "orders:0:1", "topics": "t"}, "start.from", "the flow does not copy"),
+        ({"start.from": "orders:0:1", "topics": "t"}, "start.from", "the flow does not replicate"),
         ({"run.until": "orders:0:1,orders:0:2"}, "run.until", "names orders:0 twice"),
         ({"run.window.minutes": "480"}, "run.window.minutes", "needs run.schedule"),
         ({**NIGHT, "run.window.minutes": "8h"}, "run.window.minutes", "must be a whole number"),
-        ({**NIGHT, "run.schedule.zone": "Mars"}, "run.schedule.zone", "must be a time zone"),
+        ({**NIGHT, "run.schedule.zone": "Mars"}, "run.schedule.zone", "must be an IANA time zone"),
         ({**NIGHT, "run.until": "orders:0:1"}, "run.schedule", "needs run.until=end"),
     ],
 )

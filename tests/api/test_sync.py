@@ -45,7 +45,7 @@ def test_each_duty_says_its_last_run_when_it_is_next_and_why_not(
     configs = rows["topic configs"]
     assert (configs["state"], configs["last"]["counts"]) == ("succeeded", {"changed": 2})
     assert configs["next_at"] is None
-    assert configs["reason"] == "The flow is not asked to run; duties rest with it."
+    assert configs["reason"] == "The flow is stopped or paused, and so are its sync tasks."
     assert (rows["topic acls"]["state"], rows["topic acls"]["enabled"]) == ("off", False)
 
 

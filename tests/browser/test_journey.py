@@ -116,7 +116,9 @@ def test_a_window_is_refused_with_a_reason_corrected_and_shown_on_the_flow(
     page.get_by_label("Time zone of the schedule").fill("Europe/Berlin")
     page.get_by_role("button", name="Add flow", exact=True).click()
     expect(page.get_by_role("heading", name="primary→backup")).to_be_visible()
-    expect(page.get_by_text("run.schedule rests until somebody starts it once.")).to_be_visible()
+    expect(
+        page.get_by_text("run.schedule takes effect once somebody starts the flow.")
+    ).to_be_visible()
     flow = Flow.objects.get()
     assert flow.properties["start.from"] == "orders:0:5,orders:1:7"
     page.get_by_role("link", name="Edit", exact=True).click()

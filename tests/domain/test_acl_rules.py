@@ -82,8 +82,8 @@ def test_unchanged_names_carry_no_prefix_that_covers_more_than_the_flow_writes()
     found = plan([prefixed("pay."), prefixed("pay.in"), rule("*")], **same)
     assert found.make == (prefixed("pay.in"),)
     assert [text.split(" are ")[0] for text in found.left] == [
-        "Access rules of all topics (*)",
-        "Access rules of prefixes that cover other topics of the target as well",
+        "ACLs of all topics (*)",
+        "ACLs of prefixes that also match other topics of the target",
     ]
 
 
@@ -98,7 +98,7 @@ def test_only_what_the_flow_made_and_nothing_asks_for_is_taken_away() -> None:
     assert plan([rule("__x")], (rule("a.__x"),), ours=frozenset({rule("a.__x")})).take == ()
     kept = plan([rule("pay.in")], there, ours=ours, shared_with="c->b")
     assert kept.take == (rule("a.pay.out"),)
-    assert any("c->b may want them (1: app-1)" in text for text in kept.left)
+    assert any("c->b may need them (1: app-1)" in text for text in kept.left)
     # MM2's rule takes nothing away.
     assert plan_acls([], there, flow("a", "b"), names=NAMES, ours=ours).take == ()
 

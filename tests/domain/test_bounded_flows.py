@@ -43,7 +43,7 @@ def standing(
 def test_a_flow_that_rests_between_two_runs_waits_for_the_next() -> None:
     found = standing(rests_since=NOON - 60 * MINUTE)
     assert (found.word, found.next_at) == ("waiting", NEXT)
-    assert found.sentence == "The next run begins at 2026-01-02 02:30 UTC."
+    assert found.sentence == "The next run starts at 2026-01-02 02:30 UTC."
 
 
 def test_a_run_that_was_missed_is_due_now() -> None:
@@ -51,29 +51,29 @@ def test_a_run_that_was_missed_is_due_now() -> None:
     assert found.word == "waiting"
     assert found.next_at is not None
     assert found.next_at < NOON
-    assert "is due and begins in a moment" in found.sentence
+    assert "is due and starts in a moment" in found.sentence
 
 
 def test_a_run_whose_moment_passed_during_the_last_one_is_due_now() -> None:
     found = standing(rests_since=NOON - MINUTE, ran_since=NOON - 10 * 60 * MINUTE)
     assert (found.word, found.next_at) == ("waiting", NOON - (9 * 60 + 30) * MINUTE)
-    assert "is due and begins in a moment" in found.sentence
+    assert "is due and starts in a moment" in found.sentence
 
 
 def test_while_it_runs_it_says_until_where_and_when_the_next_begins() -> None:
     found = standing(desired="running")
     assert (found.word, found.next_at) == ("running", NEXT)
-    assert "until the ends as of its start" in found.sentence
+    assert "until the end offsets as of its start" in found.sentence
     until = standing(desired="running", schedule=None, until="2026-01-02T00:00:00Z")
-    assert (until.next_at, until.sentence) == (None, "It runs, until 2026-01-02 00:00 UTC.")
+    assert (until.next_at, until.sentence) == (None, "Running until 2026-01-02 00:00 UTC.")
 
 
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({}, "A person stopped it"),
+        ({}, "Stopped by a person"),
         ({"desired": "paused"}, "Paused by a person"),
-        ({"schedule": None}, "Starting it begins the run"),
+        ({"schedule": None}, "Start the flow to begin the run"),
     ],
 )
 def test_what_a_person_holds_begins_by_no_schedule(facts: dict[str, Any], words: str) -> None:
@@ -95,18 +95,21 @@ def test_between_two_windows_it_says_what_waits_for_the_next() -> None:
         "4,112 records wait for the window, which opens at 2026-01-01 22:00 UTC."
     )
     unknown = standing(**night, rests_since=NOON - 6 * 60 * MINUTE)
-    assert unknown.sentence == "The next run begins at 2026-01-01 22:00 UTC."
+    assert unknown.sentence == "The next run starts at 2026-01-01 22:00 UTC."
 
 
 def test_while_its_window_is_open_it_says_when_that_closes() -> None:
     found = standing(**OFFICE_HOURS, until=None, desired="running")
     assert found.ends_at == NOON + 360 * MINUTE
     assert found.sentence == (
-        "It runs, until its window closes at 2026-01-01 18:00 UTC. "
-        "The next run begins at 2026-01-02 08:00 UTC."
+        "Running until its window closes at 2026-01-01 18:00 UTC. "
+        "The next run starts at 2026-01-02 08:00 UTC."
     )
     both = standing(**OFFICE_HOURS, desired="running")
-    assert "until the ends as of its start are copied, or until its window closes" in both.sentence
+    assert (
+        "until the end offsets as of its start are replicated, or until its window closes"
+        in both.sentence
+    )
 
 
 def test_a_schedule_that_never_comes_says_so() -> None:
@@ -115,7 +118,7 @@ def test_a_schedule_that_never_comes_says_so() -> None:
     for keys in ({**never, "minutes": None, "until": "end"}, never):
         found = standing(**keys, rests_since=NOON, waiting=7)
         assert (found.word, found.next_at) == ("waiting", None)
-        assert found.sentence == "No run comes: no day fits run.schedule=0 0 31 4 *. Change it."
+        assert found.sentence == "No next run: no day matches run.schedule=0 0 31 4 *. Change it."
         found = standing(**keys, desired="running")
         assert (found.word, found.next_at, found.ends_at) == ("running", None, None)
         assert "next run" not in found.sentence
@@ -123,4 +126,4 @@ def test_a_schedule_that_never_comes_says_so() -> None:
 
 def test_an_end_by_offsets_is_said_in_words() -> None:
     found = standing(schedule=None, until="orders:0:5", desired="running")
-    assert found.sentence == "It runs, until the offsets that run.until names."
+    assert found.sentence == "Running until the offsets in run.until are reached."

@@ -80,7 +80,9 @@ def test_an_excluded_setting_is_left_alone() -> None:
 def test_a_setting_that_the_target_does_not_know_is_left_with_the_reason() -> None:
     changes, left = plan({"brand.new": ConfigEntry("1")}, {})
     assert changes == []
-    assert left == ("brand.new of t is not carried: the target's Kafka does not know it.",)
+    assert left == (
+        "brand.new of t is not synchronized: the target's Kafka version does not know it.",
+    )
 
 
 def test_a_topic_whose_settings_cannot_be_read_is_left_and_its_neighbours_are_not() -> None:
@@ -89,7 +91,7 @@ def test_a_topic_whose_settings_cannot_be_read_is_left_and_its_neighbours_are_no
     by_hand = cluster("a.t", {"retention.ms": ConfigEntry("5")})
     changes, left = plan_configs(source, by_hand, flow(), (copied,))
     assert changes == ()
-    assert left[0].startswith("The settings of t cannot be compared. Cluster a: cannot read")
+    assert left[0].startswith("The configs of t cannot be compared. Cluster a: cannot read")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_allow_all_becomes_read_write_stays_and_deny_is_carried_whole() -> None:
         ("a.t", "DENY", "WRITE"),
     ]
     assert [sentence.split(":")[0] for sentence in plan.left] == [
-        "Access rules that allow WRITE are not carried"
+        "ACLs that allow WRITE are not synchronized"
     ]
     assert plan.codes == {plan.left[0]: WRITE_RULES}
 

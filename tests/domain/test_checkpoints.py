@@ -90,10 +90,10 @@ def test_a_group_with_members_on_the_target_is_never_moved(state: str) -> None:
 def test_a_group_that_was_reset_backwards_is_followed_unless_it_consumed_there() -> None:
     followed = decide(target_offset=90, wrote=90)
     assert followed[:2] == ("moved", 40)
-    assert "reset backwards" in followed.reason
+    assert "reset to an earlier offset" in followed.reason
     kept = decide(target_offset=95, wrote=90)
     assert kept[:2] == ("kept", None)
-    assert "55 beyond" in kept.reason
+    assert "55 ahead" in kept.reason
     assert decide(target_offset=95)[:2] == ("kept", None)
 
 
@@ -107,9 +107,9 @@ def test_a_group_beyond_the_end_of_a_topic_that_was_made_again_is_brought_back()
         ({"left_out": "matches topics.exclude (t)"}, "not_copied", "matches topics.exclude (t)"),
         ({"trouble": "Not authorized."}, "unknown", "Not authorized."),
         ({"source_offset": None}, "unknown", "the group has no offset here on the source"),
-        ({"translation": None}, "unknown", "no record of this partition was copied yet"),
+        ({"translation": None}, "unknown", "no record of this partition was replicated yet"),
         ({"target_end": None}, "unknown", "source.t-0 does not exist on the target"),
-        ({"target_end": 39}, "unknown", "the map leads to 40, but source.t-0 ends at 39"),
+        ({"target_end": 39}, "unknown", "the offset map gives 40, but source.t-0 ends at 39"),
     ],
 )
 def test_who_is_not_moved_says_why(seen: dict[str, Any], state: str, reason: str) -> None:

@@ -131,7 +131,7 @@ def test_what_differs_of_a_record_is_named() -> None:
     assert found.fields == ("value", "timestamp")
     told = content_finding("orders", "east.orders", 3, found).sentence
     assert told == (
-        "orders-3 offset 4 is another record on the target (east.orders-3 offset 9): "
+        "orders-3 offset 4 is a different record on the target (east.orders-3 offset 9): "
         "its value and timestamp differ."
     )
 
@@ -208,7 +208,7 @@ def test_a_group_that_is_ahead_would_jump_over_records_and_one_behind_reads_agai
         ("missing", "note"),
     ]
     assert (aspect.compared, aspect.differs) == (4, 1)
-    assert "3 ahead: it would jump over records" in found[0].sentence
+    assert "3 ahead: it would skip records" in found[0].sentence
     found, aspect = group_findings([place(target_offset=None)], {"g": "Stable"}, synced=False)
     assert (found, aspect.compared) == ([], 0)
     assert "sync.group.offsets.enabled is false" in aspect.left_out
@@ -231,8 +231,8 @@ def test_the_verdict_is_never_better_than_what_was_read() -> None:
     assert judge(read, good, asked_content=True) == "same"
     fewer = Content(partitions=2, same=2, source_records=10, target_records=7)
     assert sentence(fewer, good, source="east", target="west", asked_content=True) == (
-        "east and west hold the same 10 records in 2 partitions, apart from 3 that compaction has "
-        "taken from west already. Topics, settings and rules are in step."
+        "east and west hold the same 10 records in 2 partitions, apart from 3 that compaction "
+        "already removed on west. Topics, topic configs and ACLs match."
     )
     cut = Content(
         partitions=2, same=1, source_records=10, target_records=10, unread=5, unread_partitions=1
@@ -244,5 +244,5 @@ def test_the_verdict_is_never_better_than_what_was_read() -> None:
     words = sentence(cut, bad, source="east", target="west", asked_content=True)
     assert words == (
         "east and west hold the same 10 records in 2 partitions. Not read: 5 source offsets of 1 "
-        "partitions; each says why. 2 settings differ."
+        "partitions; each partition shows the reason. 2 topic configs differ."
     )

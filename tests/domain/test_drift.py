@@ -69,8 +69,8 @@ def test_what_kafka_cannot_take_back_is_left_whatever_the_time() -> None:
 
 def test_every_ruling_says_what_happened_until_when_and_who_decided() -> None:
     told = rule_on(SET, None, now=0, grace_s=HOUR).reason
-    assert "retention.ms of a.t was set to 5 by hand; it was 10." in told
-    assert "put back at 1970-01-01 01:00 UTC" in told
+    assert "retention.ms of a.t was changed manually to 5; it was 10." in told
+    assert "reverted at 1970-01-01 01:00 UTC" in told
     known = found("ignored", expires_at=HOUR * 1000, who="ann", why="A test runs.")
     told = rule_on(SET, known, now=0, grace_s=0).reason
     assert told.endswith("It is ignored until 1970-01-01 01:00 UTC by ann: A test runs.")
@@ -79,10 +79,10 @@ def test_every_ruling_says_what_happened_until_when_and_who_decided() -> None:
 @pytest.mark.parametrize(
     ("choice", "why", "expires", "words"),
     [
-        ("accept", " ", None, "Say why"),
-        ("ignore", "x", None, "Say until when"),
-        ("ignore", "x", 5, "lie ahead"),
-        ("accept", "x", 10**15, "no more than a year"),
+        ("accept", " ", None, "Give a reason"),
+        ("ignore", "x", None, "Enter when ignoring it ends"),
+        ("ignore", "x", 5, "in the future"),
+        ("accept", "x", 10**15, "at most one year"),
         ("fix", "x", 99, "does not expire"),
         ("accept", "x", None, None),
         ("ignore", "x", 99, None),
@@ -96,7 +96,7 @@ def test_a_decision_that_makes_no_sense_is_refused_in_words(
     assert (told is None) == (words is None)
     assert (words or "") in (told or "")
     never = refusal("partitions", "fix", why="x", expires_at=None, now=10)
-    assert "cannot take partitions away" in (never or "")
+    assert "cannot remove partitions" in (never or "")
 
 
 def picture(partitions: int = 2, topic_id: str = "x", **configs: str) -> ClusterSnapshot:

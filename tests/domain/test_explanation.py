@@ -56,7 +56,7 @@ def test_a_topic_that_was_not_looked_for_yet_is_judged_by_its_name_alone() -> No
     found = explain_topic("orders", flow("a", "b"))
     assert (found.replicated, found.reason) == (True, "matches topics (.*)")
     missing = explain_topic("orders", flow("a", "b", refresh_topics_enabled="false"), looked_at=AT)
-    assert "only when it is started" in missing.reason
+    assert "only when it starts" in missing.reason
 
 
 def place(state: str = "in_sync", **facts: object) -> SeenPlace:
@@ -113,4 +113,4 @@ def test_places_that_do_not_follow_are_named_although_the_others_do() -> None:
     found = explain_group("app", FlowSettings.from_properties(ON), looked_at=AT, places=rows)
     told = {rule.rule: rule.reason for rule in found.rules}
     assert found.replicated
-    assert told["members"] == "not in 1 of 2 places, such as orders-1: is active"
+    assert told["members"] == "not in 1 of 2 partitions, such as orders-1: is active"

@@ -154,4 +154,6 @@ def test_offsets_of_a_topic_that_the_flow_does_not_copy_are_not_imported() -> No
         "clusters=a,b\na.bootstrap.servers=a:1\nb.bootstrap.servers=b:1\na->b.enabled=true\n"
         "a->b.topics=payments\na->b.start.from=orders:0:5\n"
     )
-    assert "names orders, which the flow does not copy" in str(plan_import("mm2-properties", text))
+    assert "names orders, which the flow does not replicate" in str(
+        plan_import("mm2-properties", text)
+    )

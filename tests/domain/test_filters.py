@@ -101,7 +101,7 @@ def decide(topic: str, **keys: str) -> tuple[bool, str]:
         ("orders", {}, True, "matches topics (.*)"),
         ("orders", {"topics": "pay.*, ord.*"}, True, "matches topics (ord.*)"),
         ("orders", {"topics": "pay.*"}, False, "matches no element of topics"),
-        ("orders", {"topics": ""}, False, "topics is empty, which matches nothing"),
+        ("orders", {"topics": ""}, False, "topics is empty, so it matches nothing"),
         ("a.replica", {}, False, r"matches topics.exclude (.*\.replica)"),
         ("orders", {"topics_exclude": "or.*"}, False, "matches topics.exclude (or.*)"),
         ("primary.checkpoints.internal", {"topics": "primary.checkpoints.internal"}, False,
@@ -109,7 +109,7 @@ def decide(topic: str, **keys: str) -> tuple[bool, str]:
         ("mm2-offset-syncs.x.internal", {"topics_exclude": "", "topics": ".*"}, False,
          "is an internal topic of MirrorMaker 2"),
         ("payments.checkpoints.internal", {}, False,
-         "has the name of an internal topic of MirrorMaker 2; to copy it, name it in topics "
+         "has the name of an internal topic of MirrorMaker 2; to replicate it, name it in topics "
          "without a wildcard"),
         ("payments.checkpoints.internal", {"topics": r"payments\.checkpoints\.internal"}, True,
          r"matches topics (payments\.checkpoints\.internal)"),
@@ -121,13 +121,15 @@ def decide(topic: str, **keys: str) -> tuple[bool, str]:
          "matches topics.exclude (sensors.*)"),
         ("heartbeats", {"topics_exclude": "heart.*"}, False, "matches topics.exclude (heart.*)"),
         ("__x", {"topics_exclude": ""}, False, "begins with __, as Kafka's internal topics do"),
-        (".x", {}, False, "begins with a dot, which MirrorMaker 2 calls internal"),
+        (".x", {}, False, "begins with a dot, so MirrorMaker 2 treats it as internal"),
         ("heartbeats", {"topics": "foo"}, True, "is a heartbeats topic, which "
-         "heartbeats.replication.enabled copies"),
-        ("backup.orders", {}, False, "already comes from backup: copying it would make a loop"),
-        ("primary.orders", {}, False, "already comes from primary: copying it would make a loop"),
+         "heartbeats.replication.enabled replicates"),
+        ("backup.orders", {}, False,
+         "already originates from backup: replicating it would create a loop"),
+        ("primary.orders", {}, False,
+         "already originates from primary: replicating it would create a loop"),
         ("x.backup.orders", {}, False,
-         "already comes from x and backup: copying it would make a loop"),
+         "already originates from x and backup: replicating it would create a loop"),
         ("third.orders", {}, True, "matches topics (.*)"),
     ],
 )  # fmt: skip

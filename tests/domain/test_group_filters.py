@@ -28,12 +28,12 @@ def test_groups_are_filtered_as_in_java(case: dict[str, Any]) -> None:
         ("a-tmp", {}, False, "matches groups.exclude (.*-tmp)"),
         ("app", {"kind": "consumer"}, True, "matches groups (a.*)"),
         ("app", {"protocol": ""}, True, "matches groups (a.*)"),
-        ("app", {"kind": "share"}, False, "is a share group, which has no consumer's offsets"),
+        ("app", {"kind": "share"}, False, "is a share group, which has no consumer offsets"),
         (
             "app",
             {"protocol": "connect"},
             False,
-            "is a group of the protocol connect, which has no consumer's offsets",
+            "is a group with the protocol connect, which has no consumer offsets",
         ),
     ],
 )
@@ -43,4 +43,4 @@ def test_each_answer_names_its_rule(
     selection = GroupSelection(settings(groups="a.*", groups_exclude=".*-tmp"))
     assert selection.decide(group, **kinds) == (chosen, reason)
     empty = GroupSelection(settings(groups=""))
-    assert empty.decide("app").reason == "groups is empty, which matches nothing"
+    assert empty.decide("app").reason == "groups is empty, so it matches nothing"

@@ -111,7 +111,7 @@ def test_no_answer_is_wrong_and_only_what_was_lost_is_unknown(world: World) -> N
         following = min((at for at in kept if at >= upstream), default=world.position)
         if lost & set(range(upstream, following)):
             assert (answer.outcome, answer.downstream) == ("unknown", None)
-            assert "no offset runs tell" in answer.reason
+            assert "no offset runs cover" in answer.reason
         elif answer.outcome == "unknown":
             # In a hole of the source beside what was lost: nobody can tell on which side.
             before = max((at for at in kept if at < upstream), default=-1)

@@ -88,7 +88,8 @@ def test_a_topic_that_the_flow_does_not_copy_is_refused_with_its_reason() -> Non
         check_flow(flow("a", "b", **keys), [])
     assert refused.value.fields == {
         "run.until": [
-            "run.until names payments, which the flow does not copy: matches no element of topics."
+            "run.until names payments, which the flow does not replicate: matches no element of "
+            "topics."
         ]
     }
 
@@ -103,22 +104,22 @@ def test_what_the_source_does_not_have_is_named() -> None:
         ("orders", 3): "the last partition of orders on west is 2",
         ("payments", 0): "west has no topic payments",
         ("secret", 0): "No right to describe it",
-        ("bad", 0): "bad is not copied: its name is too long",
+        ("bad", 0): "bad is not replicated: its name is too long",
     }
     assert {place: missing(place, seen, plan, "west") for place in places} == places
     assert refusal("start.from", ("payments", 0), 5, "west has no topic payments") == (
         "start.from names payments:0:5, but west has no topic payments. "
-        "Nothing is copied until that is changed."
+        "Nothing is replicated until the setting is changed."
     )
 
 
 @pytest.mark.parametrize(
     ("offset", "words"),
     [
-        (9, "west holds it from offset 10 on only"),
+        (9, "its log on west starts at offset 10"),
         (10, None),
         (20, None),
-        (21, "west holds it up to offset 20 only"),
+        (21, "its log on west ends at offset 20"),
     ],
 )
 def test_an_offset_is_held_from_the_first_to_the_end(offset: int, words: str | None) -> None:

@@ -44,7 +44,7 @@ def test_this_flows_own_runs_bound_too() -> None:
     bound = bound_of(7, proven=[], pairs=[], around=around)
     assert bound is not None
     assert (bound.downstream, bound.re_reads, bound.pair) == (40, 20, None)
-    assert "where this flow's last copy before it ends" in sentence(7, bound)
+    assert "the end of this flow's last copy before it" in sentence(7, bound)
     # A stale pair leads neither below the one run nor beyond the other.
     stale = [Pair(5, 1000), Pair(9, 2)]
     bound = bound_of(7, proven=[Pair(5, 1000)], pairs=stale, around=around)
@@ -126,4 +126,4 @@ def test_a_bound_below_the_targets_log_start_costs_an_unknown_number() -> None:
     resume = resume_of(place(target_start=300))
     assert (resume.downstream, resume.outcome) == (300, "expired")
     assert (resume.re_reads, resume.skipped) == (None, 99)
-    assert "at 201 or later in a.t-0" in resume.reason
+    assert "at offset 201 or later of a.t-0" in resume.reason

@@ -36,7 +36,7 @@ def test_a_record_that_was_never_copied_leads_to_the_next_one() -> None:
 def test_at_the_position_a_group_has_read_all_and_beyond_it_is_ahead() -> None:
     assert told(25) == (10, "exact")
     assert told(26) == (10, "ahead")
-    assert MAP.translate(28, position=25).reason == "the group is 3 offsets ahead of the copy"
+    assert MAP.translate(28, position=25).reason == "the group is 3 offsets ahead of replication"
 
 
 def test_without_a_map_the_answer_is_unknown() -> None:
@@ -49,7 +49,7 @@ def test_nobody_is_led_past_what_another_copied_before_a_takeover() -> None:
     answers = [taken_over.translate(at, position=1050) for at in (500, 999, 1000, 1050)]
     assert [answer.downstream for answer in answers] == [None, None, 800, 850]
     assert answers[0].outcome == "unknown"
-    assert "copied nothing before offset 1000" in answers[0].reason
+    assert "replicated nothing before source offset 1000" in answers[0].reason
 
 
 def test_after_a_restart_that_copied_twice_the_later_copy_counts() -> None:

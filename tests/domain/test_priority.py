@@ -19,11 +19,11 @@ def test_a_topic_is_of_the_first_class_that_names_it_and_says_by_which_pattern()
     said = {name: ranks.of(name) for name in ("pay", "orders.log", "app.log", "clicks")}
     assert [ranking.rank for ranking in said.values()] == ["high", "high", "low", "normal"]
     assert said["orders.log"].reason == (
-        "is of class high: matches topics.priority.high (orders.*)"
+        "has priority high: matches topics.priority.high (orders.*)"
     )
-    assert said["app.log"].reason == "is of class low: matches topics.priority.low (.*log)"
+    assert said["app.log"].reason == "has priority low: matches topics.priority.low (.*log)"
     assert said["clicks"].reason == (
-        "is of class normal: matches neither topics.priority.high nor topics.priority.low"
+        "has priority normal: matches neither topics.priority.high nor topics.priority.low"
     )
     assert ranks.are_used
     assert not Ranks(settings()).are_used
@@ -38,9 +38,9 @@ def test_the_explanation_of_a_topic_names_its_class_and_why() -> None:
     named = {"topics_priority_low": "logs"}
     assert told("logs", **named) == (
         True,
-        "is of class low: matches topics.priority.low (logs)",
+        "has priority low: matches topics.priority.low (logs)",
     )
-    assert told("logs") == (None, "not asked: the flow names no classes")
+    assert told("logs") == (None, "not evaluated: the flow has no priority classes")
     assert told("logs", topics="x", **named)[0] is None
 
 

@@ -201,9 +201,9 @@ def test_a_position_is_plain_json() -> None:
     [
         (b'{"slices":true}', None, "null"),
         (b'{"slices":true}', b'{"v":2,"count":1}', "version 2"),
-        (b'{"slices":true}', b'{"v":1}', "lacks a member"),
+        (b'{"slices":true}', b'{"v":1}', "lacks a field"),
         (b'{"slices":true}', b'{"v":1,"count":"1"}', "not a number"),
-        (b'{"topic":"a","partition":0}', b'{"v":1,"position":1}', "lacks a member"),
+        (b'{"topic":"a","partition":0}', b'{"v":1,"position":1}', "lacks a field"),
         (b"[]", b"{}", "not a position"),
     ],
 )

@@ -62,14 +62,14 @@ def test_each_answer_says_why() -> None:
     old, held = OldRuns(superseded=True, ends=50), RemoteLog(gone=False, start=20)
     assert why(old, held) == (
         False,
-        "the remote topic still holds records from 20 on, and they end at 50",
+        "the remote topic holds records from 20 on, and the runs end at 50",
     )
     assert why(old, RemoteLog(gone=False, start=50)) == (
         True,
-        "the remote topic holds none of their records any more",
+        "the remote topic no longer holds any of their records",
     )
     assert why(old, RemoteLog(gone=True))[1] == (
-        "the remote topic that they lead to was deleted or made anew"
+        "the remote topic that they map to was deleted or recreated"
     )
     waiting = OldRuns(superseded=False, ends=50)
     assert why(waiting, RemoteLog(gone=False, start=99))[0] is False

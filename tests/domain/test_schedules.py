@@ -33,19 +33,19 @@ def test_a_moment_is_shown_in_utc() -> None:
     [
         ({"run.schedule": "0 2 * * *"}, "run.schedule needs run.until"),
         ({"run.schedule": "0 2 * * *", "run.until": "1700000000000"}, "needs run.until=end"),
-        ({"run.schedule": "0 25 * * *", "run.until": "end"}, "five fields of cron"),
-        ({"run.schedule": "@daily", "run.until": "end"}, "five fields of cron"),
-        ({"run.schedule": "* * * * * *", "run.until": "end"}, "five fields of cron"),
-        ({"run.schedule": "0 0 31 4 *", "run.until": "end"}, "run.schedule never comes"),
-        ({"run.schedule": "0 0 30,31 2 *", "run.window.minutes": "60"}, "never comes"),
-        ({"run.schedule": "R R * * *", "run.until": "end"}, "must name its moments"),
-        ({"run.schedule": "0,r(1-30) * * * *", "run.until": "end"}, "must name its moments"),
-        ({"run.schedule": "H * * * *", "run.until": "end"}, "must name its moments"),
+        ({"run.schedule": "0 25 * * *", "run.until": "end"}, "five cron fields"),
+        ({"run.schedule": "@daily", "run.until": "end"}, "five cron fields"),
+        ({"run.schedule": "* * * * * *", "run.until": "end"}, "five cron fields"),
+        ({"run.schedule": "0 0 31 4 *", "run.until": "end"}, "run.schedule never runs"),
+        ({"run.schedule": "0 0 30,31 2 *", "run.window.minutes": "60"}, "never runs"),
+        ({"run.schedule": "R R * * *", "run.until": "end"}, "must give exact times"),
+        ({"run.schedule": "0,r(1-30) * * * *", "run.until": "end"}, "must give exact times"),
+        ({"run.schedule": "H * * * *", "run.until": "end"}, "must give exact times"),
         ({"run.window.minutes": "60"}, "run.window.minutes needs run.schedule"),
         ({"run.schedule.zone": "UTC"}, "run.schedule.zone needs run.schedule"),
         (
             {"run.schedule": "0 2 * * *", "run.until": "end", "run.schedule.zone": "Europe"},
-            "run.schedule.zone must be a time zone",
+            "run.schedule.zone must be an IANA time zone",
         ),
         ({"run.schedule": "0 2 * * *", "run.window.minutes": "0"}, "from 1 to 40320"),
         (
@@ -125,5 +125,5 @@ def test_the_latest_moment_behind_one_is_the_end_of_the_chain_of_next_ones(
 
 @pytest.mark.parametrize("name", ["", "Europe", "Nowhere/Else", "../etc/passwd", "/etc/passwd"])
 def test_a_zone_that_does_not_exist_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="must be a time zone"):
+    with pytest.raises(ValueError, match="must be an IANA time zone"):
         zone_of(name)

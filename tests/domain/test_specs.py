@@ -75,7 +75,7 @@ def test_every_setting_has_a_field_of_its_name() -> None:
         ("topics", "a,,b",
          "topics has an empty element: two commas in a row, or one at an end."),
         ("topics", "a,a", "topics names 'a' twice."),
-        ("topics", "(", "topics cannot use the element '(': it has a bracket ( that is never "
+        ("topics", "(", "topics cannot use the element '(': it has a bracket ( that is not "
          "closed."),
         ("replication.policy.separator", "", "replication.policy.separator must be 1 to 8 of the "
          "characters a-z, A-Z, 0-9, dot, underscore and dash, not ''."),

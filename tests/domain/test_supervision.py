@@ -204,7 +204,7 @@ def test_the_first_restart_is_immediate_and_the_second_waits_two_minutes() -> No
     waits = step(jobs=twice, **nothing)
     assert (waits.action, waits.observed) == ("back_off", "backing_off")
     assert waits.retry_at == NOW + MINUTE
-    assert waits.reason == "Failed 2 times in a row; starts again in 60 s."
+    assert waits.reason == "Failed 2 times in a row; restarts in 60 s."
     assert step(jobs=twice, now=NOW + MINUTE, **nothing).action == "write_spec"
 
 
@@ -214,8 +214,8 @@ def test_a_flow_that_waits_or_was_given_up_still_says_what_was_wrong() -> None:
         dataclasses.replace(ended("failed", MINUTE), reason="No free slot."),
     ]
     facts: dict[str, Any] = {"jobs": jobs, "spec": None, "status": None}
-    assert step(**facts).reason.endswith("starts again in 60 s. The last time: No free slot.")
-    assert step(**facts, most_failures=1).reason.endswith("is gone. The last time: No free slot.")
+    assert step(**facts).reason.endswith("restarts in 60 s. Last failure: No free slot.")
+    assert step(**facts, most_failures=1).reason.endswith("is fixed. Last failure: No free slot.")
 
 
 def test_a_limit_of_failures_gives_up_only_when_there_is_one() -> None:

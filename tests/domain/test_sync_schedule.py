@@ -38,18 +38,18 @@ def test_missed_turns_are_made_up_by_one_run(missed: int, late: int) -> None:
 def test_a_duty_that_runs_is_not_started_beside_itself() -> None:
     past = Past(slot=MOMENT, runs=True)
     verdict = judge(EVERY_MINUTE, SETTINGS, past, now=MOMENT + 120, running=True)
-    assert (verdict.due, verdict.reason) == (False, "It runs now.")
+    assert (verdict.due, verdict.reason) == (False, "It is running.")
 
 
 def test_duties_rest_with_the_flow_the_switch_and_a_dead_cluster_and_say_so() -> None:
     rests = judge(EVERY_MINUTE, SETTINGS, Past(), now=MOMENT, running=False)
     assert not rests.due
-    assert "not asked to run" in rests.reason
+    assert "stopped or paused" in rests.reason
     off = judge(EVERY_MINUTE, OFF, Past(), now=MOMENT, running=True)
     assert (off.due, off.reason) == (False, "refresh.topics.enabled is false.")
     dead = judge(EVERY_MINUTE, SETTINGS, Past(), now=MOMENT, running=True, unreachable=("east",))
     assert not dead.due
-    assert dead.reason.startswith("east does not answer")
+    assert dead.reason.startswith("east does not respond")
 
 
 def test_a_roll_up_adds_what_each_run_counted() -> None:

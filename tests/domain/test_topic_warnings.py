@@ -41,20 +41,20 @@ def test_the_replication_factor_is_the_least_of_two_and_the_brokers_there(
     [
         ({"max_message_bytes": "9000"}, {"max_message_bytes": "1000"},
          "max.message.bytes is 9000 on the source and 1000 on the target: larger batches are "
-         "refused and stop their partition."),
+         "rejected and stop their partition."),
         ({"retention_ms": "-1"}, {"retention_ms": "1000"},
          "retention.ms is -1 on the source and 1000 on the target: the target deletes records "
          "that the source still has."),
         ({"message_timestamp_after_max_ms": "9223372036854775807"},
          {"message_timestamp_after_max_ms": "3600000"},
          "message.timestamp.after.max.ms is 9223372036854775807 on the source and 3600000 on the "
-         "target: records dated further ahead are refused."),
+         "target: records with timestamps further ahead are rejected."),
         ({}, {"message_timestamp_type": "LogAppendTime"},
-         "the target stamps records with its own time (LogAppendTime): times are not kept."),
+         "the target sets timestamps itself (LogAppendTime): source timestamps are not kept."),
         ({"cleanup_policy": "delete"}, {"cleanup_policy": "compact"},
          "cleanup.policy is delete on the source and compact on the target."),
         ({}, {"min_insync_replicas": "2"}, "min.insync.replicas on the target is 2, but the "
-         "replication factor 1: every write will be refused."),
+         "replication factor is 1: every write will be rejected."),
     ],
 )  # fmt: skip
 def test_what_a_remote_topic_will_not_take_is_warned_of(

@@ -58,7 +58,7 @@ def test_a_remote_topic_grows_and_never_shrinks() -> None:
     assert plan.create == ()
     assert [row.topic for row in plan.copied] == ["a", "b", "c"]
     assert plan.warnings == (
-        "c: the remote topic has 9 partitions, the source 4: the further ones stay empty.",
+        "c: the remote topic has 9 partitions, the source 4: the extra ones stay empty.",
     )
 
 
@@ -66,7 +66,7 @@ def test_a_skipped_topic_has_the_reason_of_its_rule_and_is_no_fault() -> None:
     plan = plan_topics(picture(topic("__x"), topic("backup.y")), picture(), PLAIN)
     assert reason(plan, "__x") == ("matches topics.exclude (__.*)", False)
     assert reason(plan, "backup.y") == (
-        "already comes from backup: copying it would make a loop",
+        "already originates from backup: replicating it would create a loop",
         False,
     )
 

@@ -45,7 +45,7 @@ def test_idle_groups_follow_forward_and_back_with_their_metadata(world: MakeWorl
     assert here.stands(behind, topic) == GroupOffset(there, "späße · 漢字")
     assert here.stands(beyond, topic) == GroupOffset(far)
     assert said(here, beyond)[0] == "kept"
-    assert f"stands at {far} on the target, {far - there} beyond" in said(here, beyond)[1]
+    assert f"on the target is {far}, {far - there} ahead" in said(here, beyond)[1]
     assert here.do(move_groups).counts["moved"] == 0
     assert said(here, fresh)[0] == "in_sync"
     # Reset backwards on the source: followed, but for the one that consumed on the target since.
@@ -55,7 +55,7 @@ def test_idle_groups_follow_forward_and_back_with_their_metadata(world: MakeWorl
     assert here.do(move_groups).counts["moved"] == 1
     assert here.stands(fresh, topic) == GroupOffset(dict(truth)[low])
     assert here.stands(behind, topic) == GroupOffset(far)
-    assert "reset backwards" in said(here, fresh)[1]
+    assert "reset to an earlier offset" in said(here, fresh)[1]
     assert said(here, behind)[0] == "kept"
     # And forward again, beyond what was copied: to its end, not further.
     here.fill(topic, 10)
@@ -131,7 +131,10 @@ def test_what_is_gone_on_either_side_stops_nobody_else(world: MakeWorld) -> None
     assert told[both, gone] == ("unknown", f"{here.remote(gone)}-0 does not exist on the target")
     for place in ((both, lost), (expired, kept)):
         assert told[place][0] == "unknown"
-        assert "no offset here on the source: none yet, expired, or deleted" in told[place][1]
+        assert (
+            "no offset here on the source: none committed yet, expired, or deleted"
+            in told[place][1]
+        )
     outcome = here.do(move_groups)
     assert outcome.counts["moved"] == 1
     assert len(outcome.reasons) == 2
@@ -193,7 +196,7 @@ def test_a_group_whose_name_a_share_group_has_taken_is_always_said_so(world: Mak
         for act in (move_groups, emit_checkpoints, move_groups):
             here.do(act)
             (row,) = here.rows(group=group)
-            taken = f"the name is taken by a share group on {here.flow.target.alias}"
+            taken = f"a share group has this name on {here.flow.target.alias}"
             assert (row.sync_state, row.reason) == ("failed", taken)
         run = simulate(here.flow, group)
         assert [(row["code"], row["where"]) for row in run.plan["blockers"]] == [

@@ -54,7 +54,7 @@ def test_groups_come_go_and_are_left_out_as_the_settings_say() -> None:
     assert known_groups(flow=flow, spec=flow.spec) == ["tmp-1"]
     look(flow, "tmp-1", kind="share")
     assert states(flow) == {("tmp-1", ""): "excluded"}
-    assert flow.groups.get().reason == "is a share group, which has no consumer's offsets"
+    assert flow.groups.get().reason == "is a share group, which has no consumer offsets"
 
 
 def test_a_group_that_is_gone_stays_while_the_target_has_it() -> None:

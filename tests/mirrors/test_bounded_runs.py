@@ -138,7 +138,7 @@ def test_a_schedule_that_an_older_edition_took_stops_a_start_and_nothing_else(
     old = {"run.window.minutes": "60", "run.schedule": schedule, "tasks.max": "3"}
     Flow.objects.filter(pk=flow.pk).update(properties=old)
     assert fresh(flow).spec.settings.tasks_max == 3
-    with pytest.raises(InvalidSettings, match=r"run\.schedule (never comes|must name)"):
+    with pytest.raises(InvalidSettings, match=r"run\.schedule (never runs|must give)"):
         commands.start_flow(flow=fresh(flow), who=WHO)
     settings.create_flow(source=pair[1], target=pair[0], properties={}, who=WHO)
 

@@ -105,7 +105,7 @@ def test_what_somebody_set_by_hand_waits_an_hour_and_is_then_put_back(
     assert (found.state, found.expected, found.found, found.wanted) == (
         "open", "1000000", "5000", "1000000",
     )  # fmt: skip
-    assert "It is put back at" in found.reason
+    assert "It is reverted at" in found.reason
     # The source goes on meanwhile: that other setting is nobody's drift.
     one.alter_configs({topic: {"segment.ms": "86400000"}}).raise_first()
     eventually(lambda: sync(flow)["changed"] == 1)
@@ -152,7 +152,7 @@ def test_accepted_stays_and_ignored_stays_until_it_expires_and_a_plan_leaves_bot
     set_to(two, remote, "6000")
     assert sync(flow)["changed"] == 0
     assert only(flow).state == "open"
-    with pytest.raises(InvalidSettings, match="Say until when"):
+    with pytest.raises(InvalidSettings, match="Enter when ignoring it ends"):
         drift.decide(finding=only(flow), choice="ignore", who=WHO, why="x", now=now)
     until = now + 2 * HOUR
     drift.decide(finding=only(flow), choice="ignore", who=WHO, why="x", until=until, now=now)
@@ -201,7 +201,7 @@ def test_partitions_and_deletions_are_found_and_only_a_person_makes_a_topic_agai
     sync(flow)
     grown = only(flow)
     assert (grown.kind, grown.expected, grown.found) == ("partitions", "1", "3")
-    with pytest.raises(InvalidSettings, match="cannot take partitions away"):
+    with pytest.raises(InvalidSettings, match="cannot remove partitions"):
         drift.decide(finding=grown, choice="fix", who=WHO, why="x", now=now)
     drift.decide(finding=grown, choice="accept", who=WHO, why="Wanted.", now=now)
     sync(flow)

@@ -161,8 +161,8 @@ def test_history_and_certificates_outlive_schedule_and_flow(drill: Drill) -> Non
 @pytest.mark.parametrize(
     ("facts", "field", "words"),
     [
-        ({"schedule": "0 25 * * *"}, "schedule", "five fields of cron"),
-        ({"schedule": "0 0 31 2 *"}, "schedule", "never comes"),
+        ({"schedule": "0 25 * * *"}, "schedule", "five cron fields"),
+        ({"schedule": "0 0 31 2 *"}, "schedule", "never runs"),
         ({"time_zone": "Mars/Olympus"}, "time_zone", "time zone"),
         ({"groups": [str(number) for number in range(501)]}, "groups", "more than the 500"),
     ],

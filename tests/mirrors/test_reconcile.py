@@ -196,7 +196,7 @@ def test_a_silent_runner_is_named_and_old_figures_stay_old(
     reconcile_until(flow, is_in("running"))
     silence(root)
     silent = reconcile_until(flow, is_in("degraded"))
-    assert "No figures from the runner" in silent.reason
+    assert "No metrics from the runner" in silent.reason
     assert silent.as_of is not None
     reconciler.reconcile()
     assert fresh(flow).as_of == silent.as_of

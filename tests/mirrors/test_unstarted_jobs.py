@@ -33,7 +33,7 @@ def test_a_stop_is_done_as_soon_as_the_runner_is_ready_and_the_flow_can_be_remov
     reconciler.reconcile()
     booting.unlink()
     stopped = reconcile_until(flow, is_in("stopped"))
-    assert stopped.reason == "Stopped; its runner does not have it."
+    assert stopped.reason == "Stopped. Its runner does not run it."
     [job] = Job.objects.filter(flow=flow)
     assert (job.state, job.reason) == ("stopped", stopped.reason)
     settings.delete_flow(flow=stopped, who=WHO)
@@ -56,5 +56,5 @@ def test_a_stop_of_a_flow_in_a_runner_that_hangs_is_done_by_its_end(
     monkeypatch.setattr(rules, "SILENT_RUNNER_MS", 500)
     commands.stop_flow(flow=fresh(flow), who=WHO)
     stopped = reconcile_until(flow, is_in("stopped"))
-    assert "its runner is not alive" in stopped.reason
+    assert "Its runner is not running" in stopped.reason
     assert Runner.objects.get(pk=flow.runner_id).state == "lost"

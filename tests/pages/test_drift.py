@@ -65,7 +65,7 @@ def test_a_finding_is_listed_and_decided_on_by_an_operator_with_a_reason(
     listed = viewer.get(place).content.decode()
     assert page in listed
     assert "&lt;b&gt;5&lt;/b&gt;" in listed
-    assert "It is put back at" in viewer.get(page).content.decode()
+    assert "It is reverted at" in viewer.get(page).content.decode()
     assert decide(viewer, finding).status_code == 403
     assert decide(operator, finding, reason=" ").status_code == 422
     assert decide(operator, finding, choice="ignore").status_code == 422
@@ -122,7 +122,7 @@ def test_access_rules_wait_for_a_look_and_the_plan_s_tab_lets_them_follow(
     now = timezone.now()
     viewer, operator = signed_in("viewer"), signed_in("operator")
     place = f"/flows/{flow.pk}/plan/"
-    assert "Nobody has looked yet" in viewer.get(place).content.decode()
+    assert "Nobody has reviewed the ACLs" in viewer.get(place).content.decode()
     assert viewer.get(f"/api/v1{place}").json()["acls_wait"] == NOT_SEEN
     plan = FlowPlan.objects.create(
         flow=flow, state="ready", digest="d" * 64, since=now, as_of=now, left_out=[NOT_IN_PLAN]
@@ -136,7 +136,7 @@ def test_access_rules_wait_for_a_look_and_the_plan_s_tab_lets_them_follow(
     body = {"digest": plan.digest}
     answer = operator.post(f"/api/v1{place}follow/", body, content_type="application/json")
     assert (answer.status_code, answer.json()["acls_wait"]) == (200, "")
-    assert "Nobody has looked yet" not in operator.get(place).content.decode()
+    assert "Nobody has reviewed the ACLs" not in operator.get(place).content.decode()
 
 
 def test_an_imported_wish_for_access_rules_is_kept_and_waits(db: None) -> None:

@@ -51,7 +51,7 @@ def test_a_drill_is_scheduled_edited_and_taken_away_by_forms(signed_in: As, flow
     form["schedule"], form["time_zone"] = "0 25 * * *", "Mars"
     wrong = browser.post(f"/drills/{drill.pk}/edit/", form)
     assert wrong.status_code == 422
-    assert "five fields of cron" in world.error_at(wrong.content.decode(), "schedule")
+    assert "five cron fields" in world.error_at(wrong.content.decode(), "schedule")
     assert "time zone" in world.error_at(wrong.content.decode(), "time_zone")
     form["schedule"], form["time_zone"] = "0 4 * * *", "UTC"
     assert browser.post(f"/drills/{drill.pk}/edit/", form).status_code == 302

@@ -67,7 +67,7 @@ def test_a_loop_is_named_and_there_is_nothing_to_click(operator: Client) -> None
     answer = operator.post(PATH, asked)
     text = answer.content.decode()
     assert answer.status_code == 422
-    assert _visible_text(text).count("would go round for ever") == 2
+    assert _visible_text(text).count("would be replicated in an endless loop") == 2
     assert _seen(text) == ""
     assert not Flow.objects.exists()
 

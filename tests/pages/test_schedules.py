@@ -52,7 +52,7 @@ def test_it_says_what_comes_next_what_it_would_move_and_what_the_last_run_moved(
 ) -> None:
     text = _text(viewer)
     coming, rest = text.split(" Coming up ")[1].split(" Last runs ")
-    assert re.search(r"02:30.* primary→backup 4,112 records The next run begins at", coming)
+    assert re.search(r"02:30.* primary→backup 4,112 records The next run starts at", coming)
     assert "east→west" not in text
     assert re.search(r"primary→backup .*stopped .*1,200 .*Reached the ends\.", rest)
 
@@ -61,7 +61,7 @@ def test_what_a_person_stopped_is_held_and_not_coming(viewer: Client, nightly: F
     _rests(nightly, who="ana")
     text = _text(viewer)
     assert "No scheduled run" in text
-    assert "A person stopped it" in text
+    assert "Stopped by a person" in text
 
 
 def test_a_run_whose_moment_passed_during_the_last_one_is_due(
@@ -72,12 +72,12 @@ def test_a_run_whose_moment_passed_during_the_last_one_is_due(
     paused = {"who": "ana", "when": timezone.now() - timedelta(hours=1), "to_state": "running"}
     world.transition(nightly, field="desired_state", from_state="paused", **paused)
     _rests(nightly)
-    assert "The next run is due and begins in a moment." in _text(viewer)
+    assert "The next run is due and starts in a moment." in _text(viewer)
 
 
 def test_a_running_one_says_until_where(viewer: Client, nightly: Flow) -> None:
     Flow.objects.filter(pk=nightly.pk).update(desired_state="running", observed_state="running")
-    assert "It runs, until the ends as of its start are copied." in _text(viewer)
+    assert "Running until the end offsets as of its start are replicated." in _text(viewer)
 
 
 def test_without_a_schedule_it_says_how_to_have_one(viewer: Client) -> None:
@@ -130,9 +130,12 @@ def test_the_page_of_a_flow_says_until_when_it_runs(viewer: Client, nightly: Flo
     flows = Flow.objects.filter(pk=nightly.pk)
     flows.update(desired_state="running", observed_state="running")
     page = viewer.get(f"/flows/{nightly.pk}/").content.decode()
-    assert "It runs, until the ends as of its start are copied. The next run begins at" in page
+    assert (
+        "Running until the end offsets as of its start are replicated. The next run starts at"
+        in page
+    )
     flows.update(properties={})
-    assert "It runs, until" not in viewer.get(f"/flows/{nightly.pk}/").content.decode()
+    assert "Running until" not in viewer.get(f"/flows/{nightly.pk}/").content.decode()
 
 
 @pytest.mark.parametrize("desired", ["running", "paused", "stopped"])

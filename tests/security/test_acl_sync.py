@@ -213,7 +213,7 @@ def test_a_rule_taken_away_by_hand_waits_for_a_decision_before_it_is_made_again(
     take(sides[1], topic, gone)
     outcome = sync_acls.sync_acls(context(flow))
     assert outcome.counts["made"] == 0
-    assert sum("was taken away by hand" in reason for reason in outcome.reasons) == 2
+    assert sum("was deleted manually" in reason for reason in outcome.reasons) == 2
     first, second = Drift.objects.filter(flow=flow, kind="acl").order_by("key")
     now = timezone.now()
     drift.decide(finding=first, choice="accept", who="me", why="Not wanted.", now=now)
@@ -238,4 +238,4 @@ def test_a_principal_that_may_not_read_rules_gets_a_plan_without_them(
     with pytest.raises(KafkaRefused, match="cannot read access rules"):
         sync_acls.sync_acls(limited)
     left = configs.look(limited).left_out
-    assert any(text.startswith("Access rules are not part of this plan.") for text in left)
+    assert any(text.startswith("ACLs are not part of this plan.") for text in left)

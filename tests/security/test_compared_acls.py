@@ -54,7 +54,7 @@ def test_a_rule_that_the_target_lacks_is_found(
         assert run.summary is not None
         (aspect,) = (row for row in run.summary["aspects"] if row["about"] == "acl")
         assert (aspect["compared"], aspect["differs"]) == (2, 1)
-        assert "1 access rule is missing" in run.reason
+        assert "1 ACL is missing" in run.reason
     finally:
         for side, name, made in ((one, topic, rules), (two, remote, [there])):
             with Acls(side) as acls:

@@ -21,7 +21,7 @@ def test_a_run_between_offsets_copies_just_that_and_the_next_goes_on(lab: Lab) -
     flow.job.properties["run.until"] = f"{topic}:0:23, {topic}:1:30"
     status = flow.start().wait_state("stopped")
     assert status.finished
-    assert status.reason == "Reached the offsets that run.until names."
+    assert status.reason == "Reached the offsets in run.until are reached."
     source, copied = lab.read(topic), lab.read(flow.remote(topic), target=True)
     assert copied.get(0, []) == source[0][5:23]
     assert copied.get(1, []) == source[1][7:30]
@@ -40,10 +40,10 @@ def test_a_run_between_offsets_copies_just_that_and_the_next_goes_on(lab: Lab) -
 @pytest.mark.parametrize(
     ("key", "named", "words"),
     [
-        ("start.from", "{}:0:9", "names {}:0:9, but {} holds it from offset 10 on only"),
-        ("start.from", "{}:0:31", "names {}:0:31, but {} holds it up to offset 30 only"),
-        ("run.until", "{}:0:31", "names {}:0:31, but {} holds it up to offset 30 only"),
-        ("run.until", "{}:0:9", "names {}:0:9, but {} holds it from offset 10 on only"),
+        ("start.from", "{}:0:9", "names {}:0:9, but its log on {} starts at offset 10"),
+        ("start.from", "{}:0:31", "names {}:0:31, but its log on {} ends at offset 30"),
+        ("run.until", "{}:0:31", "names {}:0:31, but its log on {} ends at offset 30"),
+        ("run.until", "{}:0:9", "names {}:0:9, but its log on {} starts at offset 10"),
         ("run.until", "{}:1:9", "names {}:1:9, but the last partition of {topic} on {} is 0"),
         ("start.from", "{}x:0:9", "names {}x:0:9, but {} has no topic {topic}x"),
     ],
@@ -59,7 +59,7 @@ def test_offsets_that_the_source_does_not_hold_are_refused_before_anything_is_co
     flow.job.properties[key] = named.format(topic)
     status = flow.start().wait_state("degraded")
     expected = f"{key} {words.format(topic, flow.source_alias, topic=topic)}."
-    assert status.reason == f"{expected} Nothing is copied until that is changed."
+    assert status.reason == f"{expected} Nothing is replicated until the setting is changed."
     assert not status.partitions
     flow.change(properties={key: f"{topic}:0:10" if key == "start.from" else f"{topic}:0:30"})
     flow.wait_copied({(topic, 0): 30})

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from mirrors.domain.comparison.alignment import Difference
+from mirrors.domain.formatting import plural
 from mirrors.domain.groups.checkpoints import IDLE
 from mirrors.domain.groups.resume import GroupPlace
 from mirrors.domain.topics.sync_plan import Change, SyncPlan
@@ -59,7 +60,7 @@ def _of_change(change: Change) -> Finding:
         about=about,
         kind="missing" if change.before is None and about != "config" else "differs",
         name=change.name,
-        sentence=f"The target has {before}, the source asks for {after}. {change.reason}",
+        sentence=f"The target has {before}, expected is {after}. {change.reason}",
     )
 
 
@@ -72,9 +73,9 @@ def extra_partition_finding(
     - `was_copied`: an earlier generation of the source topic had the partition, and the flow copied
       it.
     """
-    where = f"{remote}-{partition} is on the target only"
+    where = f"{remote}-{partition} exists only on the target"
     if held is None:
-        words = "and the target does not say what it holds"
+        words = "and the target does not report its offsets"
     elif held[0] >= held[1]:
         words = "and it is empty"
     else:
@@ -118,9 +119,9 @@ def group_findings(
     if not synced:
         words.append("sync.group.offsets.enabled is false, so no group is expected on the target")
     if unknown:
-        words.append(f"{unknown} places have no exact translation")
+        words.append(f"{plural(unknown, 'group-partition')} without an exact translation")
     if active:
-        words.append(f"{active} places belong to groups with members on the target")
+        words.append(f"{plural(active, 'group-partition')} of groups with members on the target")
     differs = sum(row.weight == "differs" for row in found)
     left = f"{'; '.join(words)}." if words else ""
     return found, Aspect(about="group", compared=compared, differs=differs, left_out=left)
@@ -149,13 +150,13 @@ def _of_group(place: GroupPlace, exact: int, *, synced: bool) -> Finding | None:
     if at == exact or (at is None and not synced):
         return None
     if at is None:
-        kind, words = "missing", f"has no offset on the target; its place there is {exact}"
+        kind, words = "missing", f"has no offset on the target; its exact offset there is {exact}"
     elif at > exact:
         kind = "ahead"
-        words = f"stands at {at} on the target, {at - exact} ahead: it would jump over records"
+        words = f"has offset {at} on the target, {at - exact} ahead: it would skip records"
     else:
         kind = "behind"
-        words = f"stands at {at} on the target, {exact - at} behind: it would read them again"
+        words = f"has offset {at} on the target, {exact - at} behind: it would re-read records"
     where = f"{place.topic}-{place.partition}"
     return Finding(
         about="group",
@@ -166,7 +167,7 @@ def _of_group(place: GroupPlace, exact: int, *, synced: bool) -> Finding | None:
         partition=place.partition,
         source_offset=place.source_offset,
         target_offset=at,
-        sentence=f"In {where} the group {words}.",
+        sentence=f"In {where}, the group {words}.",
     )
 
 
@@ -178,14 +179,14 @@ def content_finding(
     there = None if row.target is None else row.target.offset
     above, below = f"{topic}-{partition} offset {here}", f"{remote}-{partition} offset {there}"
     words = {
-        "changed": f"{above} is another record on the target ({below}): {_fields(row)}",
-        "missing": f"{above} is not on the target",
-        "extra": f"{below} is on the target only",
-        "doubled": f"{below} doubles the record of source offset {row.twin}",
-        "swapped": f"{above} has changed places on the target ({below})"
-        + ("" if row.twin is None else f" with source offset {row.twin}"),
+        "changed": f"{above} is a different record on the target ({below}): {_fields(row)}",
+        "missing": f"{above} is missing on the target",
+        "extra": f"{below} exists only on the target",
+        "doubled": f"{below} is a duplicate of the record at source offset {row.twin}",
+        "swapped": f"{above} is swapped on the target ({below})"
+        + ("" if row.twin is None else f" with the record at source offset {row.twin}"),
         "apart": (
-            f"from {above} and {below} on nothing agrees any more, so no single record is named"
+            f"from {above} and {below} on, no records match, so no single difference is listed"
         ),
     }[row.kind]
     return Finding(

@@ -13,8 +13,8 @@ Verdict = Literal["same", "differs", "partly"]
 _WORDS = {
     "topic": ("topic is missing", "topics are missing"),
     "partition": ("topic differs in its partitions", "topics differ in their partitions"),
-    "config": ("setting differs", "settings differ"),
-    "acl": ("access rule is missing", "access rules are missing"),
+    "config": ("topic config differs", "topic configs differ"),
+    "acl": ("ACL is missing", "ACLs are missing"),
     "group": ("group offset is ahead", "group offsets are ahead"),
 }
 
@@ -49,7 +49,7 @@ def sentence(
         for row in aspects
         if row.differs and row.about in _WORDS
     ]
-    words.append(f"{', '.join(wrong)}." if wrong else "Topics, settings and rules are in step.")
+    words.append(f"{', '.join(wrong)}." if wrong else "Topics, topic configs and ACLs match.")
     return " ".join(words)
 
 
@@ -59,7 +59,7 @@ def _compacted(content: Content, source: str, target: str) -> str:
     if less == 0 or content.unread_partitions:
         return ""
     side = target if less > 0 else source
-    return f", apart from {abs(less):,} that compaction has taken from {side} already"
+    return f", apart from {abs(less):,} that compaction already removed on {side}"
 
 
 def _content(content: Content, source: str, target: str) -> str:
@@ -74,10 +74,10 @@ def _content(content: Content, source: str, target: str) -> str:
             f"{source} and {target} hold the same {records}{_compacted(content, source, target)}."
         )
     else:
-        text = f"No record of {source} was there to compare with {target}."
+        text = f"{source} had no records to compare with {target}."
     if content.unread_partitions:
         text += (
             f" Not read: {content.unread:,} source offsets of {content.unread_partitions:,} "
-            "partitions; each says why."
+            "partitions; each partition shows the reason."
         )
     return text

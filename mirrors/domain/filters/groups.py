@@ -32,8 +32,8 @@ class GroupSelection:
     ) -> GroupVerdict:
         """Return the verdict. `kind` and `protocol` are the group's type and protocol in Kafka."""
         if kind not in _KINDS or protocol not in _PROTOCOLS:
-            what = f"{kind} group" if kind not in _KINDS else f"group of the protocol {protocol}"
-            return GroupVerdict(False, f"is a {what}, which has no consumer's offsets")
+            what = f"{kind} group" if kind not in _KINDS else f"group with the protocol {protocol}"
+            return GroupVerdict(False, f"is a {what}, which has no consumer offsets")
         included, excluded = self.rules(group)
         if not included.passed:
             return GroupVerdict(False, included.reason)
@@ -47,7 +47,7 @@ class GroupSelection:
             reason = f"matches groups ({self._include.first_match(group)})"
             included = RuleVerdict("groups", True, reason)
         else:
-            empty = "groups is empty, which matches nothing"
+            empty = "groups is empty, so it matches nothing"
             where = "matches no element of groups" if self._include.elements else empty
             included = RuleVerdict("groups", False, where)
         if not self._exclude.matches(group):

@@ -55,10 +55,10 @@ class TopicSelection:
     def _named(self, topic: str) -> tuple[RuleVerdict, ...]:
         carried = self._settings.heartbeats_replication_enabled
         if carried and self._policy.is_own_heartbeats_topic(topic):
-            reason = "is a heartbeats topic, which heartbeats.replication.enabled copies"
+            reason = "is a heartbeats topic, which heartbeats.replication.enabled replicates"
             return (
                 RuleVerdict("heartbeats.replication.enabled", True, reason),
-                RuleVerdict("topics", None, "not asked: a heartbeats topic"),
+                RuleVerdict("topics", None, "not evaluated: a heartbeats topic"),
                 # MM2 does not ask; here what a person excludes is excluded.
                 self._excluded(topic),
             )
@@ -70,7 +70,7 @@ class TopicSelection:
 
     def _included(self, topic: str) -> RuleVerdict:
         if not self._settings.topics:
-            return RuleVerdict("topics", False, "topics is empty, which matches nothing")
+            return RuleVerdict("topics", False, "topics is empty, so it matches nothing")
         if not self._include.matches(topic):
             return RuleVerdict("topics", False, "matches no element of topics")
         return RuleVerdict("topics", True, f"matches topics ({self._include.first_match(topic)})")
@@ -86,28 +86,30 @@ class TopicSelection:
             return RuleVerdict("internal", False, "is an internal topic of MirrorMaker 2")
         if self._policy.is_mm2_internal_topic(topic) and topic not in self._literal:
             reason = (
-                "has the name of an internal topic of MirrorMaker 2; to copy it, name it in topics "
-                "without a wildcard"
+                "has the name of an internal topic of MirrorMaker 2; to replicate it, name it in "
+                "topics without a wildcard"
             )
             return RuleVerdict("internal", False, reason)
         if topic.startswith("__"):
             return RuleVerdict("internal", False, "begins with __, as Kafka's internal topics do")
         if topic.startswith("."):
             return RuleVerdict(
-                "internal", False, "begins with a dot, which MirrorMaker 2 calls internal"
+                "internal", False, "begins with a dot, so MirrorMaker 2 treats it as internal"
             )
         return RuleVerdict("internal", True, "is not an internal topic")
 
     def _bookkeeping(self, topic: str) -> RuleVerdict:
         if is_bookkeeping(topic):
-            return RuleVerdict("bookkeeping", False, "holds Understudy's own positions or runs")
-        return RuleVerdict("bookkeeping", True, "is not Understudy's own")
+            return RuleVerdict(
+                "bookkeeping", False, "holds Understudy's own positions or offset runs"
+            )
+        return RuleVerdict("bookkeeping", True, "is not one of Understudy's topics")
 
     def _cycle(self, topic: str) -> RuleVerdict:
         if not self._policy.is_cycle(topic):
-            return RuleVerdict("cycle", True, "does not come from this flow's clusters")
+            return RuleVerdict("cycle", True, "does not originate from this flow's clusters")
         chain = " and ".join(dict.fromkeys(self._policy.chain(topic)))
-        reason = f"already comes from {chain}: copying it would make a loop"
+        reason = f"already originates from {chain}: replicating it would create a loop"
         return RuleVerdict("cycle", False, reason)
 
 

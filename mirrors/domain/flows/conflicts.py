@@ -34,10 +34,10 @@ def check_replicated(spec: FlowSpec, writers: Iterable[FlowSpec]) -> None:
             raise InvalidSettings(
                 {
                     SKIP: [
-                        f"{spec.name} leaves out what other flows wrote on {spec.source.alias} "
-                        f"({SKIP}=true), but {writer.name} writes there with "
-                        "delivery=at_least_once: a record could be seen before the note that it "
-                        f"is a copy. Set delivery=exactly_once on {writer.name}."
+                        f"{spec.name} skips records that other flows wrote on "
+                        f"{spec.source.alias} ({SKIP}=true), but {writer.name} writes there with "
+                        "delivery=at_least_once: a copy could be read before the offset run "
+                        f"that marks it as a copy. Set delivery=exactly_once on {writer.name}."
                     ]
                 }
             )
@@ -148,10 +148,10 @@ def _same_cluster(flow: _Flow) -> list[str]:
         return []
     sentence = (
         f"{flow.spec.source.alias} and {flow.spec.target.alias} share a bootstrap address or a "
-        "cluster id: they look like one cluster under two names"
+        "cluster ID: they look like one cluster under two names"
     )
     if flow.keeps_names:
-        why = f"{sentence}, and a policy that keeps names would copy every topic onto itself."
+        why = f"{sentence}, and a policy that keeps names would replicate every topic onto itself."
         raise InvalidSettings({"replication.policy.class": [why]})
     return [f"{sentence}."]
 
@@ -193,14 +193,14 @@ def _check_loop(path: list[_Flow]) -> None:
     if topic is None or (not kept and not _simulates(path, topic)):
         return
     names = " and ".join(step.spec.name for step in path)
+    detail = "keep topic names" if kept else "rename topics in a way that hides their origin"
     which = "The topics of these flows" if topic == "?" else f"A topic such as {topic}"
     raise InvalidSettings(
         {
             "replication.policy.class": [
-                f"{which} would go round for ever: {names} lead back to where they began "
-                f"{'and keep names' if kept else 'and name topics in ways that hide it'}. "
-                "Use the default policy with one separator, give the flows different topics, or "
-                "set skip.replicated=true on each of them."
+                f"{which} would be replicated in an endless loop: {names} form a cycle and "
+                f"{detail}. Use the default policy with one separator, give the flows different "
+                "topics, or set skip.replicated=true on each of them."
             ]
         }
     )
@@ -222,7 +222,7 @@ def _check_collision(flow: _Flow, other: _Flow) -> list[str]:
     names = f"{flow.spec.name} and {other.spec.name}"
     if flow.spec.source.alias == other.spec.source.alias:
         sentence = (
-            f"{where} and {other.spec.target.alias} share a bootstrap address or a cluster id: "
+            f"{where} and {other.spec.target.alias} share a bootstrap address or a cluster ID: "
             f"they look like one cluster under two names. {names} would keep their positions in "
             f"one topic there. Change {other.spec.name} instead of adding another flow."
         )
@@ -233,8 +233,8 @@ def _check_collision(flow: _Flow, other: _Flow) -> list[str]:
         topic = example(both(flow.remote_topics(), other.remote_topics()))
     except Undecided:
         sentence = (
-            f"It cannot be told whether {names} would write the same topics on {where}: "
-            "name the topics one by one, or with simpler patterns."
+            f"Cannot determine whether {names} would write the same topics on {where}. List the "
+            "topics by name, or use simpler patterns."
         )
         if both_keep:
             raise InvalidSettings({"topics": [sentence]}) from None
@@ -244,12 +244,12 @@ def _check_collision(flow: _Flow, other: _Flow) -> list[str]:
     origins = [(side, topic.removeprefix(side.prefix)) for side in (flow, other)]
     if both_keep or all(side.names(origin) for side, origin in origins):
         sentence = (
-            f"{names} would both write topics of {where}, for example {topic}: their records "
-            "would be mixed. Give each flow its own topics, or the default policy."
+            f"{names} would both write topics on {where}, for example {topic}: their records "
+            "would be mixed. Select different topics in each flow, or use the default policy."
         )
         raise InvalidSettings({"topics": [sentence]})
     origin = " and ".join(f"{name} on {side.spec.source.alias}" for side, name in origins)
     return [
-        f"{names} would both write {topic} on {where}, should there be {origin}: "
-        "their records would be mixed."
+        f"{names} would both write {topic} on {where} if {origin} existed: their records would "
+        "be mixed."
     ]

@@ -40,7 +40,9 @@ def check_named(spec: FlowSpec) -> None:
         for topic in dict.fromkeys(topic for topic, _ in named):
             verdict = selection.decide(topic)
             if not verdict.replicated:
-                sentence = f"{key} names {topic}, which the flow does not copy: {verdict.reason}."
+                sentence = (
+                    f"{key} names {topic}, which the flow does not replicate: {verdict.reason}."
+                )
                 errors.setdefault(key, []).append(sentence)
     if errors:
         raise InvalidSettings(errors)
@@ -56,19 +58,22 @@ def missing(place: Place, source: ClusterSnapshot, topics: TopicPlan, alias: str
         return f"the last partition of {topic} on {alias} is {state.partitions - 1}"
     for skipped in topics.skipped:
         if skipped.topic == topic:
-            return f"{topic} is not copied: {skipped.reason}"
+            return f"{topic} is not replicated: {skipped.reason}"
     return None
 
 
 def outside(offset: int, first: int, end: int, alias: str) -> str | None:
     """Return why a partition cannot be copied from or up to the offset; None if it can."""
     if offset < first:
-        return f"{alias} holds it from offset {first} on only"
+        return f"its log on {alias} starts at offset {first}"
     if offset > end:
-        return f"{alias} holds it up to offset {end} only"
+        return f"its log on {alias} ends at offset {end}"
     return None
 
 
 def refusal(key: str, place: Place, offset: int, why: str) -> str:
     where = f"{shown_place(place)}:{offset}"
-    return f"{key} names {where}, but {why.rstrip('.')}. Nothing is copied until that is changed."
+    return (
+        f"{key} names {where}, but {why.rstrip('.')}. Nothing is replicated until the setting is "
+        "changed."
+    )

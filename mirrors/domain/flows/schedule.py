@@ -116,7 +116,7 @@ def standing_of(
         return Standing(
             word="held",
             next_at=None,
-            sentence="Paused by a person: the run goes on when somebody resumes it.",
+            sentence="Paused by a person: the run continues when somebody resumes the flow.",
         )
     if desired == "running":
         return _running(runs, now if asked_at is None else asked_at, now)
@@ -127,8 +127,8 @@ def standing_of(
         return Standing(
             word="held",
             next_at=None,
-            sentence=f"A person stopped it, or it was never started: {SCHEDULE} rests until "
-            "somebody starts it once.",
+            sentence=f"Stopped by a person, or never started: {SCHEDULE} takes effect once "
+            "somebody starts the flow.",
         )
     begins = runs.begins(rests_since=rests_since, ran_since=ran_since, now=now)
     return Standing(word="waiting", next_at=begins, sentence=_waits(runs, begins, waiting, now))
@@ -137,11 +137,11 @@ def standing_of(
 def _waits(runs: Runs, begins: int | None, waiting: int | None, now: int) -> str:
     if begins is None:
         # An older edition took it.
-        return f"No run comes: no day fits {SCHEDULE}={runs.schedule}. Change it."
+        return f"No next run: no day matches {SCHEDULE}={runs.schedule}. Change it."
     if begins <= now:
-        return "The next run is due and begins in a moment."
+        return "The next run is due and starts in a moment."
     if runs.window is None or waiting is None:
-        return f"The next run begins at {shown(begins)}."
+        return f"The next run starts at {shown(begins)}."
     verb = "waits" if waiting == 1 else "wait"
     opens = f"which opens at {shown(begins)}"
     return f"{plural(waiting, 'record')} {verb} for the window, {opens}."
@@ -155,9 +155,9 @@ def _running(runs: Runs, asked_at: int, now: int) -> Standing:
         begins = next_run_ms(runs.schedule, max(now, ends or now), runs.zone)
     after = ""
     if begins is not None:
-        after = f" The next run begins at {shown(begins)}"
-        after += "." if runs.window else ", or right after."
-    sentence = f"It runs, {_until(runs, ends)}.{after}"
+        after = f" The next run starts at {shown(begins)}"
+        after += "." if runs.window else ", or as soon as this one ends."
+    sentence = f"Running {_until(runs, ends)}.{after}"
     return Standing(word="running", next_at=begins, sentence=sentence, ends_at=ends)
 
 
@@ -165,24 +165,24 @@ def _until(runs: Runs, ends: int | None) -> str:
     """Return where and when a run ends, as a clause."""
     words = []
     if runs.until == "end":
-        words.append("until the ends as of its start are copied")
+        words.append("until the end offsets as of its start are replicated")
     elif runs.until is not None and named_offsets(runs.until) is not None:
-        words.append(f"until the offsets that {UNTIL} names")
+        words.append(f"until the offsets in {UNTIL} are reached")
     elif runs.until is not None:
         words.append(f"until {shown(start_milliseconds(runs.until) or 0)}")
     if ends is not None:
         words.append(f"until its window closes at {shown(ends)}")
     if not words:
-        nothing = "its windows leave no gap" if runs.window else f"{UNTIL} is not set"
+        nothing = "its windows have no gap between them" if runs.window else f"{UNTIL} is not set"
         return f"without an end: {nothing}"
     return ", or ".join(words)
 
 
 def _stopped(rests_since: int | None) -> Standing:
     if rests_since is None:
-        sentence = "Stopped by a person, or not started yet. Starting it begins the run."
+        sentence = "Stopped by a person, or not started yet. Start the flow to begin the run."
         return Standing(word="held", next_at=None, sentence=sentence)
-    sentence = f"Its run has ended; without {SCHEDULE} nothing begins the next one."
+    sentence = f"The run has ended. Without {SCHEDULE}, no next run starts."
     return Standing(word="ended", next_at=None, sentence=sentence)
 
 

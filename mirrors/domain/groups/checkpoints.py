@@ -39,7 +39,7 @@ _SHARE = "share"
 
 def name_taken(kind: str) -> str:
     """Return why a group of that type on the target prevents setting a consumer group's offsets."""
-    return "the name is taken by a share group" if kind == _SHARE else ""
+    return "a share group has this name" if kind == _SHARE else ""
 
 
 # Outcomes of resuming too early rather than too late: who stands further stays there.
@@ -80,19 +80,19 @@ def plan_checkpoint(place: GroupPlace, earlier: Checkpoint | None) -> Emission:
         place.metadata,
     )
     if earlier is None:
-        return Emission(found, "the first of this group here")
+        return Emission(found, "the first checkpoint of the group in this partition")
     if resume.outcome in AT_LEAST and downstream <= earlier.downstream:
         return Emission(None, resume.reason, is_quiet=found.upstream == earlier.upstream)
     if found.upstream < earlier.upstream:
-        return Emission(found, "the group was reset backwards on the source")
+        return Emission(found, "the group was reset to an earlier offset on the source")
     if downstream > earlier.downstream:
-        return Emission(found, "the group went on")
+        return Emission(found, "the group advanced")
     if downstream < earlier.downstream:
         # MM2 keeps quiet here, since its own guess may have got worse; ours is exact.
-        return Emission(found, "the earlier checkpoint was ahead: the remote topic is another now")
+        return Emission(found, "the earlier checkpoint was ahead: the remote topic was recreated")
     if found.metadata != earlier.metadata:
         return Emission(found, "the group's metadata changed")
-    return Emission(None, "nothing new since the last checkpoint", is_quiet=True)
+    return Emission(None, "unchanged since the last checkpoint", is_quiet=True)
 
 
 def plan_move(place: GroupPlace, *, enabled: bool, state: str, wrote: int | None) -> Move:
@@ -112,7 +112,11 @@ def plan_move(place: GroupPlace, *, enabled: bool, state: str, wrote: int | None
         return Move("in_sync", None, "")
     if resume.outcome in AT_LEAST and to < (stands or 0) <= (place.target_end or 0):
         # Where it was put while its offset existed is nearer to what it has read.
-        return Move("in_sync" if stands == wrote else "kept", None, f"{resume.reason}; it stays")
+        return Move(
+            "in_sync" if stands == wrote else "kept",
+            None,
+            f"{resume.reason}; its offset on the target is kept",
+        )
     if not enabled:
         return Move("off", None, "sync.group.offsets.enabled is false")
     if state not in IDLE:
@@ -125,13 +129,22 @@ def _moved(place: GroupPlace, stands: int | None, to: int, wrote: int | None) ->
     if stands is None:
         return Move("moved", to, "the group had no offset on the target")
     if stands < to:
-        return Move("moved", to, f"the group stood at {stands} on the target, behind the source")
+        return Move(
+            "moved", to, f"the group's offset on the target was {stands}, behind the source"
+        )
     if place.target_end is not None and stands > place.target_end:
-        return Move("moved", to, f"the group stood at {stands}, beyond the end of {place.remote}")
+        return Move(
+            "moved", to, f"the group's offset was {stands}, beyond the end of {place.remote}"
+        )
     if stands == wrote:
-        return Move("moved", to, f"the group was reset backwards on the source, from {stands}")
+        return Move(
+            "moved",
+            to,
+            "the group was reset to an earlier offset on the source; its offset on the target "
+            f"was {stands}",
+        )
     reason = (
-        f"the group stands at {stands} on the target, {stands - to} beyond where it stands on the "
-        "source, and Understudy did not put it there: moving it back would undo what it consumed"
+        f"the group's offset on the target is {stands}, {stands - to} ahead of its translated "
+        "source offset, and Understudy did not set it: moving it back would undo its progress"
     )
     return Move("kept", None, reason)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from mirrors.domain.offsets.translation import Outcome, Translation
 
-EMPTY = "nothing was copied yet: the remote partition is empty"
+EMPTY = "nothing was replicated yet: the remote partition is empty"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,12 +92,12 @@ def resume_of(place: GroupPlace) -> Resume:
     if why := _why_expired(place):
         return _expired(place, copied, why)
     if found is None or copied is None:
-        nothing = "no record of this partition was copied yet"
+        nothing = "no record of this partition was replicated yet"
         return Resume(None, "unknown", found.reason if found else nothing)
     if end is not None and copied > end:
         why = (
-            f"the map leads to {copied}, but {place.remote} ends at {end}: it was emptied or made "
-            "again, and the flow has to be planned anew"
+            f"the offset map gives {copied}, but {place.remote} ends at {end}: it was emptied or "
+            "recreated, and the flow must plan it again"
         )
         return Resume(None, "unknown", why)
     if place.target_start is not None and copied < place.target_start:
@@ -107,11 +107,11 @@ def resume_of(place: GroupPlace) -> Resume:
 
 def _why_nowhere(place: GroupPlace) -> str:
     if place.left_out or place.remote_topic is None:
-        return place.left_out or "the flow does not copy this topic"
+        return place.left_out or "the flow does not replicate this topic"
     if place.trouble:
         return place.trouble
     if place.source_offset is None:
-        return "the group has no offset here on the source: none yet, expired, or deleted"
+        return "the group has no offset here on the source: none committed yet, expired, or deleted"
     if place.target_end is None:
         return f"{place.remote} does not exist on the target"
     return ""
@@ -133,8 +133,8 @@ def _why_expired(place: GroupPlace) -> str:
 def _deleted_there(place: GroupPlace, copied: int) -> str:
     at = f"{copied} or later" if _is_bound(place) else str(copied)
     return (
-        f"the next record of this group is at {at} in {place.remote}, which keeps records from "
-        f"{place.target_start} on only"
+        f"the group's next record is at offset {at} of {place.remote}, but its log starts at "
+        f"{place.target_start}"
     )
 
 

@@ -16,7 +16,7 @@ class Reader:
 
     def __init__(self, data: bytes | None) -> None:
         if data is None:
-            raise MalformedRecord("the record has no bytes here (null)")
+            raise MalformedRecord("the record's key or value is null")
         self._data = data
         self._at = 0
 
@@ -32,7 +32,7 @@ class Reader:
     def string(self) -> str:
         length = self.int16()
         if length < 0:
-            raise MalformedRecord(f"a text has the length {length}")
+            raise MalformedRecord(f"a string has the length {length}")
         return self._take(length).decode("utf-8", errors="replace")
 
     def _number(self, layout: str, size: int) -> int:
@@ -51,7 +51,7 @@ def string(text: str) -> bytes:
     """Return a string prefixed with its length in bytes."""
     raw = text.encode()
     if len(raw) > 32767:
-        raise MalformedRecord(f"a text of {len(raw)} bytes is longer than the 32767 that fit")
+        raise MalformedRecord(f"a string of {len(raw)} bytes is longer than the limit of 32767")
     return struct.pack(">h", len(raw)) + raw
 
 
@@ -82,7 +82,7 @@ def _java_character(letter: str) -> str:
 
 def read_json(data: bytes | None) -> Any:
     if data is None:
-        raise MalformedRecord("the record has no bytes here (null)")
+        raise MalformedRecord("the record's key or value is null")
     try:
         return json.loads(data)
     except ValueError:

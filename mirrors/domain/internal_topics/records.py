@@ -245,7 +245,7 @@ def read_position(key: bytes | None, value: bytes | None) -> Position | SliceCou
             body["owed"] = tuple(body["owed"])
         row = SliceCount(**body) if place == {"slices": True} else Position(**place, **body)
     except TypeError:
-        raise MalformedRecord("the position lacks a member, or has one too many") from None
+        raise MalformedRecord("the position lacks a field, or has an unknown one") from None
     if not isinstance(row.count if isinstance(row, SliceCount) else row.position, int):
         raise MalformedRecord("the position is not a number")
     return row

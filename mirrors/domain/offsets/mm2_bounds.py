@@ -92,17 +92,17 @@ def _re_reads(upstream: int, downstream: int, proven: Iterable[Pair], around: Be
 def sentence(upstream: int, bound: Bound) -> str:
     """Return why the group resumes there, and how many records it reads again."""
     if bound.pair is None:
-        how = "where this flow's last copy before it ends"
+        how = "the end of this flow's last copy before it"
     else:
         how = (
             f"the records at source offset {bound.pair.upstream} and target offset "
-            f"{bound.pair.downstream} were compared: one is the copy of the other"
+            f"{bound.pair.downstream} were compared and are the same record"
         )
     if bound.re_reads is None:
-        cost = "how many records are read again is unknown"
+        cost = "the number of re-read records is unknown"
     else:
-        cost = f"at most {bound.re_reads:,} records are read again"
+        cost = f"at most {bound.re_reads:,} records are re-read"
     return (
-        f"no offset run says where {upstream} was copied to; it is at {bound.downstream} or later "
-        f"({how}). No record is skipped, {cost}"
+        f"no offset run covers source offset {upstream}; its copy is at {bound.downstream} or "
+        f"later ({how}). No record is skipped; {cost}"
     )

@@ -47,17 +47,17 @@ class Retirement:
 def retirement(old: OldRuns, log: RemoteLog) -> Retirement:
     """Return whether the runs may be deleted, and why or why not."""
     if log.gone:
-        return Retirement(True, "the remote topic that they lead to was deleted or made anew")
+        return Retirement(True, "the remote topic that they map to was deleted or recreated")
     if not old.superseded:
         return Retirement(False, "no later generation of the partition has written runs yet")
     if old.ends is None:
-        return Retirement(True, "they name no record")
+        return Retirement(True, "they contain no records")
     if log.start is None:
-        return Retirement(False, "the target does not say what it still holds")
+        return Retirement(False, "the target does not report the log start of the remote topic")
     if old.ends > log.start:
-        kept = f"the remote topic still holds records from {log.start} on, and they end at"
+        kept = f"the remote topic holds records from {log.start} on, and the runs end at"
         return Retirement(False, f"{kept} {old.ends}")
-    return Retirement(True, "the remote topic holds none of their records any more")
+    return Retirement(True, "the remote topic no longer holds any of their records")
 
 
 class Starts(NamedTuple):

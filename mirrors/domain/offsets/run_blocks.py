@@ -27,7 +27,7 @@ def first_run(data: bytes) -> Run:
     """Return the first run of a complete block, without decoding the others."""
     (_, count, upstream, downstream, *gaps, short), _ = _head(data, 7)
     if not count or len(data.translate(None, _GOES_ON)) < 4 + 3 * count:
-        raise MalformedRecord("the block is cut off")
+        raise MalformedRecord("the block is truncated")
     return Run(upstream + gaps[0], downstream + gaps[1], short + 1)
 
 
@@ -61,7 +61,7 @@ def _columns(data: bytes) -> tuple[int, int, list[int], list[int], list[int]]:
     (_, count, upstream, downstream), behind = _head(data, 4)
     numbers = _numbers(data[behind:])
     if len(numbers) < 3 * count:
-        raise MalformedRecord("the block is cut off")
+        raise MalformedRecord("the block is truncated")
     gaps, downstream_gaps, shorts = (numbers[column : 3 * count : 3] for column in range(3))
     return upstream, downstream, gaps, downstream_gaps, [short + 1 for short in shorts]
 
@@ -87,7 +87,7 @@ def _head(data: bytes, count: int) -> tuple[list[int], int]:
                 raise MalformedRecord(f"the block has version {found[0]}; only {VERSION} is known")
             if len(found) == count:
                 return found, at + 1
-    raise MalformedRecord("the block is cut off")
+    raise MalformedRecord("the block is truncated")
 
 
 def _numbers(data: bytes) -> list[int]:

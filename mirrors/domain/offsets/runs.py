@@ -78,7 +78,7 @@ class BlockKey(NamedTuple):
         try:
             return cls(**json.loads(data))
         except (ValueError, TypeError):
-            raise MalformedRecord("the key is not that of a block of runs") from None
+            raise MalformedRecord("the key is not that of a block of offset runs") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class Translation:
     re_reads: int | None = 0
 
 
-NOTHING = "no record of this partition was copied yet"
+NOTHING = "no record of this partition was replicated yet"
 
 
 def nearest(upstream: int, *, position: int) -> int:
@@ -46,9 +46,9 @@ def nearest(upstream: int, *, position: int) -> int:
 
 
 LOST = (
-    "no offset runs tell of what was copied from offset {first} on: MirrorMaker 2 or another lane "
-    "copied it, or the target has lost them (an unclean election of the topic of runs, or a disk "
-    "that was put back)"
+    "no offset runs cover the records from source offset {first} on: MirrorMaker 2 or another "
+    "lane replicated them, or the target lost the runs (an unclean leader election of the runs "
+    "topic, or a restored disk)"
 )
 
 
@@ -82,17 +82,17 @@ def translate_between(
             return _lost(upstream, below)
         if end is None:
             return _answer(upstream, None, "unknown", NOTHING)
-        return _answer(upstream, end, "gap", "no record from this offset on was copied yet")
+        return _answer(upstream, end, "gap", "no record from this offset on was replicated yet")
     if is_torn(below, follows):
         return _lost(upstream, below)
     if below is None and above.downstream > 0:
         # An MM2 before a takeover, or an earlier topic: the group may have read part of it.
         reason = (
-            f"this flow copied nothing before offset {above.upstream}, and what the remote topic "
-            f"holds before {above.downstream} it did not write"
+            f"this flow replicated nothing before source offset {above.upstream}, and it did not "
+            f"write what the remote topic holds before offset {above.downstream}"
         )
         return _answer(upstream, None, "unknown", reason)
-    reason = "no record with this offset was copied; the next one that was"
+    reason = "no record with this offset was replicated; this is the next replicated one"
     return _answer(upstream, above.downstream, "gap", reason)
 
 
@@ -101,8 +101,8 @@ def _at_the_end(upstream: int, position: int, end: int | None) -> Translation:
     if end is None:
         return _answer(upstream, None, "unknown", NOTHING)
     if upstream == position:
-        return _answer(upstream, end, "exact", "all that was read was copied")
-    reason = f"the group is {upstream - position} offsets ahead of the copy"
+        return _answer(upstream, end, "exact", "all records that the group read were replicated")
+    reason = f"the group is {upstream - position} offsets ahead of replication"
     return _answer(upstream, end, "ahead", reason)
 
 

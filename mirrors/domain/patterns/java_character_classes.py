@@ -45,7 +45,7 @@ class Characters:
 
     def __and__(self, other: Characters) -> Characters:
         if self.properties or other.properties:
-            raise ValueError(r"has && together with \p{…} in one class")
+            raise ValueError(r"combines && with \p{…} in one class")
         found = [
             (max(low, start), min(high, end))
             for low, high in self.ranges
@@ -56,7 +56,7 @@ class Characters:
 
     def inverted(self) -> Characters:
         if self.properties:
-            raise ValueError(r"has a class within a class together with [^…] and \p{…}")
+            raise ValueError(r"combines a class within a class with [^…] and \p{…}")
         return Characters(complement(self.ranges))
 
     def text(self, *, negated: bool = False) -> str:
@@ -153,7 +153,7 @@ class CharacterClass:
 
     def __init__(self, pattern: str, at: int, *, folded: bool = False, depth: int = 0) -> None:
         if depth >= DEEPEST:
-            raise ValueError(f"has classes within classes, more than {DEEPEST} deep")
+            raise ValueError(f"has classes nested more than {DEEPEST} deep")
         self.pattern = pattern
         self.end = at
         self.folded = folded
@@ -165,7 +165,7 @@ class CharacterClass:
                 raise ValueError("has && in a class after (?i)")
             self.characters &= self._union(first=False)
         if not self._takes("]"):
-            raise ValueError("has a bracket [ that is never closed")
+            raise ValueError("has a bracket [ that is not closed")
 
     @property
     def text(self) -> str:
@@ -195,7 +195,7 @@ class CharacterClass:
             raise ValueError(
                 "has && with nothing on one side"
                 if closed
-                else "has a bracket [ that is never closed"
+                else "has a bracket [ that is not closed"
             )
         # Java's meaning of [a&&b[c]] depends on the order of its parts; such a class is a mistake.
         if not first and nested and count > 1:
@@ -217,7 +217,7 @@ class CharacterClass:
         self.end += 1
         high = self._character()
         if isinstance(high, Characters) or high < low:
-            raise ValueError("has a range in a class that runs backwards or has no end")
+            raise ValueError("has a range in a class that is reversed or has no end")
         return Characters(((low, high),))
 
     def _character(self) -> int | Characters:

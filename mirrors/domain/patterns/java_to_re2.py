@@ -17,19 +17,19 @@ from mirrors.domain.patterns.java_character_classes import (
 
 Flags = frozenset[str]
 _GROUPS = {
-    "=": "a look-ahead (?=…)",
-    "!": "a negative look-ahead (?!…)",
+    "=": "a lookahead (?=…)",
+    "!": "a negative lookahead (?!…)",
     ">": "an atomic group (?>…)",
-    "<=": "a look-behind (?<=…)",
-    "<!": "a negative look-behind (?<!…)",
+    "<=": "a lookbehind (?<=…)",
+    "<!": "a negative lookbehind (?<!…)",
 }
 _NO_ESCAPES = {
     "G": "the end of the last match",
     "R": "a line break",
     "X": "a grapheme",
-    "k": "a back-reference",
+    "k": "a backreference",
     "N": "a character by its Unicode name",
-    "E": "the end of a quotation that never began",
+    "E": "the end of a quotation without its beginning",
 }
 _ANCHORS = {"b": r"\b", "B": r"\B", "A": r"\A", "z": r"\z", "Z": r"\z"}
 
@@ -75,7 +75,7 @@ class _Translation:
         while self.at < len(self.pattern):
             self._one()
         if self.outer:
-            raise ValueError("has a bracket ( that is never closed")
+            raise ValueError("has a bracket ( that is not closed")
         return "".join(self.out), self.flags
 
     def _one(self) -> None:
@@ -104,12 +104,10 @@ class _Translation:
     def _repeat(self, letter: str) -> None:
         text = self._count() if letter == "{" else letter
         if not self.repeatable:
-            raise ValueError(
-                f"has a repeat {text} with nothing in front of it that can be repeated"
-            )
+            raise ValueError(f"has a quantifier {text} with nothing before it to repeat")
         self.at += len(text)
         if self.pattern.startswith("+", self.at):
-            raise ValueError(f"has a possessive repeat {text}+")
+            raise ValueError(f"has a possessive quantifier {text}+")
         # A lazy repeat matches the same whole names as a greedy one.
         self.at += self.pattern.startswith("?", self.at)
         self._emit(text, repeatable=False)
@@ -120,7 +118,8 @@ class _Translation:
         low, comma, high = text[1:-1].partition(",")
         if not _is_number(low) or (comma and high and not _is_number(high)):
             raise ValueError(
-                "has a { that does not begin a repeat such as {2}; write \\{ for itself"
+                "has a { that does not begin a quantifier such as {2}; write \\{ for the "
+                "character itself"
             )
         return text
 
@@ -132,13 +131,13 @@ class _Translation:
         rest = self.pattern[self.at + 2 :]
         for sign, words in _GROUPS.items():
             if rest.startswith(sign):
-                raise ValueError(f"has {words}, which RE2 has not")
+                raise ValueError(f"has {words}, which RE2 does not support")
         if rest.startswith("<"):
             name = rest[1 : rest.find(">")]
             if not name.isascii() or not name.isalnum() or not name[:1].isalpha():
                 raise ValueError("has a group whose name is not made of letters and digits")
             if name in self.names:
-                raise ValueError(f"has two groups of the name {name}")
+                raise ValueError(f"has two groups named {name}")
             self.names.add(name)
             self.at += len(name) + 4
             self._push("(?:")
@@ -150,7 +149,9 @@ class _Translation:
         on, _, off = rest[: max(length, 0)].partition("-")
         # Java's (?i) folds ASCII only, (?iu) all letters, RE2's all. Names of topics are ASCII.
         if length < 0 or not set(on) | set(off) <= set("isu") or ("u" in on and "i" not in on):
-            raise ValueError(f"has (?{rest[: max(length, 1)]}…): only the flags i and s are known")
+            raise ValueError(
+                f"has (?{rest[: max(length, 1)]}…): only the flags i and s are supported"
+            )
         flags = (self.flags | set(on)) - set(off) - {"u"}
         self.at += length + 3
         change = "".join(sorted(set(on) - {"u"})) + ("-" + "".join(sorted(set(off))) if off else "")
@@ -163,14 +164,14 @@ class _Translation:
 
     def _push(self, text: str, flags: Flags | None = None) -> None:
         if len(self.outer) >= DEEPEST:
-            raise ValueError(f"has brackets within brackets, more than {DEEPEST} deep")
+            raise ValueError(f"has brackets nested more than {DEEPEST} deep")
         self.outer.append(self.flags)
         self.flags = self.flags if flags is None else flags
         self._emit(text, repeatable=False)
 
     def _close(self) -> None:
         if not self.outer:
-            raise ValueError("has a bracket ) that was never opened")
+            raise ValueError("has a bracket ) that was not opened")
         self.flags = self.outer.pop()
         self.at += 1
         self._emit(")")
@@ -181,7 +182,7 @@ class _Translation:
             self.at += 2
             self._emit(_ANCHORS[letter], repeatable=False)
         elif letter and letter in string.digits[1:]:
-            raise ValueError(f"has a back-reference \\{letter}, which RE2 has not")
+            raise ValueError(f"has a backreference \\{letter}, which RE2 does not support")
         elif letter in _NO_ESCAPES:
             raise ValueError(f"has \\{letter} ({_NO_ESCAPES[letter]}), which is not supported")
         else:

@@ -34,7 +34,7 @@ class NamePatterns:
     def __init__(self, elements: Sequence[str]) -> None:
         self.elements = tuple(elements)
         if (length := sum(map(len, self.elements))) > LONGEST_LIST:
-            raise ValueError(f"has {length} characters in all; the most allowed is {LONGEST_LIST}")
+            raise ValueError(f"has {length} characters in all; the limit is {LONGEST_LIST}")
         flags: java_to_re2.Flags = frozenset()
         joined: list[str] = []
         self._each: list[Any] = []
@@ -62,8 +62,8 @@ class NamePatterns:
 def _translated(element: str, flags: java_to_re2.Flags) -> tuple[str, java_to_re2.Flags]:
     if len(element) > LONGEST_ELEMENT:
         raise ValueError(
-            f"has an element of {len(element)} characters ({element[:30]}…); "
-            f"the most allowed is {LONGEST_ELEMENT}"
+            f"has an element of {len(element)} characters ({element[:30]}…); the limit is "
+            f"{LONGEST_ELEMENT}"
         )
     try:
         return java_to_re2.translate(element, flags)

@@ -137,7 +137,7 @@ def _decide(
     if not runner.alive and own is not None:
         return Decision(
             action="write_spec",
-            reason="Its runner died; the flow goes on from the last commit in a new one.",
+            reason="Its runner died; a new one resumes at the last commit.",
             observed="starting",
             job_ends="lost",
         )
@@ -153,9 +153,9 @@ def _news(desired: Desired, generation: int, job: JobRow, spec: JobSpec | None) 
     if spec is None or spec.job != job.id:
         return "Starts."
     if spec.generation != generation:
-        return f"Takes up what was changed or decided (edition {generation})."
+        return f"Applies changed settings or decisions (generation {generation})."
     if spec.desired != desired:
-        return "Pauses." if desired == "paused" else "Goes on."
+        return "Resumes." if desired == "paused" else "Goes on."
     return None
 
 
@@ -166,17 +166,17 @@ def _towards_stop(
         action: Action = "wait" if spec is None else "remove_spec"
         return Decision(action=action, reason="Stopped.", observed="stopped")
     if not runner.alive:
-        reason = "Stopped; its runner is not alive, so nothing copies."
+        reason = "Stopped. Its runner is not running, so nothing is replicated."
     elif own is not None and own.state in {"stopped", "failed"}:
         reason = own.reason or "Stopped."
     elif spec is None and _does_not_have_it(runner, job):
-        reason = "Stopped; its runner does not have it."
+        reason = "Stopped. Its runner does not run it."
     elif spec is None and (hung := _hung(runner, now)) is not None:
         return hung
     else:
         return Decision(
             action="wait" if spec is None else "remove_spec",
-            reason="Waits for the runner to commit and stop.",
+            reason="Waiting for the runner to commit and stop.",
             observed="running" if own is not None else "starting",
         )
     ends: JobEnd = "failed" if own is not None and own.state == "failed" else "stopped"
@@ -193,11 +193,11 @@ def _does_not_have_it(runner: Runner, job: JobRow) -> bool:
 def _next_start(jobs: Sequence[JobRow], now: int, most_failures: int | None) -> Decision:
     failures = failures_in_a_row(jobs)
     newest = max((job for job in jobs if job.state == "failed"), key=_start_of, default=None)
-    cause = f" The last time: {newest.reason}" if newest and newest.reason else ""
+    cause = f" Last failure: {newest.reason}" if newest and newest.reason else ""
     if most_failures is not None and failures > most_failures:
         return Decision(
             action="give_up",
-            reason=f"Failed {failures} times in a row; start it by hand once the cause is gone."
+            reason=f"Failed {failures} times in a row; start it manually once the cause is fixed."
             + cause,
             observed="failed",
         )
@@ -207,7 +207,7 @@ def _next_start(jobs: Sequence[JobRow], now: int, most_failures: int | None) -> 
         seconds = -(-(retry_at - now) // 1000)
         return Decision(
             action="back_off",
-            reason=f"Failed {failures} times in a row; starts again in {seconds} s.{cause}",
+            reason=f"Failed {failures} times in a row; restarts in {seconds} s.{cause}",
             observed="backing_off",
             retry_at=retry_at,
         )
@@ -219,13 +219,13 @@ def _start_of(job: JobRow) -> int:
 
 
 def _without_runner(runner: Runner, losses: int, now: int) -> Decision:
-    reason = f"The runner died {runner.failed_starts} times while it started; see its log."
+    reason = f"The runner died {runner.failed_starts} times during its start; see its log."
     if losses >= FREE_LOSSES:
-        reason = f"Its runner died {losses} times in a row soon after it began; see its log."
+        reason = f"Its runner died {losses} times in a row soon after its start; see its log."
     retry_at = (runner.started_at or 0) + runner_delay_ms(runner.failed_starts, losses)
     if retry_at > now:
         return Decision(action="back_off", reason=reason, observed="backing_off", retry_at=retry_at)
-    return Decision(action="start_runner", reason="No runner is alive.", observed="starting")
+    return Decision(action="start_runner", reason="No runner is running.", observed="starting")
 
 
 def _hung(runner: Runner, now: int) -> Decision | None:
@@ -237,7 +237,7 @@ def _hung(runner: Runner, now: int) -> Decision | None:
         silent = now - runner.status.as_of
         if silent <= (SLOW_START_MS if runner.status.state == "starting" else SILENT_RUNNER_MS):
             return None
-        reason = f"The runner has been silent for {silent // 1000} s."
+        reason = f"The runner has not reported for {silent // 1000} s."
     return Decision(action="replace_runner", reason=reason, observed="degraded")
 
 
@@ -246,9 +246,9 @@ def _with_runner(job: JobRow, own: JobStatus | None, runner: Runner, now: int) -
         ready = runner.status is not None and runner.status.has_started
         silent = now - job.started_at
         if ready and silent > SILENT_RUNNER_MS:
-            reason = f"The runner has not taken the flow up for {silent // 1000} s."
+            reason = f"The runner has not started the flow for {silent // 1000} s."
             return Decision(action="wait", reason=reason, observed="degraded")
-        reason = "Waits for the runner to take it up." if ready else "The runner starts."
+        reason = "Waiting for the runner to start the flow." if ready else "The runner is starting."
         return Decision(action="wait", reason=reason, observed="starting")
     if own.state == "stopped":
         return _stopped_by_itself(own, runner)
@@ -257,18 +257,18 @@ def _with_runner(job: JobRow, own: JobStatus | None, runner: Runner, now: int) -
 
 def _stopped_by_itself(own: JobStatus, runner: Runner) -> Decision:
     if runner.status is not None and runner.status.state == "stopping":
-        return Decision(action="wait", reason="Its runner is being stopped.", observed="starting")
-    reason = f"Stopped although it should run ({own.reason or 'no reason given'}); starts again."
+        return Decision(action="wait", reason="Its runner is stopping.", observed="starting")
+    reason = f"Stopped although it should run ({own.reason or 'no reason given'}); restarts."
     return Decision(action="write_spec", reason=reason, observed="starting", job_ends="lost")
 
 
 def _running(own: JobStatus, now: int) -> Decision:
     silent = now - own.as_of
     if silent > SILENT_FLOW_MS:
-        reason = f"The flow has been silent for {silent // 1000} s; starts again."
+        reason = f"The flow has not reported for {silent // 1000} s; restarts."
         return Decision(action="write_spec", reason=reason, observed="degraded", job_ends="lost")
     if silent > DELAYED_FLOW_MS:
-        reason = f"No figures from the runner for {silent // 1000} s."
+        reason = f"No metrics from the runner for {silent // 1000} s."
         return Decision(action="wait", reason=reason, observed="degraded")
     return Decision(action="wait", reason=own.reason, observed=_shown(own))
 
@@ -305,7 +305,7 @@ def runner_health(*, state: str, reason: str, report_age_s: float | None) -> Run
         return RunnerHealth(state=state, reason=reason)
     age = "never" if report_age_s is None else f"{report_age_s:.0f} s ago"
     why = (
-        f"It last reported {age}, so what is shown of it may be out of date: the runner, or the "
-        "worker on its host, does not respond."
+        f"It last reported {age}, so its figures may be outdated: the runner, or the worker on "
+        "its host, does not respond."
     )
     return RunnerHealth(state="degraded", reason=f"{why} {reason}".strip())

@@ -101,16 +101,16 @@ def judge(
     if waits_for:
         return Judgement(due=False, slot=slot, next_at=None, reason=waits_for)
     if not running and not schedule.at_rest:
-        reason = "The flow is not asked to run; duties rest with it."
+        reason = "The flow is stopped or paused, and so are its sync tasks."
         return Judgement(due=False, slot=slot, next_at=None, reason=reason)
     if unreachable:
         verb = "does" if len(unreachable) == 1 else "do"
         reason = (
-            f"{' and '.join(unreachable)} {verb} not answer; it runs once as soon as that changes."
+            f"{' and '.join(unreachable)} {verb} not respond; it runs once as soon as that changes."
         )
         return Judgement(due=False, slot=slot, next_at=None, reason=reason)
     if past.runs:
-        return Judgement(due=False, slot=slot, next_at=slot + interval, reason="It runs now.")
+        return Judgement(due=False, slot=slot, next_at=slot + interval, reason="It is running.")
     if past.slot is not None and past.slot >= slot:
         return Judgement(due=False, slot=slot, next_at=past.slot + interval)
     return Judgement(due=True, slot=slot, next_at=now)

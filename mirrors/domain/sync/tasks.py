@@ -6,54 +6,56 @@ from mirrors.domain.sync.schedule import Schedule
 
 HEARTBEATS = Schedule(
     name="heartbeats",
-    does="Writes heartbeats on the source and watches them arrive on the target.",
+    does="Writes heartbeats on the source and checks that they arrive on the target.",
     switch="emit_heartbeats_enabled",
     interval="emit_heartbeats_interval_seconds",
 )
 TOPIC_CONFIGS = Schedule(
     name="topic configs",
-    does="Brings the settings of remote topics into step with their source's.",
+    does="Synchronizes the configs of remote topics with those of their source topics.",
     switch="sync_topic_configs_enabled",
     interval="sync_topic_configs_interval_seconds",
 )
 TOPIC_ACLS = Schedule(
     name="topic acls",
-    does="Makes the access rules on remote topics that the source's topics have.",
+    does="Creates the ACLs of the source's topics on their remote topics.",
     switch="sync_topic_acls_enabled",
     interval="sync_topic_acls_interval_seconds",
 )
 PLAN = Schedule(
     name="plan",
-    does="Looks at what is not in step on the target, and keeps it to be read and applied.",
+    does="Plans what the target lacks or has different, for somebody to read and apply.",
     every_s=600,
 )
 GROUPS = Schedule(
     name="groups",
-    does="Looks which consumer groups there are on the source, and which are left out.",
+    does="Lists the consumer groups on the source, and those that are excluded.",
     switch="refresh_groups_enabled",
     interval="refresh_groups_interval_seconds",
 )
 CHECKPOINTS = Schedule(
     name="checkpoints",
-    does="Writes where each group would go on on the target, as MirrorMaker 2's clients read it.",
+    does="Writes checkpoints: each group's resume offsets on the target, in MirrorMaker 2's "
+    "format.",
     switch="emit_checkpoints_enabled",
     interval="emit_checkpoints_interval_seconds",
 )
 GROUP_OFFSETS = Schedule(
     name="group offsets",
-    does="Moves idle groups on the target to where they stand on the source.",
+    does="Sets the offsets of idle groups on the target to their translated source offsets.",
     switch="sync_group_offsets_enabled",
     interval="sync_group_offsets_interval_seconds",
 )
 OFFSET_SYNCS = Schedule(
     name="offset syncs",
-    does="Writes MirrorMaker 2's own pairs of offsets beside the exact map.",
+    does="Writes MirrorMaker 2's offset syncs in addition to the exact offset map.",
     switch="emit_offset_syncs_enabled",
     every_s=10,
 )
 STANDBY = Schedule(
     name="standby",
-    does="Keeps settings, plan and last simulation on the target, to start again from there alone.",
+    does="Backs up settings, plan and last simulation to the target, so that a new installation "
+    "can start from them.",
     every_s=60,
     at_rest=True,
 )

@@ -41,7 +41,7 @@ def said_of(code: str, left_out: Iterable[str], codes: Mapping[str, str] | None)
 TOPIC, GROUP = "TOPIC", "GROUP"
 LITERAL, PREFIXED = "LITERAL", "PREFIXED"
 ALL_NAMES = "*"
-_WRITE_LEFT = "that allow WRITE are not carried: only the flow writes its remote topics"
+_WRITE_LEFT = "that allow WRITE are not synchronized: only the flow writes its remote topics"
 _EXAMPLES = 3
 
 
@@ -118,7 +118,7 @@ def plan_acls(
     take: list[AclRule] = []
     for rule in sorted((ours & there) - asked_for) if is_complete(spec) else ():
         if shared_with and carrier.is_shared(rule):
-            why = f"that the source no longer has are not taken away: {shared_with} may want them"
+            why = f"that the source no longer has are not deleted: {shared_with} may need them"
             left.setdefault(why, []).append(rule)
         else:
             take.append(rule)
@@ -172,18 +172,21 @@ class _Carrier:
         if rule.resource == GROUP:
             return self._group_obstacle(rule)
         if not self._complete and rule.pattern != LITERAL:
-            return "of name prefixes are not carried: a prefix may cover topics that are not copied"
+            return (
+                "of name prefixes are not synchronized: a prefix may cover topics that are not "
+                "replicated"
+            )
         if rule.name == ALL_NAMES and not (self._complete and self._prefixes):
             return (
-                "of all topics (*) are not carried: on the target they would cover topics that "
-                "this flow does not write"
+                "of all topics (*) are not synchronized: on the target they would cover topics "
+                "that this flow does not write"
             )
         if _lets_write(rule):
             return _WRITE_LEFT
         if rule.pattern == PREFIXED:
             return self._prefix_obstacle(rule)
         if rule.name != ALL_NAMES and not self._topics.decide(rule.name).replicated:
-            return "of topics that this flow does not copy are not carried"
+            return "of topics that this flow does not replicate are not synchronized"
         return None
 
     @property
@@ -193,21 +196,21 @@ class _Carrier:
 
     def _prefix_obstacle(self, rule: AclRule) -> str | None:
         if not any(name.startswith(rule.name) for name in self._copied):
-            return "of prefixes under which this flow copies no topic are not carried"
+            return "of prefixes that match no topic of this flow are not synchronized"
         if self._prefixes:
             return None
         others = self._names.target_topics - self._written
         if any(name.startswith(rule.name) for name in others):
-            return "of prefixes that cover other topics of the target as well are not carried"
+            return "of prefixes that also match other topics of the target are not synchronized"
         return None
 
     def _group_obstacle(self, rule: AclRule) -> str | None:
         if not self._complete:
-            return "of consumer groups are not carried: sync.acls.scope is topics"
+            return "of consumer groups are not synchronized: sync.acls.scope is topics"
         if rule.name == ALL_NAMES and rule.pattern == LITERAL:
             return (
-                "of all groups (*) are not carried: on the target they would cover groups of its "
-                "own"
+                "of all groups (*) are not synchronized: on the target they would cover its own "
+                "groups"
             )
         if rule.pattern == PREFIXED:
             chosen = (
@@ -216,10 +219,10 @@ class _Carrier:
                 if name.startswith(rule.name) and self._groups.decide(name).chosen
             )
             if next(chosen, None) is None:
-                return "of prefixes under which this flow looks after no group are not carried"
+                return "of prefixes that match no group of this flow are not synchronized"
             return None
         if not self._groups.decide(rule.name).chosen:
-            return "of groups that this flow does not look after are not carried"
+            return "of groups that this flow does not select are not synchronized"
         return None
 
 
@@ -230,18 +233,18 @@ def _lets_write(rule: AclRule) -> bool:
 def _told(why: str, rules: list[AclRule]) -> str:
     names = ", ".join(sorted({rule.name for rule in rules})[:_EXAMPLES])
     more = ", …" if len({rule.name for rule in rules}) > _EXAMPLES else ""
-    return f"Access rules {why} ({len(rules)}: {names}{more})."
+    return f"ACLs {why} ({len(rules)}: {names}{more})."
 
 
 # How a plan that could not read the rules says so: to look at that is not to look at them.
-NOT_IN_PLAN = "Access rules are not part of this plan."
+NOT_IN_PLAN = "ACLs are not part of this plan."
 NOT_SEEN = (
-    "Nobody has looked yet at which access rules it would make. Read them on the tab Plan of this "
-    "flow, then press Let access rules follow (or POST plan/follow/ with the plan's digest)."
+    "Nobody has reviewed the ACLs that it would create. Review them on the flow's Plan tab, then "
+    "press Synchronize ACLs (or POST plan/follow/ with the plan's digest)."
 )
 SEEN_OTHERWISE = (
-    "What somebody looked at were other access rules: {keys} changed since. Read the new plan, "
-    "then press Let access rules follow again."
+    "The reviewed ACLs are outdated: {keys} changed since. Review the new plan, then press "
+    "Synchronize ACLs again."
 )
 # Settings that change which rules are made, or of which names.
 _SHAPE = (

@@ -28,7 +28,7 @@ def plan_configs(
             continue
         unread = source.failed.get(row.topic) or target.failed.get(row.remote_topic)
         if unread is not None:
-            left.append(f"The settings of {row.topic} cannot be compared. {unread}")
+            left.append(f"The configs of {row.topic} cannot be compared. {unread}")
             continue
         for key, value in selection.later(theirs.configs).items():
             _compare(row, ours, key, value, changes, left)
@@ -47,7 +47,8 @@ def _compare(
     if entry is None:
         if value is not None:
             left.append(
-                f"{key} of {row.topic} is not carried: the target's Kafka does not know it."
+                f"{key} of {row.topic} is not synchronized: the target's Kafka version does not "
+                "know it."
             )
         return
     explicit = entry.source == DYNAMIC_TOPIC

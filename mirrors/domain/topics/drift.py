@@ -20,8 +20,8 @@ CHOICES: tuple[str, ...] = get_args(Choice)
 Place = tuple[str, str, str]
 LONGEST_MS = 366 * 24 * 3600 * 1000
 _NEVER_FIXED = {
-    "partitions": "Kafka cannot take partitions away. Accept it, or ignore it for a time; the "
-    "further partitions stay empty.",
+    "partitions": "Kafka cannot remove partitions. Accept it, or ignore it for a time; the extra "
+    "partitions stay empty.",
 }
 # Made again only when somebody says so: what is copied into it is another decision.
 _BY_PEOPLE = {*_NEVER_FIXED, "deleted topic"}
@@ -48,13 +48,16 @@ class Deviation:
         if self.kind == "deleted topic":
             return f"{self.name} was deleted on the target."
         if self.kind == "partitions":
-            return f"{self.name} was given {self.found} partitions by hand; it had {self.expected}."
+            return (
+                f"{self.name} was changed manually to {self.found} partitions; it had "
+                f"{self.expected}."
+            )
         if self.kind == "acl":
-            return f"The access rule {self.key} of {self.name} was taken away by hand."
+            return f"The ACL {self.key} of {self.name} was deleted manually."
         found, expected = (
             "the default" if value is None else value for value in (self.found, self.expected)
         )
-        return f"{self.key} of {self.name} was set to {found} by hand; it was {expected}."
+        return f"{self.key} of {self.name} was changed manually to {found}; it was {expected}."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,15 +110,15 @@ def rule_on(deviation: Deviation, known: Finding | None, *, now: int, grace_s: i
 def refusal(kind: str, choice: str, *, why: str, expires_at: int | None, now: int) -> str | None:
     """Return why a decision is invalid, as a sentence; None if it is valid."""
     if not why.strip():
-        return "Say why: it is kept in the history."
+        return "Give a reason: it is kept in the history."
     if choice == "fix" and kind in _NEVER_FIXED:
         return _NEVER_FIXED[kind]
     if choice == "fix" and expires_at is not None:
-        return "What is fixed does not expire. Leave the time out."
+        return "A fix does not expire. Leave the expiry empty."
     if choice == "ignore" and expires_at is None:
-        return "Say until when it is ignored; to leave this value for good, accept it."
+        return "Enter when ignoring it ends; to leave this value permanently, accept it."
     if expires_at is not None and not now < expires_at <= now + LONGEST_MS:
-        return "The time at which it expires must lie ahead, by no more than a year."
+        return "The expiry must be in the future, at most one year ahead."
     return None
 
 
@@ -127,13 +130,13 @@ def _undecided(
     deviation: Deviation, opened_at: int, now: int, grace_s: int, *, anew: bool
 ) -> Ruling:
     if deviation.kind in _BY_PEOPLE:
-        return Ruling(True, f"{deviation.words} Decide on the tab Drift.", anew)
+        return Ruling(True, f"{deviation.words} Decide on the Drift tab.", anew)
     until = opened_at + grace_s * 1000
     if until <= now:
         return Ruling(False, deviation.words, anew)
     reason = (
-        f"{deviation.words} It is put back at {time_of(until)} unless somebody accepts or ignores "
-        "it on the tab Drift."
+        f"{deviation.words} It is reverted at {time_of(until)} unless somebody accepts or "
+        "ignores it on the Drift tab."
     )
     return Ruling(True, reason, anew)
 

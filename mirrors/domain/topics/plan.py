@@ -167,8 +167,8 @@ class _Planner:
         same = self._source.cluster_id and self._source.cluster_id == self._target.cluster_id
         if same and remote == topic:
             return (
-                "source and target are the same cluster: it would be copied onto itself. Use "
-                "another target, or the default replication policy"
+                "source and target are the same cluster: the topic would be replicated onto "
+                "itself. Use another target, or the default replication policy"
             )
         if remote in self._target.topics:
             return None
@@ -181,8 +181,8 @@ class _Planner:
         if (other := self._names.get(_folded(remote))) is not None:
             return (
                 f"its remote name {remote} differs from the target's {other} only in dots and "
-                "underscores, which Kafka refuses. Delete that topic if it is not needed, exclude "
-                "this one, or use another alias for the source"
+                "underscores, which Kafka rejects. Delete that topic if it is not needed, "
+                "exclude this one, or use another alias for the source"
             )
         if self._replication_factor > max(1, self._target.brokers):
             return (

@@ -39,14 +39,14 @@ class Ranks:
         for rank, key, patterns in self._lists:
             if patterns.matches(topic):
                 return Ranking(
-                    rank, f"is of class {rank}: matches {key} ({_element(patterns, topic)})"
+                    rank, f"has priority {rank}: matches {key} ({_element(patterns, topic)})"
                 )
-        return Ranking("normal", f"is of class normal: matches neither {HIGH} nor {LOW}")
+        return Ranking("normal", f"has priority normal: matches neither {HIGH} nor {LOW}")
 
 
 def _element(patterns: NamePatterns, topic: str) -> str:
     # Elements share their flags: one that matches only in the list of all has no name of its own.
-    return patterns.first_match(topic) or "all of it together"
+    return patterns.first_match(topic) or "only the whole list matches"
 
 
 class Turns:

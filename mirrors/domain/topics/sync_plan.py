@@ -98,7 +98,7 @@ def _created(new: NewTopic) -> Change:
         name=new.remote_topic,
         before=None,
         after=f"{new.partitions} partitions, {copies}{settings}",
-        reason=f"{new.topic} is copied and has no remote topic yet.",
+        reason=f"{new.topic} is replicated and has no remote topic yet.",
     )
 
 
@@ -114,7 +114,7 @@ def _grown(growth: Growth) -> Change:
 
 def _set(change: ConfigChange) -> Change:
     reason = (
-        f"{change.topic} does not set it on the source, so the target's default holds."
+        f"{change.topic} does not set it on the source, so the target's default applies."
         if change.after is None
         else f"{change.topic} has this value on the source."
     )
@@ -133,9 +133,9 @@ def _granted(rule: AclRule) -> Change:
         name=f"{_covers(rule)}: {rule.principal}",
         before=None,
         after=_effect(rule),
-        reason="The source has this rule for its group."
+        reason="The source has this ACL for the group."
         if rule.resource == GROUP
-        else "The source has this rule for its topic; ALL is carried as READ, WRITE is not.",
+        else "The source has this ACL for the topic; ALL becomes READ, WRITE is not synchronized.",
     )
 
 
@@ -145,7 +145,7 @@ def _taken(rule: AclRule) -> Change:
         name=f"{_covers(rule)}: {rule.principal}",
         before=_effect(rule),
         after=None,
-        reason="This flow made it, and the source has no rule any more that leads to it.",
+        reason="This flow created it, and the source no longer has an ACL that leads to it.",
     )
 
 

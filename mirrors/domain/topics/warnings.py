@@ -11,9 +11,9 @@ SHOWN = 3
 _UNLIMITED = 2**63 - 1
 # Where the target allows less than the source, and what that does. -1 means no limit.
 _LIMITS = {
-    "max.message.bytes": "larger batches are refused and stop their partition",
-    "message.timestamp.after.max.ms": "records dated further ahead are refused",
-    "message.timestamp.before.max.ms": "records dated further back are refused",
+    "max.message.bytes": "larger batches are rejected and stop their partition",
+    "message.timestamp.after.max.ms": "records with timestamps further ahead are rejected",
+    "message.timestamp.before.max.ms": "records with timestamps further back are rejected",
     "retention.ms": "the target deletes records that the source still has",
     "retention.bytes": "the target deletes records that the source still has",
 }
@@ -46,7 +46,7 @@ def warn(
         found.insert(
             0,
             f"The target has {brokers}: remote topics get replication factor {now} instead of "
-            f"{usual}, so the loss of a broker loses their records.",
+            f"{usual}, so losing one broker loses their records.",
         )
     return tuple(found)
 
@@ -56,18 +56,18 @@ def _of_pair(pair: Pair, defaults: dict[str, str]) -> Iterable[str]:
     least = _number(_on_target(pair, "min.insync.replicas", defaults))
     if least is not None and 0 < pair.replication_factor < least:
         yield (
-            f"min.insync.replicas on the target is {least}, but the replication factor "
-            f"{pair.replication_factor}: every write will be refused."
+            f"min.insync.replicas on the target is {least}, but the replication factor is "
+            f"{pair.replication_factor}: every write will be rejected."
         )
     if _on_target(pair, "message.timestamp.type", defaults) == "LogAppendTime":
-        yield "the target stamps records with its own time (LogAppendTime): times are not kept."
+        yield "the target sets timestamps itself (LogAppendTime): source timestamps are not kept."
     here, there = pair.topic.config("cleanup.policy"), _on_target(pair, "cleanup.policy", defaults)
     if here is not None and there is not None and _policies(here) != _policies(there):
         yield f"cleanup.policy is {here} on the source and {there} on the target."
     if pair.existing is not None and pair.existing.partitions > pair.topic.partitions:
         yield (
             f"the remote topic has {pair.existing.partitions} partitions, the source "
-            f"{pair.topic.partitions}: the further ones stay empty."
+            f"{pair.topic.partitions}: the extra ones stay empty."
         )
 
 
