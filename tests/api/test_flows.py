@@ -103,10 +103,10 @@ def test_a_start_beside_other_writers_is_recorded(
     url = f"/api/v1/flows/{flow['id']}"
     assert operator.get(f"{url}/").json()["start_refusal"] == ""
     assert operator.post(f"{url}/start/", {"accept_other_writers": "maybe"}).status_code == 400
-    body = {"accept_other_writers": True, "reason": "both are to write"}
+    body = {"accept_other_writers": True, "reason": "both must write"}
     assert operator.post(f"{url}/start/", body).json()["desired_state"] == "running"
     row = Transition.objects.get(to_state="other writers accepted")
-    assert (row.who, row.why) == ("operator", "both are to write")
+    assert (row.who, row.why) == ("operator", "both must write")
 
 
 def test_pause_resume_stop_restart_say_what_they_did(

@@ -20,7 +20,7 @@ _BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def render(page: str) -> str:
-    """The page with every table between its marks made anew."""
+    """The page with every table between its marks generated again."""
     return _BLOCK.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}", page)
 
 

@@ -114,11 +114,11 @@ def test_a_login_becomes_typed_fields_and_its_secret_stays_a_reference() -> None
     ("options", "word"),
     [
         ('username="m" password="hunter2";', "clear text"),
-        ('username="m" password="${file:relative:root}";', "no reference that its provider"),
+        ('username="m" password="${file:relative:root}";', "not a reference that its provider"),
         ('username="m" password="${vault:a:b}";', "config.providers does not name"),
         ('username="m" password="x${env:KAFKA_PW}";', "other text around it"),
         ('username="m" password="${env:KAFKA_PW}"', "not a JAAS line"),
-        ('username="m" password="${env:KAFKA_PW}" evil="x";', "no field here stands for"),
+        ('username="m" password="${env:KAFKA_PW}" evil="x";', "options without a field here"),
     ],
 )
 def test_a_secret_that_is_no_reference_is_refused_and_never_shown(options: str, word: str) -> None:

@@ -51,12 +51,12 @@ def test_a_moment_is_not_taken_for_offsets(text: str) -> None:
         ("orders:0:1_0", "its offset must be a whole number"),
         ("orders:0:9223372036854775808", "its offset must be a whole number"),
         ("orders:0:5,orders:0:6", "names orders:0 twice"),
-        ("orders:0:5,", "must name offsets as topic:partition:offset, not ''"),
-        ("orders:0:5,orders", "must name offsets as topic:partition:offset, not 'orders'"),
-        ("or ders:0:5", "names 'or ders', which is no name of a topic"),
-        (":0:5", "names '', which is no name of a topic"),
+        ("orders:0:5,", "must list offsets as topic:partition:offset, not ''"),
+        ("orders:0:5,orders", "must list offsets as topic:partition:offset, not 'orders'"),
+        ("or ders:0:5", "names 'or ders', which is not a valid topic name"),
+        (":0:5", "names '', which is not a valid topic name"),
         ("orders:0", "must be earliest, latest, milliseconds"),
-        ("2026-11-21T08:30:00", "must say its time zone"),
+        ("2026-11-21T08:30:00", "must include its time zone"),
     ],
 )
 def test_offsets_that_cannot_be_are_refused_in_words(text: str, words: str) -> None:

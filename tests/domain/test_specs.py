@@ -88,7 +88,7 @@ def test_every_setting_has_a_field_of_its_name() -> None:
          "an ISO 8601 time with its zone such as 2026-11-21T08:30:00Z, or offsets such as "
          "orders:0:1500,orders:1:1700, not 'yesterday'."),
         ("start.from", "2026-11-21T08:30:00",
-         "start.from must say its time zone (add Z for UTC): '2026-11-21T08:30:00'."),
+         "start.from must include its time zone (add Z for UTC): '2026-11-21T08:30:00'."),
         ("delivery", "at_most_once",
          "delivery must be exactly_once or at_least_once, not 'at_most_once'."),
         ("tasks.max.enforce", "false",
@@ -98,20 +98,19 @@ def test_every_setting_has_a_field_of_its_name() -> None:
         ("ssl.truststore.location", "/x",
          "ssl.truststore.location cannot be set: it is a field of the cluster."),
         ("transforms.a.type", "x", "transforms.a.type cannot be set: flows that change or drop "
-         "records are not built yet."),
+         "records are not supported yet."),
         ("consumer.poll.timeout.ms", "1", "consumer.poll.timeout.ms cannot be set: records arrive "
-         "as they come; write consumer.fetch.max.wait.ms to batch them."),
-        ("consumer.fetch.min.bytez", "1", "consumer.fetch.min.bytez is not a client property that "
-         "can be set here. Did you mean consumer.fetch.min.bytes?"),
+         "without polling; write consumer.fetch.max.wait.ms to batch them."),
+        ("consumer.fetch.min.bytez", "1", "consumer.fetch.min.bytez is not a supported client property. "
+         "Did you mean consumer.fetch.min.bytes?"),
         ("source.consumer.fetch.min.bytes", "0", "source.consumer.fetch.min.bytes must be a whole "
          "number from 1 to 100000000, not 0."),
         ("consumer.interceptor.classes", "x",
          "consumer.interceptor.classes cannot be set: it loads code."),
         ("producer.acks", "1", "producer.acks must be all or -1, not '1'."),
         ("producer.override.partitioner.class", "x", "producer.override.partitioner.class cannot "
-         "be set: it has no use: a record keeps its partition."),
-        ("topics", "a\x00b", "topics has more than 60000 characters, or some that cannot be "
-         "shown."),
+         "be set: it has no effect: a record keeps its partition."),
+        ("topics", "a\x00b", "topics has more than 60000 characters, or unprintable ones."),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_a_sentence(key: str, text: str, sentence: str) -> None:

@@ -62,7 +62,7 @@ def test_parts_of_two_writings_are_never_put_together() -> None:
     assert found == []
     assert sentence.startswith("The plan of a->b is left out")
     found, (sentence,) = from_records(later[:2])
-    assert (found, "not written to its end" in sentence) == ([], True)
+    assert (found, "its last write is incomplete" in sentence) == ([], True)
 
 
 def test_a_later_version_is_left_out_by_name_and_so_is_what_others_wrote() -> None:

@@ -37,7 +37,9 @@ def test_one_sign_of_life_is_enough() -> None:
 
 def test_a_source_without_positions_is_said() -> None:
     none = Stand(partitions=0, topics=frozenset(), connectors=frozenset())
-    assert "It left no position of a on b" in said(dataclasses.replace(QUIET, stand=none))
+    assert "MirrorMaker 2 stored no position of a on b" in said(
+        dataclasses.replace(QUIET, stand=none)
+    )
 
 
 def test_positions_are_read_whatever_the_connectors_were_called() -> None:

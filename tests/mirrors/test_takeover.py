@@ -56,7 +56,7 @@ def test_a_quiet_mm2_lets_the_flow_start(resting: Flow) -> None:
     assert takeover.run_check(run_id=run.pk, seconds=1, start=True, who="me", sleep=lambda _: None)
     run.refresh_from_db()
     assert run.counts == {"quiet": 1, "moved": 0, "positions": 1, "started": 1}
-    assert "goes on from exactly there" in " ".join(run.reasons)
+    assert "resumes at exactly these" in " ".join(run.reasons)
     resting.refresh_from_db()
     assert resting.desired_state == "running"
     with pytest.raises(Conflict, match="not stopped"):
@@ -90,6 +90,6 @@ def test_the_page_and_rest_show_what_a_worker_saw(resting: Flow) -> None:
     run = takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
     assert "A worker watches" in browser.get(place).content.decode()
     takeover.run_check(run_id=run.pk, seconds=1, start=False, who="op", sleep=lambda _: None)
-    assert "MirrorMaker 2 is quiet" in browser.get(place).content.decode()
+    assert "MirrorMaker 2 is stopped" in browser.get(place).content.decode()
     seen = browser.get(f"/api/v1/flows/{resting.pk}/takeover/").json()
     assert (seen["quiet"], seen["started"]) == (True, False)

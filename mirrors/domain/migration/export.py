@@ -103,7 +103,7 @@ def _exactly_once(flows: Sequence[FlowSpec]) -> Iterator[str]:
             yield property_line(f"{alias}.exactly.once.source.support", "enabled")
             yield "# Needs `dedicated.mode.enable.internal.rest = true`, and a port to listen on."
         elif wanted:
-            yield f"\n# Exactly once is not to be had in MirrorMaker 2 for all flows to {alias}."
+            yield f"\n# MirrorMaker 2 cannot provide exactly once for all flows to {alias}."
 
 
 def _flow(spec: FlowSpec) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _flow(spec: FlowSpec) -> Iterator[str]:
         if text is not None and (name in fixed or _needed(name, spec)):
             yield property_line(f"{spec.name}.{name}", text)
     yield from _clients(spec)
-    yield "# Understudy's own settings: MirrorMaker 2 has nothing like them, and ignores them."
+    yield "# Understudy's own settings: MirrorMaker 2 has no such settings and ignores them."
     for name, text in ours.items():
         if text is not None:
             yield property_line(f"{spec.name}.{name}", text)

@@ -47,12 +47,12 @@ class Template:
         """Return why these clusters cannot have these roles; empty if they can."""
         found = []
         if len(aliases) < 2:
-            found.append(f"{self.label} takes at least two clusters; {len(aliases)} chosen.")
+            found.append(f"{self.label} needs at least two clusters; {len(aliases)} chosen.")
         if self.most is not None and len(aliases) > self.most:
-            found.append(f"{self.label} takes {self.most} clusters, not {len(aliases)}.")
+            found.append(f"{self.label} needs {self.most} clusters, not {len(aliases)}.")
         twice = sorted({alias for alias in aliases if aliases.count(alias) > 1})
         if twice:
-            found.append(f"{', '.join(twice)} is named twice; each cluster has one role.")
+            found.append(f"{', '.join(twice)} is selected twice; each cluster has one role.")
         return found
 
 
@@ -62,7 +62,7 @@ TEMPLATES: dict[TemplateKind, Template] = {
         Template(
             kind="active-passive",
             label="Active/passive pair",
-            does="One flow: the standby learns everything, so that it can step in.",
+            does="One flow: the standby receives all records, so that clients can fail over to it.",
             first="Active",
             others="Standby",
             most=2,
@@ -70,7 +70,8 @@ TEMPLATES: dict[TemplateKind, Template] = {
         Template(
             kind="active-active",
             label="Active/active pair",
-            does="Two flows, one in each direction: both sides are written and both have all.",
+            does="Two flows, one in each direction: clients write on both clusters, "
+            "and both have all records.",
             first="One side",
             others="Other side",
             most=2,
@@ -78,21 +79,22 @@ TEMPLATES: dict[TemplateKind, Template] = {
         Template(
             kind="hub",
             label="Hub",
-            does="A flow from each spoke to the hub, which gathers what all of them have.",
+            does="A flow from each spoke to the hub, which collects the records of all spokes.",
             first="Hub",
             others="Spokes",
         ),
         Template(
             kind="fan-out",
             label="Fan-out",
-            does="A flow from the source to each target: every one has what the source has.",
+            does="A flow from the source to each target: each target has all "
+            "records of the source.",
             first="Source",
             others="Targets",
         ),
         Template(
             kind="chain",
             label="Chain",
-            does="A flow from each cluster to the next, in the order given.",
+            does="A flow from each cluster to the next, in the given order.",
             first="First",
             others="Then, in order",
         ),
@@ -179,7 +181,7 @@ def _judge(
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     if spec.name in taken:
-        words = "exists already. Remove it, or leave its cluster out here."
+        words = "already exists. Delete it, or leave its cluster out here."
         problems = (f"A flow {spec.name} {words}",)
     else:
         try:

@@ -22,10 +22,10 @@ WHAT_TO_DO: dict[Code, str] = {
     "mirrormaker2": (
         "Stop MirrorMaker 2 and take over from it (page Take over, POST flows/{id}/takeover/). "
     ),
-    "foreign_writer": "Find that program and stop it, then start the flow again. ",
+    "foreign_writer": "Find and stop that program, then start the flow again. ",
     "other_installation": "Stop the flow in the other installation, then start it here. ",
 }
-_ACCEPT = "If both are to write, start it with accept_other_writers=true, which is recorded."
+_ACCEPT = "If both must write, start it with accept_other_writers=true, which is recorded."
 
 
 class StartRefused(UnderstudyError):
@@ -100,8 +100,8 @@ class StartSigns:
             names = ", ".join(f"{name} ({more})" for name, more in sorted(moved.items())[:SHOWN])
             rest = f" and {len(moved) - SHOWN} more topics" if len(moved) > SHOWN else ""
             found.append(
-                f"On {self.target} these topics got new records within {self.seconds:.1f} s: "
-                f"{names}{rest}."
+                f"On {self.target}, these topics received new records within {self.seconds:.1f} "
+                f"s: {names}{rest}."
             )
-        found.append("Both would write the same records.")
+        found.append("Both would write duplicates of the same records.")
         return " ".join([*found, WHAT_TO_DO[code] + _ACCEPT])

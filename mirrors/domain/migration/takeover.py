@@ -53,19 +53,19 @@ class Signs:
         found = []
         if self._has_members:
             found.append(
-                f"MirrorMaker 2 runs: its group {self.group_name} on {target} is {self.group}. "
-                "Stop all its processes, then check again."
+                f"MirrorMaker 2 is running: its group {self.group_name} on {target} is "
+                f"{self.group}. Stop all its processes, then check again."
             )
         if self.moved:
             names = ", ".join(self.moved[:SHOWN])
             more = f" and {len(self.moved) - SHOWN} more" if len(self.moved) > SHOWN else ""
             found.append(
-                f"Somebody writes what MirrorMaker 2 writes: within {self.seconds:g} s the end of "
-                f"{names}{more} on {target} moved. Stop it, then check again."
+                f"Another program writes what MirrorMaker 2 writes: within {self.seconds:g} s "
+                f"the end of {names}{more} on {target} moved. Stop it, then check again."
             )
         if self.quiet:
             found.append(
-                f"MirrorMaker 2 is quiet: nothing that it writes on {target} moved within "
+                f"MirrorMaker 2 is stopped: nothing that it writes on {target} moved within "
                 f"{self.seconds:g} s, and its group {self.group_name} has no members."
             )
         found.append(self._standing(source, target))
@@ -74,13 +74,13 @@ class Signs:
     def _standing(self, source: str, target: str) -> str:
         if not self.stand.partitions:
             return (
-                f"It left no position of {source} on {target}: the flow begins where start.from "
-                "says. If it kept them under another name, this is not the place to begin."
+                f"MirrorMaker 2 stored no position of {source} on {target}: the flow would start "
+                "at start.from. If it stored them under another name, do not start here."
             )
         names = ", ".join(sorted(self.stand.connectors)[:SHOWN])
         return (
-            f"It left {self.stand.partitions} positions in {len(self.stand.topics)} topics of "
-            f"{source} ({names}): the flow goes on from exactly there."
+            f"MirrorMaker 2 stored {self.stand.partitions} positions in {len(self.stand.topics)} "
+            f"topics of {source} ({names}): the flow resumes at exactly these."
         )
 
 

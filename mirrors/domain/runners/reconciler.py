@@ -155,7 +155,7 @@ def _news(desired: Desired, generation: int, job: JobRow, spec: JobSpec | None) 
     if spec.generation != generation:
         return f"Applies changed settings or decisions (generation {generation})."
     if spec.desired != desired:
-        return "Resumes." if desired == "paused" else "Goes on."
+        return "Pauses." if desired == "paused" else "Resumes."
     return None
 
 

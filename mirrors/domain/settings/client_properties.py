@@ -35,24 +35,24 @@ def _table(*keys: ClientKey) -> dict[str, ClientKey]:
     return {key.name: key for key in keys}
 
 
-_PAUSES = "pauses are fixed: from 50 ms to 1 s"
+_PAUSES = "the backoff is fixed: from 50 ms to 1 s"
 COMMON = _table(
     ClientKey("request.timeout.ms", Whole(1000, 60_000), "socket.timeout.ms",
-              "how long an answer of a broker may take"),
+              "how long a broker's response may take"),
     ClientKey("connections.max.idle.ms", Whole(0, INT32), "connections.max.idle.ms",
               "when an idle connection is closed",
-              raw="connections are kept, and opened again when a broker closes one"),
+              raw="connections are kept, and reopened when a broker closes one"),
     ClientKey("reconnect.backoff.ms", Whole(0, 3_600_000), "reconnect.backoff.ms",
-              "the first pause before connecting again", raw=_PAUSES),
+              "the first backoff before reconnecting", raw=_PAUSES),
     ClientKey("reconnect.backoff.max.ms", Whole(0, 3_600_000), "reconnect.backoff.max.ms",
-              "the longest pause before connecting again", raw=_PAUSES),
+              "the longest backoff before reconnecting", raw=_PAUSES),
     ClientKey("retry.backoff.ms", Whole(1, 300_000), "retry.backoff.ms",
-              "the first pause before a request is sent again", raw=_PAUSES),
+              "the first backoff before a request is retried", raw=_PAUSES),
     ClientKey("retry.backoff.max.ms", Whole(1, 300_000), "retry.backoff.max.ms",
-              "the longest pause before a request is sent again", raw=_PAUSES),
+              "the longest backoff before a request is retried", raw=_PAUSES),
     ClientKey("metadata.max.age.ms", Whole(1000, 3_600_000), "topic.metadata.refresh.interval.ms",
-              "how often leaders are asked for unprompted",
-              raw="leaders are asked for when an answer says that they moved"),
+              "how often metadata is refreshed without an error",
+              raw="metadata is refreshed when a response reports that a leader moved"),
     ClientKey("socket.connection.setup.timeout.ms", Whole(1000, 300_000),
               "socket.connection.setup.timeout.ms", "how long connecting may take"),
     ClientKey("send.buffer.bytes", Whole(0, 100_000_000), "socket.send.buffer.bytes",
@@ -61,52 +61,53 @@ COMMON = _table(
               "the socket's receive buffer; 0 leaves it to the system"),
     ClientKey("client.dns.lookup",
               OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
-              "client.dns.lookup", "how names of brokers are looked up",
-              raw="all addresses of a name are tried"),
+              "client.dns.lookup", "how broker host names are resolved",
+              raw="all addresses of a host name are tried"),
 )  # fmt: skip
 CLUSTER = COMMON | _table(
     ClientKey("ssl.endpoint.identification.algorithm", OneOf(("https", "none")),
               "ssl.endpoint.identification.algorithm",
-              "whether a broker's certificate must name its host; none is for tests"),
-    ClientKey("sasl.oauthbearer.token.endpoint.url", Url(), None, "where tokens are fetched"),
-    ClientKey("sasl.oauthbearer.scope", Text(500), None, "the scope that is asked for"),
+              "whether a broker's certificate must match its host name; none is for tests"),
+    ClientKey("sasl.oauthbearer.token.endpoint.url", Url(), None, "the URL that issues tokens"),
+    ClientKey("sasl.oauthbearer.scope", Text(500), None, "the requested scope"),
 )  # fmt: skip
 CONSUMER = COMMON | _table(
     ClientKey("auto.offset.reset", OneOf(("earliest", "latest")), None,
-              "MM2's name for `start.from`, which wins when both are given alike"),
+              "MM2's name for `start.from`, which wins if both say the same"),
     ClientKey("check.crcs", Flag(), "check.crcs", "whether checksums of batches are verified",
-              raw="a batch keeps its checksum, and the target's broker verifies every one"),
-    ClientKey("client.rack", Text(200), "client.rack", "from whose replicas to read",
-              raw="leaders are read"),
+              raw="a batch keeps its checksum, and the target broker verifies each one"),
+    ClientKey("client.rack", Text(200), "client.rack", "which replicas are read",
+              raw="only leaders are read"),
     ClientKey("fetch.max.bytes", Whole(1_000_000, INT32 - 512), "fetch.max.bytes",
-              "the most that one fetch brings, within the producer's `buffer.memory`"),
+              "the most that one fetch returns, within the producer's `buffer.memory`"),
     ClientKey("fetch.max.wait.ms", Whole(0, 300_000), "fetch.wait.max.ms",
               "how long a broker waits for `fetch.min.bytes`"),
     ClientKey("fetch.min.bytes", Whole(1, 100_000_000), "fetch.min.bytes",
-              "how much a broker waits for"),
+              "for how many bytes a broker waits"),
     ClientKey("isolation.level", OneOf(("read_committed", "read_uncommitted")), "isolation.level",
-              "whether records of aborted and open transactions are copied; read_committed here"),
+              "whether records of aborted and open transactions are replicated; read_committed "
+              "here"),
     ClientKey("max.partition.fetch.bytes", Whole(1, 1_000_000_000), "max.partition.fetch.bytes",
-              "the most that one fetch brings of one partition"),
+              "the most that one fetch returns of one partition"),
 )  # fmt: skip
 PRODUCER = COMMON | _table(
-    ClientKey("acks", OneOf(("all", "-1")), "acks", "how many replicas must have a record"),
+    ClientKey("acks", OneOf(("all", "-1")), "acks", "how many replicas must acknowledge a record"),
     ClientKey("batch.size", Whole(1, INT32), "batch.size",
-              "the most bytes in one batch; copied as it is, a batch keeps its size"),
+              "the most bytes in one batch; in the raw lane, a batch keeps its size"),
     ClientKey("buffer.memory", Whole(1_048_576, 2**40), "queue.buffering.max.kbytes",
-              "how much may wait to be sent", divide=1024),
+              "how many bytes may wait to be sent", divide=1024),
     ClientKey("compression.type", OneOf(("none", "gzip", "snappy", "lz4", "zstd")),
               "compression.type", "the codec of batches on the target"),
     ClientKey("delivery.timeout.ms", Whole(5_000, 60_000), "delivery.timeout.ms",
               "how long a record may take to be acknowledged"),
-    ClientKey("linger.ms", Whole(0, 4_000), "linger.ms", "how long a batch waits to fill",
+    ClientKey("linger.ms", Whole(0, 4_000), "linger.ms", "how long a batch waits for more records",
               raw="batches are full already, and small ones are merged while they wait"),
     ClientKey("max.in.flight.requests.per.connection", Whole(1, 5),
-              "max.in.flight.requests.per.connection", "how many requests are under way"),
+              "max.in.flight.requests.per.connection", "how many requests are in flight"),
     ClientKey("max.request.size", Whole(1000, 1_000_000_000), "message.max.bytes",
-              "the largest record (record lane); no more is added to a request that holds so much"),
-    ClientKey("retries", Whole(1, INT32), "retries", "how often a request is sent again",
-              raw="a request is sent again until `delivery.timeout.ms` has passed"),
+              "the largest record (record lane); a request of that size gets no more records"),
+    ClientKey("retries", Whole(1, INT32), "retries", "how often a request is retried",
+              raw="a request is retried until `delivery.timeout.ms` has passed"),
 )  # fmt: skip
 TABLES: dict[Role, dict[str, ClientKey]] = {
     "cluster": CLUSTER,
@@ -122,20 +123,20 @@ REFUSED = {
     "sasl.jaas.config": "can load code; write the cluster's own SASL fields instead",
     "sasl.username": "is a field of the cluster",
     "sasl.password": "is a field of the cluster, as a reference to a secret",
-    "client.id": "is set by Understudy, so that a broker's log tells its clients apart",
-    "group.id": "has no use: no consumer group is used for copying",
-    "enable.auto.commit": "has no use: positions are kept on the target",
-    "auto.commit.interval.ms": "has no use: positions are kept on the target",
-    "max.poll.records": "has no use: records are not polled in counted portions",
-    "max.poll.interval.ms": "has no use: no consumer group is used for copying",
-    "session.timeout.ms": "has no use: no consumer group is used for copying",
-    "heartbeat.interval.ms": "has no use: no consumer group is used for copying",
+    "client.id": "is set by Understudy, so that a broker's log distinguishes its clients",
+    "group.id": "has no effect: no consumer group is used for replication",
+    "enable.auto.commit": "has no effect: positions are stored on the target",
+    "auto.commit.interval.ms": "has no effect: positions are stored on the target",
+    "max.poll.records": "has no effect: records are not polled in batches of a fixed number",
+    "max.poll.interval.ms": "has no effect: no consumer group is used for replication",
+    "session.timeout.ms": "has no effect: no consumer group is used for replication",
+    "heartbeat.interval.ms": "has no effect: no consumer group is used for replication",
     "allow.auto.create.topics": "is always false: remote topics are created with their configs",
-    "max.block.ms": "has no use: every wait has a deadline of its own",
+    "max.block.ms": "has no effect: every wait has its own deadline",
     "enable.idempotence": "is always true",
-    "transactional.id": "is set by Understudy, which fences by it",
+    "transactional.id": "is set by Understudy, which uses it for fencing",
     "transaction.timeout.ms": "is set by Understudy (60 s and the commit interval)",
-    "partitioner.class": "has no use: a record keeps its partition",
+    "partitioner.class": "has no effect: a record keeps its partition",
     "plugin.library.paths": "loads code",
     "sasl.kerberos.kinit.cmd": "runs a command",
     "interceptor.classes": "loads code",
@@ -145,8 +146,8 @@ _REFUSED_ENDINGS = {
     ".class": "loads code",
     ".classes": "loads code",
     ".location": "reads a file; write the cluster's own TLS fields instead",
-    ".serializer": "has no use: records are copied as bytes",
-    ".deserializer": "has no use: records are copied as bytes",
+    ".serializer": "has no effect: records are replicated as bytes",
+    ".deserializer": "has no effect: records are replicated as bytes",
     ".cmd": "runs a command",
     ".password": "is a secret; write the cluster's own fields, as a reference",
 }
@@ -173,7 +174,7 @@ def refusal(role: Role, name: str, text: str, shown: str = "") -> str | None:
         return f"{shown} cannot be set: it {reason}."
     meant = nearest(name, known)
     hint = f" Did you mean {shown.removesuffix(name)}{meant}?" if meant else ""
-    return f"{shown} is not a client property that can be set here.{hint}"
+    return f"{shown} is not a supported client property.{hint}"
 
 
 def _reason(name: str) -> str | None:
@@ -185,7 +186,7 @@ def _reason(name: str) -> str | None:
 def without_effect(properties: Mapping[str, str], role: Role) -> tuple[str, ...]:
     """Return a sentence for each property of a flow that has no effect in the raw lane."""
     return tuple(
-        f"{role}.{name} changes nothing where batches are copied as bytes: {key.raw}."
+        f"{role}.{name} has no effect on batches that are replicated as bytes: {key.raw}."
         for name in properties
         if (key := TABLES[role].get(name)) is not None and key.raw
     )
@@ -206,5 +207,5 @@ def contradictions(properties: Mapping[str, str]) -> dict[str, str]:
             high = int(properties.get(larger, usual_high))
             if low > high:
                 named = smaller if smaller in properties else larger
-                found[named] = f"does not fit: {smaller} ({low}) is more than {larger} ({high})"
+                found[named] = f"do not fit: {smaller} ({low}) is more than {larger} ({high})"
     return found

@@ -44,11 +44,11 @@ def check_connection(
 def alias_problems(alias: str) -> list[str]:
     """Check an alias. Topic names begin with it, so the same characters are allowed."""
     if not alias:
-        return ["An alias is needed: it is the short name, and begins the names of remote topics."]
+        return ["An alias is required: the short name with which names of remote topics begin."]
     if len(alias) > LONGEST_ALIAS:
-        return [f"The alias has {len(alias)} characters; the most allowed is {LONGEST_ALIAS}."]
+        return [f"The alias has {len(alias)} characters; the limit is {LONGEST_ALIAS}."]
     if not _ALIAS.fullmatch(alias):
-        return ["An alias has only the characters a-z, A-Z, 0-9, dot, underscore and dash."]
+        return ["An alias may contain only the characters a-z, A-Z, 0-9, dot, underscore and dash."]
     if alias.startswith((".", "__")):
         return [
             "An alias may not begin with a dot or two underscores: its topics would be internal."
@@ -61,7 +61,7 @@ def alias_warnings(alias: str, separator: str = ".") -> list[str]:
     if separator in alias:
         return [
             f"The alias {alias} contains the separator {separator!r}: MirrorMaker 2 and its "
-            "clients cannot tell where its remote topics came from."
+            "clients could not determine the origin of its remote topics."
         ]
     return []
 
@@ -69,7 +69,7 @@ def alias_warnings(alias: str, separator: str = ".") -> list[str]:
 def bootstrap_problems(servers: str) -> list[str]:
     """Check `host:port` pairs separated by commas; IPv6 addresses are in square brackets."""
     if not servers.strip():
-        return ["Name at least one broker as host:port."]
+        return ["List at least one broker as host:port."]
     if len(servers) > LONGEST_BOOTSTRAP:
         return [f"The list is longer than {LONGEST_BOOTSTRAP} characters."]
     problems = (_address_problem(server.strip()) for server in servers.split(","))
@@ -96,12 +96,14 @@ def reference_problems(text: str) -> list[str]:
     """Check a reference. The sentences never contain it: it may be the secret itself."""
     if not _REFERENCE.fullmatch(text) or len(text) > 500:
         return [
-            "Give a reference, not the value: env:NAME for an environment variable, or "
-            "file:/absolute/path for a file, there where the flows run (properties:/path:key for "
-            "one key of a file of Java properties)."
+            "Enter a reference, not the value: env:NAME for an environment variable, or "
+            "file:/absolute/path for a file on the hosts where the flows run "
+            "(properties:/path:key for one key of a file of Java properties)."
         ]
     if not text.startswith("env:") and (".." in text.split("/") or "//" in text):
-        return ["The path of a file reference is absolute, without .. and without double slashes."]
+        return [
+            "The path of a file reference must be absolute, without .. and without double slashes."
+        ]
     return []
 
 
@@ -122,9 +124,7 @@ def _security_problems(fields: Mapping[str, str]) -> Problems:
 
 
 def _unused(fields: Mapping[str, str], names: tuple[str, ...], protocol: str) -> Problems:
-    sentence = (
-        f"It is set, but {protocol} makes no use of it: empty it, or choose another protocol."
-    )
+    sentence = f"It is set, but {protocol} does not use it: empty it, or choose another protocol."
     return {name: [sentence] for name in names if fields.get(name)}
 
 
@@ -133,7 +133,7 @@ def _sasl_problems(fields: Mapping[str, str]) -> Problems:
     if mechanism not in MECHANISMS:
         allowed = ", ".join(MECHANISMS)
         return {"sasl_mechanism": [f"{fields['security_protocol']} needs one of {allowed}."]}
-    meaning = {"sasl_username": "the user's name", "sasl_password": "a reference to the password"}
+    meaning = {"the user name": "the user's name", "sasl_password": "a reference to the password"}
     if mechanism == "OAUTHBEARER":
         meaning = {"sasl_username": "the client id", "sasl_password": "a reference to its secret"}
     found = {
@@ -143,7 +143,7 @@ def _sasl_problems(fields: Mapping[str, str]) -> Problems:
     }
     username = fields.get("sasl_username", "")
     if username and not (username.isprintable() and len(username) <= 255):
-        found["sasl_username"] = ["A user's name is printable text of at most 255 characters."]
+        found["sasl_username"] = ["A user name is printable text of at most 255 characters."]
     return found
 
 
@@ -151,7 +151,7 @@ def _tls_problems(fields: Mapping[str, str]) -> Problems:
     if bool(fields.get("ssl_certificate")) == bool(fields.get("ssl_key")):
         return {}
     missing = "ssl_key" if fields.get("ssl_certificate") else "ssl_certificate"
-    return {missing: ["A client certificate and its key are given together, or neither."]}
+    return {missing: ["Set both a client certificate and its key, or neither."]}
 
 
 def _property_problems(fields: Mapping[str, str], properties: Mapping[str, str]) -> list[str]:
@@ -162,7 +162,7 @@ def _property_problems(fields: Mapping[str, str], properties: Mapping[str, str])
         elif (sentence := client_properties.refusal("cluster", name, text)) is not None:
             found.append(sentence)
         elif name.startswith("ssl.") and not fields["security_protocol"].endswith("SSL"):
-            found.append(f"{name} is set, but {fields['security_protocol']} makes no use of it.")
+            found.append(f"{name} is set, but {fields['security_protocol']} does not use it.")
     if not found:
         clashes = client_properties.contradictions(properties)
         found += [f"{name} {words}." for name, words in clashes.items()]
@@ -175,6 +175,6 @@ def _oauth_problems(fields: Mapping[str, str], properties: Mapping[str, str]) ->
         and fields.get("sasl_mechanism") == "OAUTHBEARER"
     )
     if asked and not properties.get(_ENDPOINT):
-        return [f"OAUTHBEARER needs {_ENDPOINT}: where tokens are fetched."]
+        return [f"OAUTHBEARER needs {_ENDPOINT}: the URL that issues tokens."]
     names = [name for name in properties if name.startswith("sasl.oauthbearer.")]
     return [] if asked else [f"{name} is set, but only OAUTHBEARER uses it." for name in names]

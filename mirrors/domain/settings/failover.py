@@ -23,59 +23,61 @@ FAILOVER_KEYS = (
         verdict="ours",
         kind=OneOf(("acl", *_HOOKS)),
         default="acl",
-        meaning="How a failover keeps producers from writing on the source: access rules that deny "
-        "WRITE, a webhook, a command, a person who confirms it, or not at all.",
+        meaning="How a failover prevents producers from writing on the source: ACLs "
+        "that deny WRITE, a webhook, a command, a person who confirms it, or "
+        "not at all.",
     ),
     Setting(
         name=CONSUMERS,
         verdict="ours",
         kind=OneOf(_HOOKS),
         default="person",
-        meaning="How a failover has the consumers started on the target.",
+        meaning="How a failover starts the consumers on the target.",
     ),
     Setting(
         name=PRODUCERS,
         verdict="ours",
         kind=OneOf(_HOOKS),
         default="person",
-        meaning="How a failover has the producers directed to the target.",
+        meaning="How a failover redirects the producers to the target.",
     ),
     Setting(
         name=URL,
         verdict="ours",
         kind=Url(),
         default=None,
-        meaning="The address that a failover's webhooks are sent to; the body names the step.",
+        meaning="The URL of a failover's webhooks; the body names the step.",
     ),
     Setting(
         name=HEADERS,
         verdict="ours",
         kind=Text(2000),
         default=None,
-        meaning="Headers of those webhooks, `Name=reference` separated by commas; a reference is "
-        "env:UNDERSTUDY_NOTIFY_… or a file whose name begins with notify.",
+        meaning="Headers of those webhooks, as comma-separated `Name=reference`; a "
+        "reference is env:UNDERSTUDY_NOTIFY_… or a file whose name begins with "
+        "notify.",
     ),
     Setting(
         name=SECRET,
         verdict="ours",
         kind=Text(500),
         default=None,
-        meaning="The reference of the secret that signs those webhooks.",
+        meaning="The reference to the secret that signs those webhooks.",
     ),
     Setting(
         name=COMMAND,
         verdict="ours",
         kind=Text(64),
         default=None,
-        meaning="The name of a command in UNDERSTUDY_FAILOVER_COMMANDS; it is given the step.",
+        meaning="The name of a command in UNDERSTUDY_FAILOVER_COMMANDS; it receives the step.",
     ),
     Setting(
         name=SECOND,
         verdict="ours",
         kind=Flag(),
         default=None,
-        meaning="Whether a second person must approve a switchover or failover; not set: as the "
-        "installation says.",
+        meaning="Whether a second person must approve a switchover or failover; if not "
+        "set, the installation's default applies.",
     ),
 )
 NAMES = tuple(key.name for key in FAILOVER_KEYS)
@@ -93,7 +95,9 @@ def contradictions(properties: Mapping[str, str]) -> dict[str, list[str]]:
         found[HEADERS] = [why]
     secret = properties.get(SECRET, "env:").strip()
     if not secret.startswith(("env:", "file:")):
-        found[SECRET] = [f"{SECRET} must be a reference, env:NAME or file:/path, no secret itself."]
+        found[SECRET] = [
+            f"{SECRET} must be a reference (env:NAME or file:/path), not the secret itself."
+        ]
     return found
 
 

@@ -24,62 +24,65 @@ CONTROL = (
         verdict="ours",
         kind=Whole(1000, 1_000_000_000_000),
         default=None,
-        meaning="How many bytes a second all slices of the flow together may read from the source.",
+        meaning="How many bytes per second all slices of the flow together may read "
+        "from the source.",
     ),
     Setting(
         name=HIGH,
         verdict="ours",
         kind=Patterns(),
         default="",
-        meaning="Which topics go first while not everything can be read at once: 8 bytes of "
-        "theirs, 4 of a normal topic's and 1 of a low one's are read, as long as all three wait.",
+        meaning="Which topics have high priority when not everything can be read at "
+        "once. While all three classes wait, 8 bytes are read of high, 4 of "
+        "normal and 1 of low.",
     ),
     Setting(
         name=LOW,
         verdict="ours",
         kind=Patterns(),
         default="",
-        meaning="Which topics go last then; they always get their part. A topic that both keys "
-        "name is high.",
+        meaning="Which topics have low priority then; they always get their share. A "
+        "topic that both settings match is high.",
     ),
     Setting(
         name=SKIP,
         verdict="ours",
         kind=Flag(),
         default="false",
-        meaning="Whether records that another flow wrote on the source are left out: two flows "
-        "that both do so may copy the same names in both directions.",
+        meaning="Whether records that another flow wrote on the source are skipped. "
+        "Two flows that both skip them may replicate the same names in both "
+        "directions.",
     ),
     Setting(
         name=UNTIL,
         verdict="ours",
         kind=Until(),
         default=None,
-        meaning="Where a run ends and the flow is stopped: the ends as of its start, a moment, or "
-        "the first offsets that are not copied; of partitions that those do not name, nothing is.",
+        meaning="Where a run ends and the flow stops: the end offsets as of its start, "
+        "a time, or the first offsets that are not replicated. Partitions "
+        "without an offset are not replicated.",
     ),
     Setting(
         name=SCHEDULE,
         verdict="ours",
         kind=Cron(),
         default=None,
-        meaning="When a flow that has reached `run.until`, or whose window has closed, is started "
-        "again.",
+        meaning="When a flow that reached `run.until`, or whose window closed, starts again.",
     ),
     Setting(
         name=ZONE,
         verdict="ours",
         kind=Zone(),
         default=None,
-        meaning="By the clocks of which time zone `run.schedule` is read; UTC when it is not set.",
+        meaning="The time zone of `run.schedule`; UTC if not set.",
     ),
     Setting(
         name=WINDOW,
         verdict="ours",
         kind=Whole(1, 40_320),
         default=None,
-        meaning="How long a window stays open from each moment of `run.schedule` on; when it "
-        "closes, the flow commits and rests until the next one.",
+        meaning="How long a window stays open from each time of `run.schedule`; when "
+        "it closes, the flow commits and stops until the next one.",
     ),
 )
 
@@ -106,13 +109,13 @@ def contradictions(
     if properties.get(SKIP, "").strip().lower() == "true":
         if properties.get("delivery", "").strip() == "at_least_once":
             found[SKIP] = [
-                f"{SKIP}=true needs delivery=exactly_once: what a flow wrote is known for sure "
-                "only where its records and its offset runs are committed together."
+                f"{SKIP}=true needs delivery=exactly_once: records of a flow are recognized only "
+                "if they are committed together with their offset runs."
             ]
         elif consumer.get("isolation.level") == "read_uncommitted":
             found[SKIP] = [
-                f"{SKIP}=true needs consumer.isolation.level=read_committed: a record that is not "
-                "committed yet cannot be told from one that another flow wrote."
+                f"{SKIP}=true needs consumer.isolation.level=read_committed: an uncommitted "
+                "record cannot be told from one that another flow wrote."
             ]
     return found | _of_runs(properties)
 
@@ -127,16 +130,18 @@ def _of_runs(properties: Mapping[str, str]) -> dict[str, list[str]]:
                 found[key] = [f"{key} needs {SCHEDULE}, which says when runs begin."]
     elif not until and WINDOW not in properties:
         found[SCHEDULE] = [
-            f"{SCHEDULE} needs {UNTIL} or {WINDOW}: a run that never ends is not started again."
+            f"{SCHEDULE} needs {UNTIL} or {WINDOW}: a run without an end is not started again."
         ]
     elif until and until != "end":
         found[SCHEDULE] = [
-            f"{SCHEDULE} needs {UNTIL}=end: every run after the first would end at once at {until}."
+            f"{SCHEDULE} needs {UNTIL}=end: every run after the first would end immediately at "
+            f"{until}."
         ]
     starts = named_offsets(properties.get(START, "").strip()) or {}
     for place, stop in (named_offsets(until) or {}).items():
         if stop < (start := starts.get(place, 0)):
             found.setdefault(UNTIL, []).append(
-                f"{UNTIL} ends {shown_place(place)} at {stop}, before {START} begins it at {start}."
+                f"{UNTIL} ends {shown_place(place)} at offset {stop}, before {START} starts it "
+                f"at {start}."
             )
     return found

@@ -16,7 +16,7 @@ GROUP_KEYS = (
         kind=Patterns(),
         default=".*",
         mm2=".*",
-        meaning="Which consumer groups get checkpoints, and have their offsets follow.",
+        meaning="Which consumer groups get checkpoints and synchronized offsets.",
     ),
     Setting(
         name="groups.exclude",
@@ -24,7 +24,7 @@ GROUP_KEYS = (
         kind=Patterns(),
         default=GROUPS_EXCLUDE,
         mm2=GROUPS_EXCLUDE,
-        meaning="Which groups do not although `groups` names them.",
+        meaning="Which groups are excluded although `groups` matches them.",
     ),
     Setting(
         name="refresh.groups.enabled",
@@ -32,7 +32,7 @@ GROUP_KEYS = (
         kind=Flag(),
         default="true",
         mm2="true",
-        meaning="Whether new groups are looked for after the first look.",
+        meaning="Whether new groups are looked for after the first time.",
     ),
     Setting(
         name="refresh.groups.interval.seconds",
@@ -41,7 +41,7 @@ GROUP_KEYS = (
         default="30",
         mm2="600",
         meaning="How often new groups are looked for.",
-        why="A group unknown for ten minutes has no place to go on from; a look costs little.",
+        why="A group that is unknown for ten minutes has no resume offset; a check is cheap.",
     ),
     Setting(
         name="emit.checkpoints.enabled",
@@ -50,7 +50,7 @@ GROUP_KEYS = (
         default="true",
         mm2="true",
         meaning="Whether checkpoints are written.",
-        why="MM2 refuses false; here group offsets can follow without checkpoints.",
+        why="MM2 rejects false; here group offsets are synchronized without checkpoints too.",
     ),
     Setting(
         name="emit.checkpoints.interval.seconds",
@@ -66,7 +66,7 @@ GROUP_KEYS = (
         kind=_FACTOR,
         default="3",
         mm2="3",
-        meaning="Copies of the checkpoints topic; -1 for the target's default.",
+        meaning="Replication factor of the checkpoints topic; -1 for the target's default.",
         why=_FEWER,
     ),
     Setting(
@@ -75,9 +75,10 @@ GROUP_KEYS = (
         kind=Flag(),
         default="false",
         mm2="false",
-        meaning="Whether idle groups' offsets follow on the target.",
-        why="A group that is reset backwards on the source is followed, unless it consumed on "
-        "the target; MM2 never goes back.",
+        meaning="Whether offsets of idle groups are synchronized to the target.",
+        why="A group that is reset to an earlier offset on the source is reset on "
+        "the target too, unless it consumed there; MM2 never moves a group "
+        "back.",
     ),
     Setting(
         name="sync.group.offsets.interval.seconds",
@@ -85,7 +86,7 @@ GROUP_KEYS = (
         kind=_SECONDS,
         default="60",
         mm2="60",
-        meaning="How often groups' offsets follow.",
+        meaning="How often group offsets are synchronized.",
     ),
     Setting(
         name="emit.offset-syncs.enabled",
@@ -93,7 +94,7 @@ GROUP_KEYS = (
         kind=Flag(),
         default="true",
         mm2="true",
-        meaning="Whether MM2's offset syncs are written beside the exact map.",
+        meaning="Whether MM2's offset syncs are written in addition to the exact offset map.",
     ),
     Setting(
         name="offset-syncs.topic.location",
@@ -101,7 +102,7 @@ GROUP_KEYS = (
         kind=OneOf(("source", "target")),
         default="source",
         mm2="source",
-        meaning="On which side offset syncs are kept; target where the source may only be read.",
+        meaning="On which cluster offset syncs are written; target if the source may only be read.",
     ),
     Setting(
         name="offset-syncs.topic.replication.factor",
@@ -109,7 +110,7 @@ GROUP_KEYS = (
         kind=_FACTOR,
         default="3",
         mm2="3",
-        meaning="Copies of the offset-syncs topic; -1 for the cluster's default.",
+        meaning="Replication factor of the offset-syncs topic; -1 for the cluster's default.",
         why=_FEWER,
     ),
     Setting(

@@ -15,8 +15,8 @@ Place = tuple[str, int]
 
 _UTC_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _OTHERS = (
-    "milliseconds since 1970, an ISO 8601 time with its zone such as 2026-11-21T08:30:00Z, "
-    "or offsets such as orders:0:1500,orders:1:1700"
+    "milliseconds since 1970, an ISO 8601 time with its zone such as 2026-11-21T08:30:00Z, or "
+    "offsets such as orders:0:1500,orders:1:1700"
 )
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LARGEST_PARTITION = 2**31 - 1
@@ -65,9 +65,9 @@ def start_milliseconds(text: str, words: str = Start.words) -> int | None:
     except ValueError:
         raise ValueError(f"must be {words}, not {text!r}") from None
     if moment.tzinfo is None:
-        raise ValueError(f"must say its time zone (add Z for UTC): {text!r}")
+        raise ValueError(f"must include its time zone (add Z for UTC): {text!r}")
     if moment < _UTC_START:
-        raise ValueError(f"must not lie before 1970, as {text!r} does")
+        raise ValueError(f"must not be before 1970, as {text!r} is")
     return int((moment - _UTC_START) / dt.timedelta(milliseconds=1))
 
 
@@ -91,9 +91,9 @@ def shown_place(place: Place) -> str:
 def _named(element: str) -> tuple[Place, int]:
     topic, *numbers = element.split(":")
     if len(numbers) != 2:
-        raise ValueError(f"must name offsets as topic:partition:offset, not {element!r}")
+        raise ValueError(f"must list offsets as topic:partition:offset, not {element!r}")
     if not _TOPIC.fullmatch(topic):
-        raise ValueError(f"names {topic!r}, which is no name of a topic")
+        raise ValueError(f"names {topic!r}, which is not a valid topic name")
     for what, digits, largest in zip(
         ("partition", "offset"), numbers, (_LARGEST_PARTITION, _LARGEST_OFFSET), strict=True
     ):

@@ -14,8 +14,9 @@ SYNC_KEYS = (
         default="true",
         mm2="true",
         meaning="Whether heartbeats are written.",
-        why="Written on the source with the flow's own key and carried by the flow, so that one "
-        "on the target proves the whole path; MM2 writes them on the target.",
+        why="Written on the source with the flow's own key and replicated by the "
+        "flow, so that one on the target verifies the whole path; MM2 writes "
+        "them on the target.",
     ),
     Setting(
         name="emit.heartbeats.interval.seconds",
@@ -24,8 +25,8 @@ SYNC_KEYS = (
         default="5",
         mm2="1",
         meaning="How often heartbeats are written.",
-        why="Each heartbeat is carried and so makes an idle flow commit: every 5 s costs a fifth, "
-        "and reports a broken path as soon as anybody would act on it.",
+        why="Each heartbeat is replicated and so makes an idle flow commit: every "
+        "5 s costs a fifth, and still reports a broken path in time.",
     ),
     Setting(
         name="heartbeats.topic.replication.factor",
@@ -33,7 +34,7 @@ SYNC_KEYS = (
         kind=Whole(-1, 32767, but=0),
         default="3",
         mm2="3",
-        meaning="Copies of the heartbeats topic; -1 for the cluster's default.",
+        meaning="Replication factor of the heartbeats topic; -1 for the cluster's default.",
         why="Lowered where the cluster has fewer brokers; MM2 would fail to create the topic.",
     ),
     Setting(
@@ -42,7 +43,7 @@ SYNC_KEYS = (
         kind=Flag(),
         default="true",
         mm2="true",
-        meaning="Whether later changes of topic configs follow (new topics have them).",
+        meaning="Whether later changes of topic configs are synchronized (new topics have them).",
     ),
     Setting(
         name="sync.topic.configs.interval.seconds",
@@ -50,9 +51,9 @@ SYNC_KEYS = (
         kind=_SECONDS,
         default="60",
         mm2="600",
-        meaning="How often topic configs follow.",
-        why="A retention that was raised before an incident must not wait ten minutes; only what "
-        "differs is written, so a look costs little.",
+        meaning="How often topic configs are synchronized.",
+        why="A retention that was raised before an incident must not wait ten "
+        "minutes; only differences are written, so a check is cheap.",
     ),
     Setting(
         name="sync.topic.acls.enabled",
@@ -60,9 +61,10 @@ SYNC_KEYS = (
         kind=Flag(),
         default="false",
         mm2="true",
-        meaning="Whether access rules (ACLs) of copied topics follow.",
-        why="Off unless asked for, and then it waits until somebody has looked at the plan: rules "
-        "grant rights to people. The literal topic * is not carried, it would cover more.",
+        meaning="Whether the ACLs of replicated topics are synchronized.",
+        why="Off by default, and when on it waits until somebody has reviewed the "
+        "plan: ACLs grant permissions to people. ACLs of the literal topic * "
+        "are not synchronized, since they would cover more.",
     ),
     Setting(
         name="sync.topic.acls.interval.seconds",
@@ -70,22 +72,23 @@ SYNC_KEYS = (
         kind=_SECONDS,
         default="600",
         mm2="600",
-        meaning="How often topic ACLs follow.",
+        meaning="How often topic ACLs are synchronized.",
     ),
     Setting(
         name="sync.acls.scope",
         verdict="ours",
         kind=OneOf(("topics", "complete")),
         default="topics",
-        meaning="Which access rules follow: those of literal topics as in MM2, or also those of "
-        "name prefixes and consumer groups, and with deleted ones taken away that the flow made.",
+        meaning="Which ACLs are synchronized: those of literal topics as in MM2, or "
+        "also those of name prefixes and consumer groups; then ACLs that the "
+        "flow created are deleted after their source.",
     ),
     Setting(
         name="drift.grace.seconds",
         verdict="ours",
         kind=Whole(0, 2_592_000),
         default="3600",
-        meaning="How long what somebody changed on the target by hand waits for a decision before "
-        "it is put back; 0 puts it back at the next turn, as MM2 does.",
+        meaning="How long a manual change on the target waits for a decision before it "
+        "is reverted; 0 reverts it at the next run, as MM2 does.",
     ),
 )

@@ -50,7 +50,7 @@ HONOURED = (
         kind=Patterns(),
         default=".*",
         mm2=".*",
-        meaning="Which topics are copied.",
+        meaning="Which topics are replicated.",
     ),
     Setting(
         name="topics.exclude",
@@ -58,7 +58,7 @@ HONOURED = (
         kind=Patterns(),
         default=TOPICS_EXCLUDE,
         mm2=TOPICS_EXCLUDE,
-        meaning="Which topics are not copied although `topics` names them.",
+        meaning="Which topics are excluded although `topics` matches them.",
     ),
     Setting(
         name="config.properties.exclude",
@@ -66,7 +66,7 @@ HONOURED = (
         kind=Patterns(),
         default=CONFIGS_EXCLUDE,
         mm2=CONFIGS_EXCLUDE,
-        meaning="Which topic configs remote topics do not take over, neither when made nor later.",
+        meaning="Which topic configs remote topics do not get, neither at creation nor later.",
     ),
     Setting(
         name="use.defaults.from",
@@ -74,8 +74,8 @@ HONOURED = (
         kind=OneOf(("target", "source")),
         default="target",
         mm2="target",
-        meaning="Whose built-in defaults remote topics have.",
-        why="Any other word is refused; MM2 reads it as target.",
+        meaning="Which cluster's defaults apply to configs that the source topic does not set.",
+        why="Any other value is rejected; MM2 reads it as target.",
     ),
     Setting(
         name="replication.policy.class",
@@ -83,8 +83,8 @@ HONOURED = (
         kind=OneOf(tuple(POLICY_CLASSES), shown=_POLICIES),
         default=DEFAULT_POLICY,
         mm2=DEFAULT_POLICY,
-        meaning="How remote topics are named: with the alias in front, or unchanged.",
-        why="No class is loaded: the known names stand for the two built-in rules.",
+        meaning="How remote topics are named: with the source alias as prefix, or unchanged.",
+        why="No class is loaded: the known names select the two built-in policies.",
     ),
     Setting(
         name="replication.policy.separator",
@@ -92,7 +92,7 @@ HONOURED = (
         kind=Separator(),
         default=".",
         mm2=".",
-        meaning="What stands between alias and topic in a remote topic's name.",
+        meaning="The separator between alias and topic in a remote topic's name.",
     ),
     Setting(
         name="replication.policy.internal.topic.separator.enabled",
@@ -108,9 +108,9 @@ HONOURED = (
         kind=Whole(-1, 32767, but=0),
         default=None,
         mm2="2",
-        meaning="Copies of each partition of a remote topic; -1 for the target's default.",
-        why="Not set: the least of 2 and the target's brokers, with a warning below 2; "
-        "MM2 would fail to create the topic again and again.",
+        meaning="Replication factor of remote topics; -1 for the target's default.",
+        why="If not set: the lower of 2 and the number of the target's brokers, "
+        "with a warning below 2; MM2 would fail to create the topic repeatedly.",
     ),
     Setting(
         name="tasks.max",
@@ -118,7 +118,7 @@ HONOURED = (
         kind=Whole(1, 1000),
         default="1",
         mm2="1",
-        meaning="Into how many slices a flow's partitions are packed, each copied by one task.",
+        meaning="Into how many slices a flow's partitions are divided; one task replicates each.",
     ),
     Setting(
         name="refresh.topics.enabled",
@@ -135,7 +135,8 @@ HONOURED = (
         default="5",
         mm2="600",
         meaning="How often new topics and partitions are looked for.",
-        why="Ten minutes without copying a new topic is ten minutes of loss; a look costs little.",
+        why="Ten minutes without replicating a new topic are ten minutes of data "
+        "loss; a check is cheap.",
     ),
     Setting(
         name="heartbeats.replication.enabled",
@@ -143,8 +144,8 @@ HONOURED = (
         kind=Flag(),
         default="true",
         mm2="true",
-        meaning="Whether the heartbeats topic is copied whatever `topics` says; `topics.exclude` "
-        "still holds.",
+        meaning="Whether the heartbeats topic is replicated even if `topics` does not "
+        "match it; `topics.exclude` still applies.",
     ),
 )
 OURS = (
@@ -160,15 +161,15 @@ OURS = (
         verdict="ours",
         kind=Whole(10, 60000),
         default="500",
-        meaning="How often a slice commits; a restart repeats or waits for at most this much.",
+        meaning="How often a slice commits; a restart repeats or delays at most this much.",
     ),
     Setting(
         name="start.from",
         verdict="ours",
         kind=Start(),
         default="earliest",
-        meaning="Where partitions begin at the first start; those that offsets do not name, and "
-        "later ones, at their first record.",
+        meaning="Where partitions start at the first start; partitions that named "
+        "offsets leave out, and later ones, start at their first record.",
     ),
 )
 KEYS: dict[str, Setting] = {

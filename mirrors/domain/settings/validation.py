@@ -53,7 +53,7 @@ def _refusal(name: str, text: str) -> str | None:
     if not isinstance(text, str):
         return f"{name} must be text, not {type(text).__name__}."
     if len(text) > LONGEST_VALUE or not text.replace("\t", " ").isprintable():
-        return f"{name} has more than {LONGEST_VALUE} characters, or some that cannot be shown."
+        return f"{name} has more than {LONGEST_VALUE} characters, or unprintable ones."
     if (prefix := client_prefix(name)) is not None:
         return client_properties.refusal(
             PREFIXES[prefix], name.removeprefix(prefix), text, shown=name
@@ -96,11 +96,13 @@ def _contradictions(properties: Mapping[str, str]) -> dict[str, list[str]]:
     found |= failover.contradictions(properties)
     start, reset = properties.get("start.from", "").strip(), consumer.get("auto.offset.reset")
     if start and reset and start != reset:
-        sentence = f"start.from is {start}, but consumer.auto.offset.reset is {reset}: keep one."
+        sentence = (
+            f"start.from is {start}, but consumer.auto.offset.reset is {reset}: set only one."
+        )
         found["start.from"] = [sentence]
     if properties.get("emit.offset-syncs.enabled", "").strip().lower() == "false":
         # As MM2: who asks for no syncs and says how they are kept means something else.
         for name in properties:
             if name.startswith(("offset-syncs.topic.", "offset-syncs-")):
-                found[name] = [f"{name} says nothing while emit.offset-syncs.enabled is false."]
+                found[name] = [f"{name} has no effect while emit.offset-syncs.enabled is false."]
     return found

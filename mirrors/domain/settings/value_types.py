@@ -88,7 +88,7 @@ class Text:
 class Url:
     """An HTTP URL; never a file, which Java's clients would read."""
 
-    words = "an address that begins with https:// or http:// and names a host"
+    words = "a URL that begins with https:// or http:// and has a host"
 
     def parse(self, text: str) -> str:
         word = text.strip()

@@ -36,8 +36,9 @@ def flow_body(spec: FlowSpec, *, runner: str, desired: str) -> dict[str, Any]:
             value = getattr(cluster, name)
             if value and not value.startswith(_SCHEMES):
                 raise UnderstudyError(
-                    f"{name} of {cluster.alias} is no reference (env:NAME, file:/path), so nothing "
-                    f"of {spec.name} is written to {spec.target.alias}. Correct the cluster."
+                    f"{name} of {cluster.alias} is not a reference (env:NAME, file:/path), so "
+                    f"nothing of {spec.name} is written to {spec.target.alias}. Correct the "
+                    "cluster."
                 )
     return {
         "source": dataclasses.asdict(spec.source),
@@ -52,7 +53,7 @@ def read_flow(body: Mapping[str, Any]) -> KeptFlow:
     """Parse a definition. Raises ValueError, because other programs may write the topic."""
     properties = body.get("properties")
     if not _is_texts(properties):
-        raise ValueError("its settings are not names with texts")
+        raise ValueError("its settings are not pairs of name and text")
     return KeptFlow(
         source=_cluster(body.get("source"), "source"),
         target=_cluster(body.get("target"), "target"),
@@ -64,11 +65,11 @@ def read_flow(body: Mapping[str, Any]) -> KeptFlow:
 
 def _cluster(raw: Any, side: str) -> ClusterSpec:
     if not isinstance(raw, dict):
-        raise ValueError(f"it names no {side}")
+        raise ValueError(f"it has no {side}")
     texts = {name: raw.get(name, "") for name in _TEXTS}
     properties = raw.get("properties", {})
     if not _is_texts(texts) or not _is_texts(properties):
-        raise ValueError(f"the {side} has a field that is no text")
+        raise ValueError(f"the {side} has a field that is not text")
     given = {name: value for name, value in texts.items() if value}
     if not given.get("alias") or not given.get("bootstrap_servers"):
         raise ValueError(f"the {side} has no alias or no address")

@@ -49,7 +49,7 @@ def to_records(flow: str, kind: Kind, body: dict[str, Any]) -> Iterator[tuple[by
     text, digest = _text(body), digest_of(body)
     cuts = range(0, max(1, len(text)), PART_CHARACTERS)
     if len(cuts) > MOST_PARTS:
-        raise ValueError(f"the {kind} of {flow} is larger than {MOST_PARTS} records")
+        raise ValueError(f"the {kind} of {flow} needs more than {MOST_PARTS} records")
     for number, start in enumerate(cuts):
         key = {"flow": flow, "kind": kind, "part": number}
         value = {
@@ -75,7 +75,7 @@ def from_records(
             if part is not None and (not isinstance(part, dict) or "version" not in part):
                 raise ValueError("no version")
         except (ValueError, TypeError, KeyError):
-            trouble.append("A record that Understudy did not write is left out.")
+            trouble.append("A record that Understudy did not write is skipped.")
             continue
         parts.setdefault((name, kind), {})[number] = part
     found = []
@@ -84,7 +84,7 @@ def from_records(
         if isinstance(body, dict):
             found.append(Kept(flow=name, kind=kind, body=body))
         elif body:
-            trouble.append(f"The {kind} of {name} is left out: {body}.")
+            trouble.append(f"The {kind} of {name} is skipped: {body}.")
     return found, trouble
 
 
@@ -95,17 +95,17 @@ def _whole(rows: dict[int, Any]) -> dict[str, Any] | str:
         return ""
     if first["version"] != VERSION:
         return (
-            f"it was written in version {first['version']} and this edition reads {VERSION}; "
-            "use the edition that wrote it"
+            f"it was written in format version {first['version']}, and this release reads "
+            f"version {VERSION}; use the release that wrote it"
         )
     try:
         wanted = [rows[number] for number in range(min(int(first["parts"]), MOST_PARTS))]
         text = "".join(part["text"] for part in wanted)
         body = json.loads(text)
     except (KeyError, TypeError, ValueError):
-        return "it was not written to its end; what was kept before it is gone"
+        return "its last write is incomplete, and the previous content was deleted"
     if not isinstance(body, dict) or digest_of(body) != first.get("digest"):
-        return "its parts belong to two writings"
+        return "its parts belong to two different writes"
     return body
 
 

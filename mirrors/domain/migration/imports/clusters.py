@@ -11,9 +11,9 @@ from mirrors.domain.migration.imports.secret_references import Login, as_referen
 from mirrors.domain.settings import client_properties
 from mirrors.domain.specs import ClusterSpec
 
-_TLS_HERE = "TLS 1.2 or newer is negotiated, with the ciphers of this machine"
-_JVM = "it chooses a part of the Java runtime; there is none here"
-_TOKENS = "logins are renewed by Understudy in good time"
+_TLS_HERE = "TLS 1.2 or newer is negotiated, with the ciphers of this host"
+_JVM = "it selects a part of the Java runtime; there is none here"
+_TOKENS = "Understudy renews logins in time"
 # What is done another way here; whatever is not in a table is refused.
 _DIFFERENT = {
     "ssl.protocol": _TLS_HERE,
@@ -21,15 +21,15 @@ _DIFFERENT = {
     "ssl.keymanager.algorithm": _JVM,
     "ssl.trustmanager.algorithm": _JVM,
     "ssl.secure.random.implementation": _JVM,
-    "ssl.truststore.password": "a truststore in PEM form needs no password",
-    "ssl.keystore.password": "a keystore in PEM form needs no password",
+    "ssl.truststore.password": "a truststore in PEM format needs no password",
+    "ssl.keystore.password": "a keystore in PEM format needs no password",
 }
 _FAMILIES = {
     "sasl.login.refresh.": _TOKENS,
     "sasl.login.retry.": _TOKENS,
     "sasl.login.connect.": _TOKENS,
     "sasl.login.read.": _TOKENS,
-    "sasl.kerberos.": "Kerberos is not among the mechanisms here, so nothing reads it",
+    "sasl.kerberos.": "Kerberos is not supported, so nothing reads it",
 }
 _OAUTH_HANDLER = "OAuthBearerLoginCallbackHandler"
 
@@ -42,14 +42,14 @@ def judge_unread(entries: Mapping[str, Entry], protocol: str) -> Iterator[Judgem
         family = next((why for start, why in _FAMILIES.items() if name.startswith(start)), "")
         handler = name == "sasl.login.callback.handler.class"
         if _idle(name, protocol):
-            yield entry, "different", f"{protocol[:30]} makes no use of it"
+            yield entry, "different", f"{protocol[:30]} does not use it"
         elif why := _DIFFERENT.get(name) or family:
             yield entry, "different", why
         elif handler and entry.value.strip().endswith(_OAUTH_HANDLER):
-            yield entry, "different", "tokens are fetched by Understudy itself"
+            yield entry, "different", "Understudy fetches tokens itself"
         else:
             sentence = client_properties.refusal("cluster", name, "", shown=entry.key)
-            why = sentence or f"{entry.key} is not taken for this security protocol"
+            why = sentence or f"{entry.key} is not supported for this security protocol"
             yield entry, "unsupported", why
 
 
@@ -67,8 +67,8 @@ _PROPERTIES = (
     "sasl.oauthbearer.scope",
 )
 _CONVERT = (
-    "is not PEM. Run `manage.py convert_keystore`, which says where it puts the PEM files, and "
-    "name those with type PEM"
+    "is not PEM. Run `manage.py convert_keystore`, which reports where it writes the PEM files, "
+    "and name those with type PEM"
 )
 
 
@@ -134,7 +134,7 @@ class ClusterReader:
                 own = self._roles.get(role + name)
                 if own is not None and own.value != entry.value:
                     self._refuse(
-                        own, "differs from the cluster's own; here all clients connect alike"
+                        own, "differs from the cluster's own; here all clients connect the same way"
                     )
                 elif own is not None and own is not entry:
                     self._notes.say(own, "used", _USED.format(alias=self._alias))
@@ -142,7 +142,9 @@ class ClusterReader:
             prefix = next((role for role in _ROLES if name.startswith(role)), "")
             plain = name.removeprefix(prefix)
             if prefix and is_security(plain) and plain not in self._left:
-                self._refuse(own, "stands for one kind of client; here all clients connect alike")
+                self._refuse(
+                    own, "applies to one kind of client; here all clients connect the same way"
+                )
 
     # --- SASL -------------------------------------------------------------------------------------
 
@@ -150,7 +152,9 @@ class ClusterReader:
         entry = self._take("sasl.mechanism")
         mechanism = entry.value.strip() if entry is not None else "GSSAPI"
         if entry is None:
-            missing = "it is missing, and Kafka's default is GSSAPI (Kerberos), which is not built"
+            missing = (
+                "it is missing, and Kafka's default is GSSAPI (Kerberos), which is not supported"
+            )
             self._notes.refuse(f"{self._alias}.sasl.mechanism", missing)
         else:
             self._set("sasl_mechanism", entry, mechanism)
@@ -174,7 +178,7 @@ class ClusterReader:
         options = dict(login.options)
         name = options.pop(user, None)
         if name is None or "${" in name:
-            self._refuse(entry, f"needs {user} as plain text; only secrets are references here")
+            self._refuse(entry, f"needs {user} as plain text; only secrets may be references here")
         else:
             self._set("sasl_username", entry, name)
         if (text := options.pop(secret, None)) is None:
@@ -185,7 +189,7 @@ class ClusterReader:
             self._properties["sasl.oauthbearer.scope"] = options.pop("scope")
         if options:
             names = ", ".join(sorted(options))[:100]
-            self._refuse(entry, f"has options that no field here stands for: {names}")
+            self._refuse(entry, f"has options without a field here: {names}")
 
     def _read_oauth_keys(self, mechanism: str) -> None:
         """Read the OAuth form of Kafka 4.1 and later, which has no JAAS line."""
@@ -203,7 +207,7 @@ class ClusterReader:
         self._read_store("truststore", ("ssl_ca",), ("certificates",))
         self._read_store("keystore", ("ssl_certificate", "ssl_key"), ("certificate.chain", "key"))
         if (entry := self._take("ssl.key.password")) is not None:
-            self._refuse(entry, "is not taken: give the client's key without a passphrase")
+            self._refuse(entry, "is not supported: enter the client's key without a passphrase")
 
     def _read_store(self, store: str, fields: tuple[str, ...], parts: tuple[str, ...]) -> None:
         kind, place = self._take(f"ssl.{store}.type"), self._take(f"ssl.{store}.location")

@@ -20,8 +20,8 @@ from mirrors.domain.settings.unsupported_mm2 import REFUSED
 from mirrors.domain.settings.value_types import Setting
 
 ELSEWHERE = (
-    "MirrorMaker 2's positions are in that topic, and a takeover reads {usual} alone: copy the "
-    "records there, key and value as they are, before the flow starts"
+    "MirrorMaker 2's positions are in that topic, but a takeover reads only {usual}: copy the "
+    "records there, with unchanged keys and values, before the flow starts"
 )
 Role = Literal["consumer", "producer"]
 
@@ -81,7 +81,7 @@ class FlowReader:
             return
         self._set(key.name, entry, text)
         if entry.key.rpartition("->")[2].endswith(tuple(OLD_NAMES)):
-            why = f"an old name, which MirrorMaker 2 ignores since 4.0: taken as {key.name}"
+            why = f"an old name, which MirrorMaker 2 ignores since 4.0: imported as {key.name}"
             self._say(entry, "different", why)
         elif key.verdict == "different":
             self._say(entry, "used", f"used for {self.name}. {key.why}")
@@ -108,8 +108,8 @@ class FlowReader:
             if own and name.startswith(("producer.", "target.producer.", "source.producer.")):
                 if not name.startswith("producer.override."):
                     why = (
-                        "in MirrorMaker 2 it tunes the producer of offset syncs alone, so it is "
-                        f"not taken over. For records write {self.name}.producer.override.…"
+                        "in MirrorMaker 2 it applies only to the producer of offset syncs, so it "
+                        f"is not imported. For records write {self.name}.producer.override.…"
                     )
                     self._say(entry, "different", why)
             elif own and name.startswith("target.consumer."):
@@ -119,12 +119,17 @@ class FlowReader:
         for name, entry in weak.items():
             if name in strong and strong[name] is not entry:
                 number = strong[name].number
-                self._say(entry, "different", f"{strong[name].key} in line {number} is stronger")
+                self._say(
+                    entry, "different", f"{strong[name].key} in line {number} takes precedence"
+                )
         for name, entry in {**weak, **strong}.items():
             if not is_security(name):
                 self._tune_one(role, name, entry)
             elif entry.key.startswith(f"{self.name}."):
-                why = f"{entry.key} differs by flow; here a cluster's clients connect alike"
+                why = (
+                    f"{entry.key} differs by flow; here all clients of a cluster "
+                    "connect the same way"
+                )
                 self._say(entry, "unsupported", why)
 
     def _tune_one(self, role: Role, name: str, entry: Entry) -> None:

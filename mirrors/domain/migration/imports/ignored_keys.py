@@ -48,10 +48,10 @@ def judge_unknown(name: str, shown: str) -> tuple[Literal["different", "unsuppor
     why = known.why if known is not None else family(name)
     if why is not None:
         harmless = name in HARMLESS or (known is None and name.startswith(HARMLESS_FAMILIES))
-        return ("different" if harmless else "unsupported"), f"{shown} is not taken over: {why}"
+        return ("different" if harmless else "unsupported"), f"{shown} is not imported: {why}"
     meant = nearest(name, [*KEYS, *REFUSED])
     hint = f". Did you mean {meant}?" if meant else ""
-    return "unsupported", f"{shown[:100]} is not a setting that MirrorMaker 2 has here{hint}"
+    return "unsupported", f"{shown[:100]} is not a known setting of MirrorMaker 2{hint}"
 
 
 def is_idle(name: str) -> bool:

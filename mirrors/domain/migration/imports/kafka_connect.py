@@ -53,19 +53,19 @@ def draft_of(
         for name, entry in kinds.get(kind, {}).items():
             weaker = merged.get(name)
             if weaker is not None and weaker.value != entry.value and name not in _OWN:
-                notes.say(weaker, "different", f"line {entry.number} is what counts: {kind}'s")
+                notes.say(weaker, "different", f"line {entry.number} takes precedence: {kind}'s")
             elif weaker is not None:
                 notes.say(weaker, "used", "used with that of the other connectors of the flow")
             merged[name] = entry
     copies = kinds.get("MirrorSourceConnector")
     if copies is None:
         for entry in merged.values():
-            why = f"{source}->{target} has no MirrorSourceConnector, so it copies nothing"
+            why = f"{source}->{target} has no MirrorSourceConnector, so it replicates nothing"
             notes.say(entry, "unsupported", why)
         return None
     merged |= _missing(kinds, copies)
     named = copies["connector.class"]
-    notes.say(named, "used", f"{source}->{target} is made, at rest until it is started")
+    notes.say(named, "used", f"{source}->{target} is created, stopped until somebody starts it")
     for name in ("source.cluster.alias", "target.cluster.alias", "enabled"):
         if name in copies:
             notes.say(copies[name], "used", f"used for {source}->{target}")

@@ -20,10 +20,10 @@ _FILES = ("consumer.config", "producer.config")
 _IDLE = {
     "new.consumer": "there is one kind of consumer",
     "offset.commit.interval.ms": "positions are committed with the data; see commit.interval.ms",
-    "abort.on.send.failure": "a record that cannot be copied always stops its partition",
-    "group.id": "the group's offsets are not taken over: the flow begins where auto.offset.reset "
-    "says, which is latest unless it is given",
-    "client.id": "clients are named here by what they do",
+    "abort.on.send.failure": "a record that cannot be replicated always stops its partition",
+    "group.id": "the group's offsets are not imported: the flow starts where "
+    "auto.offset.reset says, which defaults to latest",
+    "client.id": "Understudy names its clients",
 }
 # What MirrorMaker 1 did without being told, in MM2's words.
 _MEANING = {
@@ -46,7 +46,7 @@ def read_mirrormaker1(text: str, notes: Notes) -> Reading:
     topics = options.pop("whitelist", None) or options.pop("include", None)
     wanted_by = topics or Entry("", None, "--whitelist")
     if topics is None:
-        notes.refuse("--whitelist", "it is missing: it says which topics are copied")
+        notes.refuse("--whitelist", "it is missing: it says which topics are replicated")
     connector = {
         name: Entry(value, wanted_by.number, f"{name} (as MirrorMaker 1)")
         for name, value in _MEANING.items()
@@ -102,7 +102,7 @@ def _sections(text: str, notes: Notes) -> tuple[dict[str, Entries], Entries]:
         elif inside is not None:
             bodies[inside].append(line)
         elif line.strip() and not line.lstrip().startswith(("#", "bin/", "kafka-mirror-maker")):
-            why = "it stands before --consumer.config and --producer.config, so it is in no file"
+            why = "it is before --consumer.config and --producer.config, so it belongs to no file"
             notes.say(Entry("", number, line.partition("=")[0].strip()), "unsupported", why)
     sections = {}
     for name, lines in bodies.items():

@@ -41,7 +41,7 @@ def read_mm2(text: str, notes: Notes) -> Reading:
         notes.say(
             reading.named_by,
             "unsupported",
-            f"a file names 1 to {MOST_CLUSTERS} clusters in `clusters` and has at most "
+            f"a file must name 1 to {MOST_CLUSTERS} clusters in `clusters` and have at most "
             f"{MOST_LINES} keys",
         )
         return reading
@@ -66,15 +66,17 @@ def judge_left(reading: Reading, notes: Notes) -> None:
             if entry.number is None or notes.heard(entry):
                 continue
             if name.startswith(("source.", "target.", *_ROLES)):
-                why = "it tunes a client that copies no records"
-                notes.say(entry, "different", f"{why}, so it is not taken over")
+                why = "it applies to a client that replicates no records"
+                notes.say(entry, "different", f"{why}, so it is not imported")
             else:
                 verdict, why = judge_unknown(name, entry.key)
                 notes.say(entry, verdict, why)
     for entries in reading.clusters.values():
         for name, entry in entries.items():
             if entry.number is not None and not notes.heard(entry):
-                why = f"MirrorMaker 2 hands {name} of a cluster to no client that copies records"
+                why = (
+                    f"MirrorMaker 2 passes {name} of a cluster to no client that replicates records"
+                )
                 notes.say(entry, "different", f"{why}, so it is ignored here too")
 
 
@@ -86,13 +88,13 @@ def read_file(text: str, notes: Notes) -> Entries:
     file = by_name((line.number, line.key, line.value) for line in lines)
     for line in lines:
         if (last := file[line.key].number) != line.number:
-            why = f"line {last} gives it again, and the last one counts"
+            why = f"line {last} repeats the key, and the last one applies"
             notes.say(Entry("", line.number, line.key), "different", why)
     for old, new in OLD_NAMES.items():
         for key in [key for key in file if key == old or key.endswith(f".{old}")]:
             name = key.removesuffix(old) + new
             if name in file:
-                why = f"an old name: {name} in line {file[name].number} is what counts"
+                why = f"an old name: {name} in line {file[name].number} applies"
                 notes.say(file[key], "different", why)
             else:
                 file[name] = file[key]
@@ -110,7 +112,11 @@ def _read_flows(file: Entries, reading: Reading, notes: Notes) -> None:
         if wanted_by.value.strip().lower() not in {"true", "false"}:
             notes.say(wanted_by, "unsupported", f"{wanted_by.key} must be true or false")
         elif is_true(wanted_by):
-            notes.say(wanted_by, "used", f"{source}->{target} is made, at rest until it is started")
+            notes.say(
+                wanted_by,
+                "used",
+                f"{source}->{target} is created, stopped until somebody starts it",
+            )
             if len(reading.flows) < MOST_FLOWS:
                 reading.flows.append(
                     FlowDraft(
@@ -122,9 +128,9 @@ def _read_flows(file: Entries, reading: Reading, notes: Notes) -> None:
                     )
                 )
             else:
-                notes.say(wanted_by, "unsupported", f"a file makes at most {MOST_FLOWS} flows")
+                notes.say(wanted_by, "unsupported", f"a file may define at most {MOST_FLOWS} flows")
     if not reading.flows:
-        why = "no flow is enabled: write S->T.enabled = true for what is to be copied"
+        why = "no flow is enabled: write S->T.enabled = true for each flow to replicate"
         notes.refuse("S->T.enabled", why)
 
 
@@ -154,8 +160,10 @@ def _judge_of_flow(entry: Entry, key: str, known: list[str], flows: set[str], no
     elif source == target:
         notes.say(entry, "unsupported", f"a flow needs two clusters: {source} is both")
     elif f"{source}->{target}" not in flows:
-        why = f"{source}->{target} is not enabled, so no flow is made (MirrorMaker 2 would go on "
-        notes.say(entry, "different", why + "writing heartbeats)")
+        why = (
+            f"{source}->{target} is not enabled, so no flow is created (MirrorMaker 2 would still "
+        )
+        notes.say(entry, "different", why + "write heartbeats)")
     elif name.startswith(("source.cluster.", "target.cluster.")):
         why = f"{key} changes a cluster for one flow; here a cluster is the same for all"
         notes.say(entry, "unsupported", why)
@@ -167,17 +175,20 @@ def _judge_of_flow(entry: Entry, key: str, known: list[str], flows: set[str], no
 def _judge_of_cluster(entry: Entry, name: str, notes: Notes) -> None:
     if name.startswith(_ROLES):
         why = (
-            "no flow that is made copies with it: records are consumed from sources and produced "
-            "to targets, and every client of a cluster has the cluster's own deadlines"
+            "no imported flow uses it: records are consumed from sources and produced to "
+            "targets, and every client of a cluster has the cluster's deadlines"
         )
         notes.say(entry, "different", why)
     elif name in KEYS or name in COMMON or name in CONNECTOR_NAMES:
-        why = "MirrorMaker 2 hands it to none of its copying clients, so it is ignored here too. "
+        why = (
+            "MirrorMaker 2 passes it to none of its replicating clients, so it is "
+            "ignored here too. "
+        )
         notes.say(entry, "different", f"{why}Give {name} to a flow: S->T.…")
     elif is_security(name):
-        notes.say(entry, "different", "the cluster's other settings make no use of it")
+        notes.say(entry, "different", "the cluster's other settings do not use it")
     elif name == "exactly.once.source.support":
-        notes.say(entry, "different", "no flow that is made ends there")
+        notes.say(entry, "different", "no imported flow ends there")
     else:
         verdict, why = judge_unknown(name, entry.key)
         notes.say(entry, verdict, why)
@@ -190,7 +201,7 @@ def _judge_of_top(entry: Entry, key: str, notes: Notes) -> None:
         why = "MirrorMaker 2 ignores it without the name of a cluster or flow before it, so it is "
         notes.say(entry, "different", f"{why}ignored here too. Write S->T.{key} or S.{key}")
     elif is_security(key):
-        notes.say(entry, "different", "every cluster has its own, or makes no use of it")
+        notes.say(entry, "different", "every cluster has its own, or does not use it")
     else:
         verdict, why = judge_unknown(key, key)
         notes.say(entry, verdict, why)

@@ -109,11 +109,11 @@ def _unreadable(text: str) -> str | None:
     if not text.strip():
         return "the text is empty"
     if len(text) > LONGEST_TEXT:
-        return f"the text has {len(text)} characters; at most {LONGEST_TEXT} are read"
+        return f"the text has {len(text)} characters; the limit is {LONGEST_TEXT}"
     odd = next((c for c in text if c == "\x00" or "\ud800" <= c <= "\udfff"), None)
     if odd is not None:
         number = text[: text.index(odd)].count("\n") + 1
-        return f"line {number} holds a character that no text has (U+{ord(odd):04X})"
+        return f"line {number} contains a character that is not allowed in text (U+{ord(odd):04X})"
     return None
 
 

@@ -42,10 +42,11 @@ def as_reference(text: str, known: Mapping[str, str]) -> str:
     if found is None:
         if "${" in text:
             raise ValueError(
-                "holds a reference with other text around it; give the whole value by one reference"
+                "contains a reference with other text around it; give the whole value as one "
+                "reference"
             )
         raise ValueError(
-            "is given in clear text; put it into an environment variable or a file and write "
+            "is given in clear text; put it into an environment variable or a file, and write "
             "${env:NAME} or ${dir:/directory:file}"
         )
     provider, path, key = found[1], found[2], found[3]
@@ -62,11 +63,11 @@ def as_reference(text: str, known: Mapping[str, str]) -> str:
 def _no_reference(provider: str, kind: str | None) -> str:
     if kind is None:
         return (
-            f"refers to a provider {provider!r} that config.providers does not name, so MirrorMaker"
-            " 2 would take the text as it stands"
+            f"refers to a provider {provider!r} that config.providers does not name, so "
+            "MirrorMaker 2 would use the text unchanged"
         )
     if kind in {"env", "dir", "file"}:
-        return "is no reference that its provider can follow"
+        return "is not a reference that its provider can resolve"
     return f"refers to the provider class {kind or 'without a name'}, and no class is loaded here"
 
 

@@ -64,7 +64,7 @@ def judge_resource(text: str, reading: Reading, notes: Notes) -> None:
         if notes.heard(entry):
             continue
         if path.startswith(_PODS) or ".autoRestart" in path or path.endswith((".state", ".pause")):
-            why = "it is of the Pods and connectors that Strimzi keeps; there are none here"
+            why = "it applies to the Pods and connectors that Strimzi manages; there are none here"
             notes.say(entry, "different", why)
         elif path.endswith(".offsetStorageTopic"):
             notes.say(entry, "different", ELSEWHERE.format(usual="mm2-offsets.<source>.internal"))

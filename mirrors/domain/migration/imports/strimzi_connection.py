@@ -21,7 +21,7 @@ class Leaves:
         leaf = tree.at(name) if tree else None
         if leaf is None or leaf.text is None:
             return ""
-        self._notes.say(self.entry(leaf), "used", "used as it stands")
+        self._notes.say(self.entry(leaf), "used", "used unchanged")
         return leaf.text
 
 
@@ -60,14 +60,16 @@ class Login:
                 found[name] = self._leaves.entry(leaf)
             self._leaves.text(login, "sasl")
         else:
-            why = f"authentication of the type {kind[:30]} is not built"
+            why = f"authentication of the type {kind[:30]} is not supported"
             self._notes.say(self._leaves.entry(login.fields["type"]), "unsupported", why)
 
     def _read_ca(self, tls: Tree, found: Entries) -> None:
         trusted = tls.at("trustedCertificates")
         items = trusted.items if trusted else ()
         if len(items) > 1:
-            self._refuse_all(items[1:], "here is one CA file: put all certificates into it")
+            self._refuse_all(
+                items[1:], "only one CA file is supported: put all certificates into it"
+            )
         for item in items[:1]:
             found["ssl.truststore.certificates"] = self._secret(item, "certificate")
             found["ssl.truststore.type"] = Entry(
@@ -116,9 +118,9 @@ class Login:
         leaf = tree.at(field) or tree.at("secretName")
         entry = self._leaves.entry(leaf) if leaf is not None else Entry("", tree.number, field)
         if not safe:
-            why = f"it needs secretName and {field}, as plain names"
+            why = f"it needs secretName and {field}, as plain text"
             self._notes.say(entry, "unsupported", why)
             return Entry("", entry.number, entry.key)
         path = f"{_SECRETS}/{name}"
-        self._notes.say(entry, "different", f"the Secret {name} is looked for as files in {path}")
+        self._notes.say(entry, "different", f"the Secret {name} is read from files in {path}")
         return Entry(f"${{dir:{path}:{key}}}", entry.number, entry.key)

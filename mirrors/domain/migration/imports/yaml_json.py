@@ -58,7 +58,7 @@ def read_tree(text: str, *, is_json: bool = False) -> Tree:
         number = mark.line + 1 if mark else 1
         raise ValueError(f"line {number} is not {'JSON' if is_json else 'YAML'}") from None
     except (yaml.YAMLError, RecursionError):
-        raise ValueError("the text holds characters that have no place in YAML") from None
+        raise ValueError("the text contains characters that YAML does not allow") from None
 
 
 def _check(text: str) -> None:
@@ -75,7 +75,7 @@ def _check(text: str) -> None:
         leaves += isinstance(event, yaml.ScalarEvent)
         if depth > DEEPEST or leaves > MOST_LEAVES:
             raise ValueError(
-                f"line {number} goes beyond {DEEPEST} levels or {MOST_LEAVES} names and values"
+                f"line {number} exceeds {DEEPEST} levels or {MOST_LEAVES} names and values"
             )
 
 
@@ -86,7 +86,9 @@ def _tree(node: yaml.Node) -> Tree:
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else ""
             if not name or name in fields:
-                raise ValueError(f"line {key.start_mark.line + 1} names a field twice, or none")
+                raise ValueError(
+                    f"line {key.start_mark.line + 1} has a field twice, or without a name"
+                )
             fields[name] = dataclasses.replace(_tree(value), number=key.start_mark.line + 1)
         return Tree(number, fields=fields)
     if isinstance(node, yaml.SequenceNode):
