@@ -63,7 +63,7 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
     except Refused as refusal:
         return Outcome(False, str(refusal))
     except OSError:
-        return Outcome(False, "The name of the address does not resolve.", again=True)
+        return Outcome(False, "The host name of the URL does not resolve.", again=True)
     sent = {"Content-Type": "application/json", "User-Agent": "Understudy", **headers}
     sent["Host"] = parts.netloc.rpartition("@")[2]
     for address in addresses:
@@ -90,7 +90,7 @@ def _post_to(
             text = on_one_line(answer.read(_ANSWER_BYTES).decode("utf-8", "replace"))
             answer.release_conn()
     except urllib3.exceptions.SSLError:
-        return Outcome(False, "Its certificate is not trusted or names another host.", again=True)
+        return Outcome(False, "Its certificate is not trusted, or is for another host.", again=True)
     except urllib3.exceptions.NewConnectionError:
         return Outcome(False, "The connection was refused.", again=True, unsent=True)
     except urllib3.exceptions.ConnectTimeoutError:
@@ -105,7 +105,7 @@ def _post_to(
 def _outcome(status: int, text: str, wait: str | None) -> Outcome:
     if 200 <= status < 300:
         return Outcome(True)
-    words = f"It answered {status}{': ' + text if text else ''}."
+    words = f"It responded {status}{': ' + text if text else ''}."
     wait_s = float(wait) if wait and wait.isascii() and wait.isdecimal() else None
     return Outcome(False, words, again=status >= 500 or status in _AGAIN, wait_s=wait_s)
 
@@ -125,9 +125,9 @@ def _allowed_addresses(url: str) -> tuple[urllib.parse.SplitResult, list[str]]:
         parts = urllib.parse.urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
-        raise Refused("The address cannot be read.") from None
+        raise Refused("The URL cannot be parsed.") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise Refused("The address must begin with http:// or https:// and name a host.")
+        raise Refused("The URL must begin with http:// or https:// and have a host.")
     found = resolve_host(parts.hostname, port, RESOLVE_S)
     addresses, refusals = [], []
     for address in dict.fromkeys(str(one[0]) for _, one in found):
@@ -147,16 +147,19 @@ def _check_address(host: str, address: str, port: int) -> None:
     if isinstance(ip, ipaddress.IPv6Address):
         ip = ip.ipv4_mapped or ip
     if ip.is_link_local:
-        raise Refused("The address is link-local (cloud metadata lives there): never asked.")
+        raise Refused(
+            "The address is link-local (cloud metadata services use such "
+            "addresses), so it is never called."
+        )
     rules = {egress.VARIABLE: os.environ.get(VARIABLE, "")}
     if rules[egress.VARIABLE]:
         allowed = egress.is_allowed(host, port, environ=rules)
         if not allowed and not egress.is_allowed(str(ip), port, environ=rules):
-            raise Refused(f"No rule of {VARIABLE} of this deployment allows the address.")
+            raise Refused(f"No rule in {VARIABLE} of this deployment allows the address.")
     elif ip.is_loopback or ip.is_multicast or ip.is_unspecified:
         raise Refused(
-            f"The address leads to this machine or to nobody. Where that is meant, name it in "
-            f"{VARIABLE} of the service that sends, such as {ip}:{port}."
+            f"The address is local or unspecified. If it is intended, list it in {VARIABLE} of "
+            f"the service that sends, such as {ip}:{port}."
         )
 
 
@@ -176,9 +179,9 @@ def refusal(reference: str) -> str | None:
 def check_headers(headers: dict[str, str]) -> str | None:
     for name, value in headers.items():
         if not _HEADER.fullmatch(name) or name.lower() in _RESERVED:
-            return f"{name[:64]!r} cannot be a header of such a request."
+            return f"{name[:64]!r} is not allowed as a header of such a request."
         if not value.isprintable() or not value.isascii() or len(value) > 1000:
-            return f"The value of {name} holds characters that no header may hold."
+            return f"The value of {name} contains characters that a header must not contain."
         if is_reference(value) and (sentence := refusal(value)):
             return sentence
     return None

@@ -98,7 +98,7 @@ def _reconcile_this_host(task: Any) -> None:
         reconciler.reconcile()
     except DatabaseError as error:
         # Beat retries in two seconds; a traceback each time would flood the log.
-        log.error("reconcile: the database refuses the query: %s", error)
+        log.error("reconcile: the database rejects the query: %s", error)
 
 
 def _name(task: Any) -> str:

@@ -19,7 +19,7 @@ STATES = [(state, state) for state in get_args(State)]
 CERTAINTIES = [(certainty, certainty) for certainty in get_args(Certainty)]
 _CERTAINTY = (
     "counted: exactly this number. at_most: an upper bound, by offsets. at_least: a lower bound, "
-    "since a part is unknown or the observation is old. unknown: no amount is known."
+    "since a part is unknown or the observation is old. unknown: the amount is unknown."
 )
 
 
@@ -31,15 +31,16 @@ class OwedSerializer(StrictSerializer):
     )
     offsets = serializers.IntegerField(
         read_only=True,
-        help_text="Offsets not copied when last seen: an upper bound of `records` then, since "
-        "transaction markers, aborted and compacted records have offsets too.",
+        help_text="Offsets not replicated when last seen: an upper bound of `records` "
+        "then, since transaction markers, aborted and compacted records have "
+        "offsets too.",
     )
     certainty = serializers.ChoiceField(choices=CERTAINTIES, read_only=True, help_text=_CERTAINTY)
     unknown_partitions = serializers.IntegerField(
         read_only=True, help_text="Topic-partitions whose amount is unknown; not in `records`."
     )
     time_lag_ms = serializers.IntegerField(
-        read_only=True, allow_null=True, help_text="Age of the oldest record owed, as far as known."
+        read_only=True, allow_null=True, help_text="Age of the oldest record owed, if known."
     )
     as_of = serializers.DateTimeField(
         read_only=True, allow_null=True, help_text="The oldest observation of the source in it."
@@ -53,7 +54,7 @@ class FlowOwedSerializer(OwedSerializer):
     """What a whole flow owes."""
 
     revision = serializers.IntegerField(
-        read_only=True, help_text="Rises with each evaluation; figures of one revision add up."
+        read_only=True, help_text="Increases with each evaluation; figures of one revision add up."
     )
     unknown_topics = serializers.ListField(child=serializers.CharField(), read_only=True)
     states = serializers.DictField(

@@ -25,7 +25,7 @@ class StrictMixin:
                 field.error_messages["invalid_choice"] = f'"{{input}}" is not one of {words}.'
             one = field.child_relation if isinstance(field, serializers.ManyRelatedField) else field
             if isinstance(one, serializers.PrimaryKeyRelatedField):
-                one.error_messages["incorrect_type"] = "Give the id, a whole number."
+                one.error_messages["incorrect_type"] = "Enter the id, a whole number."
         return fields
 
     def to_internal_value(self, data: Any) -> Any:
@@ -35,7 +35,7 @@ class StrictMixin:
             errors = {}
             for name in data:
                 if name not in fields:
-                    errors[str(name)] = [f"There is no such field. Fields: {known}."]
+                    errors[str(name)] = [f"This field does not exist. Fields: {known}."]
                 elif fields[name].read_only:
                     errors[str(name)] = ["This field is read-only."]
             if errors:
@@ -88,16 +88,16 @@ class ExactFilter(filters.BaseFilterBackend):
 def _value_of(model: type[Model], name: str, lookup: str, text: str) -> Any:
     """The text as a value of the lookup's column."""
     if "\x00" in text:
-        raise ValidationError({name: ["It holds a NUL character."]})
+        raise ValidationError({name: ["It contains a NUL character."]})
     column = _column(model, lookup)
     if isinstance(column, IntegerField):
         # Eighteen digits fit every database. int() alone would accept digits of other scripts.
         if not re.fullmatch(r"-?[0-9]{1,18}", text):
-            raise ValidationError({name: ["Give a whole number."]})
+            raise ValidationError({name: ["Enter a whole number."]})
         return int(text)
     if isinstance(column, BooleanField):
         if text.lower() not in ("true", "false"):
-            raise ValidationError({name: ["Give true or false."]})
+            raise ValidationError({name: ["Enter true or false."]})
         return text.lower() == "true"
     try:
         return text if column is None else column.to_python(text)

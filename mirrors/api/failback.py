@@ -264,5 +264,5 @@ def _whole(request: Request, name: str, otherwise: int) -> int:
     if text is None:
         return otherwise
     if not text.isascii() or not text.isdecimal() or len(text) > 12:
-        raise serializers.ValidationError({name: ["Give a whole number, 0 or more."]})
+        raise serializers.ValidationError({name: ["Enter a whole number, 0 or more."]})
     return int(text)

@@ -265,7 +265,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         topic, group = (request.query_params.get(name, "") for name in ("topic", "group"))
         name = topic or group
         if not 1 <= len(name) <= 1000 or "\0" in name or (topic and group):
-            sentence = "Give one topic or group: ?topic=NAME or ?group=NAME."
+            sentence = "Enter one topic or group: ?topic=NAME or ?group=NAME."
             raise serializers.ValidationError({"topic": [sentence]})
         flow = self.get_object()
         if group:

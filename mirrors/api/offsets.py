@@ -69,7 +69,7 @@ class QuestionSerializer(StrictSerializer):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("offsets" in attrs) == ("group" in attrs):
-            sentence = "Give either `offsets` or `group`."
+            sentence = "Enter either `offsets` or `group`."
             raise serializers.ValidationError({"offsets": [sentence]})
         return attrs
 
@@ -83,7 +83,7 @@ class AnswerSerializer(serializers.Serializer[Any]):
     outcome = serializers.ChoiceField(choices=["exact", "gap", "ahead", "lower_bound", "unknown"])
     re_reads = serializers.IntegerField(
         allow_null=True,
-        help_text="Duplicates at most; null if unknown.",
+        help_text="Upper bound of duplicates; null if unknown.",
     )
     reason = serializers.CharField(allow_blank=True)
 

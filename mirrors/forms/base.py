@@ -27,7 +27,7 @@ def parse_lines(text: str) -> dict[str, str]:
         if not sign or not key:
             problems.append(f"Line {number} is not key=value: {line[:80]!r}.")
         elif key in found:
-            problems.append(f"Line {number} names {key} a second time.")
+            problems.append(f"Line {number} sets {key} a second time.")
         else:
             found[key] = value.strip()
     if problems:
@@ -59,7 +59,7 @@ class SettingsForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
-            field.error_messages["required"] = "Fill this in."
+            field.error_messages["required"] = "This field is required."
 
     def refuse(self, error: InvalidSettings) -> None:
         for key, sentences in error.fields.items():

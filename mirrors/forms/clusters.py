@@ -19,7 +19,7 @@ HINTS = {
     "ssl_ca": "The CA of the brokers' certificates. Empty: the system's list.",
     "ssl_certificate": "Only if the brokers require a client certificate.",
     "ssl_key": "A reference, like the password.",
-    "properties": "One key=value a line, from the list of allowed client settings.",
+    "properties": "One key=value per line, from the list of allowed client settings.",
 }
 
 

@@ -44,7 +44,7 @@ class DrillForm(SettingsForm):
             "03:00."
         )
         self.fields["time_zone"].help_text = "Such as `UTC` or `Europe/Berlin`."
-        self.fields["groups"].help_text = "One a line. Empty: all that the flow synchronizes."
+        self.fields["groups"].help_text = "One per line. Empty: all that the flow synchronizes."
         self.fields[
             "enabled"
         ].help_text = "Off: the schedule is kept, and missed runs are not made up."

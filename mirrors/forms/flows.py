@@ -121,10 +121,9 @@ class FlowForm(SettingsForm):
         super().__init__(*args, **kwargs)
         for key in FLOW_KEYS:
             self.fields[field_of(key)] = flow_field(key, (flow.properties if flow else {}).get(key))
-        self.fields[
-            "properties"
-        ].help_text = (
-            "One key=value a line: MirrorMaker 2's own names, and consumer.* and producer.* tuning."
+        self.fields["properties"].help_text = (
+            "One key=value per line: MirrorMaker 2's own names, and consumer.* and producer.* "
+            "tuning."
         )
         if flow is not None:
             self.fields["source"].disabled = self.fields["target"].disabled = True
@@ -133,7 +132,7 @@ class FlowForm(SettingsForm):
         found = parse_lines(self.cleaned_data["properties"])
         twice = [key for key in FLOW_KEYS if key in found]
         if twice:
-            raise forms.ValidationError([f"{key} has a field of its own above." for key in twice])
+            raise forms.ValidationError([f"{key} has its own field above." for key in twice])
         return found
 
     def settings(self) -> dict[str, str]:

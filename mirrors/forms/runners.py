@@ -23,5 +23,5 @@ class RunnerForm(SettingsForm):
         super().__init__(*args, initial=initial, **kwargs)
         self.fields["name"].disabled = runner is not None
         self.fields["name"].help_text = "Short name; it cannot change later."
-        self.fields["master"].help_text = "local[256,4] on one machine, or spark://host:7077."
+        self.fields["master"].help_text = "local[256,4] on one host, or spark://host:7077."
         self.fields["slots"].help_text = "Used until the runner reports the slots of its executors."

@@ -97,7 +97,7 @@ class CarriedAcl(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"access rule {self.digest[:12]} of flow {self.flow_id}"
+        return f"ACL {self.digest[:12]} of flow {self.flow_id}"
 
 
 class AclPreview(models.Model):
@@ -110,4 +110,4 @@ class AclPreview(models.Model):
     at = models.DateTimeField()
 
     def __str__(self) -> str:
-        return f"access rules of flow {self.flow_id}, seen by {self.who}"
+        return f"ACLs of flow {self.flow_id}, reviewed by {self.who}"

@@ -101,4 +101,4 @@ class StandbyNote(models.Model):
     as_of = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
-        return f"what is kept of flow {self.flow_id}"
+        return f"backup state of flow {self.flow_id}"

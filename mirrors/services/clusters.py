@@ -86,7 +86,7 @@ def restarts_of_update(*, cluster: Cluster, spec: ClusterSpec) -> list[str]:
         return []
     running = [flow for flow in _flows_of(cluster) if flow.desired_state != "stopped"]
     return [
-        f"{flow.name}: its slices end at a commit and start again with the new "
+        f"{flow.name}: its slices stop at a commit and start again with the new "
         f"{', '.join(changed)}; no record is lost or repeated."
         for flow in running
     ]
@@ -197,7 +197,7 @@ def sweep_tests() -> int:
 def _lost(test: ClusterTest) -> str:
     seconds = int(TEST_LOST_AFTER.total_seconds())
     if test.state == TestState.QUEUED:
-        return f"No worker took the test within {seconds} s. Is a Celery worker running?"
+        return f"No worker ran the test within {seconds} s. Is a Celery worker running?"
     return f"The worker that ran the test was lost: no response in {seconds} s. Test again."
 
 
@@ -246,5 +246,5 @@ def _names(flows: list[Flow]) -> str:
 
 def _taken(alias: str) -> Conflict:
     return Conflict(
-        f"A cluster with the alias {alias} is registered already. Choose another alias."
+        f"A cluster with the alias {alias} is already registered. Choose another alias."
     )

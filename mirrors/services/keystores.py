@@ -35,7 +35,7 @@ def convert_keystore(*, store: Path, password: Secret, directory: Path, name: st
         found = pkcs12.load_pkcs12(raw, password.reveal().encode())
     except (ValueError, TypeError):
         raise UnderstudyError(
-            f"{store} cannot be opened: it is no JKS or PKCS12 store, or the password is wrong.",
+            f"{store} cannot be opened: it is not a JKS or PKCS12 store, or the password is wrong.",
             code="keystore",
         ) from None
     others = [entry.certificate for entry in found.additional_certs]
@@ -55,7 +55,7 @@ def _read(store: Path) -> bytes:
     except OSError as error:
         raise UnderstudyError(f"{store} cannot be read: {error.strerror or error}.") from None
     if len(raw) > LARGEST:
-        raise UnderstudyError(f"{store} is larger than {LARGEST} bytes, so it is no key store.")
+        raise UnderstudyError(f"{store} is larger than {LARGEST} bytes, so it is not a key store.")
     return raw
 
 
@@ -101,7 +101,7 @@ def _pem(certificates: Sequence[x509.Certificate]) -> bytes:
 
 def _write_all(directory: Path, files: dict[str, bytes], store: Path) -> list[Path]:
     if not all(files.values()):
-        raise UnderstudyError(f"{store} holds no certificate.")
+        raise UnderstudyError(f"{store} contains no certificate.")
     written: list[Path] = []
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -61,7 +61,7 @@ def _process(kind: str, name: str = "") -> Readiness:
     name = name or kind
     last = Sighting.objects.filter(kind=kind).order_by("-seen_at").first()
     if last is None:
-        return Readiness(name=name, ok=False, reason="Never seen. Is it started?")
+        return Readiness(name=name, ok=False, reason="Never seen. Was it started?")
     age = timezone.now() - last.seen_at
     if age > GONE_AFTER:
         seconds = int(age.total_seconds())

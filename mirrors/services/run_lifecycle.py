@@ -98,7 +98,7 @@ def ask_to_abort(
     if end(rows.filter(state=queued), state=aborted, reason=reason, who=who, **changes):
         return True
     if not rows.filter(ended_at=None).update(abort_asked_by=who):
-        raise Conflict("This run has ended already; there is nothing to abort.")
+        raise Conflict("This run has already ended; there is nothing to abort.")
     return False
 
 

@@ -31,6 +31,6 @@ def create_token(*, username: str, days: int = 90) -> str:
     """A new API token; only its digest is stored, so the token is shown once."""
     user = User.objects.filter(username=username, is_active=True).first()
     if user is None:
-        raise InvalidSettings({"username": [f"There is no active person named {username}."]})
+        raise InvalidSettings({"username": [f"There is no active user named {username}."]})
     _, token = AuthToken.objects.create(user, expiry=timedelta(days=days))
     return str(token)

@@ -244,14 +244,14 @@ def delete_cluster(request: HttpRequest, alias: str) -> HttpResponse:
         except UnderstudyError as refusal:
             error = refusal.message
         else:
-            messages.success(request, f"{alias} is no longer known here.")
+            messages.success(request, f"{alias} is deleted.")
             return redirect("clusters")
     context = {
         "title": f"Delete {alias}",
         "verb": f"Delete {alias}",
         "sentences": [
-            "Understudy forgets how to reach it and what it saw of it. "
-            "The Kafka cluster itself is not touched."
+            "Understudy deletes the connection settings and observations. The Kafka cluster "
+            "itself is not changed."
         ],
         "expected": alias,
         "action": request.path,

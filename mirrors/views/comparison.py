@@ -35,7 +35,7 @@ _NAMES = {
     "topic": "Topics",
     "partition": "Partitions",
     "config": "Settings",
-    "acl": "Access rules",
+    "acl": "ACLs",
     "group": "Group offsets",
 }
 
@@ -61,7 +61,7 @@ def _parts(run: Comparison) -> QuerySet[ComparisonPart]:
 
 PARTS = {
     "findings": Part(
-        "What was found",
+        "Finding",
         "mirrors/comparison/_findings.html",
         FINDINGS,
         {"about": "About", "weight": "Weight"},
@@ -205,6 +205,6 @@ def _commands(request: HttpRequest, run: Comparison) -> list[dict[str, str]]:
     return [
         curl(request, "Compare again", "POST", "comparisons/", body),
         curl(request, "Read this comparison", "GET", path),
-        curl(request, "What it found", "GET", f"{path}findings/"),
+        curl(request, "Its findings", "GET", f"{path}findings/"),
         curl(request, "Its partitions", "GET", f"{path}partitions/"),
     ]

@@ -45,7 +45,7 @@ def test_what_cannot_be_is_refused_by_field(
     assert operator.post(PATH, {"flow": flow["id"]}).status_code == 201
     again = operator.post(PATH, {"flow": flow["id"]})
     assert again.status_code == 409
-    assert "runs already" in again.json()["error"]["message"]
+    assert "is already running" in again.json()["error"]["message"]
 
 
 def test_one_that_waits_is_aborted_at_once(operator: APIClient, flow: dict[str, Any]) -> None:

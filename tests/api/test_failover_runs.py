@@ -128,7 +128,7 @@ def test_a_target_that_does_not_answer_ends_the_run_and_nothing_was_changed(
     advance(run_id=made["id"])
     found = operator.get(f"{PATH}{made['id']}/").json()
     assert found["state"] == "failed"
-    assert "Nothing had been changed" in found["reason"]
+    assert "Nothing was changed" in found["reason"]
     assert [step["state"] for step in found["steps"]] == ["failed"] + ["skipped"] * 8
 
 

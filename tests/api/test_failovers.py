@@ -52,7 +52,7 @@ def test_only_operators_ask_and_only_one_runs_at_a_time(
     assert ask(operator, flow).status_code == 201
     again = ask(operator, flow)
     assert again.status_code == 409
-    assert "runs already" in again.json()["error"]["message"]
+    assert "is already running" in again.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("kind", ["switchover", "failover", "failback"])

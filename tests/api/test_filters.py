@@ -70,7 +70,7 @@ def test_every_filter_of_every_list_takes_every_value(admin: APIClient, flow: An
 @pytest.mark.parametrize("value", ["", "x", "1.5", "-", "\u0663", "9" * 19])
 def test_a_number_that_is_none_names_its_filter(admin: APIClient, value: str) -> None:
     error = admin.get(f"/api/v1/failbacks/?flow={quote(value)}").json()["error"]
-    assert error["fields"] == {"flow": ["Give a whole number."]}
+    assert error["fields"] == {"flow": ["Enter a whole number."]}
     assert admin.get("/api/v1/failbacks/?flow=1").json()["count"] == 0
     assert admin.get("/api/v1/failbacks/?flow=-1").json()["count"] == 0
 

@@ -154,7 +154,7 @@ def test_an_edit_that_renames_remote_topics_says_so(
     def warned(properties: dict[str, str]) -> list[str]:
         url = f"/api/v1/flows/{flow['id']}/preview/"
         found = operator.post(url, {"properties": properties}).json()["warnings"]
-        return [warning for warning in found if "other names" in warning]
+        return [warning for warning in found if "Names of remote topics change" in warning]
 
     change = {"replication.policy.separator": "_"}
     assert warned(change) == []

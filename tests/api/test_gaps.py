@@ -126,7 +126,7 @@ def test_a_refused_record_is_tried_again_until_it_crosses_or_is_passed_by(
     runner.position = 11
     runner.says(None, None)
     rows = {row["id"]: row for row in listed(operator, runner)}
-    assert rows[gap["id"]]["closed_why"] == "Copying continued after it, as operator decided."
+    assert rows[gap["id"]]["closed_why"] == "Replication continued after it, as operator decided."
     assert rows[other["id"]]["closed_why"] == "It was replicated since."
     assert decisions(runner) == []
 

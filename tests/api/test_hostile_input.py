@@ -203,7 +203,7 @@ def test_an_unknown_field_is_refused_by_its_name(admin: APIClient, rest: list[st
     body = {"alias": "west", "bootstrap_servers": "x:9092", "is_admin": True, "reachable": True}
     fields = admin.post("/api/v1/clusters/", body).json()["error"]["fields"]
     (unknown,) = fields.pop("is_admin")
-    assert unknown.startswith("There is no such field. Fields: alias, ")
+    assert unknown.startswith("This field does not exist. Fields: alias, ")
     assert "reachable" not in unknown
     assert fields == {"reachable": ["This field is read-only."]}
 
@@ -212,4 +212,4 @@ def test_a_flow_that_is_not_given_by_its_id_is_refused_with_a_reason(admin: APIC
     for path in ("offsets/translate/", "failbacks/", "exports/"):
         name, given = ("flows", ["west"]) if path == "exports/" else ("flow", "west")
         error = admin.post(f"/api/v1/{path}", {name: given}).json()["error"]
-        assert error["fields"][name] == ["Give the id, a whole number."], (path, error)
+        assert error["fields"][name] == ["Enter the id, a whole number."], (path, error)

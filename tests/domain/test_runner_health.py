@@ -23,5 +23,5 @@ def test_an_old_report_is_degraded_and_says_its_age(state: str, age: float | Non
 
 @pytest.mark.parametrize("state", ["absent", "starting", "stopping", "lost"])
 def test_a_runner_that_does_not_serve_keeps_its_own_reason(state: str) -> None:
-    seen = runner_health(state=state, reason="Its process is gone.", report_age_s=None)
-    assert (seen.state, seen.reason, seen.is_healthy) == (state, "Its process is gone.", False)
+    seen = runner_health(state=state, reason="Its process has ended.", report_age_s=None)
+    assert (seen.state, seen.reason, seen.is_healthy) == (state, "Its process has ended.", False)

@@ -101,8 +101,8 @@ def test_every_setting_has_a_field_of_its_name() -> None:
          "records are not supported yet."),
         ("consumer.poll.timeout.ms", "1", "consumer.poll.timeout.ms cannot be set: records arrive "
          "without polling; write consumer.fetch.max.wait.ms to batch them."),
-        ("consumer.fetch.min.bytez", "1", "consumer.fetch.min.bytez is not a supported client property. "
-         "Did you mean consumer.fetch.min.bytes?"),
+        ("consumer.fetch.min.bytez", "1", "consumer.fetch.min.bytez is not a supported client "
+         "property. Did you mean consumer.fetch.min.bytes?"),
         ("source.consumer.fetch.min.bytes", "0", "source.consumer.fetch.min.bytes must be a whole "
          "number from 1 to 100000000, not 0."),
         ("consumer.interceptor.classes", "x",

@@ -175,7 +175,7 @@ def test_where_two_directions_share_a_topic_no_group_is_led_past_the_others_reco
     assert here.do(move_groups).counts["moved"] == 0
     state, reason = said(here, group)
     assert state == "unknown"
-    assert reason.startswith("with skip.replicated one topic holds records of both directions")
+    assert reason.startswith("with skip.replicated, one topic holds records of both directions")
 
 
 def test_a_group_whose_name_a_share_group_has_taken_is_always_said_so(world: MakeWorld) -> None:

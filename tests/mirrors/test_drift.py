@@ -113,7 +113,7 @@ def test_what_somebody_set_by_hand_waits_an_hour_and_is_then_put_back(
     assert sync(flow, HOUR)["changed"] == 1
     eventually(lambda: value_of(two, remote) == "1000000")
     found.refresh_from_db()
-    assert (found.state, found.closed_why) == ("fixed", "It was put back as the flow wants it.")
+    assert (found.state, found.closed_why) == ("fixed", "It was reverted to the flow's value.")
     told = Transition.objects.filter(subject="flow", subject_id=flow.pk, to_state__startswith="dr")
     assert [row.to_state for row in told] == ["drift: fixed", "drift: found"]
 
@@ -187,7 +187,10 @@ def test_fix_puts_back_that_alone_at_once_and_a_way_back_by_hand_closes_the_rest
     two.alter_configs({remote: {"segment.ms": None}}).raise_first()
     eventually(lambda: sync(flow) and not Drift.objects.filter(closed_at=None).exists())
     second.refresh_from_db()
-    assert (second.state, second.closed_why) == ("closed", "The target equals the source again.")
+    assert (second.state, second.closed_why) == (
+        "closed",
+        "The target has the source's value again.",
+    )
 
 
 def test_partitions_and_deletions_are_found_and_only_a_person_makes_a_topic_again(

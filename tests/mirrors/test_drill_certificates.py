@@ -54,8 +54,8 @@ def test_the_certificate_has_scope_numbers_times_people_and_the_evidence_by_dige
     call_command("verify_certificate", str(tmp_path / "c"), evidence=str(tmp_path / "e"))
     told = capsys.readouterr().out
     assert "Genuine." in told
-    assert "The evidence is what the certificate speaks of" in told
-    with pytest.raises(CommandError, match="its digest is another"):
+    assert "The evidence matches the certificate" in told
+    with pytest.raises(CommandError, match="its digest of the evidence differs"):
         call_command("verify_certificate", str(tmp_path / "c"), evidence=str(tmp_path / "bad"))
     (tmp_path / "c").write_text(text.replace('"proven":1', '"proven":2'))
     with pytest.raises(CommandError, match="changed after it was signed"):

@@ -88,7 +88,7 @@ def test_a_moment_that_comes_while_another_drill_runs_waits_for_its_end(drill: D
     assert schedules.take_due(now=due) == 0
     finished(person, now=due)
     assert schedules.take_due(now=due) == 1
-    with pytest.raises(Conflict, match="runs already"):
+    with pytest.raises(Conflict, match="is already running"):
         schedules.request_drill(flow=drill.flow, who="bob")
 
 
@@ -101,7 +101,7 @@ def test_a_drill_waits_for_another_simulation_of_its_flow_and_then_gives_up(flow
     assert runs.begin_waiting(now=run.created_at + 2 * HOUR) == []
     run.refresh_from_db()
     assert run.state == "failed"
-    assert "could not begin within an hour" in run.reason
+    assert "could not start within an hour" in run.reason
     assert issuance.issue_missing(now=run.created_at) == 1
     assert not Certificate.objects.get().passed
     lifecycle.abort_run(run=busy, who="bob")

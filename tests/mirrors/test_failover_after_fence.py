@@ -138,7 +138,7 @@ def test_a_hook_that_could_not_be_called_stops_a_run_before_the_fence(
     run = go_on(run)
     assert run.state == "failed"
     assert "A later step would fail after the fence: The webhook cannot be called" in run.reason
-    assert "Nothing had been changed." in run.reason
+    assert "Nothing was changed." in run.reason
 
 
 def test_groups_without_consumers_are_listed_and_do_not_hold_up_the_last_step(

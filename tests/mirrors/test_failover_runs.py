@@ -125,7 +125,7 @@ def test_what_is_asked_of_a_run_is_refused_in_words_where_it_does_not_fit(
     for act, words in acts:
         with pytest.raises(UnderstudyError, match=words):
             act(run=run, who="ann")
-    with pytest.raises(Conflict, match="runs already"):
+    with pytest.raises(Conflict, match="is already running"):
         begin(world, simulation=simulation.pk)
     commands.approve(run=run, who="ben")
     assert (run.state, run.approved_by) == ("running", "ben")
@@ -139,7 +139,7 @@ def test_what_is_asked_of_a_run_is_refused_in_words_where_it_does_not_fit(
     lifecycle.abort_run(run=run, who="ben", why="not tonight")
     advance(run_id=run.pk)
     run.refresh_from_db()
-    assert (run.state, "Nothing had been changed" in run.reason) == ("aborted", True)
+    assert (run.state, "Nothing was changed" in run.reason) == ("aborted", True)
 
 
 # How the command of an application's own works: the first try of each step fails in its own way.
@@ -179,7 +179,7 @@ def test_commands_start_consumers_and_redirect_producers_and_a_person_does_what_
     )
     run = finish(world, topic, begin(world))
     assert (run.state, run.waits_for) == ("waiting", "person")
-    assert "Keep producers from writing" in run.reason
+    assert "Prevent producers from writing" in run.reason
     commands.confirm(run=run, who="ben")
     run = finish(world, topic, run)
     assert (run.state, run.waits_for) == ("waiting", "trouble")

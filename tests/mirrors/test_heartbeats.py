@@ -69,7 +69,7 @@ def test_a_turn_writes_one_heartbeat_in_mm2s_bytes_on_the_source(
     assert topic.config("cleanup.policy") == "compact"
     run = DutyRun.objects.get(flow=flow, duty="heartbeats")
     assert run.counts == {"watched": 1, "arrived": 0}
-    assert "had not arrived" in run.reasons[0]
+    assert "did not arrive" in run.reasons[0]
     assert emitter.beat(now=now + timedelta(seconds=5)).due == 1
 
 

@@ -70,7 +70,7 @@ def test_an_operator_asks_by_a_form_and_follows_it_live(signed_in: As, flow: Flo
     assert "Waiting for a worker." in shown
     again = browser.post("/add/comparison/", body)
     assert again.status_code == 400
-    assert "runs already" in again.content.decode()
+    assert "is already running" in again.content.decode()
     browser.post(f"/comparisons/{run.pk}/abort/")
     ended = browser.get(answer.url).content.decode()
     assert "Aborted by the-operator" in ended

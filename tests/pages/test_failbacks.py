@@ -112,7 +112,7 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
     def said(**changes: str) -> str:
         return operator.post(path, {**asked, **changes}, follow=True).content.decode()
 
-    assert "Type the alias of the cluster to go back to, primary" in said(confirm_alias="backup")
+    assert "Type the alias of the cluster to fail back to, primary" in said(confirm_alias="backup")
     assert "Give a reason" in said(reason=" ")
     assert "2 records exist only on primary and have no decision" in said()
     OrphanStretch.objects.update(state="dropped")
@@ -142,7 +142,7 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
     switchover.close_switched()
     run.refresh_from_db()
     assert run.state == "succeeded"
-    assert "took the clients back to primary" in run.reason
+    assert "moved the clients back to primary" in run.reason
     assert "It left backup fenced" in run.reason
 
 

@@ -70,5 +70,5 @@ def test_reversing_leads_to_the_other_direction(
 def test_a_refused_act_says_why_on_the_page(admin: Client, pair: tuple[Cluster, Cluster]) -> None:
     flow = world.flow(*pair)
     answer = admin.post(f"/flows/{flow.pk}/start/", follow=True)
-    assert "was started already" in answer.content.decode()
+    assert "was already started" in answer.content.decode()
     assert admin.post(f"/flows/{flow.pk}/nonsense/").status_code == 404

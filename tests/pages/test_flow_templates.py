@@ -103,9 +103,9 @@ def test_a_chain_goes_by_the_places_given(operator: Client) -> None:
     [
         ({"others": []}, "at least two clusters"),
         ({"kind": "active-passive"}, "takes 2 clusters, not 3"),
-        ({"first": ""}, "Fill this in."),
+        ({"first": ""}, "This field is required."),
         ({"properties": "topcs=x"}, "Did you mean topics?"),
-        ({"properties": "topics=x"}, "topics has a field of its own above."),
+        ({"properties": "topics=x"}, "topics has its own field above."),
         ({"kind": "star"}, "Select a valid choice"),
     ],
 )
@@ -153,4 +153,4 @@ def test_over_rest_it_is_a_preview_then_all_or_none(operator: Client, viewer: Cl
     assert again.status_code == 400
     assert "exists already" in str(again.json()["error"]["fields"])
     unknown = operator.post(path, {**asked, "clusters": ["lake", "mars"]}, form)
-    assert "No cluster is called mars." in str(unknown.json())
+    assert "There is no cluster mars." in str(unknown.json())

@@ -44,7 +44,10 @@ def test_a_wrong_line_is_shown_with_its_reason_and_there_is_nothing_to_click(
 
 
 def test_a_file_that_is_no_text_is_refused_where_it_was_chosen(admin: Client) -> None:
-    for raw, words in ((b"a\nb=\xff", "line 2 holds the byte 0xFF"), (b"x" * 600_000, "at most")):
+    for raw, words in (
+        (b"a\nb=\xff", "line 2 contains the byte 0xFF"),
+        (b"x" * 600_000, "at most"),
+    ):
         upload = SimpleUploadedFile("mm2.properties", raw)
         answer = admin.post("/imports/", {**KIND, "text": "", "file": upload})
         assert answer.status_code == 422

@@ -161,7 +161,7 @@ def test_a_switchover_under_traffic_needs_no_person_and_loses_and_repeats_nothin
     assert f"The fence of run {run.pk} on {world.alias} was lifted." in outcome.words
     wait_for_rules(world, orders.topic, before)
     assert rules_in_place(flow_id=world.flow.pk) == set()
-    assert f"fenced again as run {run.pk} left it" in REDIRECT_PRODUCERS.undo(context)
+    assert f"fenced again, as run {run.pk} left it" in REDIRECT_PRODUCERS.undo(context)
     wait_for_rules(world, orders.topic, before | {("User:*", "WRITE", "DENY")})
     # Or until somebody takes it away.
     assert lift_fence(run_id=run.pk, who="ann")

@@ -34,7 +34,7 @@ class FlowField(serializers.Field[Flow, Any, Any, Any]):
             source, _, target = data.partition("->")
             found = flows.filter(source__alias=source, target__alias=target).first()
         else:
-            raise serializers.ValidationError("Give a flow's id or its name.")
+            raise serializers.ValidationError("Enter a flow's id or its name.")
         if found is None:
             raise serializers.ValidationError(f"There is no flow {str(data)[:200]}.")
         return found

@@ -39,7 +39,7 @@ class TemplateAsked(StrictSerializer):
     def validate_clusters(self, aliases: list[str]) -> list[Cluster]:
         known = Cluster.objects.in_bulk(aliases, field_name="alias")
         if unknown := [alias for alias in aliases if alias not in known]:
-            raise serializers.ValidationError([f"No cluster is called {', '.join(unknown)}."])
+            raise serializers.ValidationError([f"There is no cluster {', '.join(unknown)}."])
         return [known[alias] for alias in aliases]
 
 

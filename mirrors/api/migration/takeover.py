@@ -23,7 +23,7 @@ class TakeoverSerializer(StrictSerializer):
         default=takeover.SECONDS, min_value=1, max_value=takeover.LONGEST_S
     )
     start = serializers.BooleanField(
-        default=False, help_text="Start the flow when MirrorMaker 2 is quiet."
+        default=False, help_text="Start the flow when MirrorMaker 2 is stopped."
     )
 
 

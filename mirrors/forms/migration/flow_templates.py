@@ -50,7 +50,7 @@ class TemplateForm(SettingsForm):
         self.clusters = clusters
         for key in SHARED_KEYS:
             self.fields[field_of(key)] = flow_field(key, None)
-        self.fields["properties"].help_text = "One key=value a line; every flow gets the same."
+        self.fields["properties"].help_text = "One key=value per line; they apply to every flow."
         for cluster in clusters:
             # Only for typed values: 500 fields would take half of the page's time.
             if self.data.get(_place_of(cluster)):
@@ -65,7 +65,7 @@ class TemplateForm(SettingsForm):
         found = parse_lines(self.cleaned_data["properties"])
         twice = [key for key in SHARED_KEYS if key in found]
         if twice:
-            raise forms.ValidationError([f"{key} has a field of its own above." for key in twice])
+            raise forms.ValidationError([f"{key} has its own field above." for key in twice])
         return found
 
     @property

@@ -21,7 +21,7 @@ LABELS: dict[ImportKind, str] = {
 
 class ImportForm(SettingsForm):
     rest = "text"
-    kind = forms.ChoiceField(label="Written for", choices=LABELS.items())
+    kind = forms.ChoiceField(label="Format", choices=LABELS.items())
     text = text_field("Text", area=18, max_length=LONGEST_TEXT, strip=False)
     file = forms.FileField(label="Or a file", required=False, allow_empty_file=True)
 

@@ -28,14 +28,16 @@ class Command(BaseCommand):
             "--password", required=True, help="a reference: env:NAME or file:/path, not the secret"
         )
         parser.add_argument("--out", default="/run/secrets", help="where to put the files")
-        parser.add_argument("--name", help="how their names begin; the store's own name without")
+        parser.add_argument(
+            "--name", help="prefix of the files' names; by default the store's own name"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         store = Path(options["file"])
         directory = Path(options["out"]).absolute()
         name = options["name"] or store.stem
         if "/" in name or name.startswith("."):
-            raise CommandError("--name is the beginning of a file's name, not a path.")
+            raise CommandError("--name is a file name prefix, not a path.")
         try:
             made = convert_keystore(
                 store=store,

@@ -14,7 +14,7 @@ from mirrors.services.users import ensure_person
 
 
 class Command(BaseCommand):
-    help = "Create a person, or give one a new role and password (asked for, or one line of stdin)."
+    help = "Create a user, or give one a new role and password (asked for, or one line of stdin)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("username")
@@ -26,4 +26,4 @@ class Command(BaseCommand):
         password = getpass.getpass("Password: ") if asked else sys.stdin.readline().strip()
         role = Role[options["role"].upper()]
         ensure_person(username=options["username"], password=password or None, role=role)
-        return f"{options['username']} may come in as {role.word}."
+        return f"{options['username']} has the role {role.word}."

@@ -12,7 +12,7 @@ from mirrors.services.users import create_token
 
 
 class Command(BaseCommand):
-    help = "Print a new API token of a person. It is shown this once."
+    help = "Print a new API token of a user. It is shown only once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("username")

@@ -16,14 +16,16 @@ class Command(BaseCommand):
     help = "Print flows as an mm2.properties file."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("flows", nargs="*", help="names such as primary->backup; all without")
+        parser.add_argument(
+            "flows", nargs="*", help="names such as primary->backup; all flows by default"
+        )
 
     def handle(self, *args: Any, **options: Any) -> str:
         rows = list(Flow.objects.select_related("source", "target").order_by("pk"))
         named = options["flows"]
         known = {flow.name for flow in rows}
         if unknown := [name for name in named if name not in known]:
-            raise CommandError(f"There is no flow {unknown[0]}. There are: {', '.join(known)}.")
+            raise CommandError(f"There is no flow {unknown[0]}. Flows: {', '.join(known)}.")
         chosen = [flow for flow in rows if not named or flow.name in named]
         try:
             return export_flows(flows=chosen).rstrip("\n")

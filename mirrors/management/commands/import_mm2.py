@@ -15,13 +15,13 @@ from mirrors.services.migration.import_export import apply_import, kind_of, prev
 
 
 class Command(BaseCommand):
-    help = "Preview what a file of MirrorMaker makes here; --apply makes it, stopped."
+    help = "Preview what a MirrorMaker file would create here; --apply creates it, stopped."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", help="the file, or - for standard input")
         parser.add_argument("--kind", choices=KINDS, default="mm2-properties")
-        parser.add_argument("--apply", action="store_true", help="make what the preview shows")
-        parser.add_argument("--who", default="command line", help="who does it, for the record")
+        parser.add_argument("--apply", action="store_true", help="create what the preview shows")
+        parser.add_argument("--who", default="command line", help="the name for the audit log")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -35,7 +35,7 @@ class Command(BaseCommand):
             raise CommandError(error.message) from None
         names = ", ".join(flow.name for flow in made.flows)
         self.stdout.write(
-            f"Made {names}, stopped. Clusters made: {', '.join(made.clusters) or '-'}."
+            f"Created {names}, stopped. Clusters created: {', '.join(made.clusters) or '-'}."
         )
 
     def _show(self, plan: ImportPlan) -> None:
@@ -46,7 +46,7 @@ class Command(BaseCommand):
             self.stdout.write(f"Warning: {warning}")
         if plan.refused:
             raise CommandError(
-                f"{len(plan.refused)} of these lines are unsupported, so nothing is made. "
+                f"{len(plan.refused)} of these lines are unsupported, so nothing is created. "
                 "Change or remove them."
             )
 

@@ -27,7 +27,7 @@ _FIELDS = (
 class Command(BaseCommand):
     help = (
         "Restore clusters (secrets as references), flows with their settings, plans and last "
-        "simulations, and the index of runs, from what flows keep on their target."
+        "simulations, and the run index, from the backup that flows write to their target."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -43,7 +43,7 @@ class Command(BaseCommand):
             "--start", action="store_true", help="run flows again that ran when they were kept"
         )
         parser.add_argument("--deadline", type=float, default=DEADLINE_S, help="seconds in all")
-        parser.add_argument("--who", default="command line", help="who does it, for the record")
+        parser.add_argument("--who", default="command line", help="the name for the audit log")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -62,8 +62,8 @@ class Command(BaseCommand):
             self.stdout.write(sentence)
         names = ", ".join(done.flows)
         self.stdout.write(
-            f"Restored {names}. Secrets are references: see that they lead somewhere here, test "
-            "each cluster's connection, then start the flows that may run."
+            f"Restored {names}. Secrets are references: check that they resolve here, test each "
+            "cluster's connection, then start the flows that may run."
         )
 
 
@@ -73,12 +73,12 @@ def _spec(options: dict[str, Any]) -> ClusterSpec:
         cluster = Cluster.objects.filter(alias=alias).first()
         if cluster is None:
             raise CommandError(
-                f"No cluster {alias} is registered here. Give its addresses with --bootstrap."
+                f"No cluster {alias} is registered here. Enter its addresses with --bootstrap."
             )
         if given:
             raise CommandError(
-                "How to log in comes from the registered cluster; leave the options out that say "
-                "it, or give --bootstrap."
+                "The registered cluster has its own login settings; leave out the options for "
+                "them, or use --bootstrap."
             )
         return cluster.spec
     spec = ClusterSpec(alias="standby", bootstrap_servers=options["bootstrap"], **given)

@@ -13,14 +13,14 @@ from mirrors import launcher
 
 
 class Command(BaseCommand):
-    help = "Stop the runners of this machine at a commit. Stop the worker first: it starts others."
+    help = "Stop the runners of this host at a commit. Stop the worker first: it starts others."
     requires_system_checks: tuple[str, ...] = ()
 
     def handle(self, *args: Any, **options: Any) -> str:
         found = [path.parent for path in sorted(Path(settings.RUNNER_ROOT).glob("*/runner.json"))]
         with ThreadPoolExecutor(max_workers=max(1, len(found))) as pool:
             said = [sentence for sentence in pool.map(_stop, found) if sentence]
-        return "\n".join(said) or "No runner is alive here."
+        return "\n".join(said) or "No runner is running here."
 
 
 def _stop(directory: Path) -> str:

@@ -18,14 +18,14 @@ _KEY_BYTES = 32
 
 
 class Command(BaseCommand):
-    help = "Say whether a certificate is genuine; exits 1 when it is not."
+    help = "Check whether a certificate is genuine; exits with 1 if it is not."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", help="the JSON file of a certificate; - for standard input")
-        parser.add_argument("--evidence", help="the evidence's file: its digest is compared")
+        parser.add_argument("--evidence", help="the evidence file: its digest is compared")
         parser.add_argument(
             "--public-key",
-            help="64 hexadecimal letters; then no database is asked, and only that key counts",
+            help="64 hexadecimal digits; then no database is used, and only that key is trusted",
         )
 
     def handle(self, *args: Any, **options: Any) -> str:
@@ -49,10 +49,10 @@ class Command(BaseCommand):
         wanted = (found.document or {})["evidence"]["digest"]
         if hashlib.sha256(self._read(path)).hexdigest() != wanted:
             raise CommandError(
-                "The certificate is genuine, but the evidence is not what it speaks of: its digest "
-                "is another. It was changed, or belongs to another drill."
+                "The certificate is genuine, but its digest of the evidence differs. The "
+                "evidence was changed, or belongs to another drill."
             )
-        return "The evidence is what the certificate speaks of: its digest is the same."
+        return "The evidence matches the certificate: its digest is the same."
 
     def _read(self, path: str) -> bytes:
         try:
@@ -67,5 +67,5 @@ def _one_key(text: str) -> dict[str, str]:
     except ValueError:
         key = b""
     if len(key) != _KEY_BYTES:
-        raise CommandError("A public key is 64 hexadecimal letters, as the verify page shows it.")
+        raise CommandError("A public key is 64 hexadecimal digits, as the verify page shows it.")
     return {fingerprint_of(key): key.hex()}

@@ -36,11 +36,11 @@ def request_comparison(
     """Store the run that a worker takes; the caller enqueues on commit. One open run per flow."""
     chosen = sorted(set(topics))
     if len(chosen) > MOST_TOPICS:
-        sentence = f"{len(chosen)} topics are more than the {MOST_TOPICS} that one run takes."
+        sentence = f"{len(chosen)} topics are more than the limit of {MOST_TOPICS} per run."
         raise InvalidSettings({"topics": [sentence]})
     return run_lifecycle.request(
         Comparison,
-        refusal=f"A comparison of {flow.name} runs already. Wait for its end, or abort it.",
+        refusal=f"A comparison of {flow.name} is already running. Wait until it ends, or abort it.",
         who=who,
         noted=why or f"For {flow.name}.",
         flow=flow,
@@ -117,8 +117,8 @@ def waiting_comparisons() -> list[int]:
     lost = run_lifecycle.lost(held, now=now, after=LOST_AFTER)
     for run in lost.filter(lost__gte=_MOST_LOST):
         reason = (
-            f"Its worker was lost {run.lost + 1} times, so the comparison ended. The results until "
-            "then are below. See the worker's log."
+            f"Its worker was lost {run.lost + 1} times, so the comparison ended. The results so "
+            "far are below. See the worker's log."
         )
         end_comparison(comparison_id=run.pk, state=ComparisonState.FAILED, reason=reason)
     lost.update(rests=True, lost=F("lost") + 1)

@@ -28,8 +28,8 @@ DEADLINE_S = 20.0
 _STEPS = 2000
 _BATCH = 500
 _MIXED = (
-    "With skip.replicated one topic holds records of both directions, and each cluster has its "
-    "own order of them, so there is no order to compare."
+    "With skip.replicated, one topic holds records of both directions in a different order on "
+    "each cluster, so they cannot be compared in order."
 )
 _RECORD_LANE = "record"
 _NO_MAP = "It has no offset map: nothing was replicated yet, or only by a lane that writes no map."
@@ -183,7 +183,7 @@ class _Planner:
             return part
         below = [row.downstream for row in answers]
         if None in below:
-            return _unread(part, known, "The offset map does not say where its copy begins.")
+            return _unread(part, known, "The offset map does not show where its copy begins.")
         first, position = asked
         target_first, end = below[0] or 0, below[1] or 0
         target_start = known.target_start or 0
@@ -227,8 +227,9 @@ class _Planner:
         if not before.is_known or before.end <= start:
             return
         part.reason = (
-            f"Offsets {start} to {before.end - 1} of the target were there before this flow's map "
-            "begins (MirrorMaker 2's copies, or those of an earlier generation); not compared."
+            f"Offsets {start} to {before.end - 1} of the target were written before this flow's "
+            "map begins (MirrorMaker 2's copies, or those of an earlier generation); not "
+            "compared."
         )
         asked = known.source_start or 0
         if self._run.records is not None:
@@ -241,7 +242,7 @@ class _Planner:
     ) -> str:
         if known.target_end is None or known.source_end is None:
             side = "target" if known.target_end is None else "source"
-            return f"The {side} has no such partition, or does not say where it ends."
+            return f"The {side} has no such partition, or does not report its end."
         if self._spec.settings.skip_replicated:
             return _MIXED
         if asked is not None or self._holds_foreign(place, known, uncopied):
@@ -270,7 +271,7 @@ class _Planner:
             if row[1] >= start:
                 why = f"The target holds only records from offset {start} on."
                 return row[0], row[1], why
-        return position, start, "The target holds none of the source's records any more."
+        return position, start, "The target no longer holds any of the source's records."
 
 
 def _known(rows: Iterable[Translation]) -> Iterator[tuple[int, int]]:

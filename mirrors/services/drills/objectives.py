@@ -26,7 +26,7 @@ def set_objectives(*, flow: Flow, wanted: Objectives, who: str) -> FlowObjective
             return row
         facts = {**dataclasses.asdict(wanted), "set_by": who[:150], "set_at": timezone.now()}
         row, _ = FlowObjectives.objects.update_or_create(flow=flow, defaults=facts)
-        why = f"Objectives: {_sentence(before)} became {_sentence(wanted)}."
+        why = f"Objectives changed from {_sentence(before)} to {_sentence(wanted)}."
         note(flow, what="objectives", who=who, why=why)
     return row
 

@@ -37,15 +37,15 @@ def begin_waiting(*, now: datetime) -> list[int]:
     begun = []
     for run in waiting.select_related("flow__source", "flow__target")[:_AT_ONCE]:
         if run.flow is None:
-            _fail(run, "Its flow was deleted before it could begin.", now)
+            _fail(run, "Its flow was deleted before the drill started.", now)
             continue
         try:
             begun += _begin(run, run.flow, now)
         except Conflict as error:
             if now - run.created_at > GIVE_UP_AFTER:
-                _fail(run, f"It could not begin within an hour. {error.message}", now)
+                _fail(run, f"It could not start within an hour. {error.message}", now)
         except UnderstudyError as error:
-            _fail(run, f"It could not begin. {error.message}", now)
+            _fail(run, f"It could not start. {error.message}", now)
     return begun
 
 
@@ -69,7 +69,7 @@ def _begin(run: DrillRun, flow: Flow, now: datetime) -> list[int]:
         if not run_lifecycle.take(
             mine,
             state=DrillState.RUNNING,
-            reason="The simulation runs.",
+            reason="The simulation is running.",
             run=simulated,
             started_at=now,
             objectives=dataclasses.asdict(objectives.spec),
@@ -92,7 +92,7 @@ def judge_ended(*, now: datetime) -> int:
 def _judge(run: DrillRun, now: datetime) -> bool:
     simulated = run.run
     if simulated is None:
-        return _fail(run, "Its simulation was deleted with its flow before it had ended.", now)
+        return _fail(run, "Its simulation was deleted with its flow before the drill ended.", now)
     steps = [
         StepTimes(name=step.name, started_at=step.started_at, ended_at=step.ended_at)
         for step in simulated.steps.all()

@@ -77,7 +77,7 @@ def request_drill(*, flow: Flow, groups: Iterable[str] = (), who: str) -> DrillR
     chosen = _chosen(groups)
     run = _open_run(flow=flow, groups=chosen, who=who, why=f"Requested by {who}.")
     if run is None:
-        raise Conflict(f"A drill of {flow.name} runs already. Wait for its end.")
+        raise Conflict(f"A drill of {flow.name} is already running. Wait until it ends.")
     return run
 
 
@@ -108,7 +108,7 @@ def _take(drill: Drill, now: datetime) -> bool:
         return False
     why = f"Scheduled for {moment(slot):%Y-%m-%d %H:%M} UTC."
     if (late := now - moment(slot)) > _LATE:
-        why += f" It runs {duration(late.total_seconds() * 1000)} late: no worker ran it in time."
+        why += f" It starts {duration(late.total_seconds() * 1000)} late: no worker ran it in time."
     with transaction.atomic():
         mine = Drill.objects.filter(pk=drill.pk, since=drill.since, enabled=True)
         if not mine.update(since=moment(slot)):
@@ -140,7 +140,7 @@ def _open_run(
     try:
         return run_lifecycle.request(
             DrillRun,
-            refusal=f"A drill of {flow.name} runs already. Wait for its end.",
+            refusal=f"A drill of {flow.name} is already running. Wait until it ends.",
             who=who,
             noted=why,
             drill=drill,
@@ -173,7 +173,7 @@ def _checked(schedule: str, time_zone: str, groups: Iterable[str]) -> dict[str, 
 def _chosen(groups: Iterable[str]) -> list[str]:
     chosen = sorted({group for group in groups if group})
     if len(chosen) > MOST_GROUPS:
-        words = f"{len(chosen)} groups are more than the {MOST_GROUPS} that one run takes."
+        words = f"{len(chosen)} groups are more than the limit of {MOST_GROUPS} per run."
         raise InvalidSettings({"groups": [words]})
     return chosen
 

@@ -20,7 +20,7 @@ def request_failback(*, flow: Flow, who: str, why: str = "") -> Failback:
     check_stopped(flow)
     return run_lifecycle.request(
         Failback,
-        refusal=f"A failback of {flow.name} is open already. Open it, or close it first.",
+        refusal=f"A failback of {flow.name} is already open. Use it, or close it first.",
         who=who,
         noted=why or f"For {flow.name}.",
         flow=flow,

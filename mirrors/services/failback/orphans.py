@@ -66,7 +66,7 @@ def list_orphans(
         OrphanStretch.objects.filter(failback=run).delete()
         for row in rows.values():
             if row.first < row.end and not row.records:
-                row.reason = "Only transaction markers are here: there is nothing to decide."
+                row.reason = "Only transaction markers are in this range: no decision is needed."
         OrphanStretch.objects.bulk_create(rows.values())
         OrphanChunk.objects.bulk_create(keeper.chunks)
     return list(rows.values())
@@ -99,9 +99,10 @@ def decide(
     torn = [row for row in rows if decision == "export" and row.kept < row.records]
     if torn:
         raise Conflict(
-            f"Of the {torn[0].records} records of {torn[0]} only the first {torn[0].kept} are kept "
-            "here, so an export would not have them all. Export them with Kafka's own "
-            f"console consumer from offset {torn[0].first} to {torn[0].end - 1}, then drop them."
+            f"Of the {torn[0].records} records of {torn[0]}, only the first {torn[0].kept} are "
+            "stored here, so an export would be incomplete. Export them with "
+            f"kafka-console-consumer from offset {torn[0].first} to {torn[0].end - 1}, then drop "
+            "them."
         )
     with transaction.atomic():
         said = {"decision": decision, "decided_by": who, "decided_at": now, "decided_why": why}
@@ -195,8 +196,8 @@ def _read(
                 keeper.take(row, record)
     except UnicodeDecodeError:
         why = (
-            "A record has a header whose name is not UTF-8, which the client library cannot read. "
-            "Start the flow again to copy such records unchanged, or drop them."
+            "A record has a header whose name is not UTF-8, which the client library cannot "
+            "read. Start the flow again to replicate such records unchanged, or drop them."
         )
     except KafkaUnavailable as error:
         if error.code != "timeout":

@@ -106,9 +106,9 @@ def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> No
     name, number = still[0]
     raise KafkaUnavailable(
         f"{len(still)} partitions of {spec.alias} have open transactions, {name}-{number} from "
-        f"offset {stable[still[0]]} on, so their outcome is not known. Kafka aborts "
-        "what a dead producer left after its transaction.timeout.ms, one minute by default. Try "
-        "again then.",
+        f"offset {stable[still[0]]} on, so their outcome is unknown. Kafka aborts the "
+        "transactions of a dead producer after its transaction.timeout.ms (default: one "
+        "minute). Try again then.",
         code="transactions_open",
     )
 

@@ -270,7 +270,7 @@ def _fence_of(flow: Flow) -> list[str]:
         return []
     denied = len({rule["topic"] for rule in rules})
     return [
-        f"The fence of run {step.run_id if step else ''} denies WRITE for everybody on {denied} "
+        f"The fence of run {step.run_id if step else ''} denies WRITE to everybody on {denied} "
         f"topics of {flow.source.alias}. Unless the reverse flow is a super user there, lift the "
-        "fence once no old producer runs any more."
+        "fence once no old producer is running."
     ]

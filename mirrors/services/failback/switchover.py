@@ -32,7 +32,7 @@ def request_switch(*, run: Failback, confirm_alias: str, who: str, why: str) -> 
     check_running(run)
     errors = {}
     if confirm_alias.strip() != run.flow.source.alias:
-        words = f"Type the alias of the cluster to go back to, {run.flow.source.alias}, exactly."
+        words = f"Type the alias of the cluster to fail back to, {run.flow.source.alias}, exactly."
         errors["confirm_alias"] = [words]
     if not why.strip():
         errors["reason"] = ["Give a reason; the run keeps it."]
@@ -51,8 +51,8 @@ def running_way_back(flow: Flow) -> Failback:
     run = Failback.objects.filter(flow=flow, state=FailbackState.RUNNING).first()
     if run is None:
         words = (
-            f"{flow.name} has no running failback. Request one at failbacks/ first: it replicates "
-            "what was written since, and lists what only the old primary has."
+            f"{flow.name} has no running failback. Request one at failbacks/ first: it "
+            "replicates what was written since, and lists records that only the old primary has."
         )
         raise InvalidSettings({"kind": [words]})
     return run
@@ -97,7 +97,7 @@ def close_switched() -> None:
             claim(
                 Failback.objects.filter(pk=run.pk, state=FailbackState.RUNNING),
                 state=FailbackState.SUCCEEDED,
-                reason=f"Switchover {switched.pk} took the clients back to "
+                reason=f"Switchover {switched.pk} moved the clients back to "
                 f"{switched.flow.target.alias}.{_still_fenced(run, switched)}",
                 who=WORKER,
                 changes={"ended_at": timezone.now()},
@@ -110,8 +110,8 @@ def _still_fenced(run: Failback, switched: FailoverRun) -> str:
     if policy.kind != "identity" or still_fenced(run=switched) is None:
         return ""
     return (
-        f" It left {run.flow.target.alias} fenced: lift the fence there before you "
-        f"start {run.flow.name}, because it stops that flow too."
+        f" It left {run.flow.target.alias} fenced: lift the fence there before you start "
+        f"{run.flow.name}, because the fence stops that flow too."
     )
 
 

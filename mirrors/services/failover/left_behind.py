@@ -29,9 +29,9 @@ def decide(
     """
     errors: dict[str, list[str]] = {}
     if _TOPIC.fullmatch(topic) is None:
-        errors["topic"] = ["Give the name of a topic of the source."]
+        errors["topic"] = ["Enter the name of a topic of the source."]
     if partition is not None and not 0 <= partition < MOST_PARTITIONS:
-        errors["partition"] = ["Give a partition's number, or leave it out for the whole topic."]
+        errors["partition"] = ["Enter a partition number, or leave it empty for the whole topic."]
     if not reason.strip():
         errors["reason"] = ["Give a reason: every run, certificate and script names it."]
     if errors:
@@ -49,7 +49,7 @@ def decide(
             row.save()
             note(flow, what="left behind", who=who, why=f"{row}: {row.reason}")
     except IntegrityError:
-        raise Conflict(f"{row} of {flow.name} is left behind already.") from None
+        raise Conflict(f"{row} of {flow.name} is already left behind.") from None
     return row
 
 
@@ -59,7 +59,7 @@ def withdraw(*, row: LeftBehind, why: str, who: str, now: datetime) -> LeftBehin
         mine = LeftBehind.objects.filter(pk=row.pk, withdrawn_at=None)
         words = why.strip()[:LONGEST_REASON]
         if not mine.update(withdrawn_at=now, withdrawn_by=who, withdrawn_why=words):
-            raise Conflict(f"The decision about {row} was withdrawn already.")
+            raise Conflict(f"The decision about {row} was already withdrawn.")
         note(row.flow, what="not left behind", who=who, why=f"{row}: {words}".rstrip(": "))
     row.refresh_from_db()
     return row

@@ -36,12 +36,13 @@ def request_run(
     """Store the run that a worker takes; the caller enqueues on commit. One open run per flow."""
     chosen = sorted(set(groups))
     if len(chosen) > MOST_GROUPS:
-        sentence = f"{len(chosen)} groups are more than the {MOST_GROUPS} that one run takes."
+        sentence = f"{len(chosen)} groups are more than the limit of {MOST_GROUPS} per run."
         raise InvalidSettings({"groups": [sentence]})
     with transaction.atomic():
         run = run_lifecycle.request(
             FailoverRun,
-            refusal=f"A failover run of {flow.name} runs already. Wait for its end, or abort it.",
+            refusal=f"A failover run of {flow.name} is already running. Wait until it "
+            "ends, or abort it.",
             who=who,
             noted=why or f"For {flow.name}.",
             flow=flow,

@@ -11,8 +11,8 @@ def script_of(*, run: FailoverRun) -> tuple[str, str]:
     """A file name and its text; Conflict while the run has no plan."""
     if not run.plan:
         raise Conflict(
-            f"Run {run.pk} has no plan, so it has no script: the run has to read both clusters "
-            "first, and the target has to respond.",
+            f"Run {run.pk} has no plan, so it has no script: the run must read both clusters "
+            "first, and the target must respond.",
             code="no_plan",
         )
     flow = run.flow

@@ -27,7 +27,7 @@ def start_flow(*, flow: Flow, who: str, why: str = "", accept_other_writers: boo
     waiting = {ObservedState.BACKING_OFF, ObservedState.FAILED}
     if flow.desired_state == DesiredState.RUNNING and flow.observed_state not in waiting:
         raise Conflict(
-            f"{flow.name} was started already: it is {_word(flow.observed_state)} since "
+            f"{flow.name} was already started: it is {_word(flow.observed_state)} since "
             f"{flow.since:%Y-%m-%d %H:%M:%S} UTC."
         )
     with transaction.atomic():
@@ -39,7 +39,12 @@ def start_flow(*, flow: Flow, who: str, why: str = "", accept_other_writers: boo
             locked.accepts_other_writers = accept_other_writers
             locked.save(update_fields=["accepts_other_writers"])
         if accept_other_writers:
-            note(locked, what="other writers accepted", who=who, why=why or "Started beside them.")
+            note(
+                locked,
+                what="other writers accepted",
+                who=who,
+                why=why or "Started although other programs write there.",
+            )
         return _ask(locked, DesiredState.RUNNING, who, why or "Started.")
 
 

@@ -239,9 +239,9 @@ def _why_it_leaves(flow: Flow, job: Job | None) -> str | None:
     if job is None:
         return None
     if flow.desired_state == DesiredState.STOPPED:
-        return "Stopped, as asked."
+        return "Stopped, as requested."
     if job.restarts != flow.restarts:
-        return "Restarting, as asked: the last job commits first."
+        return "Restarting, as requested: the last job commits first."
     if job.runner_id != flow.runner_id:
         return f"Moving to the runner {flow.runner.name}: the last job commits first."
     return None

@@ -35,7 +35,7 @@ def judge_settings(
     if itself is not None:
         others = others.exclude(pk=itself.pk)
     elif others.filter(source=source, target=target).exists():
-        raise Conflict(f"A flow {source.alias}->{target.alias} exists already. Change that one.")
+        raise Conflict(f"A flow {source.alias}->{target.alias} already exists. Change that one.")
     active = others.exclude(desired_state=DesiredState.STOPPED)
     ids = dict(Cluster.objects.values_list("alias", "cluster_id"))
     return spec, check_flow(spec, [other.spec for other in active], ids)
@@ -109,11 +109,11 @@ def preview_update(
     if changes and not is_live and (open_job or flow.desired_state != DesiredState.STOPPED):
         keys = ", ".join(str(change["key"]) for change in changes)
         restarts.append(
-            f"{flow.name}: its job ends at a commit and a new one starts in the runner "
+            f"{flow.name}: its job stops at a commit and a new one starts in the runner "
             f"{runner.name}; no record is lost or repeated."
             if moved and runner is not None
-            else f"{flow.name}: its slices end at a commit and start again with the new {keys}; "
-            "no record is lost or repeated."
+            else f"{flow.name}: its slices stop at a commit and start again with "
+            f"the new {keys}; no record is lost or repeated."
         )
     return EditPreview(changes=changes, restarts=tuple(restarts), warnings=tuple(warnings))
 
@@ -153,7 +153,7 @@ def delete_flow(*, flow: Flow, who: str) -> None:
         copying = Job.objects.filter(flow=locked, ended_at__isnull=True).exists()
         if copying or locked.desired_state != DesiredState.STOPPED:
             raise Conflict(
-                f"{locked.name} is not stopped. Stop it, wait until it is, then remove it."
+                f"{locked.name} is not stopped. Stop it, wait until it has stopped, then remove it."
             )
         note(locked, what="deleted", who=who, why="")
         locked.delete()
@@ -182,7 +182,7 @@ def _renames(flow: Flow, after: FlowSpec) -> list[str]:
     if old == new or not Job.objects.filter(flow=flow).exists():
         return []
     return [
-        f"Remote topics get other names ({old} becomes {new}). Existing copies keep the old names, "
-        "and every partition replicated so far stops: its position belongs to the old topic. To "
-        "replicate again under the new names, delete the positions first."
+        f"Names of remote topics change ({old} becomes {new}). Existing copies keep the old "
+        "names, and every partition replicated so far stops, because its position belongs to "
+        "the old topic. To replicate again under the new names, delete the positions first."
     ]

@@ -32,7 +32,7 @@ from mirrors.models.transitions import note
 
 RUNNER = "runner"
 ONE_EVENT = timedelta(hours=1)
-_CLOSED = "There is nothing to decide: copying continues, at other offsets of the remote partition."
+_CLOSED = "No decision is needed: replication continues, at other offsets of the remote partition."
 
 
 def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
@@ -131,7 +131,7 @@ def _grow(
     told = sum(stretch.records for stretch in known)
     words = _sentence(flow, row, known)
     if told != count:
-        words += f" {count} records of others since {event.opened_at:%H:%M} UTC in all."
+        words += f" {count} foreign records since {event.opened_at:%H:%M} UTC in total."
     Gap.objects.filter(pk=event.pk).update(
         reason=words, count=count, facts=_facts(row, begin, new[-1].last), seen_at=now
     )

@@ -114,7 +114,7 @@ def describe(facts: GapFacts) -> str:
     if lost is None:
         return f"{kind} at position {facts.position}."
     where = "" if facts.lost else " of the remote partition"
-    return f"{kind}: offsets {lost[0]} to {lost[1]}{where}, {facts.count} in all."
+    return f"{kind}: offsets {lost[0]} to {lost[1]}{where}, {facts.count} in total."
 
 
 def _open(flow: Flow) -> Any:
@@ -124,11 +124,11 @@ def _open(flow: Flow) -> Any:
 def _check(gap: Gap, choice: str, shown: str) -> None:
     if gap.closed_at is not None or gap.state != GapState.OPEN:
         raise Conflict(
-            f"The gap of {gap} is {gap.state}; there is nothing to decide any more.", code="decided"
+            f"The gap of {gap} is {gap.state}; no decision is needed any more.", code="decided"
         )
     if shown and shown != digest_of(gap):
         raise Conflict(
-            f"The gap of {gap} has other numbers now: {describe(facts_of(gap))} Check them and "
+            f"The numbers of the gap of {gap} changed: {describe(facts_of(gap))} Check them and "
             "decide again.",
             code="stale",
         )
@@ -137,7 +137,7 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
         return
     if choice == "restart" and facts.kind in UNCOPYABLE:
         raise Conflict(
-            f"A restart of {gap} would meet the same records again. Choose accept, which skips "
+            f"A restart of {gap} would reach the same records again. Choose accept, which skips "
             "them, or stop, which waits until the target accepts them.",
             code="in_the_way",
         )
@@ -150,8 +150,8 @@ def _check(gap: Gap, choice: str, shown: str) -> None:
         )
     if at is None:
         raise Conflict(
-            f"It is unknown from which offset on {gap} differs from what was replicated, so the "
-            "resume offset is unknown. Choose restart, or stop.",
+            f"The first offset at which {gap} differs from what was replicated is unknown, so "
+            "the resume offset is unknown. Choose restart, or stop.",
             code="unknown",
         )
 
@@ -237,7 +237,7 @@ def _copies_lost(
 
 def _close(flow: Flow, gap: Gap, row: PartitionStatus | None, now: datetime) -> None:
     if row is None:
-        why = "The flow does not replicate this partition any more."
+        why = "The flow no longer replicates this partition."
     elif gap.state == GapState.OPEN:
         why = (
             "It was replicated since."
@@ -245,9 +245,9 @@ def _close(flow: Flow, gap: Gap, row: PartitionStatus | None, now: datetime) -> 
             else "The runner can read from the position again."
         )
     elif gap.kind in UNCOPYABLE:
-        why = f"Copying continued after it, as {gap.decided_by} decided."
+        why = f"Replication continued after it, as {gap.decided_by} decided."
     else:
-        why = f"Copying continued, as {gap.decided_by} decided."
+        why = f"Replication continued, as {gap.decided_by} decided."
     ends = gap.state if gap.state != GapState.OPEN and row is not None else GapState.CLOSED
     changes = {"closed_at": now, "closed_why": why}
     if claim(

@@ -27,7 +27,7 @@ from mirrors.services.groups.survey import Survey, find_groups, survey_groups
 Key = tuple[str, str, int]
 _BATCH = 500
 _UNIQUE = ("flow", "group", "topic", "partition")
-_NEXT_TURN = "it is moved in the next run of the group offsets"
+_NEXT_TURN = "the next run of the group offsets task sets it"
 
 
 def look_for_groups(context: DutyContext) -> Outcome:

@@ -38,7 +38,7 @@ _BATCH = 500
 # Of a long history the newest part suffices: MM2's readers keep 64 pairs, dense near the end.
 _MOST_BLOCKS = 64
 _HINT = (
-    "Where the source may only be read, set offset-syncs.topic.location=target, or "
+    "If the source may only be read, set offset-syncs.topic.location=target, or "
     "emit.offset-syncs.enabled=false."
 )
 

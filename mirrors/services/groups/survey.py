@@ -29,8 +29,8 @@ from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 
 _MIXED = (
-    "with skip.replicated one topic holds records of both directions, and each cluster has its "
-    "own order of them: one offset there could skip records that the group has not read"
+    "with skip.replicated, one topic holds records of both directions in a different order on "
+    "each cluster: an offset there could skip records that the group has not read"
 )
 
 

@@ -20,7 +20,7 @@ Key = tuple[str, str, int]
 # The number of groups whose state is read right before they are set, so that little time passes.
 _AT_ONCE = 20
 _LEAST_S = 3.0
-_LATE = Move("waiting", None, "the run ended before this group; the next run moves it")
+_LATE = Move("waiting", None, "the task ended before this group; its next run sets the offset")
 
 
 def move_groups(context: DutyContext, survey: Survey) -> Outcome:

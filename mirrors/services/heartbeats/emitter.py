@@ -131,13 +131,13 @@ def _reasons(turn: Turn) -> Iterator[str]:
     elif turn.topic is None:
         yield (
             "This flow does not replicate heartbeats topics, so none arrives: "
-            "heartbeats.replication.enabled is false and topics does not name them."
+            "heartbeats.replication.enabled is false and topics does not match them."
         )
     elif turn.unread:
         yield f"Whether it arrives is unknown. {turn.unread}"
     elif not turn.error and not turn.has_arrived():
         waited = arrivals.WATCH_S
-        yield f"The newest had not arrived after {waited} s; the next check tells more."
+        yield f"The newest did not arrive within {waited} s; the next check reports more."
 
 
 def _keep(turn: Turn, now: datetime) -> None:

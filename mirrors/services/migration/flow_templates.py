@@ -48,8 +48,8 @@ def apply_template(
             raise InvalidSettings(wrong)
         if plan.digest != digest:
             raise Conflict(
-                "What this template would make is not what was previewed: the settings, or the "
-                "flows here, have changed since. Preview it again, then apply that."
+                "The settings, or the flows here, changed since the preview, so this template "
+                "would create something else. Preview it again, then apply that."
             )
         known = {cluster.alias: cluster for cluster in clusters}
         return [

@@ -52,8 +52,8 @@ def apply_import(*, kind: ImportKind, text: str, digest: str, who: str) -> Impor
             raise InvalidSettings(_errors(plan.refused))
         if plan.digest != digest:
             raise Conflict(
-                "What this import would do is not what was previewed: the text or the clusters "
-                "and flows here have changed since. Preview it again, then apply that."
+                "The text, or the clusters and flows here, changed since the preview, so this "
+                "import would do something else. Preview it again, then apply that."
             )
         known = {cluster.alias: cluster for cluster in Cluster.objects.all()}
         made = {
@@ -89,15 +89,15 @@ def text_of(raw: bytes) -> str:
     """A file's bytes as text; a byte that is not UTF-8 is refused with its line."""
     if len(raw) > LONGEST_TEXT:
         raise UnderstudyError(
-            f"The file has {len(raw)} bytes; at most {LONGEST_TEXT} are read.", code="too_large"
+            f"The file has {len(raw)} bytes; the limit is {LONGEST_TEXT}.", code="too_large"
         )
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = raw[: error.start].count(b"\n") + 1
         raise UnderstudyError(
-            f"The file is not UTF-8 text: line {number} holds the byte 0x{raw[error.start]:02X}. "
-            "Save it as UTF-8, or write such letters as \\uXXXX.",
+            f"The file is not UTF-8 text: line {number} contains the byte "
+            f"0x{raw[error.start]:02X}. Save it as UTF-8, or write such letters as \\uXXXX.",
             code="not_text",
         ) from None
 
@@ -134,7 +134,7 @@ def _flow_problems(plan: ImportPlan) -> Iterator[tuple[Place, str]]:
     names = {flow.name for flow in Flow.objects.select_related("source", "target")}
     for spec in plan.flows:
         if spec.name in names:
-            yield (spec.name, ""), f"A flow {spec.name} exists already. Remove it, or this line."
+            yield (spec.name, ""), f"A flow {spec.name} already exists. Remove it, or this line."
 
 
 def _errors(refused: Sequence[Line]) -> dict[str, list[str]]:

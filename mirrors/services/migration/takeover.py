@@ -41,7 +41,9 @@ def ask_check(*, flow: Flow, seconds: int, now: datetime) -> DutyRun:
         )
     run = open_run(flow_id=flow.pk, name=DUTY, slot=milliseconds(now), now=now)
     if run is None:
-        raise Conflict(f"A check of MirrorMaker 2 for {flow.name} is running. Wait for its end.")
+        raise Conflict(
+            f"A check of MirrorMaker 2 for {flow.name} is already running. Wait until it ends."
+        )
     return run
 
 
@@ -66,7 +68,9 @@ def run_check(
         signs = look(run.flow, seconds=seconds, sleep=sleep)
         sentences = signs.sentences(run.flow.source.alias, run.flow.target.alias)
         if signs.quiet and start:
-            start_flow(flow=run.flow, who=who, why="Took over from MirrorMaker 2, which is quiet.")
+            start_flow(
+                flow=run.flow, who=who, why="Took over from MirrorMaker 2, which is stopped."
+            )
     except UnderstudyError as error:
         close_run(run=run, outcome=Outcome(counts={"quiet": 0}), error=error.message)
         return False

@@ -223,5 +223,5 @@ def _why(flow: Flow, place: Place, lane: str | None) -> str:
     if lane is None:
         return f"{flow.name} does not replicate {name}"
     if lane == _RECORD:
-        return f"{name} is copied record by record, and that lane writes no offset map"
-    return f"no record of {name} that the map knows was replicated yet"
+        return f"{name} is replicated by the record lane, which writes no offset map"
+    return f"no record of {name} in the offset map was replicated yet"

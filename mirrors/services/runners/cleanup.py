@@ -37,8 +37,8 @@ def name_unserved(*, hosts: set[str]) -> None:
         if is_served(host):
             continue
         reason = (
-            f"No worker serves {host}, the host of its runner, so nobody supervises it. Start one "
-            "there, or give the runner another host."
+            f"No worker serves {host}, the host of its runner, so nothing supervises it. Start "
+            "one there, or give the runner another host."
         )
         flows = Flow.objects.filter(runner__host=host).exclude(reason=reason)
         for flow in flows.exclude(desired_state=DesiredState.STOPPED):

@@ -36,7 +36,7 @@ def create_runner(
             )
             note(runner, what="created", who=who, why=f"Master {master}.")
     except IntegrityError:
-        raise Conflict(f"A runner named {name} is registered already.") from None
+        raise Conflict(f"A runner named {name} is already registered.") from None
     return runner
 
 
@@ -66,8 +66,8 @@ def update_runner(
             and is_served(locked.host)
         ):
             raise Conflict(
-                f"The runner {locked.name} runs on {locked.host}. Stop its flows and end it there "
-                "before it moves."
+                f"The runner {locked.name} is running on {locked.host}. Stop its flows and the "
+                "runner there before you move it."
             )
         for name, value in changed.items():
             setattr(locked, name, value)
@@ -85,8 +85,10 @@ def restarts_of_update(*, runner: Runner, master: str | None = None) -> list[str
     if master is None or master == runner.master or runner.state == RunnerState.ABSENT:
         return []
     flows = [flow.name for flow in runner.flows.select_related("source", "target")]
-    copying = f" {', '.join(flows)} stop at a commit and go on in the new process." if flows else ""
-    return [f"Runner {runner.name}: its process ends and starts again on {master}.{copying}"]
+    copying = (
+        f" {', '.join(flows)} stop at a commit and resume in the new process." if flows else ""
+    )
+    return [f"Runner {runner.name}: its process stops and starts again on {master}.{copying}"]
 
 
 def ensure_default_runner(*, who: str) -> Runner:
@@ -99,7 +101,7 @@ def ensure_default_runner(*, who: str) -> Runner:
         },
     )
     if created:
-        note(runner, what="created", who=who, why="The first flow needs one.")
+        note(runner, what="created", who=who, why="The first flow needs a runner.")
     return runner
 
 
@@ -122,7 +124,8 @@ def _validate(*, name: str, master: str, slots: int | None, host: str) -> None:
         ]
     if not _HOST.fullmatch(host):
         errors["host"] = [
-            "A host is the name that a worker goes by: letters, digits, dots, dashes, underscores."
+            "A host is the name under which a worker runs: letters, digits, dots, dashes, "
+            "underscores."
         ]
     if slots is not None and not 1 <= slots <= 100_000:
         errors["slots"] = ["A runner has 1 to 100000 slots."]

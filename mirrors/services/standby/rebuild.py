@@ -71,8 +71,8 @@ def rebuild(
     if not kept:
         raise UnderstudyError(
             f"No backup is on {spec.alias} at {spec.bootstrap_servers}: it has no topic "
-            "mm2-flow.<source>.internal with a flow in it. Name the target cluster of the flows, "
-            f"to which they write once a minute. {' '.join(said)}".strip(),
+            "mm2-flow.<source>.internal with a flow in it. Give the target cluster of the "
+            f"flows, to which they write once a minute. {' '.join(said)}".strip(),
             code="nothing",
         )
     flows = []

@@ -18,7 +18,7 @@ LOST_AFTER = timedelta(seconds=90)
 SHOWN_REASONS = 100
 # Every sync task runs at least daily.
 _REMEMBERED = timedelta(days=2)
-_LOST = "Its worker was lost before it ended; the next run repeats it."
+_LOST = "Its worker was lost during the run; the next run repeats it."
 
 
 def open_run(*, flow_id: int, name: str, slot: int, now: datetime) -> DutyRun | None:

@@ -37,17 +37,22 @@ def let_follow(*, flow: Flow, digest: str, who: str, now: datetime) -> AclPrevie
     with transaction.atomic():
         plan = FlowPlan.objects.select_for_update().filter(flow=flow).first()
         if plan is None or plan.as_of is None:
-            raise Conflict(f"{flow.name} has no plan yet. Have a worker look first.")
+            raise Conflict(f"{flow.name} has no plan yet. Request one first.")
         if plan.digest != digest:
             raise Conflict(
-                f"The plan of {flow.name} is outdated: its clusters or settings changed since it "
-                "was read. Read the new one first.",
+                f"The plan of {flow.name} is outdated: its clusters or settings changed since. "
+                "Read the new one first.",
                 code="stale",
             )
         if (unread := _unread(plan)) is not None:
-            raise Conflict(f"There are no ACLs in this plan to preview. {unread}")
+            raise Conflict(f"There are no ACLs in this plan to review. {unread}")
         row = _note_seen(flow, plan, who, now)
-        note(flow, what="access rules seen", who=who, why=f"They follow, as of {digest[:12]}.")
+        note(
+            flow,
+            what="access rules seen",
+            who=who,
+            why=f"ACLs are synchronized, as of plan {digest[:12]}.",
+        )
     return row
 
 

@@ -54,7 +54,7 @@ def decide(
             )
         if shown and shown != digest_of(row):
             raise Conflict(
-                f"{row} was changed again since it was read. Read its current value.",
+                f"{row} changed again after you read it. Read its current value.",
                 code="stale",
             )
         said = {"decided_by": who[:150], "decided_at": now, "decided_why": why, "expires_at": until}

@@ -142,10 +142,12 @@ def store_findings(
             row = known.get(place) or _opened(flow, deviation, ruling, now)
             _renew(row, deviation, ruling, now)
             if place in put_back:
-                _close(flow, row, DriftState.FIXED, "It was put back as the flow wants it.", now)
+                _close(flow, row, DriftState.FIXED, "It was reverted to the flow's value.", now)
         for place, row in known.items():
             if place not in ruled:
-                _close(flow, row, DriftState.CLOSED, "The target equals the source again.", now)
+                _close(
+                    flow, row, DriftState.CLOSED, "The target has the source's value again.", now
+                )
 
 
 def _opened(flow: Flow, deviation: Deviation, ruling: Ruling, now: datetime) -> Drift:

@@ -58,19 +58,19 @@ def ask_apply(*, flow: Flow, digest: str, who: str, now: datetime) -> FlowPlan:
     with transaction.atomic():
         row = FlowPlan.objects.select_for_update().filter(flow=flow).first()
         if row is None or row.as_of is None:
-            raise Conflict(f"{flow.name} has no plan yet. Have a worker look first.")
+            raise Conflict(f"{flow.name} has no plan yet. Request one first.")
         if _busy(row, now) and row.state == PlanState.APPLYING:
-            raise Conflict(f"The plan of {flow.name} is being applied. Wait for its outcome.")
+            raise Conflict(f"The plan of {flow.name} is being applied. Wait for the outcome.")
         if row.digest != digest:
             raise Conflict(
-                f"The plan of {flow.name} is outdated: its clusters or settings changed since it "
-                "was read. Read the new one and apply that.",
+                f"The plan of {flow.name} is outdated: its clusters or settings changed since. "
+                "Read the new one and apply that.",
                 code="stale",
             )
         if not row.changes:
             raise Conflict(f"The plan of {flow.name} has no changes.")
         row.state, row.since, row.asked_by = PlanState.APPLYING, now, who[:150]
-        row.reason = f"A worker applies {len(row.changes)} changes, requested by {who}."
+        row.reason = f"A worker is applying {len(row.changes)} changes, requested by {who}."
         row.save(update_fields=["state", "since", "asked_by", "reason"])
         why = f"{len(row.changes)} changes of {digest[:12]}."
         note(flow, what="plan applied", who=who, why=why)
@@ -88,7 +88,9 @@ def apply_now(*, flow_id: int, now: datetime) -> None:
         context = _context(flow, now)
         fresh = configs.look(context)
         if fresh.digest != row.digest:
-            reason = "Not applied: the clusters changed after the plan was read. This one is new."
+            reason = (
+                "Not applied: the clusters changed after the plan was read. This is the new plan."
+            )
             _store(context, fresh, PlanState.STALE, reason)
             return
         failed = configs.apply(context, fresh)

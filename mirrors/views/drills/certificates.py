@@ -146,8 +146,8 @@ def _throttled(request: HttpRequest) -> HttpResponse | None:
     if asked <= limit:
         return None
     error = TooMany(
-        f"{limit} verifications a minute and address are allowed. Wait a minute, or verify on "
-        "your own machine: the command is verify_certificate."
+        f"{limit} verifications per minute and address are allowed. Wait a minute, or verify on "
+        "your own machine with the command verify_certificate."
     )
     return _verify_page(request, error=error.message, status=429)
 

@@ -24,7 +24,7 @@ _LABELS: dict[Fix, str] = {
     "cluster": "Look at the cluster",
     "groups": "Look at its groups",
     "gaps": "Decide on data loss",
-    "duties": "Look at its duties",
+    "duties": "Look at its sync tasks",
     "drill": "Schedule a drill",
     "drills": "Read why it failed",
     "objectives": "Set objectives",

@@ -67,7 +67,7 @@ def begin_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
         return _begin_page(request, flow)
     why = request.POST.get("reason", "").strip()[:500]
     if not why:
-        return _begin_page(request, flow, "Say why: it is kept in the history.", 422)
+        return _begin_page(request, flow, "Give a reason: it is kept in the history.", 422)
     try:
         run = lifecycle.request_failback(flow=flow, who=request.user.get_username(), why=why)
     except UnderstudyError as error:

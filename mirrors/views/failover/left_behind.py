@@ -37,7 +37,7 @@ def show_left_behind(request: HttpRequest, pk: int) -> HttpResponseBase:
     is_number = number.isascii() and number.isdecimal() and len(number) < 11
     try:
         if number and not is_number:
-            words = "Give a partition's number, or leave it empty for the whole topic."
+            words = "Enter a partition number, or leave it empty for the whole topic."
             raise InvalidSettings({"partition": [words]})
         row = left_behind.decide(
             flow=flow,

@@ -130,7 +130,7 @@ def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
             ("Consumers are started by", _HOOK_LABELS[hooks[keys.CONSUMERS]]),
             ("Producers are redirected by", _HOOK_LABELS[hooks[keys.PRODUCERS]]),
         ],
-        "commands": [curl(request, "Begin it", "POST", "failovers/", body)],
+        "commands": [curl(request, "Start it", "POST", "failovers/", body)],
     }
 
 
@@ -230,7 +230,7 @@ def _verbs(run: FailoverRun, current: ShownStep | None) -> list[tuple[str, str]]
         names = () if held else ("pause",)
     words = dict(_COMMAND_LABELS)
     if current is not None and current.row.state == "failed":
-        words |= {"resume": "Try again", "confirm": "Take it as it is"}
+        words |= {"resume": "Try again", "confirm": "Accept it as it is"}
         if not current.step.accepts:
             names = tuple(name for name in names if name != "confirm")
     return [(name, words[name]) for name in names]

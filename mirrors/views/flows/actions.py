@@ -63,7 +63,7 @@ ACTIONS: dict[str, Action] = {
         asks=(
             "Its last start was refused because another program writes the same remote topics on "
             "{target}. If you start it anyway, both write: consumers there read duplicates.",
-            "Stop the other program, or take over from MirrorMaker 2, unless both are to write. "
+            "Stop the other program, or take over from MirrorMaker 2, unless both must write. "
             "The history records who started it.",
         ),
         typed=True,
@@ -150,7 +150,7 @@ def act_on_flow(request: HttpRequest, pk: int, action: str) -> HttpResponse:
     if request.method != "POST":
         return _confirm_page(request, flow, action, act)
     if act.typed and request.POST.get("typed", "").strip() != flow.target.alias:
-        sentence = f"Type {flow.target.alias} exactly; nothing was done."
+        sentence = f"Type {flow.target.alias} exactly; nothing was changed."
         return _confirm_page(request, flow, action, act, sentence, 422)
     try:
         after = act.call(
@@ -195,7 +195,7 @@ def _confirm_page(
         "verb": title,
         "sentences": sentences,
         "facts": [
-            ("Not copied yet", _owed(flow)),
+            ("Not replicated yet", _owed(flow)),
             ("Oldest of them", duration(flow.time_lag_ms)),
             ("Topics", count(flow.copied)),
         ],

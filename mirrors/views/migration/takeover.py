@@ -30,7 +30,7 @@ def show_takeover(request: HttpRequest, pk: int) -> HttpResponse:
         "at_rest": flow.desired_state == DesiredState.STOPPED,
         "seconds": takeover.SECONDS,
         "commands": [
-            curl(request, "Check and start when quiet", "POST", f"flows/{pk}/takeover/"),
+            curl(request, "Check and start when stopped", "POST", f"flows/{pk}/takeover/"),
         ],
     }
     return render_page(

@@ -23,7 +23,7 @@ def test_a_temporary_error_is_retried_and_the_message_arrives(
     receiver.answers = [(status, {"Retry-After": "45"})]
     waiting = deliver_test(channel)
     assert (waiting.state, waiting.attempt) == ("queued", 1)
-    assert waiting.error == f"It answered {status}."
+    assert waiting.error == f"It responded {status}."
     assert waiting.due_at == NOW + timedelta(seconds=45)
     assert deliver_test(channel, 44).attempt == 1
     assert deliver_test(channel, 46).state == "sent"
@@ -37,7 +37,7 @@ def test_a_permanent_error_is_not_retried_except_manually(
 ) -> None:
     receiver.answers = [(404, {})]
     dead = deliver_test(channel)
-    assert (dead.state, dead.error) == ("dead", "It answered 404.")
+    assert (dead.state, dead.error) == ("dead", "It responded 404.")
     assert deliver_test(channel, 9_999).attempt == 1
     assert actions.retry(delivery=dead, now=NOW)
     assert deliver_test(channel, 1).state == "sent"

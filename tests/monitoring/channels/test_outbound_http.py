@@ -50,7 +50,7 @@ def test_link_local_addresses_stay_forbidden_whatever_is_allowed(
 
 def test_a_malformed_host_name_is_an_outcome_too() -> None:
     outcome = post(f"https://{'a' * 70}.example/", b"", {})
-    assert (outcome.words, outcome.again) == ("The name of the address does not resolve.", True)
+    assert (outcome.words, outcome.again) == ("The host name of the URL does not resolve.", True)
 
 
 @pytest.mark.parametrize("first", ["127.0.0.2", "169.254.169.254"])

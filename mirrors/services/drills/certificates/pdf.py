@@ -36,8 +36,8 @@ def draw_pdf(*, document: dict[str, Any], address: str) -> bytes:
     for sheet in sheets_of(document):
         story += [Paragraph(_safe(sheet.title), _HEAD), _table(sheet)]
     words = (
-        "This print is for reading. The signature covers the JSON form of this certificate: verify "
-        f"that, or look this number up, at {address}"
+        "This printout is for reading. The signature covers the JSON form of this certificate: "
+        f"verify that, or look up this number at {address}"
     )
     story += [Spacer(1, 4 * mm), Paragraph(_safe(words), _SOFT)]
     number = document["number"]

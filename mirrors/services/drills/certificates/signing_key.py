@@ -41,14 +41,15 @@ def load_key() -> Ed25519PrivateKey:
             _make(path)
         if path.stat().st_mode & _OTHERS:
             raise SigningKeyUnusable(
-                f"The signing key {path} can be read by others than its owner, so it is not used. "
-                f"If nobody had it, run chmod 600 {path}; else remove it, and a new one is made."
+                f"The signing key {path} is readable by users other than its owner, so it is not "
+                f"used. If nobody read it, run chmod 600 {path}; otherwise delete it, and a new "
+                "one is created."
             )
         return _parse(path.read_bytes(), str(path))
     except OSError as error:
         raise SigningKeyUnusable(
-            f"The signing key {path} cannot be read or made: {error.strerror}. Give the worker a "
-            "directory it may write to (UNDERSTUDY_SIGNING_KEY_PATH), or the key itself "
+            f"The signing key {path} cannot be read or created: {error.strerror}. Give the "
+            "worker a writable directory (UNDERSTUDY_SIGNING_KEY_PATH), or the key itself "
             "(UNDERSTUDY_SIGNING_KEY_FILE)."
         ) from None
 
@@ -97,7 +98,7 @@ def _parse(text: bytes, place: str) -> Ed25519PrivateKey:
         key = None
     if not isinstance(key, Ed25519PrivateKey):
         raise SigningKeyUnusable(
-            f"{place} is not an Ed25519 private key in PEM without a passphrase. Make one with "
+            f"{place} is not an Ed25519 private key in PEM without a passphrase. Create one with "
             "openssl genpkey -algorithm ed25519."
         )
     return key

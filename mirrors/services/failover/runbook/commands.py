@@ -59,7 +59,7 @@ def request_execution(
     """A switchover or failover of exactly what was simulated; one sentence per refused field."""
     found, errors = _simulation(flow, kind, simulation)
     if confirm_alias.strip() != flow.target.alias:
-        words = f"Type the target's alias, {flow.target.alias}, exactly; nothing was done."
+        words = f"Type the target's alias, {flow.target.alias}, exactly; nothing was changed."
         errors["confirm_alias"] = [words]
     if not why.strip():
         errors["reason"] = ["Give a reason; the run keeps it."]
@@ -83,7 +83,7 @@ def request_execution(
             hooks=chosen,
             state=FailoverState.WAITING if waits else FailoverState.QUEUED,
             waits_for=WaitsFor.APPROVAL if waits else "",
-            reason="A second person has to approve it." if waits else "Waiting for a worker.",
+            reason="A second person must approve it." if waits else "Waiting for a worker.",
         )
         _write_commands(run, flow)
     return run
@@ -92,7 +92,7 @@ def request_execution(
 def approve(*, run: FailoverRun, who: str) -> FailoverRun:
     """By a second person, and only while the simulation is fresh."""
     if who == run.requested_by:
-        raise Conflict(f"{who} requested this run, so somebody else has to approve it.")
+        raise Conflict(f"{who} requested this run, so another person must approve it.")
     if run.simulation is None or _age(run.simulation) > fresh_for():
         limit = duration(fresh_for() / timedelta(milliseconds=1))
         raise Conflict(
@@ -121,7 +121,7 @@ def resume(*, run: FailoverRun, who: str) -> FailoverRun:
         run.refresh_from_db()
         return run
     if run.state != FailoverState.WAITING or run.waits_for == WaitsFor.APPROVAL:
-        raise Conflict("This run does not wait for that; see its reason.")
+        raise Conflict("This run is not waiting for that; see its reason.")
     with transaction.atomic():
         _wake(run, run.waits_for, f"Resumed by {who}.", who, pause_asked_by="")
         move_all(
@@ -141,7 +141,7 @@ def confirm(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
     """A person did what the step requested, or accepts an unmet condition."""
     row = run.steps.filter(state__in=[StepState.WAITING, StepState.FAILED]).first()
     if run.state != FailoverState.WAITING or row is None or run.abort_asked_by:
-        raise Conflict("No step of this run waits for a person.")
+        raise Conflict("No step of this run is waiting for a person.")
     if row.state == StepState.FAILED and not BY_NAME[row.name].accepts:
         raise Conflict(
             f"“{row.does}” cannot be accepted: {row.reason} Resume it, or abort the run."
@@ -182,7 +182,7 @@ def _wake(run: FailoverRun, waits_for: str, words: str, who: str, **changes: str
     started = {"started_at": run.started_at or now}
     more = {"waits_for": "", "holder": "", "next_at": now, **started, **changes}
     if not claim(waiting, state=FailoverState.RUNNING, reason=words, who=who, changes=more):
-        raise Conflict("This run does not wait for that (any more); see its reason.")
+        raise Conflict("This run is not waiting for that, or no longer; see its reason.")
     run.refresh_from_db()
 
 
@@ -193,7 +193,7 @@ def _simulation(
     found = None if pk is None else runs.filter(pk=pk).first()
     words = ""
     if found is None:
-        words = f"Name a simulation of {flow.name}: a run executes only what was simulated."
+        words = f"Enter a simulation of {flow.name}: a run executes only what was simulated."
     elif found.state != FailoverState.SUCCEEDED or found.plan is None:
         words = f"Simulation {found.pk} is {found.state}: {found.reason}"
     elif _age(found) > fresh_for():

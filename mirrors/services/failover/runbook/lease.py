@@ -49,7 +49,7 @@ def take(*, run_id: int) -> FailoverRun | None:
     claim(
         one.filter(state=FailoverState.QUEUED),
         state=FailoverState.RUNNING,
-        reason="A worker executes its steps.",
+        reason="A worker is running its steps.",
         who=WORKER,
         changes={"started_at": now},
     )

@@ -47,12 +47,12 @@ def end(*, run: FailoverRun, state: str, steps: Sequence[FailoverStep]) -> None:
         _leave(run)
     elif state == FailoverState.ABORTED:
         undone = [step.undo_reason for step in steps if step.undone_at]
-        after = " ".join(undone) if undone else "Nothing had been changed."
+        after = " ".join(undone) if undone else "Nothing was changed."
         reason = f"Aborted by {run.abort_asked_by}. {after}"
     else:
         trouble = next((step for step in steps if step.state == "failed"), None)
         why = trouble.reason if trouble else "It failed."
-        reason = f"{why} Nothing had been changed."
+        reason = f"{why} Nothing was changed."
     lifecycle.end_run(run_id=run.pk, state=state, reason=reason, swept=True, **found)
 
 

@@ -48,6 +48,7 @@ STEPS = (
     ("compare", "Compare what it reads with the source, record by record."),
     ("clean", "Delete the temporary groups."),
 )
+_NOT_DELETED = "The target rejects the deletion for now; a periodic task retries."
 # Below the task's own time limit.
 SECONDS = 120.0
 NOTE_EVERY_S = 1.0
@@ -158,7 +159,11 @@ class _Simulation:
         else:
             lifecycle.note_progress(run=self.run, progress={"step": "clean"})
             done = _delete_groups(self.run)
-            words = "None is left." if done else "The target refuses for now; a sweep tries again."
+            words = (
+                "None is left."
+                if done
+                else "The target rejects the deletion for now; a periodic task retries."
+            )
         state = StepState.SUCCEEDED if done else StepState.FAILED
         lifecycle.end_step(run=self.run, name="clean", state=state, reason=words)
         return done
@@ -205,7 +210,7 @@ class _Simulation:
         standing = len(remaining_blockers("switchover", self.found["plan"]))
         words = (
             f"{plural(len(plan.partitions), 'partition')}, {plural(groups, 'group')}, "
-            f"{plural(standing, 'thing') if standing else 'nothing'} in the way of a real failover."
+            f"{plural(standing, 'blocker') if standing else 'no blocker'} of a real failover."
         )
         return (seen, plan), words
 

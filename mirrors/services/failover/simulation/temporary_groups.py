@@ -103,7 +103,7 @@ def _read_group(
 
 
 def _late() -> UnderstudyError:
-    words = f"It was not read within {READ_S:.0f} s, because of many groups. Simulate fewer."
+    words = f"It was not read within {READ_S:.0f} s, because there are many groups. Simulate fewer."
     return UnderstudyError(words, code="timeout")
 
 

@@ -186,7 +186,7 @@ def _samples(row: GroupPartitionPlan, sides: Sides, reading: GroupReading) -> Sa
     topic, bounds, theirs = sides.look.topics[row.remote_topic], sides.bounds[place], sides.theirs
     if offset < bounds.start:
         words = (
-            f"the source has deleted what it would read next: its log now begins at "
+            "the source deleted the next record that it would read: its log now starts at "
             f"{bounds.start:,}. Simulate again"
         )
         return Proof(verdict="unproven", reason=words)

@@ -108,12 +108,12 @@ def _why_all_stay(flow: Flow) -> str:
     if other_way(flow) is not None:
         return "it is the reverse flow of a promoted target"
     if FailoverRun.objects.filter(flow=flow, ended_at=None).exists():
-        return "a failover or a simulation is under way"
+        return "a failover or a simulation is running"
     ways_back = (flow.failbacks.all(), Failback.objects.filter(reverse=flow))
     if any(rows.filter(ended_at=None).exists() for rows in ways_back):
-        return "a failback is under way"
+        return "a failback is running"
     if Comparison.objects.filter(flow=flow, ended_at=None).exists():
-        return "a comparison is under way"
+        return "a comparison is running"
     return ""
 
 

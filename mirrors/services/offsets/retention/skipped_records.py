@@ -69,7 +69,7 @@ def retire_notes(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
         append(flow.target.spec, topic, chunk, deadline_s=max(0.5, until - time.monotonic()))
         deleted += len(chunk)
     log.info(
-        "Notes of what %s left out: %s of %s blocks deleted", flow.name, deleted, _count(notes)
+        "Skipped-record notes of %s: %s of %s blocks deleted", flow.name, deleted, _count(notes)
     )
     return deleted
 

@@ -192,7 +192,7 @@ def unanswered(context: Context) -> str:
     except UnderstudyError as error:
         return error.message
     left = _unknown_sentence(rest).strip()
-    return f"{left} Remove the cause, or leave them behind by decision." if left else ""
+    return f"{left} Fix the cause, or leave them behind by decision." if left else ""
 
 
 def _again(context: Context, rest: Rest) -> Outcome:
@@ -201,18 +201,18 @@ def _again(context: Context, rest: Rest) -> Outcome:
     context.row.result.pop("drained_at", None)
     context.keep(came_late=rest.behind)
     return not_yet(
-        f"{plural(rest.behind, 'record')} arrived at {rest.most} after the drain; drains again."
+        f"{plural(rest.behind, 'record')} arrived at {rest.most} after the drain; draining again."
     )
 
 
 def _undo(context: Context) -> str:
     flow = _fresh(context)
     if context.row.result.get("was") != DesiredState.RUNNING:
-        return f"{flow.name} did not run before."
+        return f"{flow.name} was not running before."
     if flow.desired_state == DesiredState.RUNNING:
         return f"{flow.name} runs."
     start_flow(flow=flow, who=context.run.requested_by, why=f"Run {context.run.pk} was aborted.")
-    return f"{flow.name} is started again."
+    return f"{flow.name} was started again."
 
 
 def _fresh(context: Context) -> Flow:

@@ -40,7 +40,7 @@ def _act(context: Context) -> Outcome | None:
     if how == "acl" and not context.source_answers:
         return skipped(
             f"{source} does not respond, so no ACL can be created. Records written there from "
-            "now on are not replicated: keep producers away before it comes back."
+            "now on are not replicated: prevent producers from writing before it comes back."
         )
     if how == "none" and context.planned:
         context.keep(how=how)
@@ -104,9 +104,9 @@ def _deny(context: Context) -> str:
 
 def _hidden(source: ClusterSpec, topic: str) -> str:
     return (
-        f"{topic} has no ACL, and the brokers do not say whether {source.alias} is then open to "
-        "everybody (its allow.everyone.if.no.acl.found): the first ACL could lock "
-        "out readers. An ACL that allows the topic's readers makes this fence possible."
+        f"{topic} has no ACL, and the brokers do not report whether {source.alias} then allows "
+        "everybody (its allow.everyone.if.no.acl.found): the first ACL could lock out readers. "
+        "An ACL that allows the topic's readers makes this fence possible."
     )
 
 
@@ -114,14 +114,16 @@ def _wait(context: Context) -> Outcome:
     """Until two reads, one second apart, return the same ends."""
     row, source = context.row, context.spec.source
     if not context.source_answers:
-        return done(f"Done; {source.alias} does not respond, so its ends cannot be read.")
+        return done(f"Done; {source.alias} does not respond, so its end offsets cannot be read.")
     now = milliseconds(timezone.now())
     try:
         ends, unread = source_ends(context)
     except KafkaUnavailable as error:
         if context.planned:
             raise
-        return done(f"{source.alias} stopped responding, so its ends are unknown: {error.message}")
+        return done(
+            f"{source.alias} stopped responding, so its end offsets are unknown: {error.message}"
+        )
     context.keep(unread=unread)
     before = row.result.get("ends")
     moving = [name for name, end in ends.items() if before is None or before.get(name) != end]
@@ -132,10 +134,10 @@ def _wait(context: Context) -> Outcome:
             f"{_fence_sentence(context)}{_unread_sentence(source.alias, unread)}", fenced_at=now
         )
     if before is None:
-        return not_yet(f"Checks whether records still arrive on {source.alias}.")
+        return not_yet(f"Checking whether records still arrive on {source.alias}.")
     words = (
-        f"Records still arrive at {moving[0]} on {source.alias}. Its producer may be a super user, "
-        "which ACLs do not stop, or was not stopped yet."
+        f"Records still arrive at {moving[0]} on {source.alias}. Its producer may be a super "
+        "user, whom ACLs do not stop, or was not stopped yet."
     )
     if not context.planned and now - began > PATIENCE_MS:
         return done(f"{words} Records that arrive from now on are lost.", fenced_at=None)
@@ -146,12 +148,12 @@ def _fence_sentence(context: Context) -> str:
     result, source = context.row.result, context.spec.source.alias
     count = len({topic for topic, _ in context.source_places})
     how = {
-        "acl": f"WRITE is denied for everybody on {plural(count, 'topic')} of {source}.",
+        "acl": f"WRITE is denied to everybody on {plural(count, 'topic')} of {source}.",
         "person": f"Confirmed by {context.row.confirmed_by}.",
         "none": "The producers are not fenced, by configuration.",
-    }.get(result.get("how", ""), "The hook reports that producers do not write any more.")
+    }.get(result.get("how", ""), "The hook reports that producers no longer write.")
     fell = f"ACLs cannot fence it: {result['fell_back']} " if "fell_back" in result else ""
-    return f"{fell}{how} No records arrive on {source} any more."
+    return f"{fell}{how} No more records arrive on {source}."
 
 
 def _unread_sentence(alias: str, unread: Mapping[str, str]) -> str:

@@ -37,14 +37,14 @@ from mirrors.services.failover.runbook.context import (
 COMMAND_S = 120.0
 _TOLD = 500
 _ASKED = {
-    "fence_producers": "Keep producers from writing on {source}, then confirm.",
+    "fence_producers": "Prevent producers from writing on {source}, then confirm.",
     "start_consumers": "Start the consumers on {target}, then confirm.",
-    "redirect_producers": "Direct the producers to {target}, then confirm.",
+    "redirect_producers": "Redirect the producers to {target}, then confirm.",
 }
 _UNDONE = {
     "fence_producers": "producers may write on the source again",
     "start_consumers": "stop the consumers on the target manually",
-    "redirect_producers": "direct the producers back to the source manually",
+    "redirect_producers": "redirect the producers to the source manually",
 }
 
 
@@ -61,7 +61,7 @@ def call(context: Context, how: str, *, undo: bool = False) -> Outcome:
     if how == "command":
         return _command(context, undo=undo)
     if how == "none":
-        return skipped("No hook is configured (none): do this step outside of this product.")
+        return skipped("No hook is configured (none): do this step outside this product.")
     spec = context.spec
     words = _ASKED[context.row.name]
     return person(words.format(source=spec.source.alias, target=spec.target.alias))
@@ -162,7 +162,7 @@ def _command(context: Context, *, undo: bool) -> Outcome:
     except OSError as error:
         return failed(f"The command {name} could not be started: {error.strerror}.")
     if code is None:
-        return failed(f"The command {name} did not end within {COMMAND_S:.0f} s; it was ended.")
+        return failed(f"The command {name} did not end within {COMMAND_S:.0f} s; it was killed.")
     if code:
         return failed(f"The command {name} exited with {code}{f': {said}' if said else ''}.")
     return done(f"The command {name} succeeded{f': {said}' if said else ''}.", how="command")
@@ -220,8 +220,8 @@ def _environment(context: Context) -> dict[str, str]:
 
 def _unlisted(name: str | None) -> str:
     return (
-        f"The command {name or 'that is not named'} is not in UNDERSTUDY_FAILOVER_COMMANDS of this "
-        "installation: only those may be run."
+        f"The command {name or 'without a name'} is not in UNDERSTUDY_FAILOVER_COMMANDS of this "
+        "installation: only those may run."
     )
 
 
@@ -231,7 +231,7 @@ def undo_hook(context: Context) -> str:
     if how not in ("webhook", "command"):
         if context.row.confirmed_by:
             return f"It was confirmed by {context.row.confirmed_by}: {_UNDONE[context.row.name]}."
-        return "It had not been done yet."
+        return "It was not done yet."
     outcome = call(context, how, undo=True)
     if outcome.what != "done":
         raise HookFailed(outcome.words)

@@ -251,7 +251,7 @@ def _replaced(
     known = {point.source_cluster for point in points} - {""}
     if not known or cluster_id in known or any(row.get("other_log") == cluster_id for row in rows):
         return ""
-    return f"{alias} is another cluster than the one that failed over."
+    return f"{alias} is not the cluster that failed over: its cluster ID differs."
 
 
 def _another(row: Mapping[str, Any], point: Point | None, seen: ClusterSnapshot, alias: str) -> str:
@@ -267,7 +267,7 @@ def _another(row: Mapping[str, Any], point: Point | None, seen: ClusterSnapshot,
         was = ""
     if not was or was == topic_id:
         return ""
-    return f"{row['topic']} was recreated on {alias} since. What it held before is gone."
+    return f"{row['topic']} was recreated on {alias} since. Its earlier records were deleted."
 
 
 def _written_back(flow: Flow, ranges: Iterable[_Range]) -> dict[Place, list[Run]]:

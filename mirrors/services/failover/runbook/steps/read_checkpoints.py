@@ -51,16 +51,16 @@ def _wait(context: Context) -> Outcome:
     }
     pending = left_to_copy(said)
     if context.planned and pending:
-        words = f"{plural(pending, 'record')} would be lost, so this is not a switchover any more."
-        return failed(f"{words} Abort it, and find out what still writes.", **numbers)
+        words = f"{plural(pending, 'record')} would be lost, so this is no longer a switchover."
+        return failed(f"{words} Abort it, and find out which producer still writes.", **numbers)
     context.alive()
     readers = _readers(context, said["places"]) if context.planned else None
     if readers is not None and readers.reading:
         names = ", ".join(readers.reading[:_NAMED])
         more = ", …" if len(readers.reading) > _NAMED else ""
         words = (
-            f"{names}{more} still read on {context.spec.source.alias}: records that they consume "
-            "from now on are read again on the target. Let them finish, or stop them there."
+            f"{names}{more} still consume on {context.spec.source.alias}: records that they read "
+            "from now on are re-read on the target. Let them finish, or stop them there."
         )
         return not_yet(words, again_ms=2_000, reading=list(readers.reading[:20]), **numbers)
     words = f"{exact:,} of {plural(len(plan.places), 'group-partition')} have an exact offset"
@@ -117,7 +117,7 @@ def _stuck_sentence(context: Context, readers: Readers | None) -> str:
     names = ", ".join(readers.stuck[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
     return (
         f"The run does not wait for these, whose offsets do not move: {names}. Records that they "
-        f"consume on {context.spec.source.alias} from now on are read again on the target."
+        f"read on {context.spec.source.alias} from now on are re-read on the target."
     )
 
 

@@ -39,7 +39,7 @@ def fences_kept(context: Context) -> str:
             there = fence.rules(deadline_s=DEADLINE_S)
     except UnderstudyError as error:
         return f"{words} {error.message}"
-    return f"{words} the cluster has no authorizer any more." if there is None else ""
+    return f"{words} the cluster no longer has an authorizer." if there is None else ""
 
 
 def _act(context: Context) -> Outcome | None:
@@ -73,7 +73,7 @@ def _undo(context: Context) -> str:
     for step in lifted.select_related("run__flow__source"):
         context.alive()
         put_up_again(step=step)
-        words += f" {context.spec.target.alias} is fenced again as run {step.run_id} left it."
+        words += f" {context.spec.target.alias} is fenced again, as run {step.run_id} left it."
     return words
 
 
