@@ -96,7 +96,7 @@ class PersonForm(SettingsForm):
         name = User.normalize_username(self.cleaned_data["username"])
         User.username_validator(name)
         if User.objects.filter(username__iexact=name).exists():
-            raise forms.ValidationError(f"A user {name} exists already.")
+            raise forms.ValidationError(f"A user {name} already exists.")
         return name
 
     def clean_password(self) -> str:

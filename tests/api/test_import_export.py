@@ -114,7 +114,7 @@ def test_a_cluster_that_is_here_is_used_when_it_fits_and_refused_when_not(
     made = admin.post("/api/v1/imports/", body(fits, digest=seen["digest"])).json()
     assert made["created"]["reused"] == ["primary", "backup"]
     again = admin.post("/api/v1/imports/", body(fits)).json()
-    assert "exists already" in " ".join(line["reason"] for line in again["lines"])
+    assert "already exists" in " ".join(line["reason"] for line in again["lines"])
 
 
 def test_a_text_that_is_too_large_or_no_text_is_refused_with_a_reason(admin: APIClient) -> None:

@@ -60,7 +60,7 @@ def test_it_is_judged_beside_the_flows_there_are() -> None:
     found = plan_template("active-passive", [east, west], IDENTITY, active=[back])
     assert "in an endless loop" in found.flows[0].problems[0]
     taken = plan_template("active-passive", [east, west], {}, taken=["east->west"])
-    assert "exists already" in taken.flows[0].problems[0]
+    assert "already exists" in taken.flows[0].problems[0]
 
 
 def test_two_names_of_one_cluster_are_found() -> None:
@@ -73,7 +73,7 @@ def test_two_names_of_one_cluster_are_found() -> None:
     ("kind", "aliases", "words"),
     [
         ("hub", ["lake"], "at least two clusters"),
-        ("active-passive", ["a", "b", "c"], "takes 2 clusters, not 3"),
+        ("active-passive", ["a", "b", "c"], "needs 2 clusters, not 3"),
         ("chain", ["a", "b", "a"], "a is named twice"),
     ],
 )

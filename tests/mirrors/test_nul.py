@@ -92,9 +92,9 @@ def test_what_a_webhook_answers_is_kept_once(
     delivery = actions.request_test(channel=channel, now=now)
     assert not telling.send(delivery_id=delivery.pk, now=now)
     delivery.refresh_from_db()
-    assert (delivery.state, delivery.error) == ("dead", "It answered 404: no\ufffdsuch hook.")
+    assert (delivery.state, delivery.error) == ("dead", "It responded 404: no\ufffdsuch hook.")
     context = context_of(failover_webhook_url=receiver.url)
-    assert call(context, "webhook").words.endswith("It answered 404: no\ufffdsuch hook.")
+    assert call(context, "webhook").words.endswith("It responded 404: no\ufffdsuch hook.")
 
 
 def test_what_a_command_says_is_kept(settings: Settings, tmp_path: Any) -> None:

@@ -155,7 +155,7 @@ def test_a_database_with_rows_is_left_alone_unless_it_is_asked_to_merge(world: W
     assert again.desired_state == "running"
     once_more = rebuild(spec=target, who="tester", merge=True)
     assert name not in once_more.flows
-    assert any("exists already" in sentence for sentence in once_more.sentences)
+    assert any("already exists" in sentence for sentence in once_more.sentences)
 
 
 def test_nothing_kept_and_nobody_there_are_said_in_a_sentence(

@@ -70,11 +70,11 @@ def test_rules_channels_and_failed_messages_are_on_one_page(signed_in: As, alert
     operator = signed_in("operator")
     channel = Channel.objects.create(name="on-call", kind="slack", target="env:UNDERSTUDY_NOTIFY_S")
     dead = Delivery.objects.create(
-        alert=alert, channel=channel, what="firing", state="dead", error="It answered 404."
+        alert=alert, channel=channel, what="firing", state="dead", error="It responded 404."
     )
     page = operator.get("/alerts/rules/").content.decode()
     assert "Stands while its source grows" in page
-    assert "It answered 404." in page
+    assert "It responded 404." in page
     operator.post(f"/alerts/deliveries/{dead.pk}/retry/")
     operator.post(f"/alerts/channels/{channel.pk}/test/")
     assert [one.what for one in Delivery.objects.filter(state="queued")] == ["test", "firing"]

@@ -160,7 +160,7 @@ def test_a_second_flow_of_the_same_pair_is_refused_with_a_reason(
 ) -> None:
     world.flow(*pair)
     text = admin.post("/add/flow/", FLOW).content.decode()
-    assert "exists already" in error_at(text, "target")
+    assert "already exists" in error_at(text, "target")
 
 
 def test_an_edit_of_a_flow_shows_what_it_restarts_before_it_happens(

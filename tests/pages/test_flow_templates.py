@@ -75,7 +75,7 @@ def test_a_loop_is_named_and_there_is_nothing_to_click(operator: Client) -> None
 def test_one_flow_that_exists_already_stops_all(operator: Client) -> None:
     world.flow(_cluster("east"), _cluster("lake"))
     text = operator.post(PATH, HUB).content.decode()
-    assert "east→lake exists already" in text
+    assert "east→lake already exists" in text
     assert _seen(text) == ""
 
 
@@ -102,7 +102,7 @@ def test_a_chain_goes_by_the_places_given(operator: Client) -> None:
     ("change", "words"),
     [
         ({"others": []}, "at least two clusters"),
-        ({"kind": "active-passive"}, "takes 2 clusters, not 3"),
+        ({"kind": "active-passive"}, "needs 2 clusters, not 3"),
         ({"first": ""}, "This field is required."),
         ({"properties": "topcs=x"}, "Did you mean topics?"),
         ({"properties": "topics=x"}, "topics has its own field above."),
@@ -151,6 +151,6 @@ def test_over_rest_it_is_a_preview_then_all_or_none(operator: Client, viewer: Cl
     assert sorted(made.json()["created"]) == sorted(Flow.objects.values_list("pk", flat=True))
     again = operator.post(path, {**asked, "digest": preview["digest"]}, form)
     assert again.status_code == 400
-    assert "exists already" in str(again.json()["error"]["fields"])
+    assert "already exists" in str(again.json()["error"]["fields"])
     unknown = operator.post(path, {**asked, "clusters": ["lake", "mars"]}, form)
     assert "There is no cluster mars." in str(unknown.json())

@@ -149,7 +149,7 @@ def test_a_schedule_that_never_comes_and_that_an_older_edition_took_breaks_no_pa
         assert viewer.get(path).status_code == 200, path
     [row] = viewer.get("/api/v1/schedules/").json()["results"]
     assert row["next_at"] is None
-    assert ("no day fits run.schedule=0 0 31 4 *" in _text(viewer)) == (desired == "stopped")
+    assert ("no day matches run.schedule=0 0 31 4 *" in _text(viewer)) == (desired == "stopped")
 
 
 def test_what_is_not_known_has_no_unit_and_many_offsets_can_wrap(

@@ -189,7 +189,7 @@ def _see_dead(runner: Runner) -> None:
     claim(
         Runner.objects.filter(pk=runner.pk, state=runner.state, pid=runner.pid),
         state=RunnerState.LOST,
-        reason="Its process has ended." + (f" Its last words: {words}" if words else ""),
+        reason="Its process has ended." + (f" Its last output: {words}" if words else ""),
         who=SUPERVISOR,
         changes={"failed_starts": failed, "memory": {}, "rss_bytes": None, "slots_used": None},
     )
