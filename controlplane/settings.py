@@ -230,7 +230,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Understudy",
-    "DESCRIPTION": "Kafka cross-cluster replication that rehearses the failover.",
+    "DESCRIPTION": "Kafka cross-cluster replication with rehearsed failover.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["mirrors.api.authentication.RolePermission"],

@@ -57,8 +57,8 @@ class Watchdog(threading.Thread):
 
     def end(self) -> None:
         log.critical(
-            "messages wait on %s, but none was received for %d s: this worker exits, and its "
-            "supervisor starts another",
+            "messages are queued on %s, but none was received for %d s: this worker exits, and "
+            "its supervisor starts another",
             ", ".join(self.queues),
             STALLED_AFTER_S,
         )

@@ -58,7 +58,7 @@ class RuleForm(SettingsForm):
             "threshold"
         ].help_text = "In the unit of the condition. Conditions on states need none."
         self.fields["clear_below"].help_text = "Empty: at 80 % of the threshold."
-        self.fields["for_seconds"].help_text = "How long it must hold before a message is sent."
+        self.fields["for_seconds"].help_text = "How long it must be true before a message is sent."
         self.fields["channels"].help_text = "None selected: every channel that is turned on."
         self.fields["runbook"].help_text = "Empty: the built-in runbook of this condition."
         self.fields["labels"].help_text = "One key=value per line, sent with the alert."

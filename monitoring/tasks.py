@@ -58,7 +58,7 @@ def sweep_sources() -> None:
     try:
         due = source_scan.due_clusters(timezone.now())
     except DatabaseError as error:
-        log.error("sweeps: database error: %s", error)
+        log.error("source scan: database error: %s", error)
         return
     for cluster_id in due:
         sweep_source.apply_async(args=[cluster_id], expires=SWEEP_EXPIRES)
@@ -70,7 +70,7 @@ def sweep_source(cluster_id: int) -> None:
     try:
         source_scan.sweep(cluster_id=cluster_id, now=timezone.now())
     except DatabaseError as error:
-        log.error("sweep of cluster %s: database error: %s", cluster_id, error)
+        log.error("source scan of cluster %s: database error: %s", cluster_id, error)
 
 
 @shared_task

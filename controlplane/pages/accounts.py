@@ -145,5 +145,5 @@ def set_role(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, "You cannot change your own role or that of a superuser.")
     else:
         ensure_person(username=person.username, password=None, role=ROLES[word])
-        messages.success(request, f"{person.username} has the role {word} now.")
+        messages.success(request, f"{person.username} now has the role {word}.")
     return redirect("people")

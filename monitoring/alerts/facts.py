@@ -124,7 +124,7 @@ def outlook_for_api(flow: Flow) -> dict[str, Any]:
         "at_risk": row.at_risk if row else 0,
         "held_records": row.held_records if row else 0,
         "stale_since": swept.stale_since if swept else None,
-        "reason": swept.error if swept else "Its source was not swept yet.",
+        "reason": swept.error if swept else "Its source was not scanned yet.",
         "risks": [
             {**one, "lost": Risk(**one).lost, "loses_at": moment(one["loses_at"])}
             for one in (row.risks if row else [])

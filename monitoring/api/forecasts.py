@@ -20,7 +20,7 @@ class RiskSerializer(StrictSerializer):
     position = serializers.IntegerField()
     earliest = serializers.IntegerField()
     end = serializers.IntegerField()
-    lost = serializers.IntegerField(help_text="Records deleted before they were copied.")
+    lost = serializers.IntegerField(help_text="Records deleted before they were replicated.")
     loses_at = serializers.DateTimeField()
     per_second = serializers.FloatField(help_text="Records that retention deletes per second.")
     copied_per_second = serializers.FloatField()

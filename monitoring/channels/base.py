@@ -24,7 +24,7 @@ def check_url(target: str) -> str | None:
         good = parts.scheme in {"http", "https"} and bool(parts.hostname) and not parts.username
     except ValueError:
         good = False
-    return None if good else "Give an address that begins with https:// or http://, or env:NAME."
+    return None if good else "Enter a URL that begins with https:// or http://, or env:NAME."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -86,7 +86,7 @@ def message_of(delivery: Delivery, now: datetime) -> Message:
             rule="Test of this channel",
             severity="info",
             subject="Understudy",
-            sentence="sends a test; nothing is wrong",
+            sentence="sends a test message; there is no problem",
             at=now,
             link=_absolute(reverse("alerts")),
         )

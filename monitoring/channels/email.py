@@ -43,7 +43,7 @@ def send(channel: Channel, message: Message, now: datetime) -> Outcome:
 
 def check_target(target: str) -> str | None:
     good = all(_ADDRESS.fullmatch(one) for one in _split(target))
-    return None if good else "Give e-mail addresses, separated by commas."
+    return None if good else "Enter e-mail addresses, separated by commas."
 
 
 def _split(target: str) -> list[str]:

@@ -46,13 +46,13 @@ CHARTS = {
         _SECONDS,
     ),
     "records": Chart(
-        "Records copied",
+        "Records replicated",
         lambda sample: sample.records_per_second,
         lambda value: f"{formatting.rate(value)} records/s",
         ((1, "records/s"),),
     ),
     "bytes": Chart(
-        "Bytes copied",
+        "Bytes replicated",
         lambda sample: sample.bytes_per_second,
         lambda value: f"{formatting.size(value)}/s",
         _BYTES,

@@ -17,7 +17,9 @@ def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
     partitions = Series(
         "understudy_flow_stopped_partitions", "Partitions that stopped while the flow runs"
     )
-    waiting = Series("understudy_flow_waiting_records", "Records not copied by stopped partitions")
+    waiting = Series(
+        "understudy_flow_waiting_records", "Records not replicated by stopped partitions"
+    )
     found, none = stopped_of(), Stopped()
     for flow, key in labels.items():
         stopped = found.get(flow, none)

@@ -56,11 +56,12 @@ def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterato
     `understudy_flow_owed_records` is also exported for a lower bound; its label says so.
     """
     lag = Series(
-        "understudy_flow_offset_lag_records", "Records not yet copied, if all partitions are known"
+        "understudy_flow_offset_lag_records",
+        "Records not yet replicated, if all partitions are known",
     )
-    age = Series("understudy_flow_time_lag_seconds", "Age of the oldest record not copied")
+    age = Series("understudy_flow_time_lag_seconds", "Age of the oldest record not replicated")
     old = Series("understudy_flow_figures_age_seconds", "Age of the flow's figures")
-    owed = Series("understudy_flow_owed_records", "Known records not yet copied, by certainty")
+    owed = Series("understudy_flow_owed_records", "Known records not yet replicated, by certainty")
     unknown = Series("understudy_flow_unknown_partitions", "Partitions with an unknown lag")
     blocked = Series("understudy_flow_blocked_topics", "Topics that only a person can unblock")
     seen = Series("understudy_flow_source_seen_age_seconds", "Time since the source was last read")
@@ -118,9 +119,9 @@ def _proofs(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Itera
 
 def _copied(labels: dict[int, Labels]) -> Iterator[Series]:
     """Sums over the kept jobs of a flow; pruning of old jobs looks like a counter reset."""
-    records = Series("understudy_flow_records_total", "Records copied", "counter")
-    size = Series("understudy_flow_bytes_total", "Bytes copied", "counter")
-    mm2 = Series(f"{MM2}byte_count", "Bytes copied, by flow")
+    records = Series("understudy_flow_records_total", "Records replicated", "counter")
+    size = Series("understudy_flow_bytes_total", "Bytes replicated", "counter")
+    mm2 = Series(f"{MM2}byte_count", "Bytes replicated, by flow")
     totals = Job.objects.order_by().values_list("flow").annotate(Sum("records"), Sum("bytes"))
     for flow, copied, volume in totals:
         if flow in labels:
@@ -150,12 +151,12 @@ def _rates(labels: dict[int, Labels]) -> Iterator[Series]:
 
 
 def _topics(labels: dict[int, Labels]) -> Iterator[Series]:
-    lag = Series("understudy_topic_offset_lag_records", "Records not yet copied")
+    lag = Series("understudy_topic_offset_lag_records", "Records not yet replicated")
     age = Series("understudy_topic_time_lag_seconds", "Age of the oldest record")
     parts = Series("understudy_topic_partitions", "Partitions of the source topic")
-    mm2 = Series(f"{MM2}record_age_ms", "Age of the oldest record not copied")
+    mm2 = Series(f"{MM2}record_age_ms", "Age of the oldest record not replicated")
     rows = FlowTopic.objects.exclude(remote_topic=None).order_by()
-    owed = Series("understudy_topic_owed_records", "Known records not yet copied")
+    owed = Series("understudy_topic_owed_records", "Known records not yet replicated")
     unknown = Series("understudy_topic_unknown_partitions", "Partitions with an unknown lag")
     fields = ("flow", "topic", "remote_topic", "owed", "unknown_partitions", "time_lag_ms")
     for flow, topic, remote, known, hidden, oldest, count in rows.values_list(

@@ -21,7 +21,7 @@ def forecast_series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Ser
     """Forecasts of the last sweep of each source; a flow without a forecast loss has no time."""
     loses = Series(
         "understudy_flow_loses_data_seconds",
-        "Time until retention deletes records that were not copied",
+        "Time until retention deletes records that were not replicated",
     )
     risk = Series("understudy_flow_partitions_at_risk", "Partitions that will lose data")
     held = Series("understudy_flow_held_records", "Records held back by open transactions")
@@ -33,9 +33,7 @@ def forecast_series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Ser
             loses.add(labels[flow].flow, max(0.0, (loses_at - now).total_seconds()))
         risk.add(labels[flow].flow, at_risk)
         held.add(labels[flow].flow, kept_back)
-    swept = Series(
-        "understudy_cluster_sweep_age_seconds", "Time since the last sweep of the source"
-    )
+    swept = Series("understudy_cluster_sweep_age_seconds", "Time since the last scan of the source")
     sweeps = ClusterSweep.objects.exclude(as_of=None).values_list("cluster__alias", "as_of")
     for alias, as_of in sweeps:
         if as_of is None:
@@ -105,9 +103,9 @@ class _Topic:
 
 def partitions(labels: Mapping[int, Labels]) -> Iterator[Series]:
     """Three series per partition, and `record_counts` from the same rows, read once."""
-    lag = Series("understudy_partition_offset_lag_records", "Records not yet copied")
+    lag = Series("understudy_partition_offset_lag_records", "Records not yet replicated")
     age = Series("understudy_partition_time_lag_seconds", "Age of the oldest record")
-    position = Series("understudy_partition_position", "Next offset to copy")
+    position = Series("understudy_partition_position", "Next offset to replicate")
     lags, ages, positions = (one.lines.append for one in (lag, age, position))
     topics: dict[tuple[int, str, str], _Topic] = {}
     fields = ("flow", "topic", "remote_topic", "partition", "offset_lag", "time_lag_ms", "position")

@@ -32,7 +32,7 @@ def test_an_order_to_end_is_heard_as_ctrl_c_is(
     # Where nobody listens the process just ends, and with it this session of tests.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with pytest.raises(CommandError, match="Stopped; all that was started has been ended"):
+        with pytest.raises(CommandError, match="Stopped; all started processes have ended"):
             call_command("bench", "--quick", dir=tmp_path, lock=tmp_path / "lock")
         assert cleaned
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN

@@ -226,7 +226,7 @@ def test_a_heartbeat_that_came_long_ago_is_told_until_a_newer_one_comes(flow: Fl
     AlertRule.objects.update(kind="heartbeat", threshold=120, for_seconds=0)
     beat = HeartbeatState.objects.create(flow=flow, seen_at=START - timedelta(minutes=3))
     at(0, 0, flow)
-    assert Alert.objects.get().sentence == "last showed a heartbeat on its target 3 min ago"
+    assert Alert.objects.get().sentence == "last received a heartbeat on its target 3 min ago"
     beat.seen_at = START
     beat.save()
     at(10, 0, flow)

@@ -129,7 +129,7 @@ def test_a_flow_stands_only_while_its_source_grows() -> None:
     still = {"moved_at": NOW - timedelta(minutes=3), "lag_when_moved": 40}
     grown = read_flow(stands, flow(owes=90, **still), NOW)
     assert grown.holds is True
-    assert grown.sentence == "copied nothing for 3 min while its source grew by 50"
+    assert grown.sentence == "replicated nothing for 3 min while its source grew by 50"
     calm = read_flow(stands, flow(owes=40, **still), NOW)
     assert (calm.clears, calm.sentence) == (True, "copies at the rate of its source")
     assert read_flow(stands, flow(desired="paused", owes=90, **still), NOW).clears is True
@@ -144,7 +144,7 @@ def test_states_are_told_with_their_reasons() -> None:
     assert read_flow(degraded, flow(), NOW).clears is True
     assert read_flow(degraded, flow(state="starting"), NOW).clears is True
     again = read_flow(degraded, flow(state="starting", failures=2), NOW)
-    assert again.sentence == "starts again after 2 failures in a row"
+    assert again.sentence == "restarts after 2 failures in a row"
 
 
 def test_a_gap_is_told_until_it_is_decided() -> None:
@@ -215,7 +215,7 @@ def test_between_two_windows_no_lag_calls_anybody(kind: Any) -> None:
 def test_a_heartbeat_and_checkpoints_grow_old_only_where_they_are_asked_for() -> None:
     beat = Condition(kind="heartbeat", threshold=120.0)
     old = {"heartbeat_at": NOW - timedelta(minutes=5)}
-    words = "last showed a heartbeat on its target 5 min ago"
+    words = "last received a heartbeat on its target 5 min ago"
     assert read_flow(beat, flow(**old), NOW).sentence == words
     assert read_flow(beat, flow(**old, heartbeats_on=False), NOW).clears is True
     assert read_flow(beat, flow(**old, desired="paused"), NOW).clears is True
@@ -232,7 +232,7 @@ def test_a_transaction_left_open_says_how_much_it_keeps_back() -> None:
     seen = outlook(held_since=NOW - timedelta(minutes=20), held_records=7)
     reading = read_flow(asked, flow(outlook=seen), NOW)
     assert reading.holds is True
-    assert reading.sentence.startswith("cannot copy 7 records: a transaction")
+    assert reading.sentence.startswith("cannot replicate 7 records: a transaction")
     assert read_flow(asked, flow(outlook=outlook()), NOW).clears is True
 
 

@@ -105,9 +105,7 @@ def test_what_is_lost_already_is_said_in_numbers() -> None:
     assert gone is not None
     assert gone.lost == 120
     words = describe_risk(gone, 1, 12_000)
-    assert (
-        words == "partition 3 of orders has lost 120 records to retention; 1 more partition at risk"
-    )
+    assert words == "partition 3 of orders lost 120 records to retention; 1 more partition at risk"
 
 
 def test_the_sentence_says_where_when_and_why() -> None:
@@ -123,7 +121,7 @@ def test_the_sentence_says_where_when_and_why() -> None:
     )
     assert describe_risk(told, 0, 0) == (
         "partition 3 of orders will lose data in 2 h 10 min: retention deletes 120 records/s, "
-        "936,000 records lie between"
+        "936,000 records remain between"
     )
 
 

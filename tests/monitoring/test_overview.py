@@ -34,16 +34,18 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 def test_what_drills_have_proven_is_one_sentence() -> None:
     never, good = Standby("a->b", "never"), Standby("b->a", "proven", 3 * DAY)
     assert drill_sentence([]) == ""
-    assert drill_sentence([never, Standby("b->a", "never")]) == "No drill has proven a standby yet."
+    assert (
+        drill_sentence([never, Standby("b->a", "never")]) == "No drill has verified a standby yet."
+    )
     assert drill_sentence([never, good]) == (
-        "No drill has proven a→b yet. The standby of b→a was proven by a drill 3 d ago."
+        "No drill has verified a→b yet. The standby of b→a was verified by a drill 3 d ago."
     )
     failed, old = Standby("c->a", "failed", DAY), Standby("d->a", "stale", 40 * DAY)
     assert drill_sentence([failed, old]) == (
-        "The last drill of c→a failed. The standby of d→a was last proven 40 d ago: too long."
+        "The last drill of c→a failed. The standby of d→a was last verified 40 d ago: too long."
     )
     assert drill_sentence([never, good, failed, old]) == (
-        "Of 4 standbys 1 failed the last drill (c→a), 1 proven by a drill, "
+        "Of 4 standbys 1 failed the last drill (c→a), 1 verified by a drill, "
         "1 proven too long ago, 1 never drilled."
     )
 
@@ -134,7 +136,7 @@ def test_rows_show_the_last_hour_the_objective_and_what_the_standby_is_worth(
     text = overview(signed_in("viewer"))
     assert "RPO in the last hour: at most 5 s" in text
     assert re.search(r'<path d="M[\d. LMh]+"', text)
-    assert "No drill has proven a standby yet." in text
+    assert "No drill has verified a standby yet." in text
     assert f'href="/flows/{flow.pk}/readiness/"' in text
     assert "Worst RPO in the last hour: 1 s in its last full minute, at most 5 s" in text
 
@@ -171,7 +173,9 @@ def test_flows_that_are_not_running_are_named_with_what_they_did_not_copy(
     signed_in: As, flow: Flow
 ) -> None:
     Flow.objects.filter(pk=flow.pk).update(desired_state="paused", observed_state="paused")
-    assert "east→west is paused; not copied: at most 12 records" in overview(signed_in("viewer"))
+    assert "east→west is paused; not replicated: at most 12 records" in overview(
+        signed_in("viewer")
+    )
 
 
 def test_what_changed_leaves_out_the_steps_of_runs_that_touch_nothing_real(

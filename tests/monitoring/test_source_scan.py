@@ -334,7 +334,7 @@ def test_a_transaction_left_open_is_told_apart_from_being_behind(
     assert FlowOutlook.objects.get().held_records == 10_000
     alert = Alert.objects.get()
     assert alert.sentence == (
-        "cannot copy 10,000 records: a transaction on its source has been open for 16 min 40 s"
+        "cannot replicate 10,000 records: a transaction on its source has been open for 16 min 40 s"
     )
     source.stable = 95_000
     sweep(flow, source, 1_010)
@@ -349,7 +349,7 @@ def test_without_a_runner_the_sweep_tells_that_a_flow_stands_while_its_source_gr
         source.end = source.stable = 100_000 + seconds
         sweep(flow, source, seconds)
     alert = Alert.objects.get(rule__kind="stands")
-    assert alert.sentence == "copied nothing for 1 min 30 s while its source grew by 360"
+    assert alert.sentence == "replicated nothing for 1 min 30 s while its source grew by 360"
 
 
 def test_a_sweep_writes_only_partitions_whose_beginning_moved(flow: Flow, source: Source) -> None:

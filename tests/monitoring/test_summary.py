@@ -155,7 +155,7 @@ def test_a_known_loss_is_named_however_many_are_unknown() -> None:
         "(checked 2 s ago)."
     ).replace("2.0 s", "2 s")
     assert summary.not_running == (
-        "6 flows are paused, stopped or drafts. Not copied: south→west at least 7 records; "
+        "6 flows are paused, stopped or drafts. Not replicated: south→west at least 7 records; "
         "unknown for 3 partitions of hidden (seen 2 h ago). 6 flows were failed over."
     )
     assert {row.state for row in by_trouble(flows, NOW)[-6:]} == {"failed_over"}
@@ -210,7 +210,7 @@ def test_old_figures_promise_nothing() -> None:
     assert (
         summary.losses == "Data loss if a source fails now: unknown for east (in sync 2 min ago)."
     )
-    assert "is its runner alive?" in summary.troubles[0].sentence
+    assert "is its runner running?" in summary.troubles[0].sentence
 
 
 def test_a_flow_that_never_reported_promises_nothing() -> None:
@@ -232,7 +232,7 @@ def test_a_paused_flow_with_old_figures_owes_at_least_those() -> None:
     assert "east at least 18 records (seen 9 h ago" in summary.losses
     assert (
         summary.not_running
-        == "east→west is paused; not copied: at least 18 records (seen 9 h ago)."
+        == "east→west is paused; not replicated: at least 18 records (seen 9 h ago)."
     )
 
 

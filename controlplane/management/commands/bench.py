@@ -23,7 +23,10 @@ from mirrors.domain.errors import UnderstudyError
 
 
 class Command(BaseCommand):
-    help = "Measure MirrorMaker 2, a plain loop and this product beside each other, and verify all."
+    help = (
+        "Measure MirrorMaker 2, a plain loop and this product side by side, and "
+        "verify the copies of all."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -37,7 +40,7 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="CELL[/SYSTEM]",
-            help="run what matches (* and ? are wild); may be given several times",
+            help="run the matching cells (* and ? are wildcards); may be repeated",
         )
         parser.add_argument("--list", action="store_true", help="print the cells and stop")
         parser.add_argument("--passes", type=int, help="how often each system runs in a cell")
@@ -48,14 +51,16 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="KEY=VALUE",
-            help="a setting of our flows, such as commit.interval.ms=100",
+            help="a setting of Understudy's flows, such as commit.interval.ms=100",
         )
         parser.add_argument(
             "--lock", type=Path, help="lock file; default $UNDERSTUDY_BENCH_LOCK or one in /tmp"
         )
-        parser.add_argument("--dir", type=Path, help="where data and results go; default .bench")
         parser.add_argument(
-            "--last", action="store_true", help="measure nothing, tell the last result again"
+            "--dir", type=Path, help="directory of data and results; default .bench"
+        )
+        parser.add_argument(
+            "--last", action="store_true", help="measure nothing, print the last result again"
         )
         parser.add_argument(
             "--add",
@@ -98,7 +103,7 @@ class Command(BaseCommand):
         except UnderstudyError as error:
             raise CommandError(error.message) from error
         except KeyboardInterrupt:
-            raise CommandError("Stopped; all that was started has been ended.") from None
+            raise CommandError("Stopped; all started processes have ended.") from None
         finally:
             signal.signal(signal.SIGTERM, before)
         self.stdout.write(report.table(session.runs))

@@ -12,7 +12,7 @@ from mirrors.models import Cluster, Flow
 
 
 class Command(BaseCommand):
-    help = "Fill an empty database with offset runs and time look-ups in them."
+    help = "Fill an empty database with offset runs, and time look-ups in them."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--runs", type=int, default=100_000_000)
@@ -20,9 +20,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--rebuild",
             action="store_true",
-            help="write the runs to a topic of a broker of its own; time the index read from it",
+            help="write the runs to a topic of a separate broker; time the index read from it",
         )
-        parser.add_argument("--times", type=int, default=400, help="how many single look-ups")
+        parser.add_argument("--times", type=int, default=400, help="number of single look-ups")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if Flow.objects.exists() or Cluster.objects.exists():

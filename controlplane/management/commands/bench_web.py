@@ -12,7 +12,10 @@ from mirrors.models import Flow
 
 
 class Command(BaseCommand):
-    help = "Time pages, lists, the scrape and the sweep; exit 1 when one is slower than promised."
+    help = (
+        "Time pages, lists, the scrape and the source scan; exit with 1 if one is "
+        "slower than promised."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--times", type=int, default=20, help="how often each is asked")

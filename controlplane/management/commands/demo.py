@@ -17,7 +17,8 @@ from controlplane.demo.workspace import Workspace
 
 class Command(BaseCommand):
     help = (
-        "Run the demo until Ctrl-C; with --check compare what crossed, stop, and say how it went."
+        "Run the demo until Ctrl-C; with --check, compare what was replicated, stop, and report "
+        "the result."
     )
     requires_system_checks: tuple[str, ...] = ()
 

@@ -40,7 +40,7 @@ class Command(BaseCommand):
         signal.signal(signal.SIGTERM, _interrupt)
         try:
             broker.start()
-            self.stdout.write(f"Kafka {broker.name} answers on {options['bind']}:{port}.")
+            self.stdout.write(f"Kafka {broker.name} responds on {options['bind']}:{port}.")
             assert broker.process is not None  # noqa: S101 - start() returned
             status = broker.process.wait()
         except DemoError as error:
@@ -48,7 +48,7 @@ class Command(BaseCommand):
         except KeyboardInterrupt:
             broker.stop()
             return
-        raise CommandError(f"Kafka {broker.name} ended by itself with {status}; see {broker.log}.")
+        raise CommandError(f"Kafka {broker.name} exited with {status}; see {broker.log}.")
 
 
 def _interrupt(signum: int, frame: types.FrameType | None) -> None:

@@ -30,9 +30,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         base = Path(settings.BASE_DIR)
         parser.add_argument("--dir", type=Path, default=base / ".shots", help="where they go")
-        parser.add_argument("--readme", type=Path, help="where those of the README go")
+        parser.add_argument("--readme", type=Path, help="directory of the README's pictures")
         parser.add_argument("--chromium", type=Path, default=CHROMIUM, help="what draws them")
-        parser.add_argument("--demo", type=Path, default=base / ".demo", help="the demo's place")
+        parser.add_argument(
+            "--demo", type=Path, default=base / ".demo", help="directory of the demo"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         own: subprocess.Popen[bytes] | None = None
@@ -50,16 +52,16 @@ class Command(BaseCommand):
         self.stdout.write(f"{len(written)} pictures in {options['dir']}")
 
     def _start(self, demo: Path) -> tuple[subprocess.Popen[bytes], Facts]:
-        self.stdout.write("No demo runs; starting one.")
+        self.stdout.write("No demo is running; starting one.")
         command = [sys.executable, "manage.py", "demo", "--dir", str(demo)]
         own = subprocess.Popen(command, cwd=settings.BASE_DIR, start_new_session=True)
         until = time.monotonic() + _RISE_S
         try:
             while (facts := _running(demo)) is None:
                 if own.poll() is not None:
-                    raise DemoError("The demo did not come up; above it says why.")
+                    raise DemoError("The demo did not start; the reason is above.")
                 if time.monotonic() > until:
-                    raise DemoError(f"The demo did not come up within {_RISE_S:.0f} s.")
+                    raise DemoError(f"The demo did not start within {_RISE_S:.0f} s.")
                 time.sleep(0.5)
             time.sleep(_PLAY_S)
         except BaseException:

@@ -110,7 +110,7 @@ def _stalled(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
         return _level(condition, None, "")
     grew = (lag or 0) - (before or 0)
     seconds = (now - moved_at).total_seconds() if grew > 0 else 0.0
-    words = f"copied nothing for {duration(seconds * 1000)} while its source grew by {grew:,}"
+    words = f"replicated nothing for {duration(seconds * 1000)} while its source grew by {grew:,}"
     if grew <= 0:
         words = "copies at the rate of its source"
     return _level(condition, seconds, words)
@@ -134,7 +134,7 @@ def _failed(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
 def _degraded(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     if flow.state == "starting" and flow.failures:
         # A restart between two failures is no recovery.
-        return _fact(True, f"starts again after {plural(flow.failures, 'failure')} in a row")
+        return _fact(True, f"restarts after {plural(flow.failures, 'failure')} in a row")
     return _state(flow, {"degraded", "backing_off"})
 
 
@@ -152,7 +152,7 @@ def _forecast(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
 def _heartbeat(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     if flow.desired != "running" or not flow.heartbeats_on:
         return Reading(False, True, None, "has heartbeats turned off")
-    words = "last showed a heartbeat on its target {} ago"
+    words = "last received a heartbeat on its target {} ago"
     return _age(condition, flow.heartbeat_at, now, words)
 
 
@@ -169,7 +169,7 @@ def _open_transaction(condition: Condition, flow: FlowFacts, now: datetime) -> R
         return _level(condition, None, "")
     if seen.held_since is None:
         return Reading(False, True, None, "has no open transaction that holds records back")
-    words = "cannot copy {}: a transaction on its source has been open for {}"
+    words = "cannot replicate {}: a transaction on its source has been open for {}"
     words = words.format(plural(seen.held_records, "record"), "{}")
     return _age(condition, seen.held_since, now, words)
 

@@ -28,18 +28,18 @@ Kind = Literal[
 # The condition of each kind, and the unit of its threshold; empty for kinds without one.
 KINDS: dict[Kind, tuple[str, str]] = {
     "time_lag": (
-        "The oldest record not yet copied is older than this number of seconds (RPO)",
+        "The oldest record not yet replicated is older than this number of seconds (RPO)",
         "s",
     ),
-    "offset_lag": ("More records than this are not yet copied", "records"),
-    "stands": ("The source grows and nothing was copied for this number of seconds", "s"),
+    "offset_lag": ("More records than this are not yet replicated", "records"),
+    "stands": ("The source grows and nothing was replicated for this number of seconds", "s"),
     "flow_failed": ("The flow failed and is not restarted automatically", ""),
     "flow_degraded": ("The flow is degraded, or fails repeatedly", ""),
     "gap": ("Records are lost, changed or rejected, and need a decision", ""),
     "stale": ("The flow should run and sent no figures for this number of seconds", "s"),
     "runner_down": ("A runner that flows need is not ready", ""),
     "forecast": (
-        "Retention deletes records before they are copied, within this number of seconds",
+        "Retention deletes records before they are replicated, within this number of seconds",
         "s",
     ),
     "heartbeat": ("The newest heartbeat on the target is older than this number of seconds", "s"),

@@ -132,13 +132,14 @@ def describe_risk(risk: Risk, others: int, at: int) -> str:
     more = f"; {plural(others, 'more partition')} at risk" if others else ""
     where = f"partition {risk.partition} of {risk.topic}"
     if risk.lost:
-        return f"{where} has lost {plural(risk.lost, 'record')} to retention{more}"
+        return f"{where} lost {plural(risk.lost, 'record')} to retention{more}"
     left = max(0, risk.loses_at - at)
     when = f"in {duration(left)}" if left else "any moment now"
-    copied = f", {rate(risk.copied_per_second)}/s are copied" if risk.copied_per_second else ""
+    copied = f", {rate(risk.copied_per_second)}/s are replicated" if risk.copied_per_second else ""
     return (
-        f"{where} will lose data {when}: retention deletes {rate(risk.per_second)} records/s"
-        f"{copied}, {plural(risk.position - risk.earliest, 'record')} lie between{more}"
+        f"{where} will lose data {when}: retention deletes {rate(risk.per_second)} "
+        f"records/s{copied}, {plural(risk.position - risk.earliest, 'record')} remain "
+        f"between{more}"
     )
 
 

@@ -26,7 +26,7 @@ def drill_sentence(standbys: Sequence[Standby]) -> str:
     if not standbys:
         return ""
     if all(one.proven == "never" for one in standbys):
-        return "No drill has proven a standby yet."
+        return "No drill has verified a standby yet."
     if len(standbys) <= _NAMED:
         return " ".join(_sentence(one) for one in standbys)
     counts = [(state, [one for one in standbys if one.proven == state]) for state in _WORDS]
@@ -40,8 +40,8 @@ def drill_sentence(standbys: Sequence[Standby]) -> str:
 
 _WORDS: dict[ProvenState, str] = {
     "failed": "failed the last drill",
-    "proven": "proven by a drill",
-    "stale": "proven too long ago",
+    "proven": "verified by a drill",
+    "stale": "verified too long ago",
     "never": "never drilled",
 }
 
@@ -54,8 +54,8 @@ def _names(found: Sequence[Standby]) -> str:
 def _sentence(one: Standby) -> str:
     age = "" if one.age is None else duration(round(one.age.total_seconds()) * 1000)
     return {
-        "proven": f"The standby of {arrow(one.flow)} was proven by a drill {age} ago.",
-        "stale": f"The standby of {arrow(one.flow)} was last proven {age} ago: too long.",
+        "proven": f"The standby of {arrow(one.flow)} was verified by a drill {age} ago.",
+        "stale": f"The standby of {arrow(one.flow)} was last verified {age} ago: too long.",
         "failed": f"The last drill of {arrow(one.flow)} failed.",
-        "never": f"No drill has proven {arrow(one.flow)} yet.",
+        "never": f"No drill has verified {arrow(one.flow)} yet.",
     }[one.proven]

@@ -165,7 +165,7 @@ def _trouble(flow: FlowSummary, now: datetime) -> str:
     """The sentence after the name of the flow."""
     if flow.state == "running" and is_stale(flow, now):
         age = "ever" if flow.as_of is None else f"for {how_long(flow.as_of, now)}"
-        return f"has sent no figures {age}: is its runner alive?"
+        return f"has sent no figures {age}: is its runner running?"
     if flow.state == "running" and flow.source_unreachable:
         return f"reads from {flow.source}, which is unreachable."
     if flow.state == "running":
@@ -193,7 +193,7 @@ def _not_running(flows: Sequence[FlowSummary], now: datetime) -> str:
         left = [flow for flow in idle if flow.total.records or flow.total.unknown]
         named = ", ".join(f"{arrow(flow.name)} {_not_copied(flow, now)}" for flow in left[:2])
         more = f" and {len(left) - 2} more" if len(left) > 2 else ""
-        not_copied = f" Not copied: {named}{more}." if left else ""
+        not_copied = f" Not replicated: {named}{more}." if left else ""
         words = f"{len(idle)} flows are paused, stopped or drafts.{not_copied}"
     else:
         words = " ".join(_one_not_running(flow, now) for flow in idle)
@@ -206,7 +206,7 @@ def _one_not_running(flow: FlowSummary, now: datetime) -> str:
     words = f"{arrow(flow.name)} is {flow.state.replace('_', ' ')}"
     if not (flow.total.records or flow.total.unknown):
         return f"{words}."
-    return f"{words}; not copied: {_not_copied(flow, now)}."
+    return f"{words}; not replicated: {_not_copied(flow, now)}."
 
 
 def _not_copied(flow: FlowSummary, now: datetime) -> str:
