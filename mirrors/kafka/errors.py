@@ -28,7 +28,7 @@ def _rights(what: str, operations: str) -> Rule:
     return Rule(
         KafkaRefused,
         "not_authorised",
-        f"not authorised on the {what}. Grant {operations} to the principal that connects",
+        f"not authorized on the {what}. Grant {operations} to the principal that connects",
     )
 
 
@@ -36,18 +36,18 @@ _FENCED = Rule(Fenced, "fenced", "another owner of the same transactional id too
 _DOWN = Rule(
     KafkaUnavailable,
     "unreachable",
-    "no broker can be reached. Check that the brokers run and that the addresses they advertise "
-    "can be reached from here",
+    "no broker can be reached. Check that the brokers are running and that the addresses they "
+    "advertise can be reached from here",
 )
 _SLOW = Rule(
-    KafkaUnavailable, "timeout", "no answer in time. The brokers may be overloaded or cut off"
+    KafkaUnavailable, "timeout", "no response in time. The brokers may be overloaded or unreachable"
 )
 _LOGIN = Rule(
     KafkaRefused,
     "authentication",
-    "the broker refused the login. Check the mechanism, the user name and the secret",
+    "the broker rejected the login. Check the mechanism, the user name and the secret",
 )
-_GONE = Rule(KafkaRefused, "not_found", "the topic or partition does not exist (any more)")
+_GONE = Rule(KafkaRefused, "not_found", "the topic or partition does not exist")
 _MOVING = Rule(
     KafkaUnavailable, "moving", "the leader or coordinator is moving; it works again shortly"
 )
@@ -62,7 +62,7 @@ RULES: dict[int, Rule] = {
     KafkaError._SSL: Rule(
         KafkaUnavailable,
         "tls",
-        "the TLS handshake failed. A connection test of the cluster says why",
+        "the TLS handshake failed. A connection test of the cluster shows why",
     ),
     KafkaError._AUTHENTICATION: _LOGIN,
     KafkaError._TIMED_OUT: _SLOW,
@@ -83,7 +83,7 @@ RULES: dict[int, Rule] = {
     10: Rule(
         KafkaRefused,
         "too_large",
-        "a record is larger than the topic takes. Raise max.message.bytes of the topic",
+        "a record is larger than the topic allows. Raise max.message.bytes of the topic",
     ),
     12: Rule(KafkaRefused, "metadata_too_large", "the offset metadata is larger than allowed"),
     14: _MOVING,
@@ -91,10 +91,14 @@ RULES: dict[int, Rule] = {
     16: _MOVING,
     17: Rule(KafkaRefused, "invalid_topic", "the topic name is not allowed by Kafka", quote=True),
     19: Rule(
-        KafkaUnavailable, "few_replicas", "fewer replicas are in sync than min.insync.replicas asks"
+        KafkaUnavailable,
+        "few_replicas",
+        "fewer replicas are in sync than min.insync.replicas requires",
     ),
     20: Rule(
-        KafkaUnavailable, "few_replicas", "fewer replicas are in sync than min.insync.replicas asks"
+        KafkaUnavailable,
+        "few_replicas",
+        "fewer replicas are in sync than min.insync.replicas requires",
     ),
     25: Rule(KafkaRefused, "group_active", "the consumer group has active members"),
     29: _rights("topic", "the operation that is missing"),
@@ -106,7 +110,7 @@ RULES: dict[int, Rule] = {
     32: Rule(
         KafkaRefused,
         "timestamp",
-        "the timestamp is outside what the topic takes (message.timestamp.after.max.ms)",
+        "the timestamp is outside what the topic allows (message.timestamp.after.max.ms)",
     ),
     33: Rule(
         KafkaRefused,
@@ -119,12 +123,15 @@ RULES: dict[int, Rule] = {
         "the listener does not accept a SASL login. Check the security protocol and the port",
     ),
     35: Rule(KafkaRefused, "version", "the broker is too old for this request"),
-    36: Rule(KafkaRefused, "exists", "the topic exists already"),
-    37: Rule(KafkaRefused, "partitions", "the number of partitions is not possible", quote=True),
+    36: Rule(KafkaRefused, "exists", "the topic already exists"),
+    37: Rule(KafkaRefused, "partitions", "the number of partitions is invalid", quote=True),
     38: Rule(
-        KafkaRefused, "replication", "there are fewer brokers than replicas asked for", quote=True
+        KafkaRefused,
+        "replication",
+        "the replication factor is higher than the number of brokers",
+        quote=True,
     ),
-    40: Rule(KafkaRefused, "config", "Kafka does not take one of the settings", quote=True),
+    40: Rule(KafkaRefused, "config", "Kafka rejects one of the configs", quote=True),
     41: _MOVING,
     74: _MOVING,  # FENCED_LEADER_EPOCH: what we know of the leader is from before an election
     75: _MOVING,  # UNKNOWN_LEADER_EPOCH: the broker does not know of the election yet
@@ -137,9 +144,7 @@ RULES: dict[int, Rule] = {
         "it wrote has fewer replicas in sync than its min.insync.replicas",
     ),
     53: _rights("transactional id", "Write and Describe"),
-    54: Rule(
-        KafkaRefused, "security_off", "the cluster has no authorizer, so it keeps no access rules"
-    ),
+    54: Rule(KafkaRefused, "security_off", "the cluster has no authorizer, so it stores no ACLs"),
     58: _LOGIN,
     60: Rule(KafkaUnavailable, "moving", "the partitions are being reassigned"),
     67: Rule(KafkaRefused, "group_active", "the consumer group still has members"),
@@ -147,7 +152,7 @@ RULES: dict[int, Rule] = {
     69: Rule(KafkaRefused, "not_found", "there is no such consumer group"),
     73: Rule(KafkaRefused, "deletion_off", "deletion of topics is switched off on the cluster"),
     88: Rule(KafkaUnavailable, "busy", "a transaction holds the offsets of the group"),
-    89: Rule(KafkaUnavailable, "throttled", "the cluster's quota for such changes is used up"),
+    89: Rule(KafkaUnavailable, "throttled", "the cluster's quota for such changes is exhausted"),
     90: _FENCED,
     100: _GONE,
 }
@@ -199,7 +204,7 @@ def _rule(error: BaseException | KafkaError) -> Rule:
     return Rule(
         KafkaUnavailable if retriable else KafkaRefused,
         "kafka",
-        f"Kafka answered {text}" if text else "Kafka answered with an error it does not name",
+        f"Kafka answered {text}" if text else "Kafka responded with an error that it does not name",
     )
 
 

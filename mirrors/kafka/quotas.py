@@ -79,7 +79,7 @@ def describe_lateness(alias: str, within_s: float) -> str:
     """The same for what goes on, only slower; it changes only when the throttling does."""
     if THROTTLES.lately(alias, within_s) is None:
         return ""
-    return f"A quota on cluster {alias} throttles this client: what lags waits for that. {_CURE}"
+    return f"A quota on cluster {alias} throttles this client: the lag is due to that. {_CURE}"
 
 
 def late(alias: str, sentence: str) -> KafkaUnavailable:

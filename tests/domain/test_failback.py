@@ -187,9 +187,9 @@ def test_what_cannot_be_looked_at_is_left_out_with_the_reason() -> None:
     world = World([5], 0, [])
     sides = {"old": side("A", "ta", world.a), "new": side("B", "tb", world.b)}
     for name in ("old", "new"):
-        undescribed = dataclasses.replace(sides[name], undescribed={TOPIC: "not authorised."})
+        undescribed = dataclasses.replace(sides[name], undescribed={TOPIC: "not authorized."})
         (start,) = plan_starts([world.point], BACK, {}, **{**sides, name: undescribed})
-        assert (start.kind, "not authorised" in start.reason) == ("blocked", True)
+        assert (start.kind, "not authorized" in start.reason) == ("blocked", True)
 
 
 def test_a_flow_back_that_ran_before_goes_on_where_it_stood() -> None:

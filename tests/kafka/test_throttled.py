@@ -86,6 +86,6 @@ def test_requests_that_are_throttled_are_remembered_for_a_while(cluster: Cluster
             with contextlib.suppress(KafkaUnavailable):
                 list_groups(cluster, deadline_s=3)
     words = translate(TimeoutError(), where="primary", doing="list groups").message
-    assert words.startswith("Cluster primary: cannot list groups: no answer in time.")
+    assert words.startswith("Cluster primary: cannot list groups: no response in time.")
     assert "A quota on cluster primary throttles this client" in words
     assert "quota" not in translate(TimeoutError(), where="other", doing="list groups").message

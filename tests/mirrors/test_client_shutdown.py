@@ -44,7 +44,7 @@ def test_a_writer_of_heartbeats_ends_with_what_it_could_not_send(nobody: Cluster
 
 def test_a_producer_that_failed_ends_though_its_error_is_kept(nobody: ClusterSpec) -> None:
     before = clients()
-    with pytest.raises(KafkaUnavailable, match="did not take 1 of 1 records") as kept:
+    with pytest.raises(KafkaUnavailable, match="did not accept 1 of 1 records") as kept:
         append(nobody, "heartbeats", [Row(b"", b"")], deadline_s=0.3)
     assert kept.tb is not None
     assert clients() <= before

@@ -82,7 +82,7 @@ def test_duties_wait_for_a_cluster_that_does_not_answer(flow: Flow) -> None:
     assert scheduler.due_duties(now=NOW) == []
     flow.refresh_from_db()
     [first, *_] = scheduler.standings(flow=flow, now=NOW)
-    assert first.judgement.reason.startswith("two does not answer")
+    assert first.judgement.reason.startswith("two does not respond")
 
 
 def test_a_refusal_is_kept_as_its_sentence_and_a_break_without_a_traceback(flow: Flow) -> None:

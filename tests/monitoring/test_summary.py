@@ -127,7 +127,7 @@ def test_of_a_source_that_is_unreachable_only_a_lower_bound_is_known() -> None:
 
 def test_unreachable_clusters_of_flows_in_trouble_are_the_cause() -> None:
     broken = flow(
-        state="degraded", reason="Cluster west: no answer in time.", target_unreachable=True
+        state="degraded", reason="Cluster west: no response in time.", target_unreachable=True
     )
     summary = summarise([broken, flow("west->east")], NOW)
     assert summary.headline == "1 of 2 flows needs attention: west is unreachable"

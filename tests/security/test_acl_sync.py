@@ -235,7 +235,7 @@ def test_a_principal_that_may_not_read_rules_gets_a_plan_without_them(
         spec = side.spec("LOGIN", "PLAIN", alias=alias, **login)
         Cluster.objects.filter(alias=alias).update(**dataclasses.asdict(spec))
     limited = context(Flow.objects.get(pk=flow.pk))
-    with pytest.raises(KafkaRefused, match="cannot read access rules"):
+    with pytest.raises(KafkaRefused, match="cannot read ACLs"):
         sync_acls.sync_acls(limited)
     left = configs.look(limited).left_out
     assert any(text.startswith("ACLs are not part of this plan.") for text in left)

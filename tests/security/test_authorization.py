@@ -123,7 +123,7 @@ def test_one_forbidden_topic_does_not_fail_the_others(
     assert set(picture.failed) == {hidden, dumb}
     for name in (hidden, dumb):
         assert name in picture.failed[name]
-        assert "not authorised" in picture.failed[name]
+        assert "not authorized" in picture.failed[name]
     assert set(offsets.done) == {(whole, 0), (dumb, 0)}
     assert offsets.failed[hidden, 0].code == "not_authorised"
     for refused in (growth.failed[whole], changes.failed[whole], created.failed["forbidden"]):
@@ -177,7 +177,7 @@ def test_the_connection_test_tells_partial_rights(
     grant(ResourceType.TOPIC, topics[0], AclOperation.READ, AclOperation.DESCRIBE_CONFIGS)
     grant(ResourceType.TOPIC, topics[1], AclOperation.WRITE)
     rights = rights_of(limited)
-    assert rights["list topics"].words == "2 topics can be seen."
+    assert rights["list topics"].words == "2 topics are visible."
     assert f"Missing on 1 of 2 topics: {topics[1]}." == rights["read topics"].words
     assert f"Missing on 1 of 2 topics: {topics[0]}." == rights["write topics"].words
     assert rights["grow topics"].allowed is False

@@ -44,7 +44,7 @@ def test_they_are_written_on_the_target_and_the_reason_says_what_that_proves_les
     emitter.beat(now=now)
     state = HeartbeatState.objects.get(flow=flow)
     assert (state.place, state.written_at) == ("target", now)
-    assert "not authorised" in state.reason
+    assert "not authorized" in state.reason
     assert "written on open, as MirrorMaker 2 does" in state.reason
     key = Heartbeat("closed", "open", 0).key
     with Admin(secured_pair[1].spec("PLAINTEXT", alias="open")) as admin:

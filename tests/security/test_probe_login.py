@@ -54,9 +54,9 @@ def test_a_wrong_client_secret_is_refused_by_the_token_endpoint(secured: Secured
 
 
 TOKEN_FAULTS = [
-    ("/foreign", "sasl_token", "refused the token"),
-    ("/page", "oauth_unusable", "did not answer with an access token"),
-    ("/slow", "oauth_unreachable", "no answer in time"),
+    ("/foreign", "sasl_token", "rejected the token"),
+    ("/page", "oauth_unusable", "did not return an access token"),
+    ("/slow", "oauth_unreachable", "no response in time"),
 ]
 
 

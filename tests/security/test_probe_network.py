@@ -87,7 +87,7 @@ def test_a_port_that_accepts_and_says_nothing_is_named(tls: bool, secured: Secur
     with speaking(b"") as port:
         report = ask(plain(port, **protocol), deadline_s=1.5)
     assert report.code == "silent"
-    assert "said nothing in time" in report.message
+    assert "sent nothing in time" in report.message
 
 
 # Metadata, FindCoordinator, SaslHandshake, ApiVersions, DescribeCluster.
@@ -119,7 +119,7 @@ def test_a_web_server_is_not_taken_for_kafka(tls: bool) -> None:
         server.shutdown()
         server.server_close()
     assert report.code == "not_kafka"
-    assert "answered with H" in report.message  # HTTP, or the page of an error
+    assert "responded with H" in report.message  # HTTP, or the page of an error
 
 
 def test_redis_is_not_taken_for_kafka() -> None:

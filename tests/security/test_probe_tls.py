@@ -45,7 +45,7 @@ def test_a_certificate_about_to_expire_is_a_warning(secured: SecuredBroker) -> N
 def test_without_a_ca_of_ours_the_system_decides(secured: SecuredBroker) -> None:
     report = ask(secured.spec("TLS", ssl_ca=""))
     assert report.code == "tls_unknown_ca"
-    assert "by a CA this machine trusts" in report.message
+    assert "by a CA that this host trusts" in report.message
 
 
 def test_a_host_name_check_switched_off_lets_the_wrong_host_pass(secured: SecuredBroker) -> None:

@@ -117,7 +117,7 @@ def test_clusters_and_channels_share_no_secret(root: Path) -> None:
         "env:UNDERSTUDY_SMTP_PASSWORD",
         "env:UNDERSTUDY_NOTIFY_ALLOW",
     ):
-        assert "made for them" in (refusal(reference, NOTIFY, root, KAFKA_PASSWORD="x") or "")
+        assert "created for them" in (refusal(reference, NOTIFY, root, KAFKA_PASSWORD="x") or "")
     (root / "notify-borrowed").symlink_to(root / "primary.key")
     assert refusal(f"file:{root}/notify-borrowed", NOTIFY, root) is not None
 

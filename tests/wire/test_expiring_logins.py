@@ -36,7 +36,7 @@ def test_a_wrong_password_is_said_in_one_sentence(odd: KafkaBroker, login: dict[
     wrong = login | {"sasl_password": "env:KAFKA_WIRE_WRONG"}
     spec = ClusterSpec(alias="a", bootstrap_servers=odd.bootstrap_of("LOGIN"), **wrong)  # type: ignore[arg-type]
     host, port = spec.bootstrap_servers.rsplit(":", 1)
-    with pytest.raises(KafkaRefused, match="refused the login") as refused:
+    with pytest.raises(KafkaRefused, match="rejected the login") as refused:
         Connection(connection_facts(spec), host, int(port)).connect(time.monotonic() + 10)
     assert refused.value.code == "authentication"
     assert "battery" not in refused.value.message

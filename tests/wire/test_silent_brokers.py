@@ -102,7 +102,7 @@ def test_a_broker_that_stays_silent_is_given_up_in_words_and_copied_on_once_it_a
     assert (result.ended_because, result.code) == ("failed", "timeout"), result
     alias = (flow.alias, target.spec.alias)[side]
     assert result.reason.startswith(f"Cluster {alias}")
-    said = ("no answer in time", "no response for", "not acknowledged in time")
+    said = ("no response in time", "no response for", "not acknowledged in time")
     assert any(words in result.reason for words in said), result.reason
     flow.copy()
     assert is_same(flow, topic, remote)
@@ -124,7 +124,7 @@ def test_an_epoch_ends_in_time_although_a_broker_is_silent(
         assert result.ended_because == "deadline", result
     else:
         assert (result.ended_because, result.code) == ("failed", "timeout"), result
-        assert "Nothing was committed" in result.reason or "no answer in time" in result.reason
+        assert "Nothing was committed" in result.reason or "no response in time" in result.reason
     flow.copy()
     assert is_same(flow, topic, remote)
 
@@ -142,7 +142,7 @@ def test_an_epoch_does_not_begin_with_a_broker_that_is_silent(
     proxies[side].mode = "deaf"
     monkeypatch.setattr(threading.current_thread(), "name", "engine")
     began = time.monotonic()
-    with pytest.raises(KafkaUnavailable, match="no answer in time") as error:
+    with pytest.raises(KafkaUnavailable, match="no response in time") as error:
         RawCopier().run(flow.work(), Driver())  # type: ignore[arg-type]
     assert error.value.code == "timeout"
     assert time.monotonic() - began < 1.0 + MORE_S

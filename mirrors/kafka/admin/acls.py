@@ -50,9 +50,7 @@ class Acls(AdminConnection):
         if answer.error_code == Code.SECURITY_DISABLED:
             return None
         if answer.error_code:
-            raise translate_number(
-                answer.error_code, where=self.spec.alias, doing="read access rules"
-            )
+            raise translate_number(answer.error_code, where=self.spec.alias, doing="read ACLs")
         return [
             rule
             for resource in answer.resources
@@ -70,7 +68,7 @@ class Acls(AdminConnection):
         futures = self.client.create_acls(list(wanted), request_timeout=deadline_s)
         return self.gather(
             {wanted[binding]: future for binding, future in futures.items()},
-            doing=lambda rule: f"make an access rule of {rule.where} for {rule.principal}",
+            doing=lambda rule: f"create an ACL of {rule.where} for {rule.principal}",
             deadline_s=deadline_s,
             fold=lambda _: None,
         )
@@ -85,7 +83,7 @@ class Acls(AdminConnection):
         futures = self.client.delete_acls(list(wanted), request_timeout=deadline_s)
         return self.gather(
             {wanted[which]: future for which, future in futures.items()},
-            doing=lambda rule: f"take away an access rule of {rule.where} for {rule.principal}",
+            doing=lambda rule: f"delete an ACL of {rule.where} for {rule.principal}",
             deadline_s=deadline_s,
             fold=lambda _: None,
         )

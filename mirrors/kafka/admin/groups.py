@@ -212,7 +212,7 @@ def write_offsets(
                 result.failed[place] = translate_number(
                     part.error_code,
                     where=spec.alias,
-                    doing=f"move group {group} in {topic.name}-{part.partition_index}",
+                    doing=f"set the offset of group {group} in {topic.name}-{part.partition_index}",
                 )
             else:
                 result.done[place] = None
@@ -261,7 +261,7 @@ def delete_offsets(
     if not topics:
         return result
     rows = [kind(name=name, partitions=parts) for name, parts in topics.items()]
-    doing = f"take away offsets of group {group}"
+    doing = f"delete offsets of group {group}"
     with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
         coordinators = cluster.coordinators([group])
         for error in coordinators.failed.values():

@@ -89,9 +89,9 @@ def topic_rights(topics: Sequence[Any]) -> list[Right]:
         "list topics",
         bool(seen) or None,
         "both",
-        f"{len(seen)} topics can be seen."
+        f"{len(seen)} topics are visible."
         if seen
-        else "No topic can be seen: there is none, or Describe is granted on none.",
+        else "No topic is visible: there is none, or Describe is granted on none.",
     )
     return [
         listed,
@@ -101,10 +101,10 @@ def topic_rights(topics: Sequence[Any]) -> list[Right]:
 
 def _topic_right(name: str, operation: int, side: Side, seen: list[Any]) -> Right:
     if not seen:
-        return Right(name, None, side, "Unknown: no topic can be seen.")
+        return Right(name, None, side, "Unknown: no topic is visible.")
     lacking = [topic.name for topic in seen if operation not in topic.authorized_operations]
     if not lacking:
-        return Right(name, True, side, f"Granted on all {len(seen)} topics that can be seen.")
+        return Right(name, True, side, f"Granted on all {len(seen)} visible topics.")
     examples = ", ".join(sorted(lacking)[:3]) + (", …" if len(lacking) > 3 else "")
     words = f"Missing on {len(lacking)} of {len(seen)} topics: {examples}."
     return Right(name, len(lacking) < len(seen), side, words)
@@ -166,7 +166,7 @@ def transactional_right(link: BrokerConnection, transactional_id: str, deadline:
     if answer.error_code == Code.INVALID_PRODUCER_ID_MAPPING:
         return Right(name, True, "target", f"Write on transactional id {transactional_id}: yes.")
     return Right(
-        name, None, "target", f"Unknown: the coordinator answered error {answer.error_code}."
+        name, None, "target", f"Unknown: the coordinator responded with error {answer.error_code}."
     )
 
 

@@ -38,7 +38,9 @@ class Refused:
     def sentence(self, topic: str) -> str:
         """Names the topic and the settings that it lacks, with the cluster's answer."""
         lacks = ", ".join(f"{key}={value}" for key, value in sorted(self.settings.items()))
-        return f"{topic} was created without {lacks}, which is refused: {self.error.message}"
+        return (
+            f"{topic} was created without {lacks}, which the target rejected: {self.error.message}"
+        )
 
 
 def create_topics(

@@ -62,4 +62,4 @@ def delete_groups(
 
 def _check(name: str) -> None:
     if not name.startswith(PREFIX) or name == PREFIX:
-        raise UnderstudyError(f"{name} is no group of a simulation; it is left alone.")
+        raise UnderstudyError(f"{name} is not a group of a simulation; it is not deleted.")

@@ -75,7 +75,7 @@ class TopicChanges(AdminConnection):
             self.client.create_partitions(
                 wanted, request_timeout=deadline_s, operation_timeout=deadline_s
             ),
-            doing=lambda name: f"grow topic {name} to {partitions[name]} partitions",
+            doing=lambda name: f"increase topic {name} to {partitions[name]} partitions",
             deadline_s=deadline_s,
             fold=lambda _: None,
         )

@@ -211,7 +211,9 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
 
     def connect(self, address: Address, deadline: float) -> BrokerConnection:
         if time.monotonic() >= self.deadline:
-            raise late(self.alias, f"Cluster {self.alias} did not answer everything in time.")
+            raise late(
+                self.alias, f"Cluster {self.alias} did not respond to every request in time."
+            )
         return super().connect(address, min(deadline, self.deadline))
 
     def connect_broker(self, address: Address, deadline: float) -> BrokerConnection:

@@ -108,13 +108,13 @@ def diagnose(
 def _dns(scene: Scene) -> UnderstudyError:
     if isinstance(scene.failed.cause, TimeoutError):
         return KafkaUnavailable(
-            f"The name {scene.host} was not resolved in time: the name server does not answer "
-            "this machine.",
+            f"The name {scene.host} was not resolved in time: the name server does not respond "
+            "to this host.",
             code="dns",
         )
     return KafkaUnavailable(
-        f"The host name {scene.host} cannot be resolved from this machine. Check its spelling, or "
-        "use a name or an address that the machine's DNS knows.",
+        f"The host name {scene.host} cannot be resolved from this host. Check its spelling, or "
+        "use a name or an address that this host's DNS can resolve.",
         code="dns",
     )
 
@@ -123,8 +123,8 @@ def _tcp(scene: Scene) -> UnderstudyError:
     cause = scene.failed.cause
     if isinstance(cause, ConnectionRefusedError):
         return KafkaUnavailable(
-            f"{scene.at} refused the connection: nothing listens there. Check the port and that "
-            "the broker runs.",
+            f"{scene.at} refused the connection: nothing listens there. Check the port, and that "
+            "the broker is running.",
             code="refused",
         )
     if isinstance(cause, TimeoutError):
@@ -168,7 +168,7 @@ def _tls_diagnosis(scene: Scene, second: ConnectionFailed) -> UnderstudyError:
         return tls_failure(cause, scene.spec, scene.host, scene.port, scene.seconds)
     return KafkaUnavailable(
         f"{scene.at} closed the connection during the TLS handshake. {NOT_KAFKA[:-1]}, or it "
-        "demands a client certificate.",
+        "requires a client certificate.",
         code="tls",
     )
 
@@ -190,8 +190,8 @@ def _versions(scene: Scene) -> UnderstudyError:
         return _silent(scene)
     if scene.facts.tls is not None and isinstance(cause, Closed | ConnectionError | ssl.SSLError):
         return KafkaUnavailable(
-            f"{scene.at} closed the connection right after the TLS handshake: it demands a client "
-            "certificate, or it is not a Kafka listener. Give ssl_certificate and ssl_key.",
+            f"{scene.at} closed the connection right after the TLS handshake: it requires a "
+            "client certificate, or it is not a Kafka listener. Set ssl_certificate and ssl_key.",
             code="tls_client_certificate",
         )
     return KafkaUnavailable(
@@ -212,12 +212,12 @@ def _answering_protocol(scene: Scene) -> str:
 
 
 def _not_kafka(scene: Scene, name: str) -> UnderstudyError:
-    return KafkaUnavailable(f"{scene.at} answered with {name}. {NOT_KAFKA}", code="not_kafka")
+    return KafkaUnavailable(f"{scene.at} responded with {name}. {NOT_KAFKA}", code="not_kafka")
 
 
 def _silent(scene: Scene) -> UnderstudyError:
     return KafkaUnavailable(
-        f"{scene.at} accepted the connection and then said nothing in time. It is not a Kafka "
+        f"{scene.at} accepted the connection and then sent nothing in time. It is not a Kafka "
         "listener, or the broker is stuck or overloaded.",
         code="silent",
     )
@@ -243,12 +243,13 @@ def _speaks_tls(scene: Scene) -> bool:
 def _ask(scene: Scene) -> UnderstudyError:
     if isinstance(scene.failed.cause, TooOld):
         return KafkaRefused(
-            f"{scene.at} runs a Kafka that is too old for {scene.failed.cause}.", code="version"
+            f"{scene.at} runs a Kafka version that is too old for {scene.failed.cause}.",
+            code="version",
         )
     if isinstance(scene.failed.cause, Alien):
-        return _not_kafka(scene, "something else than Kafka's own words")
+        return _not_kafka(scene, "something other than Kafka's protocol")
     if isinstance(scene.failed.cause, TimeoutError):
-        words = f"{scene.at} did not answer in time; the broker may be overloaded."
+        words = f"{scene.at} did not respond in time; the broker may be overloaded."
         return late(scene.spec.alias, words)
     if not scene.facts.mechanism and isinstance(scene.failed.cause, ConnectionError):
         offered = _offered_mechanisms(scene)
@@ -261,7 +262,7 @@ def _ask(scene: Scene) -> UnderstudyError:
                 code="sasl_missing",
             )
     return KafkaUnavailable(
-        f"{scene.at} broke the connection off instead of answering. The broker may be stopping.",
+        f"{scene.at} closed the connection instead of responding. The broker may be stopping.",
         code="closed",
     )
 

@@ -14,12 +14,12 @@ def login_failure(cause: Exception, spec: ClusterSpec, at: str) -> UnderstudyErr
         return _refused(cause, spec, at)
     if isinstance(cause, TimeoutError):
         return KafkaUnavailable(
-            f"{at} did not answer the {spec.sasl_mechanism} login in time.", code="timeout"
+            f"{at} did not respond to the {spec.sasl_mechanism} login in time.", code="timeout"
         )
     if isinstance(cause, Unproven):
         return KafkaRefused(
-            f"{at} could not prove that it knows the password of "
-            f"{spec.sasl_username!r}: it may not be the broker it claims to be.",
+            f"{at} did not prove that it knows the password of {spec.sasl_username!r}: it may be "
+            "an impostor.",
             code="sasl_server",
         )
     return KafkaUnavailable(
@@ -46,12 +46,12 @@ def _refused(refused: Refused, spec: ClusterSpec, at: str) -> UnderstudyError:
         )
     if mechanism == "OAUTHBEARER":
         return KafkaRefused(
-            f"{at} refused the token of client {spec.sasl_username!r}. Check that the broker "
+            f"{at} rejected the token of client {spec.sasl_username!r}. Check that the broker "
             "trusts the issuer, the audience and the scope of the token endpoint.",
             code="sasl_token",
         )
     return KafkaRefused(
-        f"{at} refused the {mechanism} login of {spec.sasl_username!r}: wrong user name or "
+        f"{at} rejected the {mechanism} login of {spec.sasl_username!r}: wrong user name or "
         f"wrong password. Check the secret {spec.sasl_password}.",
         code="sasl_password",
     )

@@ -58,23 +58,22 @@ def _unverified(
                 code="tls_expired",
             )
         return KafkaUnavailable(
-            f"The certificate of {at} is not valid yet{date}. Check the clocks of both machines, "
-            "or wait.",
+            f"The certificate of {at} is not valid yet{date}. Check the clocks of both hosts, or "
+            "wait.",
             code="tls_not_yet_valid",
         )
     if code in (HOST_MISMATCH, ADDRESS_MISMATCH):
         names = _names(_presented(spec, host, port, seconds))
         issued = f"is for {names}, not for {host}" if names else f"is not for {host}"
         return KafkaUnavailable(
-            f"The certificate of {at} {issued}. Connect by a name that it holds, or have it "
+            f"The certificate of {at} {issued}. Connect by a name in the certificate, or have it "
             "issued for this one.",
             code="tls_wrong_host",
         )
     if code in UNKNOWN_AUTHORITY:
-        known = f"by the CA in {spec.ssl_ca}" if spec.ssl_ca else "by a CA this machine trusts"
+        known = f"by the CA in {spec.ssl_ca}" if spec.ssl_ca else "by a CA that this host trusts"
         return KafkaUnavailable(
-            f"The certificate of {at} was not issued {known}. Give the CA that issued it as "
-            "ssl_ca.",
+            f"The certificate of {at} was not issued {known}. Set the CA that issued it as ssl_ca.",
             code="tls_unknown_ca",
         )
     return KafkaUnavailable(
@@ -85,7 +84,7 @@ def _unverified(
 def _client_certificate(reason: str, spec: ClusterSpec, at: str) -> UnderstudyError:
     if not spec.ssl_certificate:
         return KafkaUnavailable(
-            f"{at} demands a client certificate, and the cluster has none. Give ssl_certificate "
+            f"{at} requires a client certificate, and the cluster has none. Set ssl_certificate "
             "and ssl_key.",
             code="tls_client_certificate",
         )

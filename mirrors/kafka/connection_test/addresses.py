@@ -65,7 +65,7 @@ class Found:
             if one.reachable is False:
                 yield (
                     f"{one.reason} It is an address of bootstrap.servers: connections to {alias} "
-                    "use the others. Remove it there if it is gone permanently."
+                    "use the others. Remove it there if the broker was removed permanently."
                 )
 
     def _foreign(self, first: AddressReport) -> Iterable[str]:
@@ -144,7 +144,7 @@ def _forbidden(facts: ConnectionFacts) -> Iterable[AddressReport]:
 
 def _no_brokers(host: str, port: int) -> UnderstudyError:
     return KafkaUnavailable(
-        f"{host}:{port} answers but knows no broker of its cluster. It may still be starting; try "
-        "again in a moment.",
+        f"{host}:{port} responds but knows no broker of its cluster. It may still be starting; "
+        "try again in a moment.",
         code="no_brokers",
     )

@@ -146,7 +146,7 @@ class _Probe:
             with self._new(found.host, found.port).connect(self.deadline) as coordinator:
                 return permissions.transactional_right(coordinator, self.txn, self.deadline)
         except UnderstudyError:
-            words = "Unknown: the transaction coordinator does not answer."
+            words = "Unknown: the transaction coordinator does not respond."
             return Right("transactional write", None, "target", words)
 
     def _expiry(self, link: BrokerConnection) -> list[str]:

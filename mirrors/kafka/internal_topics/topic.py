@@ -169,7 +169,7 @@ def append(
         if left:
             raise late(
                 spec.alias,
-                f"Cluster {spec.alias}: {topic} did not take {left} of {count} records in time.",
+                f"Cluster {spec.alias}: {topic} did not accept {left} of {count} records in time.",
             )
     except RAISED as error:
         raise translate(error, where=spec.alias, doing=f"write {topic}") from None
@@ -197,7 +197,7 @@ def _produce(
             )
         except BufferError:
             if time.monotonic() >= deadline:
-                words = f"Cluster {alias}: {topic} did not take the records in time."
+                words = f"Cluster {alias}: {topic} did not accept the records in time."
                 raise late(alias, words) from None
             producer.poll(0.1)
         else:
@@ -238,7 +238,8 @@ def ensure_topic(
             raise KafkaUnavailable(seen.failed[name])
         if time.monotonic() > until:
             raise KafkaUnavailable(
-                f"Cluster {admin.spec.alias}: {name} was made but is not seen.", code="timeout"
+                f"Cluster {admin.spec.alias}: {name} was created but is not visible yet.",
+                code="timeout",
             )
         factor = min(replication_factor, max(1, seen.brokers))
         wanted = NewTopicSpec(name=name, partitions=1, replication_factor=factor, configs=configs)

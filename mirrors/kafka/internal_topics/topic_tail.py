@@ -77,8 +77,8 @@ class Cut(Exception):
 
 def still_open(alias: str, topic: str, deadline_s: float) -> KafkaUnavailable:
     return KafkaUnavailable(
-        f"Cluster {alias}: a transaction has been open in {topic} for "
-        f"{deadline_s:g} s, so what comes after it cannot be read yet.",
+        f"Cluster {alias}: a transaction has been open in {topic} for {deadline_s:g} s, so later "
+        "records cannot be read yet.",
         code="timeout",
     )
 

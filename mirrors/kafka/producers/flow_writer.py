@@ -123,7 +123,7 @@ class FlowWriter:
         if len(offsets) != wanted:
             raise late(
                 self._spec.alias,
-                f"Cluster {self._spec.alias} did not take {wanted - len(offsets)} of {wanted} "
+                f"Cluster {self._spec.alias} did not accept {wanted - len(offsets)} of {wanted} "
                 "records in time.",
             )
         return [offsets[at] for at in range(wanted)]
@@ -147,7 +147,7 @@ class FlowWriter:
                 )
             except BufferError:
                 if time.monotonic() >= until:
-                    words = f"Cluster {self._spec.alias} did not take the records in time."
+                    words = f"Cluster {self._spec.alias} did not accept the records in time."
                     raise late(self._spec.alias, words) from None
                 self._producer.poll(0.05)
             else:

@@ -75,8 +75,8 @@ class Hanging:
         unseen = [place for place in self._own if place not in states]
         if unseen:
             raise KafkaUnavailable(
-                f"Cluster {self._cluster.alias}: whether the last transaction has ended in "
-                f"{_name(unseen[0])} cannot be seen yet.",
+                f"Cluster {self._cluster.alias}: whether the last transaction in "
+                f"{_name(unseen[0])} has ended is not visible yet.",
                 code="busy",
             )
         self._identity.note(None, time.monotonic() + END_S)
@@ -111,8 +111,8 @@ class Hanging:
                 self._identity.note(True, deadline)
             while places:
                 log.warning(
-                    "cluster %s: the end of a transaction that was %s is missing in %s of our "
-                    "partitions, first %s: it is written now",
+                    "cluster %s: the end marker of a transaction that was %s is missing in %s of "
+                    "our partitions, first %s: writing it now",
                     self._cluster.alias,
                     how,
                     len(places),
@@ -121,7 +121,7 @@ class Hanging:
                 self._transact(places, commit)
                 places = self._seen_ended(places)
                 if places and not backoff.wait():
-                    raise self._refused(first, how, "its broker left it out again")
+                    raise self._refused(first, how, "its broker omitted it again")
             if commit:
                 self._identity.note(noted, time.monotonic() + END_S)
         except ProducerLost as lost:
@@ -148,8 +148,8 @@ class Hanging:
 
     def _refused(self, first: str, how: str, why: str) -> KafkaUnavailable:
         return KafkaUnavailable(
-            f"Cluster {self._cluster.alias}: {first} lacks the end of a transaction that was "
-            f"{how}, and it could not be written: {why}.",
+            f"Cluster {self._cluster.alias}: {first} lacks the end marker of a transaction that "
+            f"was {how}, and it could not be written: {why}.",
             code=HANGING,
         )
 
@@ -183,7 +183,7 @@ def states(cluster: Cluster, places: Iterable[Place], leaders: Leaders, producer
         if wanted:
             until_answered(look, deadline)
     except KafkaRefused as error:
-        log.warning("whether transactions hang cannot be known: %s", error.message)
+        log.warning("whether transactions hang is unknown: %s", error.message)
         found = dict.fromkeys(wanted, None) | found
     except UnderstudyError as error:
         log.warning("whether transactions hang is not known yet: %s", error.message)
@@ -218,14 +218,14 @@ def see_ended(
                 return
             if time.monotonic() > late and left[0] in seen:
                 raise KafkaUnavailable(
-                    f"Cluster {cluster.alias}: {_name(left[0])} lacks the end of our last "
-                    "transaction. It is written when the flow is taken over next.",
+                    f"Cluster {cluster.alias}: {_name(left[0])} lacks the end marker of our last "
+                    "transaction. It is written when the flow starts next.",
                     code=HANGING,
                 )
         if not backoff.wait():
             raise KafkaUnavailable(
                 f"Cluster {cluster.alias}: our last transaction has not ended in all of its "
-                "partitions yet: a broker is slow, or down. It is tried again.",
+                "partitions yet: a broker is slow, or down. The flow retries.",
                 code="busy",
             )
 

@@ -114,7 +114,7 @@ class Identity:
         backoff = RetryBackoff(deadline)
         while number := self._init((self.producer_id, self.epoch), committed, deadline):
             if number not in _BUSY or not backoff.wait():
-                raise self._lost_or_refused(number, "go on under the transactional id")
+                raise self._lost_or_refused(number, "continue under the transactional id")
 
     def _init(self, owner: tuple[int, int], noted: bool | None, deadline: float) -> int:
         """As the next epoch of this owner alone (KIP-360), or of any owner; an error's number."""

@@ -139,7 +139,7 @@ def given_up(error: BaseException | KafkaError, spec: ClusterSpec, doing: str) -
             )
         if kafka_error.fatal():
             return KafkaUnavailable(
-                f"Cluster {spec.alias}: the producer had to be given up ({kafka_error.str()}).",
+                f"Cluster {spec.alias}: the producer failed permanently ({kafka_error.str()}).",
                 code="producer_lost",
             )
     return translate(error, where=spec.alias, doing=doing)

@@ -139,13 +139,13 @@ def why_no_address(
 def timed_out(where: str) -> KafkaUnavailable:
     """The error for a response that did not arrive in time."""
     alias = where.partition(" (")[0]
-    sentence = f"Cluster {where}: no answer in time. The broker may be overloaded or cut off."
+    sentence = f"Cluster {where}: no response in time. The broker may be overloaded or unreachable."
     return late(alias, sentence)
 
 
 def connection_lost(where: str, error: OSError | None) -> KafkaUnavailable:
     """The error for a connection that broke; None: the other side closed it."""
-    cause = "it was closed by the other side" if error is None else _reason_of(error)
+    cause = "the other side closed it" if error is None else _reason_of(error)
     return KafkaUnavailable(
         f"Cluster {where}: the connection was lost ({cause}). The broker may be restarting.",
         code="connection_lost",
@@ -191,10 +191,10 @@ def _refused(at: str, facts: ConnectionFacts, cause: Refused) -> UnderstudyError
             code="mechanism",
         )
     if facts.token is not None:
-        sentence = "the broker refused the token. Check its scope and audience."
+        sentence = "the broker rejected the token. Check its scope and audience."
     else:
         sentence = (
-            "the broker refused the login. Check the mechanism, the user name and the secret."
+            "the broker rejected the login. Check the mechanism, the user name and the secret."
         )
     return KafkaRefused(f"{at}: {sentence}", code="authentication")
 
@@ -209,13 +209,13 @@ def _unproven(at: str, facts: ConnectionFacts, _: Unproven) -> UnderstudyError:
 
 def _other_reply(at: str, *_: object) -> UnderstudyError:
     return KafkaUnavailable(
-        f"{at}: a reply to another request came. The connection is closed.", code="protocol"
+        f"{at}: a response to another request arrived. The connection is closed.", code="protocol"
     )
 
 
 def _alien(at: str, *_: object) -> UnderstudyError:
     return KafkaUnavailable(
-        f"{at}: the reply is not Kafka's protocol. Check that this is the port of a Kafka "
+        f"{at}: the response is not Kafka's protocol. Check that this is the port of a Kafka "
         "listener, and its security protocol.",
         code="not_kafka",
     )
@@ -232,7 +232,7 @@ _SENTENCES: tuple[tuple[type[Exception], Callable[..., UnderstudyError]], ...] =
 
 def _not_resolved(at: str, cause: Exception) -> UnderstudyError:
     if isinstance(cause, TimeoutError):
-        sentence = "the host name was not resolved in time. The DNS does not answer: check it."
+        sentence = "the host name was not resolved in time. The DNS does not respond: check it."
     else:
         sentence = "the host name cannot be resolved. Check its spelling and the DNS."
     return KafkaUnavailable(f"{at}: {sentence}", code="dns")
@@ -241,12 +241,12 @@ def _not_resolved(at: str, cause: Exception) -> UnderstudyError:
 def _not_connected(at: str, cause: Exception) -> UnderstudyError:
     if isinstance(cause, TimeoutError) or not isinstance(cause, OSError):
         return KafkaUnavailable(
-            f"{at}: no connection in time. Check that the broker runs and that no firewall drops "
-            "the connection.",
+            f"{at}: no connection in time. Check that the broker is running and that no firewall "
+            "drops the connection.",
             code="timeout",
         )
     return KafkaUnavailable(
-        f"{at}: no connection ({_reason_of(cause)}). Check that the broker runs and that the "
-        "address it advertises can be reached from here.",
+        f"{at}: no connection ({_reason_of(cause)}). Check that the broker is running and that "
+        "the address it advertises can be reached from here.",
         code="unreachable",
     )

@@ -95,7 +95,7 @@ def _load_ca(context: ssl.SSLContext, spec: ClusterSpec, pem: str) -> None:
         context.load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError):
         raise SecretUnavailable(
-            f"The CA of cluster {spec.alias}, {spec.ssl_ca}, holds no certificate in PEM form."
+            f"The CA of cluster {spec.alias}, {spec.ssl_ca}, contains no certificate in PEM format."
         ) from None
 
 
@@ -113,13 +113,13 @@ def _load_certificate(context: ssl.SSLContext, spec: ClusterSpec, material: TlsM
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=refuse_to_ask)
     except UnderstudyError:
         raise SecretUnavailable(
-            f"The client key of cluster {spec.alias}, {spec.ssl_key}, is encrypted. Give it "
+            f"The client key of cluster {spec.alias}, {spec.ssl_key}, is encrypted. Store it "
             "without a passphrase, in a file that only this service can read."
         ) from None
     except (ssl.SSLError, OSError):
         raise SecretUnavailable(
             f"The client certificate of cluster {spec.alias} cannot be used: "
-            f"{spec.ssl_certificate} and {spec.ssl_key} must be PEM, and belong together."
+            f"{spec.ssl_certificate} and {spec.ssl_key} must be PEM, and must match."
         ) from None
     finally:
         os.close(descriptor)

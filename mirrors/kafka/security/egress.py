@@ -27,7 +27,7 @@ def check(host: str, port: int, *, environ: Mapping[str, str] | None = None) -> 
     if not is_allowed(host, port, environ=environ):
         raise KafkaUnavailable(
             f"Connections to {host}:{port} are not allowed by this deployment: no rule of "
-            f"{VARIABLE} matches it. Ask the person who runs the deployment to allow it.",
+            f"{VARIABLE} matches it. Ask the administrator of the deployment to allow it.",
             code="egress_denied",
         )
 

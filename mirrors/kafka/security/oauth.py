@@ -64,7 +64,8 @@ class TokenSource:
         ends = time.monotonic() + deadline_s
         if not self._lock.acquire(timeout=deadline_s):
             raise KafkaUnavailable(
-                f"The token endpoint of cluster {self.spec.alias} keeps another request waiting.",
+                f"The token endpoint of cluster {self.spec.alias} does not respond to another "
+                "request yet.",
                 code="oauth_unreachable",
             )
         try:
@@ -99,16 +100,16 @@ def fetch_token(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> Token:
     status, body = _post(spec, url, time.monotonic() + deadline_s)
     if status != 200:
         raise KafkaRefused(
-            f"The token endpoint of cluster {spec.alias}, {_shown(url)}, answered {status}"
-            f"{_oauth_error(body)}. Check the client id {spec.sasl_username!r}, its secret "
-            f"({spec.sasl_password}) and the scope.",
+            f"The token endpoint of cluster {spec.alias}, {_shown(url)}, responded with "
+            f"{status}{_oauth_error(body)}. Check the client id {spec.sasl_username!r}, its "
+            f"secret ({spec.sasl_password}) and the scope.",
             code="oauth_refused",
         )
     token = _token_in(body, started)
     if token is None:
         raise KafkaUnavailable(
-            f"The token endpoint of cluster {spec.alias}, {_shown(url)}, did not answer with an "
-            "access token. Check that the address is the token endpoint itself.",
+            f"The token endpoint of cluster {spec.alias}, {_shown(url)}, did not return an "
+            "access token. Check that the URL is the token endpoint itself.",
             code="oauth_unusable",
         )
     return token
@@ -138,7 +139,7 @@ def _post(spec: ClusterSpec, url: str, deadline: float) -> tuple[int, Secret]:
         return response.status, _read(response, connection, deadline)
     except (OSError, http.client.HTTPException) as error:
         raise KafkaUnavailable(
-            f"The token endpoint of cluster {spec.alias}, {_shown(url)}, did not answer: "
+            f"The token endpoint of cluster {spec.alias}, {_shown(url)}, did not respond: "
             f"{_reason(error)}.",
             code="oauth_unreachable",
         ) from None
@@ -221,7 +222,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message})"
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "no response in time"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     return "the connection failed" if not isinstance(error, OSError) else str(error.strerror)

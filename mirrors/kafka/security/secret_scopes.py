@@ -57,7 +57,7 @@ def name_refusal(name: str, purpose: Purpose, environ: Mapping[str, str]) -> str
         if name.startswith(NOTIFY_PREFIX) and name not in _NOTIFY_SETTINGS:
             return None
         return (
-            "channels and hooks use only secrets that were made for them, variables named "
+            "channels and hooks use only secrets that were created for them, variables named "
             f"{NOTIFY_PREFIX}…"
         )
     if is_own(name):
@@ -135,8 +135,8 @@ def _own_file_refusal(real: Path, purpose: Purpose, environ: Mapping[str, str]) 
             continue
         if real.is_relative_to(path) or _is_same_file(real, path):
             return (
-                f"this file belongs to Understudy itself ({name} names it), and no reference "
-                "reaches it. Keep the secret in a file of its own"
+                f"this file belongs to Understudy itself ({name} names it), and references must "
+                "not use it. Store the secret in a separate file"
             )
     return None
 
@@ -170,14 +170,14 @@ def _roots(variable: str, environ: Mapping[str, str]) -> list[Path]:
 
 def _outside(purpose: Purpose, environ: Mapping[str, str]) -> str:
     if purpose is Purpose.KAFKA:
-        return f"the file must lie under {environ.get(ROOTS, DEFAULT_ROOTS)} ({ROOTS})"
+        return f"the file must be under {environ.get(ROOTS, DEFAULT_ROOTS)} ({ROOTS})"
     if environ.get(NOTIFY_ROOTS):
         return (
-            "channels and hooks use only secrets that were made for them, files under "
+            "channels and hooks use only secrets that were created for them, files under "
             f"{environ[NOTIFY_ROOTS]} ({NOTIFY_ROOTS})"
         )
     return (
-        "channels and hooks use only secrets that were made for them, files under "
+        "channels and hooks use only secrets that were created for them, files under "
         f"{environ.get(ROOTS, DEFAULT_ROOTS)} ({ROOTS}) whose name begins with "
         f"{NOTIFY_FILE_PREFIX}"
     )

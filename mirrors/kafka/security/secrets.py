@@ -62,7 +62,7 @@ class Secret:
         return hash(self._value)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("A secret does not leave its process: pass its reference instead.")
+        raise TypeError("A secret must not leave its process: pass its reference instead.")
 
 
 class QuietStr(str):
@@ -111,7 +111,7 @@ def check_reference(
         elif scheme == "properties" and rest:
             _check_path(reference, rest.rpartition(":")[0], purpose, environment)
         else:
-            return "Give a reference, env:NAME or file:/path, not the secret itself."
+            return "Enter a reference, env:NAME or file:/path, not the secret itself."
     except SecretUnavailable as error:
         return error.message
     return None
@@ -129,8 +129,8 @@ def _from_environment(
     value = environ.get(name, "")
     if not value:
         raise SecretUnavailable(
-            f"The secret reference {reference} leads nowhere: {name} is not set in the environment "
-            "of the process that connects. Set it there and start that process again."
+            f"The secret reference {reference} cannot be resolved: {name} is not set in the "
+            "environment of the process that connects. Set it there and restart that process."
         )
     return Secret(value)
 
@@ -149,8 +149,8 @@ def _from_file(reference: str, path: str, purpose: Purpose, environ: Mapping[str
         # Not a FIFO or a device: reading one could wait for ever.
         if not real.is_file():
             raise SecretUnavailable(
-                f"The secret reference {reference} leads nowhere: there is no such file where the "
-                "connection is made. Put it there, or correct the reference."
+                f"The secret reference {reference} cannot be resolved: there is no such file "
+                "where the connection is made. Put it there, or correct the reference."
             )
         with real.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
@@ -160,19 +160,19 @@ def _from_file(reference: str, path: str, purpose: Purpose, environ: Mapping[str
         ) from None
     if len(raw) > MAX_BYTES:
         raise SecretUnavailable(
-            f"The secret reference {reference} is refused: the file is larger than "
+            f"The secret reference {reference} is rejected: the file is larger than "
             f"{MAX_BYTES // 1024} KiB, so it is hardly a secret."
         )
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         raise SecretUnavailable(
-            f"The secret reference {reference} is refused: the file is not UTF-8 text. Keys and "
-            "certificates are expected in PEM form."
+            f"The secret reference {reference} is rejected: the file is not UTF-8 text. Keys and "
+            "certificates must be in PEM format."
         ) from None
     text = text.removesuffix("\n").removesuffix("\r")
     if not text:
-        raise SecretUnavailable(f"The secret reference {reference} leads to an empty file.")
+        raise SecretUnavailable(f"The secret reference {reference} names an empty file.")
     return Secret(text)
 
 
@@ -185,7 +185,7 @@ def _from_properties(
     value = {line.key: line.value for line in lines}.get(key, "")
     if not value:
         raise SecretUnavailable(
-            f"The secret reference {reference} leads nowhere: the file has no such key, or nothing "
-            "behind it."
+            f"The secret reference {reference} cannot be resolved: the file has no such key, or "
+            "the key has no value."
         )
     return Secret(value)
