@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
-from mirrors.domain.flows.schedule import Runs, standing_of
+from mirrors.domain.flows.schedule import Runs, state_of_runs
 from mirrors.domain.settings.flow_control import SCHEDULE, UNTIL, WINDOW, ZONE
 from mirrors.models import Job, Transition
 from mirrors.models.flow_queries import flows_with_lag
@@ -47,7 +47,7 @@ def set_schedules(flows: list[Any], now: datetime) -> list[Any]:
         flow.until_shown = (runs.until or "").replace(",", ", ")
         flow.zone = flow.properties.get(ZONE)
         flow.window = None if runs.window is None else int(flow.properties[WINDOW])
-        standing = standing_of(
+        standing = state_of_runs(
             runs,
             desired=flow.desired_state,
             asked_at=None if flow.asked_at is None else milliseconds(flow.asked_at),

@@ -24,7 +24,7 @@ _DRAWN = re.compile(r"(?<![a-z])[hr](?![a-z])", re.IGNORECASE)
 class Cron:
     """Parser of a schedule."""
 
-    words = "five cron fields (minute, hour, day, month, weekday), such as 30 2 * * *"
+    description = "five cron fields (minute, hour, day, month, weekday), such as 30 2 * * *"
 
     def parse(self, text: str) -> str:
         """Return the normalized schedule. Raises ValueError; its text follows the setting."""
@@ -33,7 +33,7 @@ class Cron:
         if _DRAWN.search(schedule):
             raise ValueError(f"must give exact times; R and H are random in {text!r}")
         if len(fields) != 5 or not croniter.is_valid(schedule):
-            raise ValueError(f"must be {self.words}, not {text!r}")
+            raise ValueError(f"must be {self.description}, not {text!r}")
         # From 1970 on each day of a year has met each weekday within the years that are searched.
         if next_run_ms(schedule, 0) is None:
             raise ValueError(f"never runs: no day matches {schedule!r}")
@@ -44,7 +44,7 @@ class Cron:
 class Zone:
     """Parser of a time zone's name."""
 
-    words = "an IANA time zone, such as UTC, Europe/Berlin or America/New_York"
+    description = "an IANA time zone, such as UTC, Europe/Berlin or America/New_York"
 
     def parse(self, text: str) -> str:
         zone_of(text.strip())
@@ -56,7 +56,7 @@ def zone_of(name: str) -> zoneinfo.ZoneInfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"must be {Zone.words}, not {name!r}") from None
+        raise ValueError(f"must be {Zone.description}, not {name!r}") from None
 
 
 def next_run_ms(schedule: str, after: int, zone: str = "UTC") -> int | None:

@@ -164,7 +164,9 @@ def flow_field(key: str, now: str | None) -> forms.Field:
         )
     default = known.default or _UNSET.get(key, "")
     area = 2 if key in {"topics", "topics.exclude", HIGH, LOW, *_BY_LINES} else 0
-    hint = f"{known.meaning} Takes {known.kind.words}." if key in _SPELT_OUT else known.meaning
+    hint = (
+        f"{known.meaning} Takes {known.kind.description}." if key in _SPELT_OUT else known.meaning
+    )
     return text_field(_LABELS[key], area=area, placeholder=default, help_text=hint)
 
 

@@ -120,7 +120,7 @@ def owed(total: Any, why: str = "no figures yet") -> SafeString:
 
 @register.simple_tag
 def lasting(milliseconds: Any, why: str = "not known") -> SafeString:
-    """A duration in words, the exact milliseconds in its title."""
+    """A readable duration, with the exact milliseconds in its title."""
     # A path that leads nowhere arrives as an empty text.
     if not isinstance(milliseconds, int | float):
         return format_html('<span title="{}">{}</span>', why, formatting.UNKNOWN)

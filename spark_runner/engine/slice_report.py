@@ -119,7 +119,7 @@ class SliceReport:
             lane="repack" if partition.repack_reason else "raw",
             why=partition.repack_reason,
             left_out=partition.skipped.records - reported,
-            strangers=found,
+            foreign=found,
             repeats=self._duplicates.count(partition),
             there=partition.committed_downstream if partition.committed_downstream >= 0 else None,
         )

@@ -117,7 +117,7 @@ class PartitionFigure:
     # Since the last report: records of other flows that were left out.
     left_out: int = 0
     # Since the last report: records of other producers in the remote partition.
-    strangers: tuple[ForeignRange, ...] = ()
+    foreign: tuple[ForeignRange, ...] = ()
     # At-least-once: duplicate records on the target. None if not counted.
     repeats: int | None = None
     # The remote offset of the next batch. None if the lane does not know it.
@@ -125,7 +125,7 @@ class PartitionFigure:
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:
-        return cls(strangers=tuple(ForeignRange(*row) for row in raw.pop("strangers")), **raw)
+        return cls(foreign=tuple(ForeignRange(*row) for row in raw.pop("foreign")), **raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,7 @@ class PartitionProgress:
     def apply_figure(self, figure: PartitionFigure, now: int) -> None:
         self.position, self.lane, self.why = figure.position, figure.lane, figure.why
         self.left_out += figure.left_out
-        self.add_foreign(figure.strangers)
+        self.add_foreign(figure.foreign)
         self.repeats = figure.repeats
         self.next_remote_offset = figure.there
         self.timestamp = figure.timestamp or self.timestamp

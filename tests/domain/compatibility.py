@@ -47,7 +47,7 @@ def _settings(verdict: str) -> list[Setting]:
 
 def _honoured() -> str:
     rows = (
-        (_code(k.name), _code(k.default), k.kind.words, k.meaning, _proof(k))
+        (_code(k.name), _code(k.default), k.kind.description, k.meaning, _proof(k))
         for k in _settings("honoured")
     )
     return _table(("key", "default", "takes", "meaning", "shown by"), rows)
@@ -55,7 +55,15 @@ def _honoured() -> str:
 
 def _different() -> str:
     rows = (
-        (_code(k.name), _code(k.mm2), _code(k.default), k.kind.words, k.meaning, k.why, _proof(k))
+        (
+            _code(k.name),
+            _code(k.mm2),
+            _code(k.default),
+            k.kind.description,
+            k.meaning,
+            k.why,
+            _proof(k),
+        )
         for k in _settings("different")
     )
     head = ("key", "MM2's default", "here", "takes", "meaning", "what differs, and why", "shown by")
@@ -64,7 +72,7 @@ def _different() -> str:
 
 def _ours() -> str:
     rows = (
-        (_code(k.name), _code(k.default), k.kind.words, k.meaning, _proof(k))
+        (_code(k.name), _code(k.default), k.kind.description, k.meaning, _proof(k))
         for k in _settings("ours")
     )
     return _table(("key", "default", "takes", "meaning", "shown by"), rows)
@@ -91,7 +99,7 @@ def _clients(role: client_properties.Role) -> Callable[[], str]:
     def rows() -> Iterable[tuple[str, ...]]:
         for key in client_properties.TABLES[role].values():
             if role == "cluster" or key.name not in client_properties.COMMON:
-                yield _code(key.name), key.kind.words, key.meaning, key.raw or "works"
+                yield _code(key.name), key.kind.description, key.meaning, key.raw or "works"
 
     return lambda: _table(("property", "takes", "meaning", "in the raw lane"), rows())
 

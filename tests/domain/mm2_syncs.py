@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from mirrors.domain.offsets.offset_syncs import Sync
+from mirrors.domain.offsets.mm2_syncs import Sync
 
 Place = tuple[str, int]
 SLOTS = 64
@@ -130,7 +130,7 @@ class SyncWriter:
         return self._send()
 
     def arrived(self, count: int) -> dict[Place, Sync]:
-        """So many of the sent syncs were acknowledged, which makes room."""
+        """This number of sent syncs were acknowledged, which makes room."""
         self._in_flight -= count
         return self._send()
 

@@ -12,7 +12,7 @@ from mirrors.domain.topics.acls import (
     Names,
     plan_acls,
     shape_of,
-    waits_for_a_look,
+    why_acls_wait,
 )
 from tests.domain.cases import flow
 
@@ -114,8 +114,8 @@ def test_a_look_at_the_preview_counts_for_those_settings_alone() -> None:
         return FlowSettings.from_properties({k.replace("_", "."): v for k, v in keys.items()})
 
     seen = shape_of(settings())
-    assert waits_for_a_look(settings(), None) == NOT_SEEN
-    assert waits_for_a_look(settings(topics="x", tasks_max="3"), seen) == ""
+    assert why_acls_wait(settings(), None) == NOT_SEEN
+    assert why_acls_wait(settings(topics="x", tasks_max="3"), seen) == ""
     both = settings(sync_acls_scope="complete", replication_policy_class=IDENTITY)
-    told = waits_for_a_look(both, seen)
+    told = why_acls_wait(both, seen)
     assert "sync.acls.scope and replication.policy.class changed since" in told

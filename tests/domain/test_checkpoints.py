@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mirrors.domain.groups.checkpoints import IDLE, Move, plan_checkpoint, plan_move
 from mirrors.domain.groups.resume import GroupPlace, resume_of
 from mirrors.domain.internal_topics.records import Checkpoint
-from mirrors.domain.offsets.offset_syncs import Sync
+from mirrors.domain.offsets.mm2_syncs import Sync
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.offsets.translation import Translation
 from tests.domain.cases import golden, laws

@@ -28,7 +28,7 @@ def found(state: str = "open", **facts: object) -> Finding:
 
 def ruled(known: Finding | None, now_s: int, grace_s: int = HOUR) -> tuple[bool, bool, bool]:
     ruling = rule_on(SET, known, now=now_s * 1000, grace_s=grace_s)
-    return ruling.leave, ruling.decided, ruling.anew
+    return ruling.leave, ruling.decided, ruling.is_new
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_the_source_s_news_is_no_drift_and_a_first_look_finds_none() -> None:
     assert configs_by_hand([change("5", "20")], picture(), {}) == []
     (drifted,) = configs_by_hand([change("5", "20")], picture(), there)
     assert (drifted.expected, drifted.found, drifted.wanted) == ("10", "5", "20")
-    # A default that somebody restored, and a topic that was made anew.
+    # A default that somebody restored, and a topic that was recreated.
     (drifted,) = configs_by_hand([change(None, "10")], picture(), there)
     assert drifted.found is None
     assert configs_by_hand([change("5", "20")], picture(topic_id="y"), there) == []

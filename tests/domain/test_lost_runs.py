@@ -39,7 +39,7 @@ class World:
         return self.transactions[-1][-1].downstream + self.transactions[-1][-1].length
 
     def topic(self, lost: range) -> list[tuple[int, bytes]]:
-        """The blocks at rest, by where they begin."""
+        """The blocks stopped, by where they begin."""
         block: OpenBlock | None = None
         kept: dict[int, bytes] = {}
         end = None

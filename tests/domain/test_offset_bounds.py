@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 from mirrors.domain.groups.checkpoints import plan_checkpoint, plan_move
 from mirrors.domain.groups.resume import GroupPlace, resume_of
 from mirrors.domain.internal_topics.records import Checkpoint
-from mirrors.domain.offsets.mm2_bounds import Beside, Pair, bound_of, candidates, sentence
+from mirrors.domain.offsets.mm2_bounds import Neighbors, Pair, bound_of, candidates, sentence
 from mirrors.domain.offsets.translation import Translation
 
-NOWHERE = Beside()
+NOWHERE = Neighbors()
 
 
 def test_the_nearest_proven_pair_bounds_and_one_at_the_offset_is_the_place() -> None:
     pairs = [Pair(100, 200), Pair(150, 251)]
-    bound = bound_of(120, proven=pairs, pairs=pairs, around=Beside(end=400))
+    bound = bound_of(120, proven=pairs, pairs=pairs, around=Neighbors(end=400))
     assert bound is not None
     assert (bound.downstream, bound.re_reads, bound.pair) == (201, 50, Pair(100, 200))
     exact = bound_of(150, proven=pairs, pairs=pairs, around=NOWHERE)
     assert exact is not None
     assert (exact.downstream, exact.re_reads) == (251, 0)
-    beyond = bound_of(300, proven=pairs, pairs=pairs, around=Beside(end=260))
+    beyond = bound_of(300, proven=pairs, pairs=pairs, around=Neighbors(end=260))
     assert beyond is not None
     assert (beyond.downstream, beyond.re_reads) == (252, 8)
     assert bound_of(99, proven=pairs, pairs=pairs, around=NOWHERE) is None
@@ -40,7 +40,7 @@ def test_what_is_not_proven_only_lowers_a_bound() -> None:
 
 
 def test_this_flows_own_runs_bound_too() -> None:
-    around = Beside(below=40, above=60)
+    around = Neighbors(below=40, above=60)
     bound = bound_of(7, proven=[], pairs=[], around=around)
     assert bound is not None
     assert (bound.downstream, bound.re_reads, bound.pair) == (40, 20, None)
@@ -85,7 +85,7 @@ def test_no_bound_skips_a_record_and_none_costs_more_than_it_says(
     # Beyond it this flow's own runs answer.
     assume(upstream < position)
     proven = [pair for pair in syncs if chance.random() < 0.7]  # type: ignore[attr-defined]
-    bound = bound_of(upstream, proven=proven, pairs=syncs, around=Beside(end=len(there)))
+    bound = bound_of(upstream, proven=proven, pairs=syncs, around=Neighbors(end=len(there)))
     # Records from the position on come once more, behind all of these.
     unread = {at for at in there if at is not None and upstream <= at < position}
     if bound is None:

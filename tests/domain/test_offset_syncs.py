@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.offsets.offset_syncs import Sync
+from mirrors.domain.offsets.mm2_syncs import Sync
 from tests.domain.cases import golden, laws
 from tests.domain.mm2_syncs import SyncIndex, SyncWriter
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mirrors.domain.explanation import explain_topic
 from mirrors.domain.flows.bandwidth import deal
-from mirrors.domain.topics.priority import WEIGHTS, Rank, Ranks, Turns
+from mirrors.domain.topics.priority import WEIGHTS, FetchOrder, Rank, Ranks
 from tests.domain.cases import flow, laws, settings
 
 RANKS: tuple[Rank, ...] = ("high", "normal", "low")
@@ -48,13 +48,13 @@ class Simulation:
     """A broker that gives each turn what the test says, and what each class got of it."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.order = FetchOrder()
         self.got: dict[Rank, int] = dict.fromkeys(RANKS, 0)
 
     def step(self, waiting: frozenset[Rank], size: int) -> Rank | None:
-        rank = self.turns.next(waiting)
+        rank = self.order.next(waiting)
         if rank is not None:
-            self.turns.took(rank, size)
+            self.order.took(rank, size)
             self.got[rank] += size
         return rank
 
@@ -77,8 +77,8 @@ def test_two_classes_that_wait_the_whole_time_share_by_weight_but_for_one_reply_
     simulation = Simulation()
     for waiting, size in before:
         simulation.step(waiting, size)
-    # From here on both wait, whatever was before and whoever else comes and goes.
-    simulation.turns.next(frozenset())
+    # From here on both wait, whatever other classes did before.
+    simulation.order.next(frozenset())
     simulation.got = dict.fromkeys(RANKS, 0)
     for waiting, size in during:
         simulation.step(waiting | set(pair), size)
@@ -96,7 +96,7 @@ def test_whoever_waits_gets_a_turn_before_long(
         simulation = Simulation()
         for waiting, size in before:
             simulation.step(waiting, size)
-        simulation.turns.next(frozenset())
+        simulation.order.next(frozenset())
         turns = [simulation.step(waiting | {rank}, LARGEST) for waiting in others]
         assert rank in turns, "8 + 4 + 1: of thirteen equal replies each class has its own"
 

@@ -12,7 +12,7 @@ SECOND, MINUTE = 1000, 60_000
 
 
 def ended(state: str, began: int, lasted: int = SECOND) -> JobRow:
-    """A job that began so many milliseconds ago."""
+    """A job that began this many milliseconds ago."""
     return JobRow(
         id=began, generation=1, state=state, started_at=NOW - began, ended_at=NOW - began + lasted
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.offsets.offset_syncs import MOST_AT_ONCE, Sync, SyncedUpTo, syncs_of
+from mirrors.domain.offsets.mm2_syncs import MOST_AT_ONCE, Sync, SyncedUpTo, syncs_of
 from mirrors.domain.offsets.runs import Run
 from tests.domain.cases import laws
 from tests.domain.mm2_syncs import SyncIndex, SyncWriter

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.offsets.offset_syncs import Sync
+from mirrors.domain.offsets.mm2_syncs import Sync
 from mirrors.domain.settings.validation import validate_properties
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import SyncedPartition

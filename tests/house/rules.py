@@ -65,6 +65,14 @@ WORDS = {
     "is it us or them": "component health",
 }
 
+# Words that must stay, by file and in lower case, each with its reason.
+STORED_WORDS = {
+    ("mirrors/domain/runners/job_files.py", "strangers"): "a field of the status file, which a "
+    "worker of another version reads",
+    ("mirrors/services/failback/switchover.py", "way back"): "stored reasons of earlier versions",
+    ("tests/pages/test_failbacks.py", "way back"): "stored reasons of earlier versions",
+}
+
 # Words that say nothing to a Kafka engineer, in names of files, classes, functions.
 NAMES = frozenset(
     [
@@ -168,7 +176,11 @@ def forbidden_words() -> list[str]:
         if path == "CONTRIBUTING.md" or path == "docs/renames.md":  # they name the words
             continue
         for number, line in prose(path):
-            found += [f"{path}:{number}: {match.group(0)!r}" for match in pattern.finditer(line)]
+            found += [
+                f"{path}:{number}: {match.group(0)!r}"
+                for match in pattern.finditer(line)
+                if (path, match.group(0).lower()) not in STORED_WORDS
+            ]
     return found
 
 

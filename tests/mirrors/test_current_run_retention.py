@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.offsets import runs
-from mirrors.domain.offsets.replicated_ranges import Stretches
+from mirrors.domain.offsets.replicated_ranges import ReplicatedRanges
 from mirrors.domain.offsets.retention import Border
 from mirrors.domain.offsets.runs import BlockKey, Run, pack
 from mirrors.domain.offsets.translation import Translation
@@ -91,7 +91,7 @@ def skipped(
     records: list[InternalRecord], taken: set[int], start: int, end: int
 ) -> list[list[Run]]:
     """What a flow that reads the target takes for copies."""
-    found = Stretches()
+    found = ReplicatedRanges()
     for row in records:
         found.put(("runs", BlockKey.from_bytes(row.key or b"")), row.value)
     for row in records:

@@ -220,7 +220,7 @@ def test_a_rule_taken_away_by_hand_waits_for_a_decision_before_it_is_made_again(
     drift.decide(finding=second, choice="fix", who="me", why="A slip.", now=now)
     drift.fix_now(flow_id=flow.pk, now=now)
     eventually(lambda: len(rules_of(sides[1], topic)) == 1)
-    assert [f"{row.words}" for row in rules_of(sides[1], topic)] == [second.key]
+    assert [f"{row.summary}" for row in rules_of(sides[1], topic)] == [second.key]
     second.refresh_from_db()
     assert second.state == "fixed"
     assert sync_acls.sync_acls(context(flow)).counts["made"] == 0

@@ -170,7 +170,7 @@ class Round:
                 if not self.chaos.seen[JUSTIFIED.get(error.code, "")]:
                     yield f"stopped: {error}"
             for row in result.partitions if result else ():
-                if row.strangers:
+                if row.foreign:
                     yield f"foreign records: {row}"
         flow, ends = self.flow, self.flow.ends()
         known = PositionReader(flow.target.client, flow.positions_topic).read(soon())

@@ -38,7 +38,7 @@ def made(sides: tuple[Side, Side], **properties: str) -> tuple[Flow, str, str]:
 
 def told(result: SliceResult, driver: Driver) -> list[ForeignRange]:
     rows = [row for figures in driver.figures for row in figures.partitions]
-    return [stretch for row in [*rows, *result.partitions] for stretch in row.strangers]
+    return [stretch for row in [*rows, *result.partitions] for stretch in row.foreign]
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])

@@ -83,7 +83,7 @@ Word = Literal["running", "waiting", "held", "ended"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Standing:
+class RunState:
     """The state of the runs.
 
     - `next_at` (epoch ms): when the next run begins; None if nothing will begin it.
@@ -96,7 +96,7 @@ class Standing:
     ends_at: int | None = None
 
 
-def standing_of(
+def state_of_runs(
     runs: Runs,
     *,
     desired: str,
@@ -105,7 +105,7 @@ def standing_of(
     ran_since: int | None = None,
     waiting: int | None = None,
     now: int,
-) -> Standing:
+) -> RunState:
     """Return the state of the runs.
 
     - `asked_at`: when the desired state was set. `by_itself`: it was set automatically.
@@ -113,7 +113,7 @@ def standing_of(
     - `waiting`: how many records of the source wait for it; None if unknown.
     """
     if desired == "paused":
-        return Standing(
+        return RunState(
             word="held",
             next_at=None,
             sentence="Paused by a person: the run continues when somebody resumes the flow.",
@@ -124,14 +124,14 @@ def standing_of(
     if runs.schedule is None:
         return _stopped(rests_since)
     if rests_since is None:
-        return Standing(
+        return RunState(
             word="held",
             next_at=None,
             sentence=f"Stopped by a person, or never started: {SCHEDULE} takes effect once "
             "somebody starts the flow.",
         )
     begins = runs.begins(rests_since=rests_since, ran_since=ran_since, now=now)
-    return Standing(word="waiting", next_at=begins, sentence=_waits(runs, begins, waiting, now))
+    return RunState(word="waiting", next_at=begins, sentence=_waits(runs, begins, waiting, now))
 
 
 def _waits(runs: Runs, begins: int | None, waiting: int | None, now: int) -> str:
@@ -147,7 +147,7 @@ def _waits(runs: Runs, begins: int | None, waiting: int | None, now: int) -> str
     return f"{plural(waiting, 'record')} {verb} for the window, {opens}."
 
 
-def _running(runs: Runs, asked_at: int, now: int) -> Standing:
+def _running(runs: Runs, asked_at: int, now: int) -> RunState:
     ends = runs.ends(asked_at=asked_at, insists=True, now=now)
     begins = None
     if runs.schedule is not None:
@@ -158,7 +158,7 @@ def _running(runs: Runs, asked_at: int, now: int) -> Standing:
         after = f" The next run starts at {shown(begins)}"
         after += "." if runs.window else ", or as soon as this one ends."
     sentence = f"Running {_until(runs, ends)}.{after}"
-    return Standing(word="running", next_at=begins, sentence=sentence, ends_at=ends)
+    return RunState(word="running", next_at=begins, sentence=sentence, ends_at=ends)
 
 
 def _until(runs: Runs, ends: int | None) -> str:
@@ -178,15 +178,15 @@ def _until(runs: Runs, ends: int | None) -> str:
     return ", or ".join(words)
 
 
-def _stopped(rests_since: int | None) -> Standing:
+def _stopped(rests_since: int | None) -> RunState:
     if rests_since is None:
         sentence = "Stopped by a person, or not started yet. Start the flow to begin the run."
-        return Standing(word="held", next_at=None, sentence=sentence)
+        return RunState(word="held", next_at=None, sentence=sentence)
     sentence = f"The run has ended. Without {SCHEDULE}, no next run starts."
-    return Standing(word="ended", next_at=None, sentence=sentence)
+    return RunState(word="ended", next_at=None, sentence=sentence)
 
 
-# So many windows without a gap between them have no end that anybody waits for.
+# More adjacent windows than this count as one without an end.
 _MOST = 100
 
 

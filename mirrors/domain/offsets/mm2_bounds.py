@@ -27,7 +27,7 @@ class Pair(NamedTuple):
     downstream: int
 
 
-class Beside(NamedTuple):
+class Neighbors(NamedTuple):
     """What this flow's own map knows around an offset that it lacks, as target offsets.
 
     - `below`: the end of its last run below. `above`: the start of its next run.
@@ -59,7 +59,7 @@ def candidates(pairs: Iterable[Pair], upstream: int) -> list[Pair]:
 
 
 def bound_of(
-    upstream: int, *, proven: Iterable[Pair], pairs: Iterable[Pair], around: Beside
+    upstream: int, *, proven: Iterable[Pair], pairs: Iterable[Pair], around: Neighbors
 ) -> Bound | None:
     """Return the best safe bound; None without a verified pair or an own run below the offset.
 
@@ -82,7 +82,9 @@ def bound_of(
     return Bound(downstream, _re_reads(upstream, downstream, proven, around), best[1])
 
 
-def _re_reads(upstream: int, downstream: int, proven: Iterable[Pair], around: Beside) -> int | None:
+def _re_reads(
+    upstream: int, downstream: int, proven: Iterable[Pair], around: Neighbors
+) -> int | None:
     """Return the distance to the nearest offset that is certainly not before the next record."""
     above = [pair.downstream for pair in proven if pair.upstream >= upstream]
     known = [at for at in (*above, around.above, around.end) if at is not None and at >= downstream]

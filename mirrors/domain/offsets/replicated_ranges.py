@@ -14,7 +14,7 @@ Block = tuple[str, BlockKey]
 """The topic of runs, and the key in it."""
 
 
-class Stretches:
+class ReplicatedRanges:
     """The ranges. A block stays packed until a batch at or after its beginning is looked up."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from typing import NamedTuple, Self
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 
 VERSION = 1
-# More runs a block: less at rest, more written again with each transaction.
+# More runs per block take less space; each transaction then rewrites more.
 BLOCK_RUNS = 128
 _LEFT_OUT = ".replicated"
 

@@ -27,7 +27,7 @@ _LARGEST_OFFSET = 2**63 - 1
 class Start:
     """Where to start: one of the two ends, a time, or an offset for each partition."""
 
-    words = f"earliest, latest, {_OTHERS}"
+    description = f"earliest, latest, {_OTHERS}"
 
     def parse(self, text: str) -> str:
         word = text.strip()
@@ -40,18 +40,18 @@ class Start:
 class Until:
     """Where a run ends: at the log ends of its start, at a time, or at offsets."""
 
-    words = f"end, {_OTHERS}"
+    description = f"end, {_OTHERS}"
 
     def parse(self, text: str) -> str:
         word = text.strip()
         if word != "end":
             if word in {"earliest", "latest"}:
-                raise ValueError(f"must be {self.words}, not {text!r}")
-            start_milliseconds(word, self.words)
+                raise ValueError(f"must be {self.description}, not {text!r}")
+            start_milliseconds(word, self.description)
         return word
 
 
-def start_milliseconds(text: str, words: str = Start.words) -> int | None:
+def start_milliseconds(text: str, words: str = Start.description) -> int | None:
     """Return the time (epoch ms) in the text; None for earliest, latest and offsets.
 
     `words` is the description of valid values, for the error.

@@ -15,7 +15,7 @@ from mirrors.domain.settings.run_bounds import Start, Until
 class Flag:
     """true or false, in any case, as Java's ConfigDef reads it."""
 
-    words = "true or false"
+    description = "true or false"
 
     def parse(self, text: str) -> bool:
         word = text.strip().lower()
@@ -33,7 +33,7 @@ class Whole:
     but: int | None = None
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         exception = "" if self.but is None else f" other than {self.but}"
         return f"a whole number from {self.low} to {self.high}{exception}"
 
@@ -41,9 +41,9 @@ class Whole:
         digits = text.strip()
         # int() alone would take "1_000" and Arabic digits, which Java and librdkafka do not.
         if not digits.removeprefix("-").isascii() or not digits.removeprefix("-").isdigit():
-            raise ValueError(f"must be {self.words}, not {text!r}")
+            raise ValueError(f"must be {self.description}, not {text!r}")
         if len(digits) > 20 or not self.low <= int(digits) <= self.high or int(digits) == self.but:
-            raise ValueError(f"must be {self.words}, not {digits[:25]}")
+            raise ValueError(f"must be {self.description}, not {digits[:25]}")
         return int(digits)
 
 
@@ -55,7 +55,7 @@ class OneOf:
     shown: str = ""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         if self.shown:
             return self.shown
         *others, last = self.names
@@ -63,7 +63,7 @@ class OneOf:
 
     def parse(self, text: str) -> str:
         if (word := text.strip()) not in self.names:
-            raise ValueError(f"must be {self.words}, not {text!r}")
+            raise ValueError(f"must be {self.description}, not {text!r}")
         return word
 
 
@@ -74,13 +74,13 @@ class Text:
     longest: int
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"printable text of 1 to {self.longest} characters"
 
     def parse(self, text: str) -> str:
         word = text.strip()
         if not 1 <= len(word) <= self.longest or not word.isprintable():
-            raise ValueError(f"must be {self.words}")
+            raise ValueError(f"must be {self.description}")
         return word
 
 
@@ -88,7 +88,7 @@ class Text:
 class Url:
     """An HTTP URL; never a file, which Java's clients would read."""
 
-    words = "a URL that begins with https:// or http:// and has a host"
+    description = "a URL that begins with https:// or http:// and has a host"
 
     def parse(self, text: str) -> str:
         word = text.strip()
@@ -99,7 +99,7 @@ class Url:
         except ValueError:
             usable = False
         if not usable or len(word) > 2000 or not word.isprintable() or " " in word:
-            raise ValueError(f"must be {self.words}")
+            raise ValueError(f"must be {self.description}")
         return word
 
 
@@ -107,7 +107,7 @@ class Url:
 class Patterns:
     """A comma-separated list of Java regular expressions, each for a whole name."""
 
-    words = "a comma-separated list of regular expressions"
+    description = "a comma-separated list of regular expressions"
 
     def parse(self, text: str) -> tuple[str, ...]:
         elements = split_list(text)
@@ -119,12 +119,12 @@ class Patterns:
 class Separator:
     """The separator between alias and topic: characters that a topic name can have."""
 
-    words = "1 to 8 of the characters a-z, A-Z, 0-9, dot, underscore and dash"
+    description = "1 to 8 of the characters a-z, A-Z, 0-9, dot, underscore and dash"
 
     def parse(self, text: str) -> str:
         word = text.strip()
         if not 1 <= len(word) <= 8 or not is_topic_text(word):
-            raise ValueError(f"must be {self.words}, not {text!r}")
+            raise ValueError(f"must be {self.description}, not {text!r}")
         return word
 
 

@@ -31,7 +31,9 @@ _BEGAN = {
 }
 
 
-def said_of(code: str, left_out: Iterable[str], codes: Mapping[str, str] | None) -> list[str]:
+def sentences_with(
+    code: str, left_out: Iterable[str], codes: Mapping[str, str] | None
+) -> list[str]:
     """Return the sentences of a plan with this code. `codes` is None if none were stored."""
     if codes is None:
         return [sentence for sentence in left_out if sentence.startswith(_BEGAN[code])]
@@ -63,7 +65,7 @@ class AclRule:
         return f"{of} prefix {self.name}" if self.pattern == PREFIXED else f"{of} {self.name}"
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         return f"{self.permission} {self.operation} for {self.principal} from host {self.host}"
 
 
@@ -259,7 +261,7 @@ def shape_of(settings: FlowSettings) -> dict[str, str]:
     return {key: str(getattr(settings, key.replace(".", "_"))) for key in _SHAPE}
 
 
-def waits_for_a_look(settings: FlowSettings, seen: dict[str, str] | None) -> str:
+def why_acls_wait(settings: FlowSettings, seen: dict[str, str] | None) -> str:
     """Return why the sync task may not begin yet, or "". `seen`: the approved settings."""
     if seen is None:
         return NOT_SEEN

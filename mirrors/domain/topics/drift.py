@@ -43,7 +43,7 @@ class Deviation:
         return self.kind, self.name, self.key
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         """What happened, as a sentence."""
         if self.kind == "deleted topic":
             return f"{self.name} was deleted on the target."
@@ -82,29 +82,29 @@ class Finding:
 
 
 class Ruling(NamedTuple):
-    """Whether the deviation is left as it is, and why; `anew`: nobody decided on this value yet."""
+    """Whether the deviation is left as it is, and why; `is_new`: it has no decision yet."""
 
     leave: bool
     reason: str
-    anew: bool = False
+    is_new: bool = False
     decided: bool = False
 
 
 def rule_on(deviation: Deviation, known: Finding | None, *, now: int, grace_s: int) -> Ruling:
     """Return what the sync tasks do about the deviation now."""
     if known is None:
-        return _undecided(deviation, now, now, grace_s, anew=True)
+        return _undecided(deviation, now, now, grace_s, is_new=True)
     expired = known.expires_at is not None and known.expires_at <= now
     if known.state == "fixing":
-        return Ruling(deviation.kind in _NEVER_FIXED, deviation.words)
+        return Ruling(deviation.kind in _NEVER_FIXED, deviation.sentence)
     if known.state == "ignored" and not expired:
         return _decided(deviation, known, "ignored")
     if known.state == "accepted" and not expired and known.found == deviation.found:
         return _decided(deviation, known, "accepted")
     if expired:
-        return Ruling(deviation.kind in _BY_PEOPLE, deviation.words)
-    anew = known.found != deviation.found
-    return _undecided(deviation, now if anew else known.opened_at, now, grace_s, anew=anew)
+        return Ruling(deviation.kind in _BY_PEOPLE, deviation.sentence)
+    is_new = known.found != deviation.found
+    return _undecided(deviation, now if is_new else known.opened_at, now, grace_s, is_new=is_new)
 
 
 def refusal(kind: str, choice: str, *, why: str, expires_at: int | None, now: int) -> str | None:
@@ -127,21 +127,21 @@ def time_of(milliseconds: int) -> str:
 
 
 def _undecided(
-    deviation: Deviation, opened_at: int, now: int, grace_s: int, *, anew: bool
+    deviation: Deviation, opened_at: int, now: int, grace_s: int, *, is_new: bool
 ) -> Ruling:
     if deviation.kind in _BY_PEOPLE:
-        return Ruling(True, f"{deviation.words} Decide on the Drift tab.", anew)
+        return Ruling(True, f"{deviation.sentence} Decide on the Drift tab.", is_new)
     until = opened_at + grace_s * 1000
     if until <= now:
-        return Ruling(False, deviation.words, anew)
+        return Ruling(False, deviation.sentence, is_new)
     reason = (
-        f"{deviation.words} It is reverted at {time_of(until)} unless somebody accepts or "
+        f"{deviation.sentence} It is reverted at {time_of(until)} unless somebody accepts or "
         "ignores it on the Drift tab."
     )
-    return Ruling(True, reason, anew)
+    return Ruling(True, reason, is_new)
 
 
 def _decided(deviation: Deviation, known: Finding, word: str) -> Ruling:
     until = f" until {time_of(known.expires_at)}" if known.expires_at is not None else ""
-    reason = f"{deviation.words} It is {word}{until} by {known.who}: {known.why}"
+    reason = f"{deviation.sentence} It is {word}{until} by {known.who}: {known.why}"
     return Ruling(True, reason, decided=True)

@@ -23,7 +23,7 @@ def place_of(change: ConfigChange) -> Place:
 
 
 def rule_place(rule: AclRule) -> Place:
-    return "acl", rule.where, rule.words
+    return "acl", rule.where, rule.summary
 
 
 def configs_by_hand(
@@ -89,10 +89,10 @@ def rules_by_hand(make: Iterable[AclRule], ours: Collection[AclRule]) -> list[De
         Deviation(
             kind="acl",
             name=rule.where,
-            key=rule.words,
-            expected=rule.words,
+            key=rule.summary,
+            expected=rule.summary,
             found=None,
-            wanted=rule.words,
+            wanted=rule.summary,
         )
         for rule in make
         if rule in ours

@@ -12,7 +12,7 @@ from mirrors.domain.specs import FlowSettings
 
 Rank = Literal["high", "normal", "low"]
 
-# While all three wait, of 13 bytes so many are of each: none ever gets nothing.
+# Bytes of each class in 13 bytes while all three wait: none ever gets nothing.
 WEIGHTS: dict[Rank, int] = {"high": 8, "normal": 4, "low": 1}
 
 
@@ -49,7 +49,7 @@ def _element(patterns: NamePatterns, topic: str) -> str:
     return patterns.first_match(topic) or "only the whole list matches"
 
 
-class Turns:
+class FetchOrder:
     """The order of one source broker's fetch requests, which are sent one after the other."""
 
     def __init__(self) -> None:

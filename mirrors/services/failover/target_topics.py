@@ -8,7 +8,7 @@ from typing import Any
 
 from mirrors.domain.cluster_snapshot import TopicState
 from mirrors.domain.failover.preconditions import Drifted, TargetTopics
-from mirrors.domain.topics.acls import WRITE_RULES, said_of
+from mirrors.domain.topics.acls import WRITE_RULES, sentences_with
 from mirrors.domain.topics.drift import Deviation
 from mirrors.models import Drift, Flow, FlowPlan
 from mirrors.models.drift import DriftState
@@ -66,13 +66,13 @@ def _drifted(rows: TargetTopicRows, topics: Mapping[str, TopicState]) -> Iterato
             continue
         facts: dict[str, Any] = {"kind": row.kind, "name": row.name, "key": row.key}
         seen = Deviation(**facts, expected=row.expected, found=row.found, wanted=row.wanted)
-        yield Drifted(**facts, found=row.found, sentence=seen.words, decided=row.state in _LEFT)
+        yield Drifted(**facts, found=row.found, sentence=seen.sentence, decided=row.state in _LEFT)
 
 
 def _left(rows: TargetTopicRows) -> Iterator[str]:
     """Producers had these permissions on the source, and have them nowhere else."""
     if rows.plan is not None:
-        yield from said_of(WRITE_RULES, rows.plan.left_out, rows.plan.codes)
+        yield from sentences_with(WRITE_RULES, rows.plan.left_out, rows.plan.codes)
 
 
 def _too_few_partitions(

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 
 from mirrors.domain.cron import shown
-from mirrors.domain.flows.schedule import Runs, Standing, standing_of
+from mirrors.domain.flows.schedule import Runs, RunState, state_of_runs
 from mirrors.domain.settings.flow_control import SCHEDULE
 from mirrors.models import Flow, Transition, claim
 from mirrors.models.flows import DesiredState
@@ -36,13 +36,13 @@ def finish(*, flow: Flow, reason: str) -> bool:
     return claim(asked, desired_state=DesiredState.STOPPED, reason=reason, who=SUPERVISOR)
 
 
-def standing(*, flow: Flow, now: datetime) -> Standing | None:
+def standing(*, flow: Flow, now: datetime) -> RunState | None:
     """State of a run with an end, and when the next one begins; None for other flows."""
     runs = Runs.of(flow.properties)
     if runs.schedule is None and runs.until is None:
         return None
     asked = _asked(flow)
-    return standing_of(
+    return state_of_runs(
         runs,
         desired=flow.desired_state,
         asked_at=asked.at if asked else None,

@@ -13,7 +13,7 @@ from django.db.models import F, Q
 
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.internal_topics.records import OffsetSync
-from mirrors.domain.offsets.offset_syncs import SyncedUpTo, syncs_of
+from mirrors.domain.offsets.mm2_syncs import SyncedUpTo, syncs_of
 from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.replication_policy import policy_for

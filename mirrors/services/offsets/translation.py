@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from mirrors.domain.offsets.mm2_bounds import Beside, Pair, bound_of, sentence
+from mirrors.domain.offsets.mm2_bounds import Neighbors, Pair, bound_of, sentence
 from mirrors.domain.offsets.run_blocks import Block, first_run, follows
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.offsets.translation import Translation, nearest, translate_between
@@ -157,7 +157,7 @@ class _Blocks:
             re_reads=found.re_reads,
         )
 
-    def _beside(self, place: Place, offset: int) -> Beside:
+    def _beside(self, place: Place, offset: int) -> Neighbors:
         """What the map knows around an offset that is in none of its runs."""
         known, at = self._maps[place], self._wanted(place, offset)
         found = self._around[at]
@@ -168,7 +168,7 @@ class _Blocks:
         if found.above is not None and above is None:
             above, before = first_run(found.above), follows(found.above)
         end = before if above is not None else known.map_end
-        return Beside(
+        return Neighbors(
             None if below is None else below.downstream + below.length,
             None if above is None else above.downstream,
             end,

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.topics.acls import UNREAD_RULES, said_of, shape_of, waits_for_a_look
+from mirrors.domain.topics.acls import UNREAD_RULES, sentences_with, shape_of, why_acls_wait
 from mirrors.models import AclPreview, Flow, FlowPlan
 from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
@@ -21,7 +21,7 @@ def waits_for(flow: Flow, spec: FlowSpec) -> str:
     # Joined where many flows are read; a flow without a preview has no such attribute.
     row: AclPreview | None = getattr(flow, "acl_preview", None)
     seen = None if row is None else row.shape
-    return waits_for_a_look(spec.settings, seen)
+    return why_acls_wait(spec.settings, seen)
 
 
 def waits_of(flow: Flow) -> str:
@@ -64,7 +64,7 @@ def note_read(*, flow: Flow, plan: FlowPlan, who: str, now: datetime) -> None:
 
 def _unread(plan: FlowPlan) -> str | None:
     """The sentence of a plan that could not read the ACLs."""
-    return next(iter(said_of(UNREAD_RULES, plan.left_out, plan.codes)), None)
+    return next(iter(sentences_with(UNREAD_RULES, plan.left_out, plan.codes)), None)
 
 
 def _note_seen(flow: Flow, plan: FlowPlan, who: str, now: datetime) -> AclPreview:

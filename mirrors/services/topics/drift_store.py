@@ -164,7 +164,7 @@ def _opened(flow: Flow, deviation: Deviation, ruling: Ruling, now: datetime) -> 
         opened_at=now,
         seen_at=now,
     )
-    note(flow, what="drift: found", who=DUTY, why=deviation.words)
+    note(flow, what="drift: found", who=DUTY, why=deviation.sentence)
     return row
 
 

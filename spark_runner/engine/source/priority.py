@@ -7,7 +7,7 @@ nothing waits while there is no choice to make.
 
 from __future__ import annotations
 
-from mirrors.domain.topics.priority import WEIGHTS, Rank, Ranks, Turns
+from mirrors.domain.topics.priority import WEIGHTS, FetchOrder, Rank, Ranks
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.source.fetch_connection import FetchConnection
 from spark_runner.kafka_protocol.fetch import Fetched
@@ -21,14 +21,14 @@ class ReadPriority:
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
         self._rank_of: dict[str, Rank] = {}
-        self._turns: dict[int, Turns] = {}
+        self._orders: dict[int, FetchOrder] = {}
         # Partitions with a backlog, and partitions omitted from the session.
         self._behind: dict[Partition, None] = {}
         self._withheld: set[Partition] = set()
         self._turn: dict[int, Rank | None] = {}
 
     def clear(self) -> None:
-        self._turns.clear()
+        self._orders.clear()
         self._behind.clear()
         self._withheld.clear()
 
@@ -41,7 +41,7 @@ class ReadPriority:
     def arrange(self, connection: FetchConnection) -> None:
         """Before a request: choose the class, and omit backlogs of the others."""
         behind = [partition for partition in self._behind if _is_member(connection, partition)]
-        turn = self._turns_of(connection).next({self._rank(partition) for partition in behind})
+        turn = self._order_of(connection).next({self._rank(partition) for partition in behind})
         self._turn[connection.node] = turn
         for partition in behind:
             if self._rank(partition) != turn:
@@ -60,7 +60,7 @@ class ReadPriority:
                 rank = self._rank(partition)
                 sizes[rank] = sizes.get(rank, 0) + row.stop - row.start
         for rank, size in sizes.items():
-            self._turns_of(connection).took(rank, size)
+            self._order_of(connection).took(rank, size)
         turn = self._turn.get(connection.node)
         if turn is not None and turn not in sizes:
             for partition in [
@@ -82,8 +82,8 @@ class ReadPriority:
             rank = self._rank_of[partition.topic] = self._ranks.of(partition.topic).rank
         return rank
 
-    def _turns_of(self, connection: FetchConnection) -> Turns:
-        return self._turns.setdefault(connection.node, Turns())
+    def _order_of(self, connection: FetchConnection) -> FetchOrder:
+        return self._orders.setdefault(connection.node, FetchOrder())
 
 
 def _is_member(connection: FetchConnection, partition: Partition) -> bool:

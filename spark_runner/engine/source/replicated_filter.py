@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.internal_topics.encoding import MalformedRecord
-from mirrors.domain.offsets.replicated_ranges import Stretches
+from mirrors.domain.offsets.replicated_ranges import ReplicatedRanges
 from mirrors.domain.offsets.runs import BlockKey, is_left_out, is_runs_topic
 from mirrors.domain.offsets.truncation_marks import is_cut
 from mirrors.kafka.protocol.metadata import NO_ID, id_text
@@ -69,7 +69,7 @@ class ReplicatedFilter:
 
     def __init__(self, cluster: ClusterClient, partitions: Iterable[Partition]) -> None:
         self._cluster = cluster
-        self._stretches: dict[tuple[str, int], Stretches] = {}
+        self._ranges: dict[tuple[str, int], ReplicatedRanges] = {}
         for partition in partitions:
             if partition.source_id == NO_ID:
                 raise KafkaRefused(
@@ -77,7 +77,7 @@ class ReplicatedFilter:
                     "have: Kafka 2.8 with KRaft or 3.1 is the oldest that has them.",
                     code="no_topic_ids",
                 )
-            self._stretches[id_text(partition.source_id), partition.partition] = Stretches()
+            self._ranges[id_text(partition.source_id), partition.partition] = ReplicatedRanges()
         self._tails: dict[str, OffsetRunsReader] = {}
         self._foreign_producers: set[int] = set()
         self._copiers: set[int] = set()
@@ -126,12 +126,12 @@ class ReplicatedFilter:
             partition = part.partition
             skips = partition.skipped.found
             skips.clear()
-            stretches = self._stretches[id_text(partition.source_id), partition.partition]
-            stretches.forget_before(partition.position)
+            ranges = self._ranges[id_text(partition.source_id), partition.partition]
+            ranges.forget_before(partition.position)
             copiers = self._copiers if part.aborted is not None else ()
             for header in _committed(part):
                 first, last = header.base_offset, header.last_offset
-                found = stretches.inside(first, last)
+                found = ranges.inside(first, last)
                 producer = header.producer_id if header.attributes & TRANSACTIONAL else -1
                 if not found and producer not in copiers:
                     if producer >= 0:
@@ -182,21 +182,21 @@ class ReplicatedFilter:
 
     def _forget(self, topic: str) -> None:
         """Drop the runs of a topic that will be read again."""
-        for stretches in self._stretches.values():
-            stretches.forget(topic)
+        for ranges in self._ranges.values():
+            ranges.forget(topic)
 
     def _take(self, topic: str, raw: bytes, value: bytes | None, producer: int) -> None:
         try:
             key = BlockKey.from_bytes(raw)
-            stretches = self._stretches.get((key.into, key.partition))
-            if stretches is None:
+            ranges = self._ranges.get((key.into, key.partition))
+            if ranges is None:
                 return
             if not is_left_out(key.generation):
-                stretches.put((topic, key), value)
+                ranges.put((topic, key), value)
                 if producer >= 0 and value is not None:
                     self._copiers.add(producer)
             elif is_cut(key) and value is not None:
-                stretches.cut(topic, key.first)
+                ranges.cut(topic, key.first)
         except MalformedRecord as error:
             raise KafkaRefused(
                 f"Cluster {self._cluster.alias}: {topic} holds a record that is no block of runs "
