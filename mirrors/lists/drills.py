@@ -20,7 +20,7 @@ DRILL_RUNS = ListSpec(
             "measured.rpo_ms",
             "RPO",
             number=True,
-            title="Age of the oldest record not copied",
+            title="Age of the oldest record not replicated",
             field=None,
         ),
         Column(

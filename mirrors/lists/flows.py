@@ -17,13 +17,13 @@ FLOWS = ListSpec(
         Column("label", "Flow", ("source__alias", "target__alias"), field="name"),
         *in_rest("source", "target", "properties", "desired_state"),
         Column("observed_state", "State", ("observed_state",)),
-        Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet copied"),
+        Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet replicated"),
         Column(
             "time_lag_ms",
             "Oldest",
             ("time_lag_ms",),
             number=True,
-            title="Age of the oldest record not yet copied: what a failover would lose now",
+            title="Age of the oldest record not yet replicated: what a failover would lose now",
         ),
         Column("copied", "Topics", ("copied",), number=True, field=None),
         Column("proof.at", "Proven", ("proven_at",), title="When a drill last passed", field=None),
@@ -83,7 +83,9 @@ PARTITIONS = ListSpec(
             title="Last stable offset of the source: the flow reads up to here",
         ),
         Column("source_end", "Source end", ("source_end",), number=True),
-        Column("lane", "Lane", ("lane",), title="How batches are copied: raw, repack or record"),
+        Column(
+            "lane", "Lane", ("lane",), title="How batches are replicated: raw, repack or record"
+        ),
         Column("why", "Why", ("why",), title="Why the last batch was rewritten"),
         Column("as_of", "As of", ("as_of",)),
         Column("reason", "Reason"),

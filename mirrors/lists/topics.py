@@ -22,7 +22,7 @@ DRIFT = ListSpec(
     columns=(
         *in_rest("id", "kind"),
         Column("name", "What", ("name", "key")),
-        Column("key", "Setting or rule", ("key", "name")),
+        Column("key", "Setting or ACL", ("key", "name")),
         Column("state", "State", ("state",)),
         Column("expected", "As left", title="The value that the flow last set"),
         Column("found", "Found", title="The value that was found on the target"),

@@ -58,7 +58,7 @@ def close_failback(*, run: Failback, who: str, why: str) -> Failback:
         running, state=FailbackState.SUCCEEDED, reason=reason, who=who
     ) or run_lifecycle.end(others, state=FailbackState.ABORTED, reason=reason, who=who)
     if not ended:
-        raise Conflict("This failback has been closed already.")
+        raise Conflict("This failback was already closed.")
     run.refresh_from_db()
     return run
 

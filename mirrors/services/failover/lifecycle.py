@@ -122,7 +122,7 @@ def end_run(
         steps = FailoverStep.objects.filter(run=run_id)
         move_all(steps, state=StepState.FAILED, reason=reason, ended_at=now)
         pending = steps.filter(state=StepState.PENDING)
-        move_all(pending, state=StepState.SKIPPED, reason="The run ended before.")
+        move_all(pending, state=StepState.SKIPPED, reason="The run ended earlier.")
     return True
 
 

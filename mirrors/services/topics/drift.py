@@ -91,5 +91,5 @@ def fix_now(*, flow_id: int, now: datetime) -> None:
         failed = (error.message,)
     if failed:
         rows = Drift.objects.filter(flow=flow_id, state=DriftState.FIXING, closed_at=None)
-        reason = f"It could not be put back. {' '.join(failed[:3])}"
+        reason = f"It could not be reverted. {' '.join(failed[:3])}"
         move_all(rows, state=DriftState.OPEN, reason=reason)

@@ -174,7 +174,7 @@ def _renew(row: Drift, deviation: Deviation, ruling: Ruling, now: datetime) -> N
     if not ruling.decided and row.state in (DriftState.ACCEPTED, DriftState.IGNORED):
         move(row, DriftState.OPEN)
         row.expires_at = None
-    if ruling.anew:
+    if ruling.is_new:
         row.opened_at = now
     row.found = deviation.found
     row.save()
