@@ -100,7 +100,7 @@ def test_two_people_where_the_flow_says_so(
     path = f"{PATH}{made['id']}/"
     own = operator.post(f"{path}approve/")
     assert own.status_code == 409
-    assert "somebody else" in own.json()["error"]["message"]
+    assert "another person" in own.json()["error"]["message"]
     answer = admin.post(f"{path}approve/", {"reason": "agreed"}).json()
     assert (answer["state"], answer["approved_by"]) == ("running", "admin")
 
