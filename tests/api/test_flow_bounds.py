@@ -22,7 +22,9 @@ def test_bounds_by_offset_are_settings_like_any_other(
     later = {**BOUNDS, "run.until": "orders:0:1499"}
     fields = operator.patch(url, {"properties": later}).json()["error"]["fields"]
     assert fields == {
-        "run.until": ["run.until ends orders:0 at 1499, before start.from begins it at 1500."]
+        "run.until": [
+            "run.until ends orders:0 at offset 1499, before start.from starts it at 1500."
+        ]
     }
     # The reverse flow does not begin at an offset of this source.
     back = operator.post(f"{url}reverse/").json()

@@ -60,7 +60,7 @@ def test_parts_of_two_writings_are_never_put_together() -> None:
         later = list(to_records("a->b", "plan", {"digest": "other" * 5}))
     found, (sentence,) = from_records({**dict(whole), **dict(later[:2])}.items())
     assert found == []
-    assert sentence.startswith("The plan of a->b is left out")
+    assert sentence.startswith("The plan of a->b is skipped")
     found, (sentence,) = from_records(later[:2])
     assert (found, "its last write is incomplete" in sentence) == ([], True)
 
@@ -85,7 +85,7 @@ def test_a_flow_comes_back_as_it_was_with_references_only() -> None:
 
 def test_what_is_no_reference_never_leaves() -> None:
     loose = ClusterSpec(alias="one", bootstrap_servers="a:1", sasl_password="hunter2")
-    with pytest.raises(UnderstudyError, match="sasl_password of one is no reference") as refused:
+    with pytest.raises(UnderstudyError, match="sasl_password of one is not a reference") as refused:
         flow_body(spec(loose), runner="r", desired="running")
     assert "hunter2" not in refused.value.message
 
