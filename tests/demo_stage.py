@@ -30,10 +30,10 @@ def on_stage(directory: Path, make: Callable[[Workspace, Console], Some]) -> Ite
     workspace.enter()
     stage = make(workspace, console)
     try:
-        stage.rise()
+        stage.start()
         yield stage
     finally:
-        stage.fall()
+        stage.stop()
         workspace.leave()
         console.close()
         os.environ.pop(VARIABLE, None)

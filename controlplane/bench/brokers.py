@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from controlplane.bench.distance.relay import Line, Relay, Side, build
 from controlplane.bench.page_cache import read_through
-from controlplane.bench.workload.content_digests import read_trails
+from controlplane.bench.workload.content_digests import read_digest_sequences
 from controlplane.bench.workload.producer import fill
 from controlplane.bench.workload.record_shapes import Shape
 from controlplane.bench.workload.topics import Topics
@@ -154,7 +154,7 @@ class Brokers:
         """Let the target compile what it will do: its first 300 MB cost several times the rest."""
         self.target_topics.create([_WARM], _WARM_PARTITIONS)
         filled = fill(self.target, [_WARM], _WARM_PARTITIONS, shape, _WARM_BYTES)
-        read_trails(self.target, filled.records, deadline_s=60)
+        read_digest_sequences(self.target, filled.records, deadline_s=60)
         self.target_topics.delete([_WARM])
 
     def load(self, topics: Iterable[str]) -> int:

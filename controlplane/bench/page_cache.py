@@ -23,17 +23,17 @@ FREE_BYTES = 900 << 20
 _KEPT = 8
 # What a topic held that was just deleted leaves the disk, and with it the memory, a second later.
 SETTLE_S = 4.0
-# A run that writes less than this takes next to nothing of new memory.
+# A run that writes less needs almost no new memory.
 LEAST_MB = 1_000
-# To fill more memory than this takes longer than what it would fix.
+# Filling more memory takes longer than the distortion that it prevents.
 MOST_BYTES = 64 << 30
 
 
-class Ballast:
-    """Files that nobody needs, in the page cache, clean: what the kernel gives up first.
+class PageCacheFiller:
+    """Fills free memory with clean page cache, which the kernel reclaims first.
 
-    They are holes from end to end, which take memory as they are read, and no disk: so those that
-    were given up may stay.
+    The files are sparse: reading them takes memory, but they take no disk space. So files whose
+    pages were reclaimed are kept.
     """
 
     def __init__(self, directory: Path, *, say: Callable[[str], None]) -> None:
@@ -47,8 +47,8 @@ class Ballast:
                 f"page cache, {MOST_BYTES / 1e9:,.0f} GB"
             )
 
-    def top_up(self, *, writes_mb: int) -> None:
-        """Fill what lies free, for a run that writes so much."""
+    def fill(self, *, writes_mb: int) -> None:
+        """Fill free memory before a run that writes `writes_mb` megabytes."""
         if writes_mb < LEAST_MB:
             return
         time.sleep(SETTLE_S)
@@ -62,7 +62,7 @@ class Ballast:
                 break
         if filled:
             told = f"{filled * FILE_BYTES / 1e9:.1f} GB in {time.monotonic() - began:.0f} s"
-            self._say(f"  memory filled with page cache: {told}, {free / 1e9:.1f} GB lie free")
+            self._say(f"  memory filled with page cache: {told}, {free / 1e9:.1f} GB free")
 
     def _make(self) -> None:
         self._directory.mkdir(exist_ok=True)

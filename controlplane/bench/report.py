@@ -131,21 +131,21 @@ def _copy_rows(runs: Sequence[Run]) -> Rows:
                     cell,
                     _name(label, same),
                     str(len(same)),
-                    _told(spread(run.cpu_s_per_gb for run in same), ".2f"),
+                    _formatted(spread(run.cpu_s_per_gb for run in same), ".2f"),
                     _times(cpu_ratio(labels, label)),
-                    _told(spread(run.opening_cpu_s_per_gb for run in same), ".2f"),
-                    _told(spread(run.source_cpu_s_per_gb for run in same), ".2f"),
-                    _told(spread(run.target_cpu_s_per_gb for run in same), ".2f"),
-                    _told(spread(run.all_cpu_s_per_gb for run in same), ".2f"),
-                    _told(spread(run.mb_s for run in same), ".0f"),
+                    _formatted(spread(run.opening_cpu_s_per_gb for run in same), ".2f"),
+                    _formatted(spread(run.source_cpu_s_per_gb for run in same), ".2f"),
+                    _formatted(spread(run.target_cpu_s_per_gb for run in same), ".2f"),
+                    _formatted(spread(run.all_cpu_s_per_gb for run in same), ".2f"),
+                    _formatted(spread(run.mb_s for run in same), ".0f"),
                     _times(speed_ratio(labels, label)),
-                    _told(spread(run.records_s for run in same), ",.0f"),
-                    _told(spread(run.rss_mb for run in same), ",.0f"),
-                    _told(spread(run.first_record_s for run in same), ".1f"),
-                    _told(spread(run.warmed_s for run in same), ".0f"),
+                    _formatted(spread(run.records_s for run in same), ",.0f"),
+                    _formatted(spread(run.rss_mb for run in same), ",.0f"),
+                    _formatted(spread(run.first_record_s for run in same), ".1f"),
+                    _formatted(spread(run.warmed_s for run in same), ".0f"),
                     _windows(same),
-                    _told(spread(run.foreign_cores for run in same), ".2f"),
-                    _told(spread(run.steal for run in same), ".2f"),
+                    _formatted(spread(run.foreign_cores for run in same), ".2f"),
+                    _formatted(spread(run.steal for run in same), ".2f"),
                 ]
             )
     return rows
@@ -157,10 +157,10 @@ def _line_rows(runs: Iterable[Run]) -> Rows:
             cell,
             _name(label, same),
             str(len(same)),
-            _told(spread(run.mb_s for run in same), ".0f"),
+            _formatted(spread(run.mb_s for run in same), ".0f"),
             _times(speed_ratio(labels, label)),
-            _told(spread(run.wire_mb_s for run in same), ".0f"),
-            _told(spread(map(_line_share, same)), ".0%"),
+            _formatted(spread(run.wire_mb_s for run in same), ".0f"),
+            _formatted(spread(map(_line_share, same)), ".0%"),
         ]
         for cell, labels in grouped(runs).items()
         for label, same in labels.items()
@@ -179,7 +179,7 @@ def _name(label: str, runs: Sequence[Run]) -> str:
 
 
 def _windows(runs: Sequence[Run]) -> str:
-    return _told(spread(run.window_s for run in runs), ".0f") + (
+    return _formatted(spread(run.window_s for run in runs), ".0f") + (
         " !" if any(run.short_window or (run.steal or 0) > MOST_STEAL for run in runs) else ""
     )
 
@@ -191,13 +191,13 @@ def _live_rows(runs: Sequence[Run]) -> Rows:
     for cell, labels in grouped(runs).items():
         for label, same in labels.items():
             figures = [
-                _told(spread(getattr(run, name) for run in same), ".1f")
+                _formatted(spread(getattr(run, name) for run in same), ".1f")
                 for name in (*names, *sources)
             ]
             rest = [
-                _told(spread(run.live_cores for run in same), ".2f"),
-                _told(spread(run.live_s for run in same), ".0f"),
-                _told(spread(run.handovers for run in same), ".0f"),
+                _formatted(spread(run.live_cores for run in same), ".2f"),
+                _formatted(spread(run.live_s for run in same), ".0f"),
+                _formatted(spread(run.handovers for run in same), ".0f"),
             ]
             rows.append([cell, _name(label, same), str(len(same)), *figures, *rest])
     return rows
@@ -210,21 +210,21 @@ def _idle_rows(runs: Sequence[Run]) -> Rows:
             _name(label, same),
             str(len(same)),
             str(same[0].partitions),
-            _told(spread(run.idle_cores for run in same), ".4f"),
-            _told(spread(run.idle_s for run in same), ".0f"),
-            _told(spread(run.rss_mb for run in same), ",.0f"),
+            _formatted(spread(run.idle_cores for run in same), ".4f"),
+            _formatted(spread(run.idle_s for run in same), ".0f"),
+            _formatted(spread(run.rss_mb for run in same), ",.0f"),
         ]
         for cell, labels in grouped(runs).items()
         for label, same in labels.items()
     ]
 
 
-def _told(found: Spread | None, spec: str) -> str:
+def _formatted(found: Spread | None, spec: str) -> str:
     return "-" if found is None else format(found, spec)
 
 
 def _times(found: Spread | None) -> str:
-    return _told(found, ".1f") + (" x" if found else "")
+    return _formatted(found, ".1f") + (" x" if found else "")
 
 
 def _columns(rows: Rows) -> list[str]:

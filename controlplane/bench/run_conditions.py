@@ -36,12 +36,12 @@ class Setting:
         return cls(**json.loads(path.read_text()))
 
 
-# Where things lie on this machine is nobody else's.
+# Paths of this machine are not published.
 _PLACES = ("--dir", "--lock")
 
 
-def as_told(arguments: Sequence[str]) -> str:
-    """The command line for a page that others read: without the places on this machine."""
+def public_command(arguments: Sequence[str]) -> str:
+    """The command line for a published page, without paths of this machine."""
     told, is_place = [], False
     for text in arguments:
         if not is_place and not text.startswith(tuple(f"{name}=" for name in _PLACES)):

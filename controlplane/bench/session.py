@@ -17,7 +17,7 @@ from controlplane.bench.errors import BenchError
 from controlplane.bench.measurement import results
 from controlplane.bench.measurement.results import Run
 from controlplane.bench.measurement.single_run import Measurement
-from controlplane.bench.page_cache import Ballast
+from controlplane.bench.page_cache import PageCacheFiller
 from controlplane.bench.run_conditions import Setting, machine_line
 from controlplane.bench.systems.interface import System
 from controlplane.bench.systems.mirror_maker import MIRROR, PROFILES, MirrorMaker
@@ -87,7 +87,7 @@ class Session:
 
     def run(self, cells: Sequence[Cell], *, command: str) -> list[Run]:
         """Every run of every cell. Results so far are on disk after each."""
-        ballast = self._prepare(cells)
+        page_cache = self._prepare(cells)
         self.setting.add(command, machine_line())
         kafka_jars(self._say)
         kafka_jars(self._say, jars=MIRROR)
@@ -99,13 +99,13 @@ class Session:
                 self._say(f"two brokers: source {brokers.source}, target {brokers.target}")
                 brokers.warm(cells[0].shape)
                 for cell in cells:
-                    self._run_cell(cell, brokers, environment, ballast)
+                    self._run_cell(cell, brokers, environment, page_cache)
             finally:
                 brokers.stop()
                 shutil.rmtree(self._work, ignore_errors=True)
         return self.runs
 
-    def _prepare(self, cells: Sequence[Cell]) -> Ballast:
+    def _prepare(self, cells: Sequence[Cell]) -> PageCacheFiller:
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir(parents=True)
         needed = max((cell.backlog_mb for cell in cells), default=0) * _DISK_FACTOR
@@ -115,10 +115,14 @@ class Session:
                 f"{self.directory} has {free:,.0f} MB free, the largest cell may need "
                 f"{needed:,.0f}. Free some disk, or choose smaller cells with --only or --backlog."
             )
-        return Ballast(self._work / "ballast", say=self._say)
+        return PageCacheFiller(self._work / "page_cache", say=self._say)
 
     def _run_cell(
-        self, cell: Cell, brokers: Brokers, environment: Mapping[str, str], ballast: Ballast
+        self,
+        cell: Cell,
+        brokers: Brokers,
+        environment: Mapping[str, str],
+        page_cache: PageCacheFiller,
     ) -> None:
         self._say(f"cell {cell.name}: {', '.join(cell.sequence)}")
         data = self._data_for(cell, brokers)
@@ -137,7 +141,7 @@ class Session:
             )
             configuration = system.configuration(measurement.order)
             self.setting.configurations.setdefault(label, configuration)
-            ballast.top_up(writes_mb=cell.backlog_mb)
+            page_cache.fill(writes_mb=cell.backlog_mb)
             recalled = brokers.load(data.topics)
             self._say(f"  the source's log is in memory: {recalled / 1e9:.1f} GB")
             run = measurement.run()

@@ -1,4 +1,4 @@
-"""The two ways to run the demo: play it until somebody ends it, or check it and say how it went."""
+"""Runs the demo until it is ended, or checks it and reports the result."""
 
 from __future__ import annotations
 
@@ -75,17 +75,17 @@ INTERRUPTED = 130
 
 
 class Ended(BaseException):
-    """Somebody wants the demo to end: Ctrl-C, SIGTERM, a closed terminal, a dead make."""
+    """The demo has to end: Ctrl-C, SIGTERM, a closed terminal, a killed make."""
 
 
-def play(workspace: Workspace) -> int:
-    """Until it is ended; 0 when it had come up before."""
+def run_demo(workspace: Workspace) -> int:
+    """Run the demo until it is ended; 0 if it had started completely."""
 
     def watch(stage: Stage, console: Console) -> int:
-        console.say(_welcome(stage, workspace))
+        console.say(_startup_message(stage, workspace))
         parent = _make()
         while parent is None or parent.is_running():
-            stage.watch_over()
+            stage.check_guard()
             time.sleep(_LOOK)
         return 0
 
@@ -93,7 +93,7 @@ def play(workspace: Workspace) -> int:
 
 
 def check(workspace: Workspace) -> int:
-    """Come up, let records cross, compare them one by one, go down; 0 when nothing differs."""
+    """Start, replicate, compare record by record, stop; 0 when nothing differs."""
     return _staged(workspace, compare_demo)
 
 
@@ -101,34 +101,34 @@ def _staged(workspace: Workspace, act: Callable[[Stage, Console], int]) -> int:
     console = Console()
     try:
         with _signals(workspace):
-            return _rise_act_fall(workspace, console, act)
+            return _start_act_stop(workspace, console, act)
     finally:
         console.close()
 
 
-def _rise_act_fall(
+def _start_act_stop(
     workspace: Workspace, console: Console, act: Callable[[Stage, Console], int]
 ) -> int:
     began = time.monotonic()
     check_programs()
     if left := workspace.enter():
-        console.say(f"   {left} processes of a demo that was killed here are ended.")
+        console.say(f"   {left} processes of a demo that was killed here were ended.")
     try:
         stage = Stage(workspace, console)
     except BaseException:
         workspace.abandon()
         raise
-    risen = False
+    started = False
     try:
-        stage.rise()
-        risen = True
+        stage.start()
+        started = True
         console.say(f"   Up after {time.monotonic() - began:.0f} s.")
         return act(stage, console)
     except Ended:
-        return 0 if risen else INTERRUPTED
+        return 0 if started else INTERRUPTED
     finally:
         with console.step("Stopping everything"):
-            stage.fall()
+            stage.stop()
         workspace.leave()
 
 
@@ -143,7 +143,7 @@ def _signals(workspace: Workspace) -> Iterator[None]:
         if seen == 1:
             raise Ended
         if seen == 3:
-            workspace.brand.end()
+            workspace.process_mark.end()
             os._exit(INTERRUPTED)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
@@ -158,29 +158,30 @@ def _signals(workspace: Workspace) -> Iterator[None]:
 
 
 def _make() -> psutil.Process | None:
-    """The make that started us: when it is killed, nobody is left to press Ctrl-C."""
+    """The make that started this process: the demo ends when it is killed."""
     parent = psutil.Process().parent()
     return parent if parent is not None and parent.name() in {"make", "gmake"} else None
 
 
-def _welcome(stage: Stage, workspace: Workspace) -> str:
+def _startup_message(stage: Stage, workspace: Workspace) -> str:
     facts = stage.facts
+    memory = resident_bytes(workspace.process_mark)
     lines = [
         "",
-        f" Understudy is on stage: {facts['url']}",
+        f" Understudy is running: {facts['url']}",
         f" Log in as {facts['username']} with the password {facts['password']}",
         "",
         " What to try",
         "   open the flow primary->backup and watch its partitions follow the live traffic",
         "   pause it, see the lag grow, resume it and see it reach 0",
-        "   kill -9 any process of the demo: it is started again and nothing is lost",
+        "   kill -9 any process of the demo: it is restarted and nothing is lost",
         f"   curl -H \"Authorization: Token $(python3 -c 'import json;"
         f'print(json.load(open("{workspace.path("demo.json")}"))["token"])\')"'
         f" {facts['url']}/api/v1/flows/",
         "",
         f" Kafka: primary {facts['clusters']['primary']}, backup {facts['clusters']['backup']}",
-        f" Everything it keeps, its logs too, is in {workspace.directory}",
-        f" Resident memory of the whole demo: {resident_bytes(workspace.brand) / 1e6:,.0f} MB",
+        f" All files, logs included, are in {workspace.directory}",
+        f" Resident memory of the whole demo: {memory / 1e6:,.0f} MB",
         " Ctrl-C stops everything.",
         "",
     ]

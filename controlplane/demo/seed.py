@@ -39,7 +39,7 @@ def serve(facts_in: TextIO, answers_out: TextIO) -> int:
         call_command("migrate", interactive=False, verbosity=0)
         answer({"migrated": True})
         if line := facts_in.readline():
-            answer(plant(json.loads(line)))
+            answer(seed_demo(json.loads(line)))
     except DatabaseError as error:
         reason = str(error).strip().partition("\n")[0]
         answer({"error": f"The database {_of()} does not work: {reason}"})
@@ -55,12 +55,12 @@ def _of() -> str:
     return f"{settings['NAME']} at {settings['HOST']}" if settings["HOST"] else settings["NAME"]
 
 
-def plant(facts: dict[str, Any]) -> dict[str, Any]:
-    """Make rows for the facts: `username`, `password`, `token`, `clusters` (alias to address).
+def seed_demo(facts: dict[str, Any]) -> dict[str, Any]:
+    """Create rows from the facts: `username`, `password`, `token`, `clusters` (alias to address).
 
-    `kept` in the answer: the flows that an earlier demo left in this database.
+    `kept` in the result: the flows of an earlier demo in this database.
     """
-    token = _person(facts["username"], facts["password"], facts["token"])
+    token = _user(facts["username"], facts["password"], facts["token"])
     rows = [_cluster(alias, address) for alias, address in facts["clusters"].items()]
     runners.ensure_default_runner(who=WHO)
     kept = list(Flow.objects.values_list("pk", flat=True))
@@ -68,7 +68,7 @@ def plant(facts: dict[str, Any]) -> dict[str, Any]:
     return {"token": token, "flows": ids, "kept": kept}
 
 
-def _person(username: str, password: str, token: str) -> str:
+def _user(username: str, password: str, token: str) -> str:
     user, created = User.objects.get_or_create(
         username=username, defaults={"is_superuser": True, "is_staff": True}
     )

@@ -28,7 +28,7 @@ ALIASES = ("primary", "backup")
 
 
 class Stage:
-    """One demo. `rise` returns when records cross; `fall` may be called at any moment."""
+    """One demo. `start` returns when records are replicated; `stop` may be called at any time."""
 
     # Of Celery, for every worker.
     worker_options: ClassVar[tuple[str, ...]] = ()
@@ -36,7 +36,7 @@ class Stage:
     def __init__(self, workspace: Workspace, console: Console) -> None:
         self._workspace = workspace
         self._console = console
-        self._guard = Guard(workspace.brand, litter=[workspace.path("demo.json")])
+        self._guard = Guard(workspace.process_mark, litter=[workspace.path("demo.json")])
         self._given_up = threading.Event()
         self._services = Services(
             workspace,
@@ -48,10 +48,10 @@ class Stage:
         self._migrated = threading.Event()
         self._ports_known = threading.Event()
         self.traffic: Child | None = None
-        self.supervisor = Supervisor(console.say, workspace.brand.note)
+        self.supervisor = Supervisor(console.say, workspace.process_mark.note)
         self.url = self._services.url
         self.facts: dict[str, Any] = {}
-        # Flows of an earlier demo in this directory: they go on where they were.
+        # Flows of an earlier demo in this directory: they resume at their positions.
         self._kept: frozenset[int] = frozenset()
 
     @property
@@ -70,8 +70,8 @@ class Stage:
     def progress(self) -> Progress:
         return Progress(Api(self.url, self.facts["token"]), self.clusters, self._go_on)
 
-    def rise(self) -> None:
-        # Every child inherits the mark, however deep, and that is how none is left behind.
+    def start(self) -> None:
+        # Every descendant inherits the mark, so none can be left running.
         os.environ.update(self._guard.environment)
         self._guard.watch()
         self._workspace.remember(url=self.url)
@@ -86,12 +86,12 @@ class Stage:
         for sentence in [*left, *progress.open_runs()]:
             self._console.say(f"   As it was left: {sentence}")
         self._workspace.publish(self.facts)
-        with self._console.step("First records across, both ways") as step:
+        with self._console.step("First records replicated in both directions") as step:
             progress.wait_for_first_records(self._kept)
-            step.note = "seen on the other side"
+            step.note = "read on both targets"
 
-    def fall(self) -> None:
-        """Stop all: first what writes and what would start others again, the brokers last."""
+    def stop(self) -> None:
+        """Stop all: first what writes or restarts others, the brokers last."""
         self._given_up.set()
         self.supervisor.stop()
         children = list(reversed(self.supervisor.children))
@@ -108,7 +108,7 @@ class Stage:
             self._guard.close()
 
     def start_traffic(self) -> None:
-        """At the beginning, and again after it was stopped."""
+        """Start the traffic, first or again after `stop_traffic`."""
         self._wait_for(self._ports_known)
         self.traffic = self._services.traffic(**self.clusters)
         self._launch(self.traffic)
@@ -118,8 +118,8 @@ class Stage:
             self.supervisor.release(self.traffic)
             self.traffic.stop()
 
-    def watch_over(self) -> None:
-        """One look at what the supervisor cannot see: the process that must outlive us."""
+    def check_guard(self) -> None:
+        """Restart the guard process if it ended; the supervisor does not watch it."""
         self._guard.watch()
 
     def _side_by_side(self, *works: Callable[[], None]) -> None:
@@ -132,7 +132,7 @@ class Stage:
                         future.result()
             except BaseException:
                 # The others wait for something that will not come; let them go first.
-                self.fall()
+                self.stop()
                 raise
 
     def _kafka(self) -> None:

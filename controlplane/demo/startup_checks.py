@@ -117,7 +117,7 @@ class Progress:
             resting = {
                 flow["name"] for flow in self.flows() if flow["id"] in kept and not runs(flow)
             }
-            return self._silent_ways(resting)
+            return self._directions_without_records(resting)
 
         self._until(waiting, RECORDS_DEADLINE, "No record has crossed yet")
 
@@ -155,7 +155,7 @@ class Progress:
             if flow["desired_state"] == "running" and flow["observed_state"] != "running"
         ]
 
-    def _silent_ways(self, ignored: Collection[str] = ()) -> list[str]:
+    def _directions_without_records(self, ignored: Collection[str] = ()) -> list[str]:
         return [
             f"nothing of {source} is on {target}"
             for source, target in itertools.permutations(self._clusters, 2)

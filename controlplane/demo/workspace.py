@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.demo.errors import DemoError
-from controlplane.demo.processes.ownership import Brand
+from controlplane.demo.processes.ownership import ProcessMark
 
 NEEDED_BYTES = 1_000_000_000
 _STATE = "state.json"
@@ -36,16 +36,16 @@ class Workspace:
         return self.path("logs")
 
     @property
-    def brand(self) -> Brand:
-        """By what the processes of this directory's latest demo are known."""
-        return Brand(self._state.get("mark") or "none", self.path("children"))
+    def process_mark(self) -> ProcessMark:
+        """The mark of the processes of this directory's latest demo."""
+        return ProcessMark(self._state.get("mark") or "none", self.path("children"))
 
     def enter(self) -> int:
-        """Take the directory for this demo; how many processes of a killed one were ended."""
-        self._make_room()
+        """Lock the directory; returns how many processes of a killed demo were ended."""
+        self._create_directory()
         self._take_lock()
         self._state = self._read(_STATE)
-        left = self.brand.end()
+        left = self.process_mark.end()
         self.path("children").unlink(missing_ok=True)
         self.path("demo.json").unlink(missing_ok=True)
         shutil.rmtree(self.path("tmp"), ignore_errors=True)
@@ -62,7 +62,7 @@ class Workspace:
             self._lock = None
 
     def abandon(self) -> None:
-        """Leave nothing: the start was refused before anything worth keeping was there."""
+        """Remove everything: the start was refused before there was anything to keep."""
         if self._lock is not None and self.created:
             shutil.rmtree(self.directory, ignore_errors=True)
         self.leave()
@@ -75,7 +75,7 @@ class Workspace:
         return self._state.get(name)
 
     def secret(self, name: str, length: int = 24) -> str:
-        """A secret of this directory, made at the first asking and the same ever after."""
+        """A secret of this directory, created on first use and stored."""
         known = self._read("secrets.json")
         if name not in known:
             known[name] = secrets.token_urlsafe(length)
@@ -89,7 +89,7 @@ class Workspace:
         self._write("secrets.json", {**self._read("secrets.json"), name: value})
 
     def publish(self, facts: dict[str, Any]) -> None:
-        """`demo.json`: where everything is and how to get in; only the owner may read it."""
+        """Write `demo.json`: addresses and credentials; only the owner may read it."""
         self._write("demo.json", facts)
 
     def clean(self) -> None:
@@ -98,7 +98,7 @@ class Workspace:
             return
         self._take_lock()
         self._state = self._read(_STATE)
-        self.brand.end()
+        self.process_mark.end()
         shutil.rmtree(self.directory, ignore_errors=True)
         self.leave()
         if self.directory.exists():
@@ -106,7 +106,7 @@ class Workspace:
                 f"Not everything in {self.directory} could be removed; look who owns it."
             )
 
-    def _make_room(self) -> None:
+    def _create_directory(self) -> None:
         try:
             self.created = not self.directory.exists()
             _ensure_disk(self.directory)

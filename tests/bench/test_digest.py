@@ -11,7 +11,11 @@ from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.bench.workload.content_digests import difference, digest_after, read_trails
+from controlplane.bench.workload.content_digests import (
+    difference,
+    digest_after,
+    read_digest_sequences,
+)
 from controlplane.bench.workload.producer import fill
 from controlplane.bench.workload.record_shapes import Shape, build_pool
 from controlplane.bench.workload.topics import Topics
@@ -116,7 +120,7 @@ def test_what_was_filled_is_what_an_independent_reader_finds(primary: str) -> No
     topics.create([name], 3)
     try:
         filled = fill(primary, [name], 3, Shape(record_bytes=100, batch_bytes=5_000), 300_000)
-        found = read_trails(primary, filled.records, deadline_s=60)
+        found = read_digest_sequences(primary, filled.records, deadline_s=60)
         assert {place: len(digests) for place, digests in found.items()} == filled.records
         # No two records are alike, so that swaps and repeats show.
         assert all(len(set(digests)) == len(digests) for digests in found.values())
@@ -136,7 +140,7 @@ def test_a_reader_sees_the_difference_of_two_real_topics(primary: str) -> None:
                 producer.produce(name, value=value, key=b"k", headers={"h": b"x"}, timestamp=5)
         producer.flush(30)
         places = [(name, 0) for name in names]
-        found = read_trails(primary, places, deadline_s=60)
+        found = read_digest_sequences(primary, places, deadline_s=60)
         assert difference(found, found, {name: name for name in names}, whole=True) == ""
         wrong = difference({places[0]: found[places[0]]}, found, {names[0]: names[1]}, whole=True)
         assert wrong == f"{names[1]}-0 differs from its source at record 2"

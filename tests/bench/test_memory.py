@@ -23,9 +23,9 @@ class Machine:
         self.taken = self.made = 0
         monkeypatch.setattr(page_cache, "SETTLE_S", 0)
         monkeypatch.setattr(page_cache.psutil, "virtual_memory", self._memory)
-        monkeypatch.setattr(page_cache.Ballast, "_make", self._make)
+        monkeypatch.setattr(page_cache.PageCacheFiller, "_make", self._make)
         self.said: list[str] = []
-        self.ballast = page_cache.Ballast(directory, say=self.said.append)
+        self.page_cache = page_cache.PageCacheFiller(directory, say=self.said.append)
 
     def _memory(self) -> SimpleNamespace:
         return SimpleNamespace(total=self.total, free=max(self.kept, self.total - self.taken))
@@ -43,10 +43,10 @@ def test_a_file_is_read_to_its_end(tmp_path: Path) -> None:
 
 def test_what_lies_free_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, tmp_path)
-    machine.ballast.top_up(writes_mb=10_000)
+    machine.page_cache.fill(writes_mb=10_000)
     assert machine.total - machine.taken <= page_cache.FREE_BYTES
     assert machine.said
-    machine.ballast.top_up(writes_mb=10_000)
+    machine.page_cache.fill(writes_mb=10_000)
     assert len(machine.said) == 1
 
 
@@ -54,9 +54,9 @@ def test_it_is_not_filled_for_what_writes_next_to_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(monkeypatch, tmp_path)
-    machine.ballast.top_up(writes_mb=page_cache.LEAST_MB - 1)
+    machine.page_cache.fill(writes_mb=page_cache.LEAST_MB - 1)
     assert (machine.made, machine.said) == (0, [])
-    machine.ballast.top_up(writes_mb=page_cache.LEAST_MB)
+    machine.page_cache.fill(writes_mb=page_cache.LEAST_MB)
     assert machine.made
 
 
@@ -64,7 +64,7 @@ def test_it_ends_where_the_kernel_gives_up_others_pages_for_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(monkeypatch, tmp_path, kept=4 * page_cache.FILE_BYTES)
-    machine.ballast.top_up(writes_mb=10_000)
+    machine.page_cache.fill(writes_mb=10_000)
     # The last one took nothing of what was free.
     assert machine.made == 37
 
@@ -81,18 +81,18 @@ def test_it_goes_on_while_much_is_free_though_others_free_more_meanwhile(
             machine.taken -= page_cache.FILE_BYTES
         make()
 
-    monkeypatch.setattr(page_cache.Ballast, "_make", make_while_logs_are_deleted)
-    machine.ballast.top_up(writes_mb=10_000)
+    monkeypatch.setattr(page_cache.PageCacheFiller, "_make", make_while_logs_are_deleted)
+    machine.page_cache.fill(writes_mb=10_000)
     assert machine.total - machine.taken <= page_cache.FREE_BYTES
 
 
 def test_what_was_given_up_is_filled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch, tmp_path)
-    machine.ballast.top_up(writes_mb=10_000)
+    machine.page_cache.fill(writes_mb=10_000)
     for _ in range(20):
         # A run took its memory from these files, and its topics were deleted.
         machine.taken -= 4 * page_cache.FILE_BYTES
-        machine.ballast.top_up(writes_mb=10_000)
+        machine.page_cache.fill(writes_mb=10_000)
         assert machine.total - machine.taken <= page_cache.FREE_BYTES
 
 
@@ -104,10 +104,10 @@ def test_a_file_system_that_keeps_no_holes_in_memory_is_not_asked_for_ever(
     def make_nothing(*_: object) -> None:
         machine.made += 1
 
-    monkeypatch.setattr(page_cache.Ballast, "_make", make_nothing)
-    machine.ballast.top_up(writes_mb=10_000)
+    monkeypatch.setattr(page_cache.PageCacheFiller, "_make", make_nothing)
+    machine.page_cache.fill(writes_mb=10_000)
     assert machine.made == 40
-    assert "10.7 GB lie free" in machine.said[0]
+    assert "10.7 GB free" in machine.said[0]
 
 
 def test_very_much_memory_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_very_much_memory_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch, tmp_path, files=page_cache.MOST_BYTES // page_cache.FILE_BYTES + 1
     )
     assert "memory is left as it is" in machine.said[0]
-    machine.ballast.top_up(writes_mb=10_000)
+    machine.page_cache.fill(writes_mb=10_000)
     assert machine.taken == 0
 
 
@@ -131,9 +131,9 @@ def test_what_is_filled_in_lies_in_memory_and_not_on_the_disk(
         "virtual_memory",
         lambda: SimpleNamespace(total=10**9, free=next(free)),
     )
-    ballast = page_cache.Ballast(tmp_path / "ballast", say=lambda text: None)
-    ballast.top_up(writes_mb=10_000)
-    [path] = (tmp_path / "ballast").iterdir()
+    filler = page_cache.PageCacheFiller(tmp_path / "page_cache", say=lambda text: None)
+    filler.fill(writes_mb=10_000)
+    [path] = (tmp_path / "page_cache").iterdir()
     assert (path.stat().st_size, path.stat().st_blocks) == (size, 0)
     assert _pages_in_memory(path) == size // mmap.PAGESIZE
 

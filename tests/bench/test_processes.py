@@ -12,8 +12,8 @@ import pytest
 
 from controlplane.bench.measurement.process_usage import (
     TICKS,
+    ProcessTimes,
     ProcessTree,
-    Seen,
     machine,
     memory_bytes,
     scan,
@@ -35,58 +35,58 @@ sys.stdin.read()
 """
 
 
-def seen(pid: int, parent: int, own: int, waited: int = 0, start: int = 1) -> Seen:
-    return Seen(pid=pid, parent=parent, start=start, own=own, waited=waited)
+def seen(pid: int, parent: int, own: int, waited: int = 0, start: int = 1) -> ProcessTimes:
+    return ProcessTimes(pid=pid, parent=parent, start=start, own=own, waited=waited)
 
 
-def picture(*processes: Seen) -> dict[int, Seen]:
+def picture(*processes: ProcessTimes) -> dict[int, ProcessTimes]:
     return {process.pid: process for process in processes}
 
 
 def test_a_child_that_ended_and_was_waited_for_is_counted_once() -> None:
     tree = ProcessTree([10])
-    tree.look(picture(seen(10, 1, 5), seen(11, 10, 100)))
-    after = tree.look(picture(seen(10, 1, 5, waited=120)))
+    tree.update(picture(seen(10, 1, 5), seen(11, 10, 100)))
+    after = tree.update(picture(seen(10, 1, 5, waited=120)))
     assert after == pytest.approx(125 / TICKS)
 
 
 def test_a_child_that_ended_and_was_never_waited_for_is_counted_as_last_seen() -> None:
     tree = ProcessTree([10])
-    tree.look(picture(seen(10, 1, 5), seen(11, 10, 100)))
-    assert tree.look(picture(seen(10, 1, 6))) == pytest.approx(106 / TICKS)
+    tree.update(picture(seen(10, 1, 5), seen(11, 10, 100)))
+    assert tree.update(picture(seen(10, 1, 6))) == pytest.approx(106 / TICKS)
 
 
 def test_a_child_too_short_lived_to_be_seen_is_counted_through_its_parent() -> None:
     tree = ProcessTree([10])
-    tree.look(picture(seen(10, 1, 5)))
-    assert tree.look(picture(seen(10, 1, 5, waited=40))) == pytest.approx(45 / TICKS)
+    tree.update(picture(seen(10, 1, 5)))
+    assert tree.update(picture(seen(10, 1, 5, waited=40))) == pytest.approx(45 / TICKS)
 
 
 def test_a_child_that_init_inherited_still_belongs_to_the_tree() -> None:
     tree = ProcessTree([10])
-    tree.look(picture(seen(10, 1, 5), seen(11, 10, 7), seen(12, 11, 9)))
+    tree.update(picture(seen(10, 1, 5), seen(11, 10, 7), seen(12, 11, 9)))
     # 11 ended without being waited for; init took 12, which goes on working.
-    after = tree.look(picture(seen(10, 1, 5), seen(12, 1, 30)))
+    after = tree.update(picture(seen(10, 1, 5), seen(12, 1, 30)))
     assert after == pytest.approx((5 + 7 + 30) / TICKS)
 
 
 def test_a_chain_of_children_that_ended_together_is_counted_once() -> None:
     tree = ProcessTree([10])
-    tree.look(picture(seen(10, 1, 5), seen(11, 10, 7), seen(12, 11, 9)))
+    tree.update(picture(seen(10, 1, 5), seen(11, 10, 7), seen(12, 11, 9)))
     # 11 waited for 12 and 10 for 11: everything is in what 10 waited for.
-    assert tree.look(picture(seen(10, 1, 5, waited=20))) == pytest.approx(25 / TICKS)
+    assert tree.update(picture(seen(10, 1, 5, waited=20))) == pytest.approx(25 / TICKS)
 
 
 def test_a_process_id_that_somebody_else_got_is_not_taken_for_ours() -> None:
     tree = ProcessTree([10])
-    tree.look(picture(seen(10, 1, 5), seen(11, 10, 50)))
-    after = tree.look(picture(seen(10, 1, 5, waited=50), seen(11, 1, 9_000, start=2)))
+    tree.update(picture(seen(10, 1, 5), seen(11, 10, 50)))
+    after = tree.update(picture(seen(10, 1, 5, waited=50), seen(11, 1, 9_000, start=2)))
     assert after == pytest.approx(55 / TICKS)
 
 
 def test_a_stranger_is_not_counted() -> None:
     tree = ProcessTree([10])
-    assert tree.look(picture(seen(10, 1, 5), seen(99, 1, 1_000))) == pytest.approx(5 / TICKS)
+    assert tree.update(picture(seen(10, 1, 5), seen(99, 1, 1_000))) == pytest.approx(5 / TICKS)
 
 
 def test_a_real_child_that_ended_is_counted() -> None:
@@ -109,11 +109,11 @@ def watched(code: str) -> float:
         said: int | None = None
         while said is None or said in scan():
             assert time.monotonic() < give_up
-            tree.look(scan())
+            tree.update(scan())
             if said is None and select.select([process.stdout], [], [], 0)[0]:
                 said = int(process.stdout.readline())
             time.sleep(0.01)
-        return tree.look(scan())
+        return tree.update(scan())
     finally:
         process.kill()
         process.communicate(timeout=10)

@@ -19,7 +19,7 @@ from controlplane.bench.measurement.results import (
     write,
 )
 from controlplane.bench.report import document, table
-from controlplane.bench.run_conditions import Setting, as_told, machine_line
+from controlplane.bench.run_conditions import Setting, machine_line, public_command
 from controlplane.bench.session import Session
 from spark_runner.native import loader
 
@@ -140,7 +140,9 @@ def test_the_page_names_failed_runs_and_every_configuration() -> None:
 def test_the_page_does_not_tell_where_things_lie_on_the_machine(place: list[str]) -> None:
     rest = ["--passes", "1", "--only", "1k-*/*"]
     told = "manage.py bench --passes 1 --only '1k-*/*'"
-    assert as_told(["bench", *place, *rest]) == as_told(["bench", *rest, *place]) == told
+    assert (
+        public_command(["bench", *place, *rest]) == public_command(["bench", *rest, *place]) == told
+    )
 
 
 def test_runs_that_are_added_stand_beside_those_of_the_last_result(tmp_path: Path) -> None:

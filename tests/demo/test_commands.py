@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.demo.processes.ownership import Brand
+from controlplane.demo.processes.ownership import ProcessMark
 from controlplane.demo.rest_client import Api
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,9 +74,9 @@ def demo(directory: Path) -> Iterator[Demo]:
     demo.close()
 
 
-def brand(directory: Path) -> Brand:
+def process_mark(directory: Path) -> ProcessMark:
     state = json.loads((directory / "state.json").read_text())
-    return Brand(state["mark"], directory / "children")
+    return ProcessMark(state["mark"], directory / "children")
 
 
 def eventually(holds: Callable[[], object], seconds: float) -> bool:
@@ -99,7 +99,7 @@ def test_the_check_compares_what_crossed_both_ways_and_stops_all(directory: Path
     assert "Both clusters hold the same records." in done.stdout
     assert "0 differences" in done.stdout
     assert "\x1b" not in done.stdout
-    assert brand(directory).living() == []
+    assert process_mark(directory).running_processes() == []
     assert not (directory / "demo.json").exists()
 
 
@@ -127,7 +127,7 @@ def test_demo_json_lets_a_program_in_and_ctrl_c_ends_all(demo: Demo, directory: 
     # Ctrl-C reaches the whole foreground group; make must not turn it into a failure.
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) == 0
-    assert brand(directory).living() == []
+    assert process_mark(directory).running_processes() == []
     assert not path.exists()
 
 
@@ -136,12 +136,16 @@ def test_a_killed_demo_leaves_no_process_and_the_next_one_takes_over(
 ) -> None:
     # All of it is there; running flows and notified programs need not be waited for.
     state = directory / "state.json"
-    demo.wait_for(lambda: demo.said and state.exists() and len(brand(directory).living()) > 8)
-    family = brand(directory)
+    demo.wait_for(
+        lambda: (
+            demo.said and state.exists() and len(process_mark(directory).running_processes()) > 8
+        )
+    )
+    family = process_mark(directory)
     (directory / "demo.json").touch()
     demo.process.kill()
     demo.process.wait()
-    assert eventually(lambda: not family.living(), 15)
+    assert eventually(lambda: not family.running_processes(), 15)
     assert eventually(lambda: not (directory / "demo.json").exists(), 5)
     subprocess.run([*COMMAND, "--clean", "--dir", str(directory)], cwd=ROOT, check=True, timeout=60)
     assert not directory.exists()

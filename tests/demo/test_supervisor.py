@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from controlplane.demo.errors import DemoError
 from controlplane.demo.processes.guard import Guard
-from controlplane.demo.processes.ownership import Brand
+from controlplane.demo.processes.ownership import ProcessMark
 from controlplane.demo.processes.supervisor import (
     LONGEST_WAIT,
     Child,
@@ -57,7 +57,7 @@ def test_a_killed_child_is_started_again(guard: Guard, tmp_path: Path) -> None:
         first = sleeper.process.pid
         os.kill(first, signal.SIGKILL)
         assert eventually(lambda: sleeper.alive and sleeper.process.pid != first)
-        assert "it was ended by SIGKILL; it is started again" in said[0]
+        assert "it was ended by SIGKILL; it is restarted" in said[0]
     finally:
         supervisor.stop()
         sleeper.kill()
@@ -117,14 +117,14 @@ def test_a_log_stays_short_and_its_writer_goes_on(tmp_path: Path) -> None:
 
 OWNER = """
 import pathlib, subprocess, time
-from controlplane.demo.processes.ownership import Brand
+from controlplane.demo.processes.ownership import ProcessMark
 from controlplane.demo.processes.guard import Guard
-guard = Guard(Brand("{mark}", pathlib.Path("{book}")))
+guard = Guard(ProcessMark("{mark}", pathlib.Path("{pid_file}")))
 guard.watch()
 environment = {{**guard.environment, "PATH": "{path}"}}
 # A child, one that lost its environment, one in a session of its own as the Spark runner is.
 subprocess.Popen(["sleep", "600"], env=environment)
-guard.brand.note(subprocess.Popen(["sleep", "600"], env={{"PATH": "{path}"}}).pid)
+guard.process_mark.note(subprocess.Popen(["sleep", "600"], env={{"PATH": "{path}"}}).pid)
 subprocess.run(["sh", "-c", "setsid sleep 601 & exit"], env=environment)
 print("ready", flush=True)
 time.sleep(600)
@@ -133,20 +133,20 @@ time.sleep(600)
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
 def test_however_the_owner_ends_nothing_is_left(number: signal.Signals, tmp_path: Path) -> None:
-    book = tmp_path / "book"
+    pid_file = tmp_path / "pids"
     mark = f"test-{os.getpid()}-{number}"
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER.format(mark=mark, book=book, path=os.environ["PATH"])],
+        [sys.executable, "-c", OWNER.format(mark=mark, pid_file=pid_file, path=os.environ["PATH"])],
         stdout=subprocess.PIPE,
         cwd=ROOT,
     )
     assert owner.stdout is not None
     assert owner.stdout.readline() == b"ready\n"
-    assert eventually(lambda: len(Brand(mark, book).living()) == 3)
+    assert eventually(lambda: len(ProcessMark(mark, pid_file).running_processes()) == 3)
     owner.send_signal(number)
     owner.wait(10)
     owner.stdout.close()
-    assert eventually(lambda: not Brand(mark, book).living())
+    assert eventually(lambda: not ProcessMark(mark, pid_file).running_processes())
 
 
 def test_a_killed_watcher_is_replaced() -> None:

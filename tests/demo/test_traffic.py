@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
 from controlplane.demo.shop import events
-from controlplane.demo.verification.record_digests import PartitionDigest, read_places
+from controlplane.demo.verification.record_digests import PartitionDigest, read_partitions
 from controlplane.demo.verification.topics import partition_counts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +71,7 @@ def committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
 def read_all(bootstrap: str) -> dict[tuple[str, int], PartitionDigest]:
     counts = partition_counts(bootstrap)
     wanted = [topic for topic in (*events.PRIMARY, *events.BACKUP) if topic.name in counts]
-    return read_places(bootstrap, [(t.name, n) for t in wanted for n in range(t.partitions)])
+    return read_partitions(bootstrap, [(t.name, n) for t in wanted for n in range(t.partitions)])
 
 
 def high_watermark(bootstrap: str, topic: str, partition: int) -> int:

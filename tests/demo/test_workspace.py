@@ -39,15 +39,15 @@ def test_what_a_killed_demo_left_is_ended_by_the_next(tmp_path: Path) -> None:
     first.enter()
     path = {"PATH": os.environ["PATH"]}
     left = [
-        subprocess.Popen(["sleep", "600"], env={**first.brand.environment, **path}),
+        subprocess.Popen(["sleep", "600"], env={**first.process_mark.environment, **path}),
         subprocess.Popen(["sleep", "600"], env=path),
     ]
-    first.brand.note(left[1].pid)
+    first.process_mark.note(left[1].pid)
     first.leave()
     second = Workspace(tmp_path)
     assert second.enter() == 2
     assert all(process.wait(5) is not None for process in left)
-    assert second.brand.mark != first.brand.mark
+    assert second.process_mark.mark != first.process_mark.mark
 
 
 def test_secrets_stay_the_same_and_are_the_owners(tmp_path: Path) -> None:

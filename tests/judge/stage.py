@@ -30,7 +30,7 @@ RULES_WAIT_S = 1
 class JudgeStage(Stage):
     """A demo without its traffic and without its flows."""
 
-    def rise(self) -> None:
+    def start(self) -> None:
         os.environ.update(self._guard.environment)
         self._guard.watch()
         self._workspace.remember(url=self.url)

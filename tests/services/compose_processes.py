@@ -28,7 +28,7 @@ class ComposeProcesses:
     """All services, the PostgreSQL that the file takes from elsewhere, and a way to ask the API."""
 
     def __init__(self, directory: Path, guard: Guard, database: str) -> None:
-        self.brand = guard.brand
+        self.process_mark = guard.process_mark
         self.kafka = {name: free_port() for name in ("kafka-primary", "kafka-backup")}
         self.redis, self.web = free_port(), free_port()
         self.processes: dict[str, Process] = {}

@@ -44,7 +44,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Co
             house.start("web", "worker", "tasks", "watch", "beat")
             yield house
         finally:
-            own.brand.end()
+            own.process_mark.end()
             server.close()
 
 
@@ -177,7 +177,7 @@ def test_a_record_crosses_and_then_all_of_it_stops_and_leaves_no_process(
     assert not launcher.is_alive(runner.pid, runner.start_tick)
     assert "Runner default stopped." in house.processes["worker"].said()
     house.stop("kafka-primary", "kafka-backup", "redis")
-    assert house.brand.living() == []
+    assert house.process_mark.running_processes() == []
 
 
 def write_a_record(port: int) -> None:

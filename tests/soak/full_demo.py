@@ -55,8 +55,8 @@ class WholeStage(Stage):
         self.proxies: dict[str, Proxy] = {}
         super().__init__(workspace, console)
 
-    def fall(self) -> None:
-        super().fall()
+    def stop(self) -> None:
+        super().stop()
         for proxy in self.proxies.values():
             proxy.close()
 

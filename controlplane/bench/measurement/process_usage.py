@@ -1,9 +1,13 @@
-"""What processes cost: CPU time of whole trees, also of those that are gone; memory; the machine.
+"""CPU time of process trees, ended processes included; memory; the machine.
 
-A process that ended is seen in two ways. If its parent waited for it, the parent's `cutime` grew by
-all it used, also by what it used since we last looked and by children too short-lived to be seen.
-If nobody waited, or it was handed to init, only our last look at it is left. Both are counted, and
-nothing twice: what a vanished child had used is added only as far as its parent did not take it.
+An ended process is counted in one of two ways:
+
+- Its parent waited for it: the parent's `cutime` includes all its CPU time, and that of children
+  too short-lived for a sample.
+- Nobody waited, or init adopted it: its last sample is added.
+
+Nothing is counted twice: the last sample is added only as far as `cutime` of the nearest living
+ancestor did not grow by it.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ PROC = Path("/proc")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class ProcessTimes:
     """One process at one moment; times in clock ticks, `waited` is that of children that ended."""
 
     pid: int
@@ -33,8 +37,8 @@ class Seen:
         return self.own + self.waited
 
 
-def scan(proc: Path = PROC) -> dict[int, Seen]:
-    """Every process there is."""
+def scan(proc: Path = PROC) -> dict[int, ProcessTimes]:
+    """All processes of the machine, by process id."""
     found = {}
     for entry in os.listdir(proc):
         if entry.isdigit():
@@ -44,12 +48,12 @@ def scan(proc: Path = PROC) -> dict[int, Seen]:
     return found
 
 
-def parse_stat(text: str) -> Seen:
+def parse_stat(text: str) -> ProcessTimes:
     """A line of /proc/PID/stat; the command's name may hold spaces and brackets."""
     head, _, tail = text.rpartition(")")
     rest = tail.split()
     user, system, child_user, child_system = (int(rest[at]) for at in (11, 12, 13, 14))
-    return Seen(
+    return ProcessTimes(
         pid=int(head.split(" ", 1)[0]),
         parent=int(rest[1]),
         start=int(rest[19]),
@@ -59,30 +63,30 @@ def parse_stat(text: str) -> Seen:
 
 
 class ProcessTree:
-    """The CPU time of some root processes and of all that they ever started."""
+    """The CPU time of root processes and of all their descendants, ended ones included."""
 
     def __init__(self, roots: Iterable[int]) -> None:
         self._roots = set(roots)
-        self._last: dict[int, Seen] = {}
-        self._gone = 0
+        self._last: dict[int, ProcessTimes] = {}
+        self._ended_ticks = 0
 
-    def look(self, table: dict[int, Seen]) -> float:
-        """CPU seconds used so far, by this picture of the machine. Never less than before."""
+    def update(self, table: dict[int, ProcessTimes]) -> float:
+        """CPU seconds used until this sample; never less than in the sample before."""
         now = self._members(table)
-        self._gone += self._unclaimed(now)
+        self._ended_ticks += self._unclaimed(now)
         self._last = now
-        return (self._gone + sum(seen.total for seen in now.values())) / TICKS
+        return (self._ended_ticks + sum(seen.total for seen in now.values())) / TICKS
 
     @property
     def pids(self) -> list[int]:
         return list(self._last)
 
-    def _members(self, table: dict[int, Seen]) -> dict[int, Seen]:
-        members: dict[int, Seen] = {}
-        children: dict[int, list[Seen]] = {}
+    def _members(self, table: dict[int, ProcessTimes]) -> dict[int, ProcessTimes]:
+        members: dict[int, ProcessTimes] = {}
+        children: dict[int, list[ProcessTimes]] = {}
         for seen in table.values():
             children.setdefault(seen.parent, []).append(seen)
-        # One that was ours stays ours when init inherits it.
+        # A descendant stays in the tree when init adopts it.
         known = [pid for pid, last in self._last.items() if _same(table.get(pid), last)]
         queue = [table[pid] for pid in {*self._roots, *known} if pid in table]
         while queue:
@@ -92,29 +96,29 @@ class ProcessTree:
                 queue.extend(children.get(seen.pid, ()))
         return members
 
-    def _unclaimed(self, now: dict[int, Seen]) -> int:
-        """What vanished processes had used, as far as no parent's `waited` grew by it."""
+    def _unclaimed(self, now: dict[int, ProcessTimes]) -> int:
+        """CPU ticks of ended processes that no living ancestor's `waited` includes."""
         missing: dict[int, int] = {}
         for pid, last in self._last.items():
             if not _same(now.get(pid), last):
-                heir = self._heir(last, now)
-                missing[heir] = missing.get(heir, 0) + last.total
+                ancestor = self._living_ancestor(last, now)
+                missing[ancestor] = missing.get(ancestor, 0) + last.total
         unclaimed = 0
-        for heir, used in missing.items():
-            before, after = self._last.get(heir), now.get(heir)
+        for ancestor, used in missing.items():
+            before, after = self._last.get(ancestor), now.get(ancestor)
             grown = after.waited - before.waited if before and after else 0
             unclaimed += max(0, used - grown)
         return unclaimed
 
-    def _heir(self, last: Seen, now: dict[int, Seen]) -> int:
-        """The nearest ancestor that still lives: what a chain of waits has carried is there."""
+    def _living_ancestor(self, last: ProcessTimes, now: dict[int, ProcessTimes]) -> int:
+        """Process id of the nearest living ancestor, or 0; a chain of waits ends there."""
         parent = self._last.get(last.parent)
         while parent is not None and not _same(now.get(parent.pid), parent):
             parent = self._last.get(parent.parent)
         return parent.pid if parent is not None else 0
 
 
-def _same(seen: Seen | None, last: Seen) -> bool:
+def _same(seen: ProcessTimes | None, last: ProcessTimes) -> bool:
     return seen is not None and seen.start == last.start
 
 

@@ -68,7 +68,7 @@ class Sampler:
         """One sample, now."""
         offsets = self.last.offsets if self.quiet else self._offsets()
         at, table, now = time.monotonic(), scan(), machine()
-        replicator = self._replicator.look(table)
+        replicator = self._replicator.update(table)
         if at >= self._memory_due and not self.quiet:
             self._memory = memory_bytes(self._replicator.pids)
             self._memory_due = at + _MEMORY_EVERY_S
@@ -76,9 +76,9 @@ class Sampler:
             at=at,
             offsets=offsets,
             replicator=replicator,
-            source=self._source.look(table),
-            target=self._sink.look(table),
-            tracked=self._all.look(table),
+            source=self._source.update(table),
+            target=self._sink.update(table),
+            tracked=self._all.update(table),
             busy=now.busy,
             stolen=now.stolen,
             memory=self._memory,

@@ -16,7 +16,7 @@ from controlplane.bench.measurement import latency, steady_window
 from controlplane.bench.measurement.results import Run
 from controlplane.bench.measurement.sampler import Sampler
 from controlplane.bench.systems.interface import Link, Order, System
-from controlplane.bench.workload.content_digests import difference, read_trails
+from controlplane.bench.workload.content_digests import difference, read_digest_sequences
 from controlplane.bench.workload.datasets import Data
 from controlplane.bench.workload.scenarios import Cell
 
@@ -228,7 +228,7 @@ class Measurement:
         remotes = [renamed[topic] for topic in self._data.topics]
         places = self._brokers.target_topics.places(remotes)
         deadline = 60 + self._data.records / _VERIFY_RECORDS_S
-        copy = read_trails(self._brokers.target, places, deadline_s=deadline)
+        copy = read_digest_sequences(self._brokers.target, places, deadline_s=deadline)
         records = sum(map(len, copy.values()))
         wrong = difference(self._data.trail, copy, renamed, whole=self._drained)
         if not wrong and self._live and self._drained:
@@ -241,10 +241,10 @@ class Measurement:
     def _verify_live(self, deadline: float) -> str:
         live, brokers = self._data.live, self._brokers
         remote = self.order.renamed[live]
-        sent = read_trails(
+        sent = read_digest_sequences(
             brokers.source, brokers.source_topics.places([live]), deadline_s=deadline
         )
-        copy = read_trails(
+        copy = read_digest_sequences(
             brokers.target, brokers.target_topics.places([remote]), deadline_s=deadline
         )
         return difference(sent, copy, {live: remote}, whole=True)

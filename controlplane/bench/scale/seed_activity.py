@@ -52,11 +52,11 @@ def gather(flows: Sequence[Flow], *, now: datetime, days: int) -> None:
     _groups()
     _changes()
     for duty in HOURLY:
-        _turns(duty, days)
+        _sync_runs(duty, days)
     _jobs(flows, now)
     _drills(flows, now)
     _alerts(flows, now)
-    _sights(flows, now)
+    _observations(flows, now)
 
 
 def _groups() -> None:
@@ -82,7 +82,7 @@ def _changes() -> None:
     )
 
 
-def _turns(duty: str, days: int) -> None:
+def _sync_runs(duty: str, days: int) -> None:
     at = earlier("f.as_of", "3600")
     slot = "CAST(strftime('%s', f.as_of) AS INTEGER)"
     if connection.vendor == "postgresql":
@@ -196,8 +196,8 @@ def _alerts(flows: Sequence[Flow], now: datetime) -> None:
     )
 
 
-def _sights(flows: Sequence[Flow], now: datetime) -> None:
-    """What sweeps and heartbeats say of each flow, and a gap that was closed in one of ten."""
+def _observations(flows: Sequence[Flow], now: datetime) -> None:
+    """Source scans, outlooks and heartbeats of each flow; a closed gap in one of ten flows."""
     ClusterSweep.objects.bulk_create(
         (ClusterSweep(cluster_id=flow.source_id, as_of=now, partitions=100) for flow in flows),
         batch_size=_BATCH,

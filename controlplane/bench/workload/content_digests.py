@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from controlplane.bench.errors import BenchError
 
 Place = tuple[str, int]
-Trail = Mapping[Place, "array[int]"]
+DigestSequence = Mapping[Place, "array[int]"]
 """For each partition the digest after each record, first to last."""
 
 _READERS = 2
@@ -30,18 +30,18 @@ _AT_ONCE = 200
 _LENGTHS = struct.Struct(">qiii")
 
 
-def read_trails(
+def read_digest_sequences(
     bootstrap: str,
     places: Iterable[Place],
     *,
     deadline_s: float,
     security: Mapping[str, str] | None = None,
 ) -> dict[Place, array[int]]:
-    """The trails of all these partitions up to their present ends, read by two processes."""
+    """The sequences of all these partitions up to their present ends, read by two processes."""
     ordered = sorted(places)
     shares = [ordered[number::_READERS] for number in range(_READERS)]
     context = multiprocessing.get_context("spawn")
-    trails: dict[Place, array[int]] = {}
+    sequences: dict[Place, array[int]] = {}
     with ProcessPoolExecutor(_READERS, mp_context=context) as pool:
         jobs = [
             pool.submit(read_share, bootstrap, share, deadline_s, dict(security or {}))
@@ -50,16 +50,16 @@ def read_trails(
         ]
         for job in jobs:
             for place, raw in job.result(deadline_s + 30).items():
-                trails[place] = array("I", raw)
-    return trails
+                sequences[place] = array("I", raw)
+    return sequences
 
 
 def read_share(
     bootstrap: str, places: list[Place], deadline_s: float, security: dict[str, str]
 ) -> dict[Place, bytes]:
-    """What one process reads; trails cross back as bytes."""
+    """What one process reads; sequences cross back as bytes."""
     consumer = Consumer({**_settings(bootstrap), **security})
-    trails: dict[Place, array[int]] = {place: array("I") for place in places}
+    sequences: dict[Place, array[int]] = {place: array("I") for place in places}
     waiting = set(places)
     until = time.monotonic() + deadline_s
     try:
@@ -72,17 +72,17 @@ def read_share(
                     f"partitions are left, {topic}-{partition} first. Is the machine overloaded?"
                 )
             for message in consumer.consume(_AT_ONCE, timeout=0.1):
-                _take(message, trails, waiting)
+                _take(message, sequences, waiting)
     finally:
         consumer.close()
-    return {place: trail.tobytes() for place, trail in trails.items()}
+    return {place: trail.tobytes() for place, trail in sequences.items()}
 
 
-def _take(message: Message, trails: dict[Place, array[int]], waiting: set[Place]) -> None:
+def _take(message: Message, sequences: dict[Place, array[int]], waiting: set[Place]) -> None:
     place = cast(Place, (message.topic(), message.partition()))
     error = message.error()
     if error is None:
-        trail = trails[place]
+        trail = sequences[place]
         trail.append(digest_after(trail[-1] if trail else 0, message))
     elif error.code() == KafkaError._PARTITION_EOF:
         waiting.discard(place)
@@ -108,7 +108,9 @@ def _length(data: object) -> int:
     return -1 if data is None else len(cast(bytes, data))
 
 
-def difference(source: Trail, target: Trail, rename: Mapping[str, str], *, whole: bool) -> str:
+def difference(
+    source: DigestSequence, target: DigestSequence, rename: Mapping[str, str], *, whole: bool
+) -> str:
     """Where the copy is not the source, as a sentence; nothing when it is.
 
     `whole` asks for every record. Otherwise each partition may end early, but not skip, repeat,

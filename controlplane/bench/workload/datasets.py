@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from controlplane.bench.errors import BenchError
-from controlplane.bench.workload.content_digests import Trail, read_trails
+from controlplane.bench.workload.content_digests import DigestSequence, read_digest_sequences
 from controlplane.bench.workload.producer import fill
 from controlplane.bench.workload.scenarios import Cell
 from controlplane.bench.workload.topics import Topics
@@ -22,7 +22,7 @@ class Data:
     topics: tuple[str, ...]
     live: str
     records: int
-    trail: Trail
+    trail: DigestSequence
 
 
 def prepare(cell: Cell, source: Topics, stem: str, say: Callable[[str], None]) -> Data:
@@ -37,7 +37,7 @@ def prepare(cell: Cell, source: Topics, stem: str, say: Callable[[str], None]) -
     filled = fill(source.bootstrap, list(topics), cell.partitions, cell.shape, total)
     began = time.monotonic()
     deadline = 60 + filled.total / _READ_RECORDS_S
-    trail = read_trails(source.bootstrap, filled.records, deadline_s=deadline)
+    trail = read_digest_sequences(source.bootstrap, filled.records, deadline_s=deadline)
     if {place: len(digests) for place, digests in trail.items()} != filled.records:
         raise BenchError("The source does not hold what was written to it; try again.")
     say(

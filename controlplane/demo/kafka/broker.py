@@ -23,7 +23,12 @@ from controlplane.demo.kafka.broker_commands import BROKER, BrokerJava, new_clus
 from controlplane.demo.kafka.class_data_archive import archive_options
 from controlplane.demo.kafka.jars import BROKER as NEWEST
 from controlplane.demo.kafka.jars import JarSet, kafka_jars
-from controlplane.demo.kafka.server_properties import LOGGING, Listener, Seat, server_properties
+from controlplane.demo.kafka.server_properties import (
+    LOGGING,
+    Listener,
+    NodeConfig,
+    server_properties,
+)
 from controlplane.demo.processes.exit_reasons import PortTaken, explain, port_taken, read_tails
 from controlplane.demo.processes.java import plain_environment
 from controlplane.demo.processes.ports import HOST, free_port, is_free, is_open, load_ports
@@ -53,19 +58,19 @@ class KafkaBroker:
         jvm: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         cluster_id: str = "",
-        seat: Seat | None = None,
+        node: NodeConfig | None = None,
         leaves_classes: Path | None = None,
         jars: JarSet = NEWEST,
     ) -> None:
         self.directory = directory
         self.name = name
-        self.port = port or (seat.port if seat else 0)
+        self.port = port or (node.port if node else 0)
         self.listeners = list(listeners)
         self.process: subprocess.Popen[bytes] | None = None
         self._port_is_wanted = bool(self.port)
         self._controller_port = 0
         self._properties = dict(properties or {})
-        self._seat = seat
+        self._seat = node
         self._cluster_id = cluster_id or new_cluster_id()
         self._leaves_classes = leaves_classes
         self._jars = jars
@@ -206,9 +211,9 @@ class KafkaBroker:
         self._remembered.unlink(missing_ok=True)
 
     def _write_files(self) -> None:
-        seat = self._seat or Seat.alone(self.port, self._controller_port)
+        node = self._seat or NodeConfig.alone(self.port, self._controller_port)
         data = self.directory / "data"
-        settings = server_properties(seat, self.listeners, data, self._properties)
+        settings = server_properties(node, self.listeners, data, self._properties)
         path = Path(self._java.settings)
         path.touch(mode=0o600)  # a listener's JAAS line may hold a password
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

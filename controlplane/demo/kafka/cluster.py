@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from controlplane.demo.kafka.broker import START_DEADLINE, KafkaBroker, new_cluster_id
-from controlplane.demo.kafka.server_properties import Listener, Seat
+from controlplane.demo.kafka.server_properties import Listener, NodeConfig
 from controlplane.demo.processes.ports import HOST, free_port
 
 
@@ -38,7 +38,7 @@ class KafkaCluster:
                 jvm=jvm,
                 environment=environment,
                 cluster_id=identity,
-                seat=Seat(
+                node=NodeConfig(
                     node=node, port=port, controller_port=two, voters=voters, brokers=brokers
                 ),
             )

@@ -78,12 +78,12 @@ def kafka_jars(
 ) -> Path:
     """The directory that holds exactly the verified jars; resolves them when it has to."""
     target = cache or cache_directory(jars)
-    if _is_whole(target, jars):
+    if _is_complete(target, jars):
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _only_one(target.with_name(target.name + ".lock"), say):
-            if not _is_whole(target, jars):
+            if not _is_complete(target, jars):
                 _resolve_into(target, say, jars)
     except OSError as error:
         raise DemoError(
@@ -106,7 +106,7 @@ def differences(directory: Path, jars: JarSet = BROKER) -> list[str]:
     return wrong
 
 
-def _is_whole(directory: Path, jars: JarSet) -> bool:
+def _is_complete(directory: Path, jars: JarSet) -> bool:
     # The mark holds the digest of the list it was verified against, so that a warm start reads 64
     # bytes instead of 44 MB; sizes would not notice a swapped jar, but then nor does anything else
     # in a directory that its owner alone may write.

@@ -61,8 +61,8 @@ class Listener:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Seat:
-    """One node's place in its cluster: its number, its ports, who votes, how many it has."""
+class NodeConfig:
+    """One node: its id, its ports, the controller voters, the number of brokers in the cluster."""
 
     node: int
     port: int
@@ -71,26 +71,26 @@ class Seat:
     brokers: int
 
     @classmethod
-    def alone(cls, port: int, controller_port: int) -> Seat:
+    def alone(cls, port: int, controller_port: int) -> NodeConfig:
         voters = f"1@{HOST}:{controller_port}"
         return cls(node=1, port=port, controller_port=controller_port, voters=voters, brokers=1)
 
 
 def server_properties(
-    seat: Seat, listeners: Iterable[Listener], data: Path, extra: Mapping[str, str]
+    node: NodeConfig, listeners: Iterable[Listener], data: Path, extra: Mapping[str, str]
 ) -> dict[str, str]:
     listeners = list(listeners)
     others = [f"{item.name}://{HOST}:{item.port}" for item in listeners]
     told = [f"{item.name}://{HOST}:{item.client_port}" for item in listeners]
     protocols = [f"{item.name}:{item.protocol}" for item in listeners]
-    plain = f"PLAINTEXT://{HOST}:{seat.port}"
-    controller = f"CONTROLLER://{HOST}:{seat.controller_port}"
-    copies, in_sync = str(min(3, seat.brokers)), str(min(2, seat.brokers))
+    plain = f"PLAINTEXT://{HOST}:{node.port}"
+    controller = f"CONTROLLER://{HOST}:{node.controller_port}"
+    copies, in_sync = str(min(3, node.brokers)), str(min(2, node.brokers))
     return {
         **DEFAULTS,
         "process.roles": "broker,controller",
-        "node.id": str(seat.node),
-        "controller.quorum.voters": seat.voters,
+        "node.id": str(node.node),
+        "controller.quorum.voters": node.voters,
         "listeners": ",".join([plain, controller, *others]),
         "advertised.listeners": ",".join([plain, *told]),
         "listener.security.protocol.map": ",".join(

@@ -1,4 +1,4 @@
-"""Ties processes to the life of this one: when it is gone, however it went, they are ended."""
+"""Ends all child processes when this process ends, also when it is killed."""
 
 from __future__ import annotations
 
@@ -12,28 +12,35 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from controlplane.demo.processes.ownership import Brand
+from controlplane.demo.processes.ownership import ProcessMark
 
 
 class Guard:
-    """Start children with `environment`; leaving the block, or dying, ends them and theirs."""
+    """Children started with `environment`, and their children, end with the block or process."""
 
-    def __init__(self, brand: Brand | None = None, litter: Sequence[Path] = ()) -> None:
-        self.brand = brand or Brand(secrets.token_hex(8))
+    def __init__(
+        self, process_mark: ProcessMark | None = None, litter: Sequence[Path] = ()
+    ) -> None:
+        self.process_mark = process_mark or ProcessMark(secrets.token_hex(8))
         self._litter = [str(path) for path in litter]
         self._watcher: subprocess.Popen[bytes] | None = None
 
     @property
     def environment(self) -> dict[str, str]:
-        return self.brand.environment
+        return self.process_mark.environment
 
     def watch(self) -> None:
-        """Start the watcher, or start it again when somebody killed it."""
+        """Start the reaper process, or restart it after it was killed."""
         if self._watcher is not None and self._watcher.poll() is None:
             return
-        command = [sys.executable, "-m", "controlplane.demo.processes.reaper", self.brand.mark]
+        command = [
+            sys.executable,
+            "-m",
+            "controlplane.demo.processes.reaper",
+            self.process_mark.mark,
+        ]
         self._watcher = subprocess.Popen(
-            [*command, str(self.brand.book or ""), *self._litter],
+            [*command, str(self.process_mark.pid_file or ""), *self._litter],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -42,7 +49,7 @@ class Guard:
         )
 
     def close(self) -> None:
-        self.brand.end()
+        self.process_mark.end()
         if self._watcher is not None and self._watcher.stdin is not None:
             with contextlib.suppress(OSError):
                 self._watcher.stdin.close()

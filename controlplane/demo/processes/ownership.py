@@ -1,9 +1,10 @@
-"""Recognise and end the processes of one demo, however deep they are and whichever process started
-them.
+"""Finds and ends the processes of one demo, at any depth.
 
-Two signs, because each misses some: a variable in the environment, which every fork and exec hands
-on, also to what went into a session of its own (but a program that renames itself wipes it, as
-Redis does); and a book of the process ids and start ticks of the direct children.
+Two marks, because each misses some processes:
+
+- an environment variable, which fork and exec pass on, also into another process session. A
+  program that renames itself overwrites it, as Redis does.
+- a file with the process ids and start ticks of the direct children.
 """
 
 from __future__ import annotations
@@ -19,31 +20,31 @@ import psutil
 from mirrors import launcher
 
 VARIABLE = "UNDERSTUDY_DEMO_MARK"
-_PATIENCE = 12.0
+_KILL_TIMEOUT_S = 12.0
 _AGAIN = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
-class Brand:
-    """The mark in the environment, and the file that is the book."""
+class ProcessMark:
+    """The value of the environment variable, and the file of process ids."""
 
     mark: str
-    book: Path | None = None
+    pid_file: Path | None = None
 
     @property
     def environment(self) -> dict[str, str]:
         return {VARIABLE: self.mark}
 
     def note(self, pid: int) -> None:
-        """Write a direct child into the book."""
+        """Append a direct child to the file of process ids."""
         tick = launcher.start_tick(pid)
-        if self.book is not None and tick is not None:
-            with self.book.open("a") as book:
+        if self.pid_file is not None and tick is not None:
+            with self.pid_file.open("a") as book:
                 book.write(f"{pid} {tick}\n")
 
-    def living(self) -> list[psutil.Process]:
-        """Every process of the brand that still runs, but not this one."""
-        pids = self._booked() | self._marked()
+    def running_processes(self) -> list[psutil.Process]:
+        """All running processes with the mark, except this one."""
+        pids = self._recorded() | self._marked()
         found = []
         for pid in pids - {os.getpid()}:
             with contextlib.suppress(psutil.Error):
@@ -53,13 +54,13 @@ class Brand:
         return found
 
     def end(self) -> int:
-        """Kill them all and return how many there were.
+        """Kill all of them and return their number.
 
-        Looks again until none is left: one may have started another while we looked.
+        Repeats until none is left: a process may start another one meanwhile.
         """
         ended: set[int] = set()
-        until = time.monotonic() + _PATIENCE
-        while (processes := self.living()) and time.monotonic() < until:
+        until = time.monotonic() + _KILL_TIMEOUT_S
+        while (processes := self.running_processes()) and time.monotonic() < until:
             for process in processes:
                 ended.add(process.pid)
                 with contextlib.suppress(psutil.Error):
@@ -75,20 +76,20 @@ class Brand:
                     found.add(process.pid)
         return found
 
-    def _booked(self) -> set[int]:
+    def _recorded(self) -> set[int]:
         found = set()
         with contextlib.suppress(OSError, ValueError):
-            for line in self.book.read_text().splitlines() if self.book else ():
+            for line in self.pid_file.read_text().splitlines() if self.pid_file else ():
                 pid, tick = map(int, line.split())
                 if launcher.is_alive(pid, tick):
                     found.add(pid)
         return found
 
 
-def resident_bytes(brand: Brand) -> int:
-    """Proportional set sizes of this process and of the brand's; resident where there are none."""
+def resident_bytes(process_mark: ProcessMark) -> int:
+    """Sum of proportional set sizes of all processes of the demo; resident sizes without them."""
     total = 0
-    for process in [psutil.Process(), *brand.living()]:
+    for process in [psutil.Process(), *process_mark.running_processes()]:
         with contextlib.suppress(psutil.Error, OSError):
             full = process.memory_full_info()
             total += int(getattr(full, "pss", 0) or full.rss)

@@ -1,9 +1,8 @@
-"""The process that outlives a killed demo for a moment, to end everything the demo had started.
+"""Ends all processes of a demo whose owner was killed.
 
-Run as `python -m controlplane.demo.processes.reaper MARK BOOK LITTER...` with a pipe from its
-owner as
-standard input: when the pipe closes, whatever closed it, every process of that brand ends, and the
-files that would tell of a demo that is no more go away.
+Run as `python -m controlplane.demo.processes.reaper MARK PID_FILE LITTER...` with a pipe from its
+owner as standard input. When the pipe closes, for whatever reason, all processes with the mark end,
+and the files that describe the demo are removed.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from controlplane.demo.processes.ownership import Brand
+from controlplane.demo.processes.ownership import ProcessMark
 
 
 def main(mark: str, book: str, *litter: str) -> None:
@@ -21,7 +20,7 @@ def main(mark: str, book: str, *litter: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     while sys.stdin.buffer.read(4096):
         pass
-    Brand(mark, Path(book) if book else None).end()
+    ProcessMark(mark, Path(book) if book else None).end()
     for name in litter:
         Path(name).unlink(missing_ok=True)
 

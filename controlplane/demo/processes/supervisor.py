@@ -98,7 +98,7 @@ class Child:
             self.process.wait()
 
     def why(self) -> DemoError:
-        """What the end of its log says of its death."""
+        """The reason why it ended, from the end of its log."""
         said = ""
         with contextlib.suppress(OSError):
             lines = self._log.read_text(errors="replace")[-8000:].splitlines()
@@ -107,12 +107,12 @@ class Child:
 
 
 def wait_before(deaths: int) -> float:
-    """How long a child rests before its next start, after that many deaths in a row."""
+    """Seconds until the next start, after `deaths` failures in a row."""
     return min(0.5 * 2.0 ** max(deaths - 1, 0), LONGEST_WAIT) if deaths else 0.0
 
 
 @dataclasses.dataclass
-class _Care:
+class _ChildState:
     child: Supervised
     deaths: int = 0
     started_at: float = 0.0
@@ -120,14 +120,14 @@ class _Care:
 
 
 class Supervisor:
-    """Watches the children it was given; `tick` does one look, `start` looks until stopped."""
+    """Restarts its children; `tick` checks them once, `start` checks until `stop`."""
 
     def __init__(
         self, say: Callable[[str], None], note: Callable[[int], None] = lambda _: None
     ) -> None:
         self._say = say
         self._note = note
-        self._cares: list[_Care] = []
+        self._states: list[_ChildState] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
@@ -135,58 +135,58 @@ class Supervisor:
     @property
     def children(self) -> list[Supervised]:
         with self._lock:
-            return [care.child for care in self._cares]
+            return [state.child for state in self._states]
 
     def adopt(self, child: Supervised) -> None:
         self._note_start(child)
         with self._lock:
-            self._cares.append(_Care(child, started_at=time.monotonic()))
+            self._states.append(_ChildState(child, started_at=time.monotonic()))
 
     def release(self, child: Supervised) -> None:
-        """From now on its death is nobody's business; the caller stops it."""
+        """Supervise this child no longer; the caller stops it."""
         with self._lock:
-            self._cares = [care for care in self._cares if care.child is not child]
+            self._states = [state for state in self._states if state.child is not child]
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """No restarts from here on; the children live until the caller stops them."""
+        """End supervision; the children run until the caller stops them."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def tick(self, now: float) -> None:
         with self._lock:
-            cares = list(self._cares)
-        for care in cares:
-            if care.due_at is not None:
-                if now >= care.due_at:
-                    self._start_again(care, now)
-            elif not care.child.alive:
-                self._bury(care, now)
+            states = list(self._states)
+        for state in states:
+            if state.due_at is not None:
+                if now >= state.due_at:
+                    self._start_again(state, now)
+            elif not state.child.alive:
+                self._schedule_restart(state, now)
 
-    def _bury(self, care: _Care, now: float) -> None:
-        if now - care.started_at > CALM_AFTER:
-            care.deaths = 0
-        care.deaths += 1
-        care.due_at = now + wait_before(care.deaths)
-        # What it forked must not live on beside its successor.
-        care.child.kill()
-        told = f"   {care.child.name} {_how_it_ended(care.child)}; it is started again"
-        why = care.child.why()
-        if care.deaths > 1 or why.code == "disk_full":
-            told += f" in {wait_before(care.deaths):.1f} s. {why.message}"
+    def _schedule_restart(self, state: _ChildState, now: float) -> None:
+        if now - state.started_at > CALM_AFTER:
+            state.deaths = 0
+        state.deaths += 1
+        state.due_at = now + wait_before(state.deaths)
+        # Its forked processes must not run beside its successor.
+        state.child.kill()
+        told = f"   {state.child.name} {_how_it_ended(state.child)}; it is restarted"
+        why = state.child.why()
+        if state.deaths > 1 or why.code == "disk_full":
+            told += f" in {wait_before(state.deaths):.1f} s. {why.message}"
         self._say(told)
 
-    def _start_again(self, care: _Care, now: float) -> None:
-        care.due_at, care.started_at = None, now
+    def _start_again(self, state: _ChildState, now: float) -> None:
+        state.due_at, state.started_at = None, now
         try:
-            care.child.launch()
-            self._note_start(care.child)
+            state.child.launch()
+            self._note_start(state.child)
         except DemoError as error:
-            care.deaths += 1
-            care.due_at = now + wait_before(care.deaths)
+            state.deaths += 1
+            state.due_at = now + wait_before(state.deaths)
             self._say(f"   {error.message}")
 
     def _note_start(self, child: Supervised) -> None:
@@ -204,7 +204,7 @@ class Supervisor:
 
 
 def keep_short(log: Path, limit: int = _LOG_LIMIT) -> None:
-    """Cut a log that grew too long in place: its writer appends, so it goes on at the front."""
+    """Shorten a log in place. Its writer appends, so it continues after what is kept."""
     with contextlib.suppress(OSError):
         if log.stat().st_size > limit:
             with log.open("r+b") as file:

@@ -62,14 +62,14 @@ class Pair:
         if index >= len(right):
             return f"{self._here(index)} is missing on the target {lengths}"
         if index >= len(left):
-            return f"{self._there(index)} is extra on the target{self._twin(index)} {lengths}"
+            return f"{self._there(index)} is extra on the target{self._repeat_of(index)} {lengths}"
         mine, its = left.record(index), right.record(index)
         next_mine = left.record(index + 1) if index + 1 < len(left) else None
         next_its = right.record(index + 1) if index + 1 < len(right) else None
         if next_mine == its and next_its == mine:
             return f"{self._here(index)} and the one after it are swapped on the target"
         if next_its == mine:
-            return f"{self._there(index)} is extra on the target{self._twin(index)} {lengths}"
+            return f"{self._there(index)} is extra on the target{self._repeat_of(index)} {lengths}"
         if next_mine == its:
             return f"{self._here(index)} is missing on the target {lengths}"
         return self._changed(index, index)
@@ -115,7 +115,7 @@ class Pair:
             f"{self.right.offsets[two]}): {_what_differs(mine, its)}"
         )
 
-    def _twin(self, index: int) -> str:
+    def _repeat_of(self, index: int) -> str:
         wanted = self.right.record(index)
         for earlier in range(index):
             if self.right.record(earlier) == wanted:

@@ -77,7 +77,7 @@ def digest(message: Message) -> bytes:
     return _hash(b"".join(parts))
 
 
-def read_places(
+def read_partitions(
     cluster: str | Mapping[str, Any], places: Iterable[Place], deadline: float = 300.0
 ) -> dict[Place, PartitionDigest]:
     """Every committed record of the given partitions, from the first to the present end."""

@@ -16,7 +16,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from controlplane.demo.verification.partitions import Pair
-from controlplane.demo.verification.record_digests import client, read_places
+from controlplane.demo.verification.record_digests import client, read_partitions
 
 Cluster = str | Mapping[str, Any]
 _TIMEOUT = 20.0
@@ -80,8 +80,8 @@ def compare_topics(source: Cluster, target: Cluster, pairs: Mapping[str, str]) -
         else:
             same.append(topic)
     places = [(topic, number) for topic in same for number in range(here[topic])]
-    left = read_places(source, places)
-    right = read_places(target, [(pairs[topic], number) for topic, number in places])
+    left = read_partitions(source, places)
+    right = read_partitions(target, [(pairs[topic], number) for topic, number in places])
     compacted = _compacted(source, same) | _compacted(target, [pairs[topic] for topic in same])
     for topic, number in places:
         remote = pairs[topic]

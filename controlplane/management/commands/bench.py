@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from controlplane.bench import report
 from controlplane.bench.measurement import results
-from controlplane.bench.run_conditions import as_told
+from controlplane.bench.run_conditions import public_command
 from controlplane.bench.session import Session, only_one
 from controlplane.bench.workload import distance_scenarios as distance
 from controlplane.bench.workload.scenarios import Cell, chosen, full_cells, quick_cells
@@ -99,7 +99,7 @@ class Command(BaseCommand):
                 if options["add"]:
                     session.load()
                 with only_one(options["lock"], self._say):
-                    session.run(cells, command=as_told(sys.argv[1:]))
+                    session.run(cells, command=public_command(sys.argv[1:]))
         except UnderstudyError as error:
             raise CommandError(error.message) from error
         except KeyboardInterrupt:

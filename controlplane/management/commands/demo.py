@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from controlplane.demo import seed
 from controlplane.demo.errors import DemoError
-from controlplane.demo.run import check, play
+from controlplane.demo.run import check, run_demo
 from controlplane.demo.workspace import Workspace
 
 
@@ -40,7 +40,7 @@ class Command(BaseCommand):
             if options["clean"]:
                 workspace.clean()
                 return
-            sys.exit(check(workspace) if options["check"] else play(workspace))
+            sys.exit(check(workspace) if options["check"] else run_demo(workspace))
         except DemoError as error:
             self.stderr.write(error.message)
             sys.exit(1)

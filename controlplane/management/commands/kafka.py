@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from controlplane.demo.errors import DemoError
 from controlplane.demo.kafka.broker import KafkaBroker
-from controlplane.demo.kafka.server_properties import Seat
+from controlplane.demo.kafka.server_properties import NodeConfig
 
 
 class Command(BaseCommand):
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         broker = KafkaBroker(
             directory,
             name=directory.name,
-            seat=Seat.alone(port, controller),
+            node=NodeConfig.alone(port, controller),
             properties={
                 "listeners": f"PLAINTEXT://{options['bind']}:{port},"
                 f"CONTROLLER://127.0.0.1:{controller}",
