@@ -9,11 +9,13 @@ from typing import Any
 from tests.judge.cluster import now_ms
 from tests.judge.simulations import judge_groups
 from tests.judge.statements import (
+    flow_page_claims,
     headline_claims,
     headline_of,
     metric_claims,
+    moment,
+    readiness_claims,
     row_claims,
-    text_of,
 )
 from tests.judge.verdicts import (
     Claim,
@@ -26,6 +28,8 @@ from tests.judge.world import World
 
 # So soon a flow in trouble says so, and its alert fires.
 SAID_WITHIN_MS = 30_000
+# Terms of readiness of which one loses points then.
+ABOUT_COPIES = {"copies", "topics", "gaps", "rights", "target"}
 NOT_WELL = {"degraded", "failed", "backing_off"}
 
 
@@ -79,14 +83,22 @@ class Check:
         claims += metric_claims(metrics(world), world.name)
         self.tone, self.title, below = headline_of(world.person.read("/"))
         claims += page_claims(world, below)
-        self.page = text_of(world.person.read(f"/{world.path}"))
+        seen_at = moment(self.flow["owed"]["as_of"])
+        claims += flow_page_claims(world.person.read(f"/{world.path}"), seen_at)
+        terms = world.rest(f"{world.path}readiness/")["terms"]
+        claims += readiness_claims(terms, seen_at)
+        self.lost = {term["name"] for term in terms if term["lost"]}
+        self.is_calm = world.is_calm
+        if world.target_is_dead:
+            # What was copied cannot be counted before it is back.
+            world.revive_target()
         world.look()
         for claim in claims:
             self._judge(claim)
         self._judge_unknown(claims)
         self._judge_hiding(claims)
         self._judge_silence()
-        if world.is_calm and self.flow["observed_state"] in {"running", "degraded"}:
+        if self.is_calm and self.flow["observed_state"] in {"running", "degraded"}:
             world.note_readers()
             self.findings += judge_groups(world, "as the flow synchronizes them")
         return self.findings
@@ -101,7 +113,7 @@ class Check:
         self.findings += [finding for finding in found if finding is not None]
 
     def _judge_unknown(self, claims: list[Claim]) -> None:
-        if not self.world.is_calm or self.flow["observed_state"] not in {"running", "degraded"}:
+        if not self.is_calm or self.flow["observed_state"] not in {"running", "degraded"}:
             return
         young = now_ms() - 20_000
         excused = set(self.world.hidden)
@@ -143,6 +155,8 @@ class Check:
             self._add("silent", "state of the flow", said, f"{named} cannot cross")
         if self.tone == "good":
             self._add("silent", "headline", self.title, f"{named} cannot cross")
+        if not self.lost & ABOUT_COPIES:
+            self._add("silent", "readiness", "copies lose no point", f"{named} cannot cross")
         firing = world.rest("alerts/?state=firing&page_size=200")["results"]
         if not any(alert["flow"] == world.flow for alert in firing):
             self._add("silent", "alerts", "none fires for the flow", f"{named} cannot cross")

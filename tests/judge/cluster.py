@@ -101,22 +101,27 @@ class KafkaSide:
         for done in self.admin.incremental_alter_configs([resource]).values():
             done.result(PATIENCE_S)
 
-    def deny(self, topic: str, operation: AclOperation) -> None:
+    def deny(
+        self,
+        topic: str,
+        operation: AclOperation,
+        pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+    ) -> None:
         """Only this: where one rule is, a broker would refuse everything else too."""
         rules = [
-            _rule(topic, AclOperation.ALL, AclPermissionType.ALLOW),
-            _rule(topic, operation, AclPermissionType.DENY),
+            _rule(topic, AclOperation.ALL, AclPermissionType.ALLOW, pattern),
+            _rule(topic, operation, AclPermissionType.DENY, pattern),
         ]
         for rule in rules:
             for done in self.admin.create_acls([rule]).values():
                 done.result(PATIENCE_S)
 
     def allow(self, topic: str) -> None:
-        """Take away every rule that is on the topic."""
+        """Take away every rule that concerns the topic."""
         asked = AclBindingFilter(
             ResourceType.TOPIC,
             topic,
-            ResourcePatternType.LITERAL,
+            ResourcePatternType.MATCH,
             None,
             None,
             AclOperation.ANY,
@@ -250,11 +255,16 @@ class Reader:
         self._consumer.close()
 
 
-def _rule(topic: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
+def _rule(
+    topic: str,
+    operation: AclOperation,
+    permission: AclPermissionType,
+    pattern: ResourcePatternType,
+) -> AclBinding:
     return AclBinding(
         ResourceType.TOPIC,
         topic,
-        ResourcePatternType.LITERAL,
+        pattern,
         EVERYONE,
         "*",
         operation,

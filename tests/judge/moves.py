@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import AclOperation, ResourcePatternType
 
 from tests.judge.cluster import now_ms
 from tests.judge.world import PARTITIONS, World
@@ -74,7 +74,14 @@ class Produce(Move):
         return "produce " + ", ".join(done)
 
 
-class CreateTopic(Move):
+class NewTopic(Move):
+    """A move that creates a topic, which the judge must be able to see."""
+
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and not world.sees_nothing
+
+
+class CreateTopic(NewTopic):
     """A new topic, with records or without."""
 
     weight = 3
@@ -153,7 +160,7 @@ def _create_again(world: World, topic: str, count: int) -> None:
             world.wait_a_moment()
 
 
-class RefuseName(Move):
+class RefuseName(NewTopic):
     """The target holds a topic whose name differs in a dot and an underscore alone."""
 
     def do(self, world: World) -> str:
@@ -166,7 +173,7 @@ class RefuseName(Move):
         return f"create {topic}, which collides with {in_the_way} on the target"
 
 
-class RefuseLength(Move):
+class RefuseLength(NewTopic):
     """A name of 249 characters, the longest that Kafka takes, has no room for a prefix."""
 
     weight = 1
@@ -179,7 +186,7 @@ class RefuseLength(Move):
         return "create a topic with a name of 249 characters"
 
 
-class RefuseReplicas(Move):
+class RefuseReplicas(NewTopic):
     """The flow asks for more replicas than the target has brokers."""
 
     weight = 1
@@ -229,6 +236,27 @@ class DenyOnSource(Move):
         world.trouble[topic] = now_ms()
         world.hidden.add(topic)
         return f"deny {what.name} of {topic} on the source"
+
+
+class HideEverything(Move):
+    """The source denies DESCRIBE of every topic that the flow selects, by a prefix."""
+
+    weight = 1
+
+    def possible(self, world: World) -> bool:
+        is_free = not world.denied and not world.reading and world.transaction is None
+        return super().possible(world) and is_free and bool(writable(world))
+
+    def do(self, world: World) -> str:
+        topics = writable(world)
+        world.produce(world.chance.choice(topics), 30)
+        world.source.deny(world.prefix, AclOperation.DESCRIBE, ResourcePatternType.PREFIXED)
+        for topic in topics:
+            world.denied[topic] = world.source
+            world.trouble[topic] = now_ms()
+            world.hidden.add(topic)
+        world.sees_nothing = True
+        return f"deny DESCRIBE of all topics {world.prefix}* on the source"
 
 
 class DenyOnTarget(Move):
@@ -344,4 +372,5 @@ class Heal(Move):
                     generation.changed_at = now_ms()
         allowed = ", ".join(world.denied)
         world.denied.clear()
+        world.sees_nothing = False
         return f"allow everything again: {allowed}"

@@ -90,8 +90,11 @@ def _step(world: World) -> list[Finding]:
     for _ in range(world.chance.randint(1, MOVES_A_STEP)):
         move = choose(world)
         world.steps.append(f"{len(world.steps)}: {move.do(world)}")
+        if world.target_is_dead:
+            break
     world.acted_at = now_ms()
-    world.look()
+    if not world.target_is_dead:
+        world.look()
     time.sleep(SETTLE_S)
     return Check(world).run()
 

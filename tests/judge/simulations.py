@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.judge.statements import moment, owed_claim, sentence_claims
+from tests.judge.statements import drain_claims, moment, owed_claim, sentence_claims
 from tests.judge.verdicts import (
     Certainty,
     Claim,
@@ -131,6 +131,10 @@ def _amounts(run: Mapping[str, Any], at: int) -> Iterator[Claim]:
     kind = run["kind"]
     yield from sentence_claims(f"reason of a {kind}", run["reason"] or "", as_of=at)
     plan, result = run["plan"] or {}, run["result"] or {}
+    for step in run.get("steps") or ():
+        if step["name"] == "drain" and step["state"] == "succeeded":
+            places = [(row["topic"], row["partition"]) for row in plan.get("partitions") or ()]
+            yield from drain_claims(kind, step, places)
     # What is left behind, or not copied at all, is a part of the loss as well.
     lists = ("partitions", "not_copied", "left_partitions")
     parts = [row for name in lists for row in plan.get(name) or ()]

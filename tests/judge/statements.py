@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -188,6 +188,66 @@ def text_of(page: str) -> str:
     """A piece of HTML as a person reads it."""
     plain = re.sub(r"<(script|style|form)\b.*?</\1>", " ", page, flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", plain)).split())
+
+
+_FIGURE = r'<dt>{}</dt><dd[^>]*>\s*<span title="([^"]*)">([^<]*)</span>'
+_BEHIND = re.compile(r"It is (.+?) behind;")
+
+
+def flow_page_claims(page: str, as_of: int) -> Iterator[Claim]:
+    """The two figures at the head of the flow's page. `as_of`: when its source was observed."""
+    amount = re.search(_FIGURE.format("Behind"), page)
+    oldest = re.search(_FIGURE.format("Oldest not copied"), page)
+    assert amount is not None, "the flow's page has no figure of what is behind"
+    assert oldest is not None, "the flow's page has no age of the oldest record"
+    said, shown = html.unescape(amount[1]), html.unescape(amount[2]).strip()
+    number = shown.removeprefix("≥ ").replace(",", "")
+    certainty: Certainty = "at_least" if shown.startswith("≥") else "at_most"
+    exact = re.fullmatch(r"([\d,]+) ms", html.unescape(oldest[1]))
+    yield Claim(
+        statement="the flow's page: behind",
+        records=int(number) if number.isdigit() else None,
+        certainty=certainty if number.isdigit() else "unknown",
+        as_of=as_of,
+        time_lag_ms=int(exact[1].replace(",", "")) if exact else None,
+        text=said,
+    )
+
+
+def readiness_claims(terms: Sequence[Mapping[str, Any]], as_of: int) -> Iterator[Claim]:
+    """What lost points of readiness say of amounts and ages."""
+    for term in terms:
+        where = f"readiness, {term['title']}"
+        yield from sentence_claims(where, term["sentence"])
+        if (behind := _BEHIND.search(term["sentence"])) is not None:
+            yield Claim(
+                statement=where,
+                records=None,
+                certainty="unknown",
+                as_of=as_of,
+                time_lag_ms=age_of(f"{behind[1]} ago"),
+                text=term["sentence"],
+            )
+
+
+def drain_claims(
+    kind: str, step: Mapping[str, Any], places: Sequence[tuple[str, int]]
+) -> Iterator[Claim]:
+    """`Everything was replicated` speaks of each partition of the plan that it does not except."""
+    said = step["reason"]
+    if "Everything was replicated" not in said:
+        return
+    for topic, number in places:
+        if f"{topic}-{number}:" not in said:
+            yield Claim(
+                statement=f"drain of a {kind}: {topic[:60]}-{number}",
+                records=0,
+                certainty="counted",
+                as_of=moment(step["ended_at"]),
+                topic=topic,
+                partition=number,
+                text=said[:200],
+            )
 
 
 def headline_of(page: str) -> tuple[str, str, list[str]]:

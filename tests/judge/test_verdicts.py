@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 from tests.judge.ledger import ASKED_WITHIN_MS, SHOWN_WITHIN_MS, Bounds, Ledger, Record, Seen
 from tests.judge.statements import (
     age_of,
+    drain_claims,
+    flow_page_claims,
     headline_claims,
     headline_of,
     metric_claims,
+    readiness_claims,
     sentence_claims,
 )
 from tests.judge.verdicts import (
@@ -213,3 +216,42 @@ def test_a_metric_speaks_of_the_moment_of_its_figures() -> None:
         (5, "t", 0),
     ]
     assert judge_amount(found[0], Bounds(8, 8)) is not None
+
+
+def test_the_figures_at_the_head_of_a_flows_page_are_read() -> None:
+    page = (
+        '<dt>Behind</dt><dd class="old"><span title="at least 2,485 records (seen 40 s ago)">'
+        '≥ 2,485</span></dd><dt>Oldest not copied</dt><dd><span title="3,050 ms">3.1 s</span></dd>'
+    )
+    [found] = flow_page_claims(page, LATE)
+    assert (found.records, found.certainty, found.time_lag_ms) == (2_485, "at_least", 3_050)
+    assert judge_amount(found, Bounds(2_000, 2_484)) is not None
+    unknown = page.replace("≥ 2,485", "\N{EN DASH}").replace("3,050 ms", "not known")
+    [found] = flow_page_claims(unknown, LATE)
+    assert (found.records, found.certainty, found.time_lag_ms) == (None, "unknown", None)
+    [found] = flow_page_claims(page.replace("≥ 2,485", "7"), LATE)
+    too_good = judge_amount(found, Bounds(8, 8))
+    assert too_good is not None
+    assert too_good.kind == "too_good"
+
+
+def test_readiness_speaks_of_an_age() -> None:
+    terms = [
+        {"title": "RPO", "sentence": "It is 2 min 5 s behind; the usual limit is 30 s."},
+        {"title": "Drift", "sentence": ""},
+    ]
+    [found] = readiness_claims(terms, LATE)
+    assert (found.records, found.time_lag_ms) == (None, 125_000)
+
+
+def test_a_drain_speaks_of_each_partition_that_it_does_not_except() -> None:
+    step = {
+        "reason": "Everything was replicated in 2 partitions. Unknown for 1: b-0: denied.",
+        "ended_at": "2026-11-26T00:00:00+00:00",
+    }
+    found = list(drain_claims("switchover", step, [("a", 0), ("a", 1), ("b", 0)]))
+    assert [(claim.topic, claim.partition, claim.records) for claim in found] == [
+        ("a", 0, 0),
+        ("a", 1, 0),
+    ]
+    assert list(drain_claims("failover", {**step, "reason": "It is stopped."}, [("a", 0)])) == []

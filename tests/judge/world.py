@@ -15,7 +15,8 @@ from tests.judge.ledger import Generation, Ledger, Record, Seen
 from tests.judge.stage import JudgeStage, remove_flow
 
 PARTITIONS = (1, 2, 3, 6)
-RUNNING_S = 90.0
+# A runner and its Spark application start meanwhile, on a busy machine too.
+RUNNING_S = 240.0
 ABORTED_S = 60.0
 
 
@@ -50,6 +51,8 @@ class World:
         # What was denied, refused or made small, and is put right by another move.
         self.denied: dict[str, KafkaSide] = {}
         self.small: set[str] = set()
+        # The judge itself cannot see the round's topics either.
+        self.sees_nothing = False
         self.desired = "running"
         # Since when a cluster has an address where nobody answers.
         self.readdressed_at: int | None = None
@@ -79,9 +82,14 @@ class World:
         return self.stage.is_dead("primary")
 
     @property
+    def target_is_dead(self) -> bool:
+        return self.stage.is_dead("backup")
+
+    @property
     def is_calm(self) -> bool:
         """All clusters answer, the flow runs, and nothing is in flight."""
-        return not self.source_is_dead and self.desired == "running" and self.transaction is None
+        is_dead = self.source_is_dead or self.target_is_dead
+        return not is_dead and self.desired == "running" and self.transaction is None
 
     @staticmethod
     def later() -> int:
@@ -131,6 +139,8 @@ class World:
             listener.close()
         if self.source_is_dead:
             self.revive_source()
+        if self.target_is_dead:
+            self.revive_target()
         for topic, side in self.denied.items():
             side.allow(topic)
         if self.flow:
@@ -280,6 +290,14 @@ class World:
     def revive_source(self) -> None:
         self.stage.revive("primary")
         self.source.forget()
+
+    def kill_target(self) -> None:
+        self.stage.kill("backup")
+        self.target.forget()
+
+    def revive_target(self) -> None:
+        self.stage.revive("backup")
+        self.target.forget()
 
     def dead_address(self, kind: str) -> str:
         """An address where nobody answers: refused, unresolvable or silent."""
