@@ -22,6 +22,8 @@ from mirrors.kafka.protocol.connection import BrokerConnection
 READ, WRITE, CREATE, ALTER, DESCRIBE = 3, 4, 5, 7, 8
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
 TRANSACTION_COORDINATOR = 1
+# A new coordinator creates or loads its partition of the transaction log for so long.
+_MOVING_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 Side = Literal["source", "target", "both"]
 
@@ -127,7 +129,7 @@ def find_transaction_coordinator(
     link: BrokerConnection, transactional_id: str, deadline: float
 ) -> Any:
     """Where the coordinator is; a cluster that never ran a transaction makes its log for it now."""
-    for pause in (0.1, 0.2, 0.4, 0.8, 1.6):
+    for pause in _MOVING_S:
         found = _find_coordinator(link, transactional_id, deadline)
         if found.error_code not in COORDINATOR_MOVING:
             break
@@ -153,13 +155,14 @@ def transactional_right(link: BrokerConnection, transactional_id: str, deadline:
 
     Nothing is written: the coordinator checks the right first and then finds no such transaction.
     """
-    answer = link.call(
-        EndTxnRequest(
-            transactional_id=transactional_id, producer_id=0, producer_epoch=0, committed=False
-        ),
-        deadline,
-        newest=3,
+    request = EndTxnRequest(
+        transactional_id=transactional_id, producer_id=0, producer_epoch=0, committed=False
     )
+    for pause in _MOVING_S:
+        answer = link.call(request, deadline, newest=3)
+        if answer.error_code not in COORDINATOR_MOVING:
+            break
+        time.sleep(pause)
     name = "transactional write"
     if answer.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return _no_transactions(transactional_id)
