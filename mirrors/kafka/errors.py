@@ -8,7 +8,7 @@ import kafka.errors
 from confluent_kafka import KafkaError, KafkaException
 
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
-from mirrors.kafka.quotas import late
+from mirrors.kafka.quotas import timeout_error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +184,7 @@ def translate(error: BaseException | KafkaError, *, where: str, doing: str) -> U
     words = f"{rule.words} ({_text(error)})" if rule.quote else rule.words
     sentence = f"Cluster {where}: cannot {doing}: {words}."
     if rule.code == "timeout":
-        return late(where, sentence)
+        return timeout_error(where, sentence)
     return rule.kind(sentence, code=rule.code)
 
 

@@ -13,9 +13,9 @@ import time
 from mirrors.domain.errors import KafkaUnavailable
 
 # A throttle that ended this long ago may still be why something is late.
-_LATELY_S = 30.0
+_RECENT_S = 30.0
 # Shorter ones make nothing late.
-_LEAST_S = 0.1
+_MIN_S = 0.1
 _KEPT = 1000
 _CURE = (
     "Raise producer_byte_rate, consumer_byte_rate or request_percentage of this user or client id "
@@ -40,7 +40,7 @@ class Throttles:
         self._last: dict[str, Throttled] = {}
 
     def note(self, alias: str, broker: str, milliseconds: float) -> None:
-        if milliseconds < _LEAST_S * 1000:
+        if milliseconds < _MIN_S * 1000:
             return
         with self._lock:
             self._last.pop(alias, None)
@@ -48,7 +48,7 @@ class Throttles:
             if len(self._last) > _KEPT:
                 del self._last[next(iter(self._last))]
 
-    def lately(self, alias: str, within_s: float = _LATELY_S) -> Throttled | None:
+    def recent(self, alias: str, within_s: float = _RECENT_S) -> Throttled | None:
         """The last one, while it lasts or ended not longer ago than that."""
         with self._lock:
             last = self._last.get(alias)
@@ -66,7 +66,7 @@ THROTTLES = Throttles()
 
 def describe_quota(alias: str) -> str:
     """A sentence for what is late; empty when no quota throttled us lately."""
-    last = THROTTLES.lately(alias)
+    last = THROTTLES.recent(alias)
     if last is None:
         return ""
     return (
@@ -77,11 +77,11 @@ def describe_quota(alias: str) -> str:
 
 def describe_lateness(alias: str, within_s: float) -> str:
     """The same for what goes on, only slower; it changes only when the throttling does."""
-    if THROTTLES.lately(alias, within_s) is None:
+    if THROTTLES.recent(alias, within_s) is None:
         return ""
     return f"A quota on cluster {alias} throttles this client: the lag is due to that. {_CURE}"
 
 
-def late(alias: str, sentence: str) -> KafkaUnavailable:
+def timeout_error(alias: str, sentence: str) -> KafkaUnavailable:
     """The error for what did not end in time, with the quota that may be why."""
     return KafkaUnavailable(f"{sentence} {describe_quota(alias)}".rstrip(), code="timeout")

@@ -31,7 +31,7 @@ class RetryBackoff:
         return True
 
 
-def until_answered(look: Callable[[], T], deadline: float) -> T:
+def retry_until_available(look: Callable[[], T], deadline: float) -> T:
     """What `look` finds: a broker that does not respond may have been replaced, so it looks again.
 
     Raises the KafkaUnavailable of the last look when there is no time for another one.

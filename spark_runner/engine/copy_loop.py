@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.producers.producer_id import Identity, ProducerLost
+from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
 from spark_runner.engine.commit_records import CommitRecords
 from spark_runner.engine.commit_timing import CommitTiming
 from spark_runner.engine.flush import Flush
@@ -57,7 +57,7 @@ class CopyLoop:
         target: ClusterClient,
         partitions: list[Partition],
         commit_records: CommitRecords,
-        identity: Identity,
+        identity: ProducerIdentity,
         hanging_transactions: HangingTransactions,
         *,
         limits: FetchLimits,
@@ -236,7 +236,7 @@ class CopyLoop:
         is_begun = self._transactional and self._transaction.is_begun
         if is_begun and self._identity.version == 1:
             self._flush.wait_for_batches(until, lambda: False)
-        if is_begun and not self._hanging_transactions.is_mending:
+        if is_begun and not self._hanging_transactions.is_repairing:
             self._identity.end(commit=False, deadline=until)
 
     def _end_transaction(self, hurry: Callable[[], bool], *, commit: bool = True) -> None:

@@ -212,7 +212,7 @@ class _Epoch:
                 raise
             # At least once works without the right to fence. An old writer continues, and its
             # records after our first batch are duplicates that nobody counts.
-            self._identity.join_anonymously(until)
+            self._identity.init_idempotent(until)
 
     def _copy(self, engine: CopyLoop) -> EndedBecause:
         while True:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.producer_id import ProducerLost
-from mirrors.kafka.quotas import late
+from mirrors.kafka.quotas import timeout_error
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.poller import Selector
 from spark_runner.engine.target.leaders import TargetLeaders, has_unwritten
@@ -82,7 +82,7 @@ class Flush:
             # A throttling broker answers as late as it announced; that time is added.
             throttled = max(0.0, self._target_leaders.quiet_until - began)
             if hurry() and now - began - throttled > _HURRIED_S:
-                raise late(
+                raise timeout_error(
                     self._target_leaders.alias,
                     f"Cluster {self._target_leaders.alias}: records are not acknowledged in time. "
                     "Nothing was committed; the slice starts again at its last commit.",

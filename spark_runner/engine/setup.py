@@ -9,7 +9,7 @@ import time
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.offsets.runs import runs_topic
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
-from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.producer_id import ProducerIdentity
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
 from mirrors.kafka.protocol.metadata import id_bytes
 from mirrors.kafka.retry import RetryBackoff
@@ -141,9 +141,9 @@ def commit_records_for(
 
 def identity_of(
     work: SliceWork, target: ClusterClient, *, newest_produce: int = produce.MOST
-) -> Identity:
+) -> ProducerIdentity:
     """The slice's producer. Its transaction timeout is a little longer than the commit interval."""
-    return Identity(
+    return ProducerIdentity(
         target,
         work.transactional_id,
         timeout_ms=TRANSACTION_TIMEOUT_MS + work.spec.settings.commit_interval_ms,

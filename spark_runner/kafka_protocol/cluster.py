@@ -13,7 +13,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.protocol.addresses import Address
 from mirrors.kafka.protocol.broker_pool import REQUEST_S, BrokerPool
-from mirrors.kafka.protocol.messages import Repeated
+from mirrors.kafka.protocol.messages import RepeatedRequest
 from mirrors.kafka.protocol.metadata import TopicView, views
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 from spark_runner.kafka_protocol.connection import Connection
@@ -85,7 +85,7 @@ class MetadataPoller:
 
     def __init__(self, spec: ClusterSpec) -> None:
         self._cluster = ClusterClient(spec)
-        self._question = Repeated(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        self._request = RepeatedRequest(_every_topic())
         self._reply: Any = None
         # Of the last poll. Do not modify.
         self.views: dict[str, TopicView] = {}
@@ -95,7 +95,7 @@ class MetadataPoller:
 
         Raises KafkaUnavailable or KafkaRefused if the cluster does not respond in time.
         """
-        reply = self._cluster.ask(self._question, deadline)
+        reply = self._cluster.ask(self._request, deadline)
         if reply is not self._reply:
             self.views = self._cluster.learn(reply)
             self._reply = reply

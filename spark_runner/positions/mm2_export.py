@@ -8,7 +8,7 @@ from mirrors.domain.internal_topics.records import ConnectOffset
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.client_config import client_config
 from mirrors.kafka.errors import translate
-from mirrors.kafka.quotas import late
+from mirrors.kafka.quotas import timeout_error
 from spark_runner.positions.topic import CONNECT_PARTITIONS, Place
 
 WRITER_HEADER = ("writer", b"understudy")
@@ -69,7 +69,7 @@ class ConnectOffsetsWriter:
         if failures:
             raise translate(failures[0], where=self._spec.alias, doing=f"write {self._topic}")
         if left:
-            raise late(
+            raise timeout_error(
                 self._spec.alias,
                 f"Cluster {self._spec.alias}: {self._topic} did not accept {left} of "
                 f"{len(changed)} positions within {deadline_s:g} s.",

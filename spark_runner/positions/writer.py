@@ -10,7 +10,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.producers import transactions
 from mirrors.kafka.producers.fence import fence
 from mirrors.kafka.producers.hanging_transactions import HANGING
-from mirrors.kafka.producers.last_transaction import Written
+from mirrors.kafka.producers.last_transaction import LastTransaction
 from spark_runner.positions.topic import plan_id, produce_row
 
 
@@ -24,7 +24,7 @@ class PositionsWriter:
         self._producer = transactions.open_producer(spec, self._id)
         # A transaction has begun and may be committed: the target did not respond in time.
         self._unfinished = False
-        self._written = Written(spec, self._id)
+        self._written = LastTransaction(spec, self._id)
         # The producer cannot be used any more. The owner of the flow takes it over again.
         self.is_broken = False
 
@@ -61,7 +61,7 @@ class PositionsWriter:
         try:
             if self._unfinished:
                 self._finish(deadline_s)
-            self._written.see_ended(deadline_s=deadline_s)
+            self._written.wait_until_ended(deadline_s=deadline_s)
             transactions.begin(self._producer, self._spec)
             self._unfinished = True
             for key, value in rows:
@@ -69,7 +69,7 @@ class PositionsWriter:
             for key, value in marks:
                 self._produce(self._runs_topic, key, value)
             self._finish(deadline_s)
-            self._written.see_ended(deadline_s=deadline_s)
+            self._written.wait_until_ended(deadline_s=deadline_s)
         except UnderstudyError as error:
             self.is_broken = is_producer_lost(error)
             raise

@@ -23,8 +23,8 @@ from mirrors.kafka.protocol.list_offsets import (
     listed,
     requests,
 )
-from mirrors.kafka.protocol.messages import Repeated
-from mirrors.kafka.retry import until_answered
+from mirrors.kafka.protocol.messages import RepeatedRequest
+from mirrors.kafka.retry import retry_until_available
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.positions.topic import Place
 from spark_runner.status.owed_headers import HeaderReader
@@ -80,7 +80,7 @@ class OffsetSampler:
         """
         deadline = time.monotonic() + DEADLINE_S
         wanted = frozenset(starts)
-        offsets = until_answered(lambda: self._sample(places, wanted, deadline), deadline)
+        offsets = retry_until_available(lambda: self._sample(places, wanted, deadline), deadline)
         if not headers:
             return offsets
         return dataclasses.replace(offsets, headers=self._header_reader.read(headers, deadline))
@@ -187,7 +187,7 @@ class _OffsetQuery:
 
     def __init__(self, node: int, request: Any) -> None:
         self._node = node
-        self._request = None if request is None else Repeated(request)
+        self._request = None if request is None else RepeatedRequest(request)
         self._reply: Any = None
         self._found: dict[Place, int] = {}
         self.errors: set[int] = set()

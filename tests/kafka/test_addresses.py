@@ -8,7 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from mirrors.kafka.protocol import addresses
-from mirrors.kafka.protocol.addresses import BOOK, Address, NoAnswer, connect_any
+from mirrors.kafka.protocol.addresses import (
+    ADDRESS_HISTORY,
+    Address,
+    AllAddressesFailed,
+    connect_any,
+)
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)
 SLOW_S = 0.25
@@ -17,9 +22,9 @@ SLOW_S = 0.25
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(addresses, "ATTEMPT_S", 0.1)
-    BOOK.forget()
+    ADDRESS_HISTORY.forget()
     yield
-    BOOK.forget()
+    ADDRESS_HISTORY.forget()
 
 
 class Network:
@@ -86,7 +91,7 @@ def test_a_single_address_has_all_the_time_of_an_attempt() -> None:
 def test_short_time_is_shared_and_each_failure_is_told() -> None:
     network = Network(a=None, b=None, c=None)
     began = time.monotonic()
-    with pytest.raises(NoAnswer) as none:
+    with pytest.raises(AllAddressesFailed) as none:
         network.ask(A, B, C, within_s=0.15)
     assert time.monotonic() - began < 1
     assert set(none.value.failures) == {A, B, C}
@@ -96,8 +101,8 @@ def test_short_time_is_shared_and_each_failure_is_told() -> None:
 def test_the_book_forgets_what_was_noted_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "_KEPT", 2)
     for address in (A, B, C):
-        BOOK.failed("west", address)
-    assert not BOOK.has_failed("west", A, 9)
-    assert BOOK.has_failed("west", C, 9)
-    assert not BOOK.has_failed("west", C, 0)
-    assert not BOOK.has_failed("east", C, 9), "another cluster may have other settings"
+        ADDRESS_HISTORY.record_failure("west", address)
+    assert not ADDRESS_HISTORY.has_failed("west", A, 9)
+    assert ADDRESS_HISTORY.has_failed("west", C, 9)
+    assert not ADDRESS_HISTORY.has_failed("west", C, 0)
+    assert not ADDRESS_HISTORY.has_failed("east", C, 9), "another cluster may have other settings"

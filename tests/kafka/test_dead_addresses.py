@@ -31,9 +31,9 @@ from mirrors.kafka.internal_topics import heartbeats, topic_tail
 from mirrors.kafka.internal_topics import topic as internal
 from mirrors.kafka.producers import transactions
 from mirrors.kafka.producers.fence import fence
-from mirrors.kafka.producers.flow_writer import FlowWriter, Outgoing
+from mirrors.kafka.producers.flow_writer import FlowWriter, ProducerRecord
 from mirrors.kafka.protocol import addresses, sockets
-from mirrors.kafka.protocol.addresses import BOOK
+from mirrors.kafka.protocol.addresses import ADDRESS_HISTORY
 from mirrors.kafka.reading.samples import read_windows
 from mirrors.kafka.security import egress
 from spark_runner.kafka_protocol.cluster import ClusterClient, MetadataPoller
@@ -103,7 +103,7 @@ def write_as_flow(spec: ClusterSpec, topic: str) -> None:
     pen = FlowWriter(spec, _id())
     pen.take_over(positions_topic=topic, runs_topic=topic, slices=1, deadline_s=20)
     with pen.transaction(deadline_s=10):
-        pen.send([Outgoing(topic=topic, partition=0, key=b"k", value=b"v")], deadline_s=10)
+        pen.send([ProducerRecord(topic=topic, partition=0, key=b"k", value=b"v")], deadline_s=10)
 
 
 def transact(spec: ClusterSpec, topic: str) -> None:
@@ -164,9 +164,9 @@ BOUND_S = 0.7
 def no_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each conversation meets the dead address for the first time, and gives it less time."""
     monkeypatch.setattr(addresses, "ATTEMPT_S", BOUND_S)
-    BOOK.forget()
+    ADDRESS_HISTORY.forget()
     yield
-    BOOK.forget()
+    ADDRESS_HISTORY.forget()
 
 
 @pytest.mark.parametrize("kind", KINDS.keys() - {"unresolvable"})
@@ -238,7 +238,7 @@ def test_a_dead_first_address_costs_one_bounded_attempt(
     began = time.monotonic()
     conversation(cluster, name)
     usual = time.monotonic() - began
-    BOOK.forget()
+    ADDRESS_HISTORY.forget()
     for bound in (BOUND_S + USUAL_S, USUAL_S):
         began = time.monotonic()
         conversation(half_dead, name)
@@ -290,5 +290,5 @@ def test_a_dead_broker_of_the_list_does_not_hold_up_the_fence(cluster: ClusterSp
     with Fence(cluster) as fence:
         fence.client = HalfDead(fence.client)  # type: ignore[assignment]
         began = time.monotonic()
-        assert fence.lets_in_everybody(deadline_s=10) is False
+        assert fence.allows_everyone(deadline_s=10) is False
         assert time.monotonic() - began < USUAL_S

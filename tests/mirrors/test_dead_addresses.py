@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from mirrors.kafka.protocol import addresses
-from mirrors.kafka.protocol.addresses import BOOK
+from mirrors.kafka.protocol.addresses import ADDRESS_HISTORY
 from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
 from mirrors.services.groups.target_offsets import move_groups
 from tests.dead_addresses import KINDS
@@ -28,9 +28,9 @@ BUSY_S = 25.0
 def no_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is known of the addresses, and one attempt costs less than usual."""
     monkeypatch.setattr(addresses, "ATTEMPT_S", BOUND_S)
-    BOOK.forget()
+    ADDRESS_HISTORY.forget()
     yield
-    BOOK.forget()
+    ADDRESS_HISTORY.forget()
 
 
 @pytest.fixture(params=KINDS)
@@ -54,7 +54,7 @@ def test_a_failover_goes_through(world: World) -> None:
         world.do(act)
     stands = world.stands(group, topic)
     assert stands is not None
-    BOOK.forget()
+    ADDRESS_HISTORY.forget()
     began = time.monotonic()
     simulation = simulated(world)
     assert simulation.verification == "verified", simulation.verification_reason

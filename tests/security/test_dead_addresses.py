@@ -11,7 +11,7 @@ import pytest
 
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
-from mirrors.kafka.protocol.addresses import BOOK
+from mirrors.kafka.protocol.addresses import ADDRESS_HISTORY
 from tests.kafka.test_dead_addresses import CONVERSATIONS, Conversation
 from tests.security.connection_attempts import ask
 from tests.security.secured import SecuredBroker
@@ -35,9 +35,9 @@ CONVERSED = [
 
 @pytest.fixture(autouse=True)
 def no_memory() -> Iterator[None]:
-    BOOK.forget()
+    ADDRESS_HISTORY.forget()
     yield
-    BOOK.forget()
+    ADDRESS_HISTORY.forget()
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_each_conversation_goes_on_at_the_next_address(
     spec = half_wrong(secured, good, mechanism, wrong)
     failed = {}
     for conversation in CONVERSATIONS:
-        BOOK.forget()
+        ADDRESS_HISTORY.forget()
         began = time.monotonic()
         if problem := _failure(conversation, spec, topic):
             failed[conversation.__name__] = problem

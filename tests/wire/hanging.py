@@ -1,4 +1,4 @@
-"""Hanging transactions made on purpose: a batch that its coordinator does not know."""
+"""TransactionRepair transactions made on purpose: a batch that its coordinator does not know."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from mirrors.domain.internal_topics.records import Position, read_position
-from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.producer_id import ProducerIdentity
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.batch_header import BatchStamper, Sequences
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
@@ -24,7 +24,7 @@ def records(count: int, value: bytes = b"v") -> list[Record]:
 
 
 def leave_open(
-    side: Side, owner: Identity, topic: str, rows: list[Record], partition: int = 0
+    side: Side, owner: ProducerIdentity, topic: str, rows: list[Record], partition: int = 0
 ) -> None:
     """A batch of a transaction that will have no marker in this partition."""
     batch = encode_batch(rows)
@@ -63,7 +63,7 @@ def moved(flow: Flow, topic: str, by: int) -> Record:
     return Record(0, NOW, row.key, row.value)
 
 
-def copied(source: Side, target: Side, lane: str) -> tuple[Flow, str, str, Identity]:
+def copied(source: Side, target: Side, lane: str) -> tuple[Flow, str, str, ProducerIdentity]:
     """Ten records on both sides, five more at the source; and the slice's producer."""
     topic = unique("hangs")
     source.make(topic)
@@ -73,7 +73,7 @@ def copied(source: Side, target: Side, lane: str) -> tuple[Flow, str, str, Ident
     result, _ = flow.copy(LANES[lane]())
     assert result.ended_because == "stop", result
     source.write(topic, 0, records(5, b"late"))
-    owner = Identity(target.client, flow.work().transactional_id, timeout_ms=60_000)
+    owner = ProducerIdentity(target.client, flow.work().transactional_id, timeout_ms=60_000)
     owner.fence(soon())
     return flow, topic, remote, owner
 

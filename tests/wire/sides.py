@@ -13,10 +13,10 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
-from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.producer_id import ProducerIdentity
 from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
 from mirrors.kafka.protocol.metadata import TopicView
-from mirrors.kafka.retry import until_answered
+from mirrors.kafka.retry import retry_until_available
 from spark_runner.engine.batches.header_scan import AbortedFilter
 from spark_runner.kafka_protocol import compression, fetch, produce
 from spark_runner.kafka_protocol.batch_header import CONTROL, BatchStamper, Sequences
@@ -48,7 +48,7 @@ class Side:
         self.spec = ClusterSpec(alias=alias, bootstrap_servers=bootstrap, **fields)
         self.client = ClusterClient(self.spec)
         self.client.open(soon())
-        self._idempotent: tuple[Identity, BatchStamper] | None = None
+        self._idempotent: tuple[ProducerIdentity, BatchStamper] | None = None
         self._sequences: dict[tuple[str, int], Sequences] = {}
         self._admin: Admin | None = None
 
@@ -139,7 +139,7 @@ class Side:
             found = list_offsets(self.client, wanted, deadline=until, **which)
             return {part: row.offset for (_, part), row in found.items()}
 
-        return until_answered(look, until)
+        return retry_until_available(look, until)
 
     def read(
         self, topic: str, partition: int = 0, *, start: int | None = None, committed: bool = True
@@ -198,7 +198,7 @@ class Transaction:
 
     def __init__(self, side: Side, name: str) -> None:
         self._side = side
-        self._identity = Identity(side.client, name, timeout_ms=60_000)
+        self._identity = ProducerIdentity(side.client, name, timeout_ms=60_000)
         self._identity.fence(soon())
         self._pen = BatchStamper(transactional=True)
         self._pen.take(self._identity.producer_id, self._identity.epoch)

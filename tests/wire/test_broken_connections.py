@@ -10,7 +10,7 @@ import time
 import pytest
 
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.producers.producer_id import Identity, ProducerLost
+from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.model import broker_availability
 from spark_runner.engine.target import leaders
@@ -169,10 +169,10 @@ def test_a_producer_that_is_lost_is_replaced_and_goes_on_from_the_last_commit(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest_produce: int
 ) -> None:
     chance = random.Random(4)
-    original = Identity.end
+    original = ProducerIdentity.end
     lost = itertools.count()
 
-    def unreliable(self: Identity, *, commit: bool, deadline: float) -> bool:
+    def unreliable(self: ProducerIdentity, *, commit: bool, deadline: float) -> bool:
         """Now and then nobody knows the outcome: not asked for, or asked and not heard."""
         dice = chance.random()
         if commit and dice < 0.15:
@@ -182,7 +182,7 @@ def test_a_producer_that_is_lost_is_replaced_and_goes_on_from_the_last_commit(
             raise ProducerLost(next(lost), "hear of the commit")
         return bumped
 
-    monkeypatch.setattr(Identity, "end", unreliable)
+    monkeypatch.setattr(ProducerIdentity, "end", unreliable)
     flow, topic, remote = flow_of(source, target)
     with Running(flow, topic, copier=RawCopier(newest_produce=newest_produce)) as running:
         running.write(60)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mirrors.kafka.producers.hanging_transactions import Hanging
-from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.hanging_transactions import TransactionRepair
+from mirrors.kafka.producers.producer_id import ProducerIdentity
 from tests.wire.chaos import Killed
 from tests.wire.hanging import copied, is_the_same, leave_open, moved, records
 from tests.wire.stops import LANES
@@ -24,7 +24,7 @@ class SimulatedFlow:
     topic: str
     remote: str
     lane: str
-    owner: Identity
+    owner: ProducerIdentity
 
     def dies_at(self, kind: type, method: str) -> None:
         """A process that takes the flow over and is gone at this call."""
@@ -63,19 +63,19 @@ def of_positions(scene: SimulatedFlow, request: pytest.FixtureRequest) -> Simula
 
 def test_between_the_fence_and_the_mending(of_positions: SimulatedFlow) -> None:
     for _ in range(2):
-        of_positions.dies_at(Hanging, Hanging.mend.__name__)
+        of_positions.dies_at(TransactionRepair, TransactionRepair.repair.__name__)
     of_positions.comes_right()
 
 
 def test_between_the_beginning_and_the_end_of_the_transaction_that_mends(
     of_positions: SimulatedFlow,
 ) -> None:
-    of_positions.dies_at(Identity, "end")
+    of_positions.dies_at(ProducerIdentity, "end")
     of_positions.comes_right()
 
 
 def test_before_it_is_said_that_nothing_hangs_any_more(of_positions: SimulatedFlow) -> None:
-    of_positions.dies_at(Hanging, "_seen_ended")
+    of_positions.dies_at(TransactionRepair, "_seen_ended")
     of_positions.comes_right()
 
 
@@ -84,5 +84,5 @@ def test_while_committed_records_get_the_end_that_they_lack(scene: SimulatedFlow
     leave_open(target, scene.owner, scene.remote, records(5, b"late"))
     target.write(scene.flow.positions_topic, 0, [row])
     for method in ("note", "end", "end"):
-        scene.dies_at(Identity, method)
+        scene.dies_at(ProducerIdentity, method)
     scene.comes_right()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaRefused
-from mirrors.kafka.producers.producer_id import Identity, ProducerLost
+from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
 from spark_runner.engine.commit_records import CommitRecords
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.record_lane.target_state import TargetState
@@ -142,7 +142,7 @@ def test_without_the_right_to_a_transactional_id_the_last_commit_names_who_wrote
     def not_authorised(*_: Any, **__: Any) -> None:
         raise KafkaRefused("No right.", code="not_authorised")
 
-    monkeypatch.setattr(Identity, "fence", not_authorised)
+    monkeypatch.setattr(ProducerIdentity, "fence", not_authorised)
     flow, topic, _ = made
     write(flow, topic, 1)
     flow.copy()

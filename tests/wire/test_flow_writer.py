@@ -13,8 +13,8 @@ from mirrors.domain.internal_topics.records import Position
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.positions import count_slices, read_positions
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.flow_writer import FlowWriter, Outgoing
-from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.flow_writer import FlowWriter, ProducerRecord
+from mirrors.kafka.producers.producer_id import ProducerIdentity
 from mirrors.kafka.producers.transactions import plan_id
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.positions.writer import PositionsWriter
@@ -48,8 +48,8 @@ def writer_producer(flow: Flow) -> Any:
     return SimpleNamespace(transactional_id=name, producer_id=last.producer_id, epoch=last.epoch)
 
 
-def written(flow: Flow, row: Record) -> Outgoing:
-    return Outgoing(topic=flow.positions_topic, partition=0, key=row.key, value=row.value)
+def written(flow: Flow, row: Record) -> ProducerRecord:
+    return ProducerRecord(topic=flow.positions_topic, partition=0, key=row.key, value=row.value)
 
 
 def write_both(pen: FlowWriter, flow: Flow, topic: str, *, commit: bool = True) -> None:
@@ -72,7 +72,7 @@ def test_positions_that_a_dead_slice_left_without_an_end(
     source: Side, target: Side, version: int, commit: bool
 ) -> None:
     flow, topic, remote, _ = copied(source, target, "raw")
-    slice_ = Identity(
+    slice_ = ProducerIdentity(
         target.client, flow.work().transactional_id, timeout_ms=60_000, most_version=version
     )
     slice_.fence(soon())
@@ -117,7 +117,7 @@ def test_what_a_driver_wrote_down_without_an_end(source: Side, target: Side, com
     """A person's decision, say: the next driver reads it, or never knows of it."""
     flow, topic, remote, _ = copied(source, target, "raw")
     name = flow.work().spec.name
-    driver = Identity(target.client, plan_id(name), timeout_ms=60_000, most_version=1)
+    driver = ProducerIdentity(target.client, plan_id(name), timeout_ms=60_000, most_version=1)
     driver.fence(soon())
     leave_open(target, driver, flow.positions_topic, [moved(flow, topic, 5)])
     driver.add([(remote, 0)], soon())

@@ -16,7 +16,7 @@ from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.producer_id import ProducerIdentity
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.planning.gaps import PlanContext
@@ -121,14 +121,14 @@ def test_a_broker_killed_between_the_markers_of_a_commit_loses_and_doubles_nothi
     flow = Flow(source, side, commit_interval_ms="50")
     remote = flow.add(topic)
     ended, written, over = threading.Event(), threading.Event(), threading.Event()
-    end = Identity.end
+    end = ProducerIdentity.end
 
-    def tell(self: Identity, **how: Any) -> bool:
+    def tell(self: ProducerIdentity, **how: Any) -> bool:
         if written.is_set():
             ended.set()
         return end(self, **how)
 
-    monkeypatch.setattr(Identity, "end", tell)
+    monkeypatch.setattr(ProducerIdentity, "end", tell)
     results = []
     driver = Driver(until=lambda driver: over.is_set())
 

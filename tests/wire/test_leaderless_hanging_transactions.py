@@ -88,16 +88,16 @@ def test_a_look_that_gets_no_answer_is_no_gap(
 ) -> None:
     """The end is a marker short, and nobody says yet that a transaction is open there."""
     flow, topic, remote = hang_committed(source, target, "raw")
-    states, times = hanging_transactions.Hanging.states, []
+    states, times = hanging_transactions.TransactionRepair.states, []
 
-    def silent(self: hanging_transactions.Hanging, places: Any) -> Any:
+    def silent(self: hanging_transactions.TransactionRepair, places: Any) -> Any:
         places = list(places)
         if any(topic == remote for topic, _ in places) and len(times) < 2:
             times.append(True)
             return {}
         return states(self, places)
 
-    monkeypatch.setattr(hanging_transactions.Hanging, "states", silent)
+    monkeypatch.setattr(hanging_transactions.TransactionRepair, "states", silent)
     is_the_same(flow, topic, remote, "raw")
     assert len(times) == 2
 

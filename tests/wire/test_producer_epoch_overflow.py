@@ -7,7 +7,7 @@ import itertools
 import pytest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.producer_id import ProducerIdentity
 from mirrors.kafka.protocol import messages
 from tests.wire.running import PARTITIONS, Running
 from tests.wire.world import Flow, Side, bare, soon, unique
@@ -25,7 +25,7 @@ def wear_out(side: Side, name: str, until: int) -> int:
     request = InitProducerIdRequest(
         transactional_id=name, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
-    identity = Identity(side.client, name, timeout_ms=60_000)
+    identity = ProducerIdentity(side.client, name, timeout_ms=60_000)
     identity.fence(soon())  # waits for the coordinator to be there
     epoch = identity.epoch
     repeated = messages.Repeated(request)
@@ -53,14 +53,14 @@ def test_the_copy_goes_on_under_another_producer_id(
     remote = flow.add(topic)
     first = wear_out(target, flow.work().transactional_id, LAST - LEFT)
     seen: list[tuple[int, int]] = []
-    plain = Identity.end
+    plain = ProducerIdentity.end
 
-    def end(identity: Identity, *, commit: bool, deadline: float) -> bool:
+    def end(identity: ProducerIdentity, *, commit: bool, deadline: float) -> bool:
         moved = plain(identity, commit=commit, deadline=deadline)
         seen.append((identity.producer_id, identity.epoch))
         return moved
 
-    monkeypatch.setattr(Identity, "end", end)
+    monkeypatch.setattr(ProducerIdentity, "end", end)
     with Running(flow, topic) as running:
         running.write(60, pause=0.02)
         running.caught_up()

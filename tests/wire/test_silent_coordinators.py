@@ -12,7 +12,7 @@ import pytest
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.producers.cluster import Place, ProducerBrokers
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.hanging_transactions import see_ended, states
+from mirrors.kafka.producers.hanging_transactions import states, wait_until_ended
 from tests.wire.world import Side, soon, unique
 
 
@@ -61,7 +61,7 @@ def test_a_broker_that_hangs_does_not_take_the_time_of_the_others(target: Side) 
 def test_it_is_not_taken_for_one_that_knows_of_none(deaf: Deaf) -> None:
     name = unique("pen")
     with pytest.raises(KafkaUnavailable, match="says nothing"):
-        see_ended(deaf, name, [("t", 0)], deaf.find_leaders, soon(2))
+        wait_until_ended(deaf, name, [("t", 0)], deaf.find_leaders, soon(2))
     with pytest.raises(KafkaUnavailable, match="says nothing"):
         Coordinator(deaf, name).describe(soon(1))
 

@@ -23,7 +23,7 @@ _ASKED = 5
 class Fence(Acls):
     """One cluster's topics, seen by who may write to them."""
 
-    def lets_in_everybody(self, *, deadline_s: float = DEADLINE_S) -> bool | None:
+    def allows_everyone(self, *, deadline_s: float = DEADLINE_S) -> bool | None:
         """Whether a topic without any rule is open: the first rule would shut out all readers.
 
         None: it is set, and the broker does not say to what. Brokers hide the values of settings

@@ -18,11 +18,11 @@ from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.connection.diagnosis import diagnose
 from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code
 from mirrors.kafka.errors import translate_number
-from mirrors.kafka.protocol.addresses import ATTEMPT_S, BOOK, Address
+from mirrors.kafka.protocol.addresses import ADDRESS_HISTORY, ATTEMPT_S, Address
 from mirrors.kafka.protocol.broker_pool import BrokerPool
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.protocol.connection_errors import ConnectionFailed
-from mirrors.kafka.quotas import late
+from mirrors.kafka.quotas import timeout_error
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
 GROUP = 0
@@ -116,7 +116,7 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
         result: Partial[int, Any] = Partial()
         nodes = {self.brokers[node]: node for node in self.list_brokers()}
         failures: dict[int, UnderstudyError] = {}
-        ordered = BOOK.ordered(self.alias, nodes)
+        ordered = ADDRESS_HISTORY.by_preference(self.alias, nodes)
         for others, address in zip(reversed(range(len(ordered))), ordered, strict=True):
             node, now = nodes[address], time.monotonic()
             until = now + (self.deadline - now) / (others + 1)
@@ -211,7 +211,7 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
 
     def connect(self, address: Address, deadline: float) -> BrokerConnection:
         if time.monotonic() >= self.deadline:
-            raise late(
+            raise timeout_error(
                 self.alias, f"Cluster {self.alias} did not respond to every request in time."
             )
         return super().connect(address, min(deadline, self.deadline))
@@ -224,16 +224,16 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
                 raise error
         began = time.monotonic()
         try:
-            has_failed = BOOK.has_failed(self.alias, address, FAILED_S)
+            has_failed = ADDRESS_HISTORY.has_failed(self.alias, address, FAILED_S)
             bound = began + (ATTEMPT_S if has_failed else BROKER_S)
             link = self.connect(address, min(deadline, bound))
         except ConnectionFailed as failed:
             now = time.monotonic()
-            BOOK.failed(self.alias, address)
+            ADDRESS_HISTORY.record_failure(self.alias, address)
             if now - began >= COSTLY_S:
                 self._costly[address] = now + AGAIN_S, failed
             raise
-        BOOK.answered(self.alias, address, time.monotonic() - began)
+        ADDRESS_HISTORY.record_success(self.alias, address, time.monotonic() - began)
         self._costly.pop(address, None)
         return link
 

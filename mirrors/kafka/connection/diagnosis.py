@@ -15,13 +15,18 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.login_errors import listed, login_failure
 from mirrors.kafka.connection.tls_errors import tls_failure
 from mirrors.kafka.protocol.connection import BrokerConnection
-from mirrors.kafka.protocol.connection_errors import Alien, Closed, ConnectionFailed, TooOld
-from mirrors.kafka.quotas import late
+from mirrors.kafka.protocol.connection_errors import (
+    Closed,
+    ConnectionFailed,
+    NotKafka,
+    UnsupportedVersion,
+)
+from mirrors.kafka.quotas import timeout_error
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
 # Harmless to Kafka (a frame far too long, so it hangs up), and most servers answer it.
-GREETING = b"GET / HTTP/1.0\r\n\r\n"
-SIGNS: tuple[tuple[bytes, str], ...] = (
+HTTP_REQUEST = b"GET / HTTP/1.0\r\n\r\n"
+PROTOCOL_SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"HTTP/", "HTTP"),
     (b"<", "HTML or XML"),
     (b"-ERR", "the protocol of Redis"),
@@ -35,20 +40,20 @@ SIGNS: tuple[tuple[bytes, str], ...] = (
 )
 
 
-def protocol_of(said: bytes) -> str:
+def protocol_of(received: bytes) -> str:
     """What the bytes are a sign of; empty when they say nothing."""
-    for sign, name in SIGNS:
-        if said.startswith(sign):
+    for sign, name in PROTOCOL_SIGNATURES:
+        if received.startswith(sign):
             return name
     return ""
 
 
-def greet(host: str, port: int, seconds: float) -> bytes:
+def read_greeting(host: str, port: int, seconds: float) -> bytes:
     """The first bytes a server answers to a greeting that nearly every text protocol answers."""
     try:
         with socket.create_connection((host, port), seconds) as connection:
             connection.settimeout(seconds)
-            connection.sendall(GREETING)
+            connection.sendall(HTTP_REQUEST)
             return connection.recv(64)
     except OSError:
         return b""
@@ -58,21 +63,21 @@ NOT_KAFKA = "Check the port: it is not a Kafka listener."
 
 
 @dataclasses.dataclass(frozen=True)
-class Scene:
-    """What the explanation may look at: the connection that failed and time for one more look."""
+class FailedConnection:
+    """A connection that failed, and the time for one more look."""
 
     spec: ClusterSpec
     facts: ConnectionFacts
     deadline: float
-    failed: ConnectionFailed
+    error: ConnectionFailed
 
     @property
     def host(self) -> str:
-        return self.failed.address[0]
+        return self.error.address[0]
 
     @property
     def port(self) -> int:
-        return self.failed.address[1]
+        return self.error.address[1]
 
     @property
     def at(self) -> str:
@@ -96,141 +101,141 @@ class Scene:
 
 
 def diagnose(
-    failed: ConnectionFailed, spec: ClusterSpec, facts: ConnectionFacts, deadline: float
+    error: ConnectionFailed, spec: ClusterSpec, facts: ConnectionFacts, deadline: float
 ) -> UnderstudyError:
     """The error with its likely cause; looks once more where the bytes alone are ambiguous."""
-    scene = Scene(spec, facts, deadline, failed)
-    if isinstance(failed.cause, UnderstudyError):
-        return failed.cause
-    return STEPS[failed.step](scene)
+    failed = FailedConnection(spec, facts, deadline, error)
+    if isinstance(error.cause, UnderstudyError):
+        return error.cause
+    return STEPS[error.step](failed)
 
 
-def _dns(scene: Scene) -> UnderstudyError:
-    if isinstance(scene.failed.cause, TimeoutError):
+def _dns(failed: FailedConnection) -> UnderstudyError:
+    if isinstance(failed.error.cause, TimeoutError):
         return KafkaUnavailable(
-            f"The name {scene.host} was not resolved in time: the name server does not respond "
+            f"The name {failed.host} was not resolved in time: the name server does not respond "
             "to this host.",
             code="dns",
         )
     return KafkaUnavailable(
-        f"The host name {scene.host} cannot be resolved from this host. Check its spelling, or "
+        f"The host name {failed.host} cannot be resolved from this host. Check its spelling, or "
         "use a name or an address that this host's DNS can resolve.",
         code="dns",
     )
 
 
-def _tcp(scene: Scene) -> UnderstudyError:
-    cause = scene.failed.cause
+def _tcp(failed: FailedConnection) -> UnderstudyError:
+    cause = failed.error.cause
     if isinstance(cause, ConnectionRefusedError):
         return KafkaUnavailable(
-            f"{scene.at} refused the connection: nothing listens there. Check the port, and that "
+            f"{failed.at} refused the connection: nothing listens there. Check the port, and that "
             "the broker is running.",
             code="refused",
         )
     if isinstance(cause, TimeoutError):
         return KafkaUnavailable(
-            f"{scene.at} did not accept a connection in time: the host is down or a firewall drops "
-            "the packets.",
+            f"{failed.at} did not accept a connection in time: the host is down or a firewall "
+            "drops the packets.",
             code="timeout",
         )
     words = cause.strerror if isinstance(cause, OSError) and cause.strerror else "no connection"
     return KafkaUnavailable(
-        f"{scene.at} cannot be reached: {words}. Check the address and the network route.",
+        f"{failed.at} cannot be reached: {words}. Check the address and the network route.",
         code="unreachable",
     )
 
 
-def _tls(scene: Scene) -> UnderstudyError:
-    cause = scene.failed.cause
+def _tls(failed: FailedConnection) -> UnderstudyError:
+    cause = failed.error.cause
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return tls_failure(cause, scene.spec, scene.host, scene.port, scene.seconds)
+        return tls_failure(cause, failed.spec, failed.host, failed.port, failed.seconds)
     try:
-        with scene.without_tls_and_login():
+        with failed.without_tls_and_login():
             pass
     except ConnectionFailed as second:
-        return _tls_diagnosis(scene, second)
+        return _tls_diagnosis(failed, second)
     return KafkaUnavailable(
-        f"{scene.at} is a Kafka listener without TLS, but the cluster is set to "
-        f"{scene.spec.security_protocol}. Set PLAINTEXT or SASL_PLAINTEXT, or use the TLS port.",
+        f"{failed.at} is a Kafka listener without TLS, but the cluster is set to "
+        f"{failed.spec.security_protocol}. Set PLAINTEXT or SASL_PLAINTEXT, or use the TLS port.",
         code="tls_on_plaintext",
     )
 
 
-def _tls_diagnosis(scene: Scene, second: ConnectionFailed) -> UnderstudyError:
-    said = second.cause.said if isinstance(second.cause, Alien) else b""
-    if name := protocol_of(said or greet(scene.host, scene.port, scene.seconds)):
+def _tls_diagnosis(failed: FailedConnection, second: ConnectionFailed) -> UnderstudyError:
+    received = second.cause.received if isinstance(second.cause, NotKafka) else b""
+    if name := protocol_of(received or read_greeting(failed.host, failed.port, failed.seconds)):
         if name != "TLS":
-            return _not_kafka(scene, name)
-    elif isinstance(scene.failed.cause, TimeoutError):
-        return _silent(scene)
-    cause = scene.failed.cause
+            return _not_kafka(failed, name)
+    elif isinstance(failed.error.cause, TimeoutError):
+        return _silent(failed)
+    cause = failed.error.cause
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
-        return tls_failure(cause, scene.spec, scene.host, scene.port, scene.seconds)
+        return tls_failure(cause, failed.spec, failed.host, failed.port, failed.seconds)
     return KafkaUnavailable(
-        f"{scene.at} closed the connection during the TLS handshake. {NOT_KAFKA[:-1]}, or it "
+        f"{failed.at} closed the connection during the TLS handshake. {NOT_KAFKA[:-1]}, or it "
         "requires a client certificate.",
         code="tls",
     )
 
 
-def _versions(scene: Scene) -> UnderstudyError:
-    cause = scene.failed.cause
+def _versions(failed: FailedConnection) -> UnderstudyError:
+    cause = failed.error.cause
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
-        return tls_failure(cause, scene.spec, scene.host, scene.port, scene.seconds)
-    name = _answering_protocol(scene)
+        return tls_failure(cause, failed.spec, failed.host, failed.port, failed.seconds)
+    name = _answering_protocol(failed)
     if name == "TLS":
         return KafkaUnavailable(
-            f"{scene.at} speaks TLS, but the cluster is set to {scene.spec.security_protocol}. "
+            f"{failed.at} speaks TLS, but the cluster is set to {failed.spec.security_protocol}. "
             "Set SSL or SASL_SSL, or use the port of a listener without TLS.",
             code="plaintext_on_tls",
         )
-    if name or isinstance(cause, Alien):
-        return _not_kafka(scene, name or "something else")
+    if name or isinstance(cause, NotKafka):
+        return _not_kafka(failed, name or "something else")
     if isinstance(cause, TimeoutError):
-        return _silent(scene)
-    if scene.facts.tls is not None and isinstance(cause, Closed | ConnectionError | ssl.SSLError):
+        return _silent(failed)
+    if failed.facts.tls is not None and isinstance(cause, Closed | ConnectionError | ssl.SSLError):
         return KafkaUnavailable(
-            f"{scene.at} closed the connection right after the TLS handshake: it requires a "
+            f"{failed.at} closed the connection right after the TLS handshake: it requires a "
             "client certificate, or it is not a Kafka listener. Set ssl_certificate and ssl_key.",
             code="tls_client_certificate",
         )
     return KafkaUnavailable(
-        f"{scene.at} closed the connection at the first request. {NOT_KAFKA}", code="not_kafka"
+        f"{failed.at} closed the connection at the first request. {NOT_KAFKA}", code="not_kafka"
     )
 
 
-def _answering_protocol(scene: Scene) -> str:
+def _answering_protocol(failed: FailedConnection) -> str:
     """Who answers on that port, as far as its bytes tell; empty when they do not."""
-    cause = scene.failed.cause
-    name = protocol_of(cause.said) if isinstance(cause, Alien) else ""
-    if name or scene.facts.tls is not None:
+    cause = failed.error.cause
+    name = protocol_of(cause.received) if isinstance(cause, NotKafka) else ""
+    if name or failed.facts.tls is not None:
         return name
     # A TLS server objects at once to bytes that are no TLS: one that waits is something else.
-    if not isinstance(cause, TimeoutError) and _speaks_tls(scene):
+    if not isinstance(cause, TimeoutError) and _speaks_tls(failed):
         return "TLS"
-    return protocol_of(greet(scene.host, scene.port, scene.seconds))
+    return protocol_of(read_greeting(failed.host, failed.port, failed.seconds))
 
 
-def _not_kafka(scene: Scene, name: str) -> UnderstudyError:
-    return KafkaUnavailable(f"{scene.at} responded with {name}. {NOT_KAFKA}", code="not_kafka")
+def _not_kafka(failed: FailedConnection, name: str) -> UnderstudyError:
+    return KafkaUnavailable(f"{failed.at} responded with {name}. {NOT_KAFKA}", code="not_kafka")
 
 
-def _silent(scene: Scene) -> UnderstudyError:
+def _silent(failed: FailedConnection) -> UnderstudyError:
     return KafkaUnavailable(
-        f"{scene.at} accepted the connection and then sent nothing in time. It is not a Kafka "
+        f"{failed.at} accepted the connection and then sent nothing in time. It is not a Kafka "
         "listener, or the broker is stuck or overloaded.",
         code="silent",
     )
 
 
-def _speaks_tls(scene: Scene) -> bool:
+def _speaks_tls(failed: FailedConnection) -> bool:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
         with (
-            socket.create_connection((scene.host, scene.port), scene.seconds) as plain,
-            context.wrap_socket(plain, server_hostname=scene.host),
+            socket.create_connection((failed.host, failed.port), failed.seconds) as plain,
+            context.wrap_socket(plain, server_hostname=failed.host),
         ):
             return True
     except ssl.SSLError as error:
@@ -240,48 +245,48 @@ def _speaks_tls(scene: Scene) -> bool:
         return False
 
 
-def _ask(scene: Scene) -> UnderstudyError:
-    if isinstance(scene.failed.cause, TooOld):
+def _ask(failed: FailedConnection) -> UnderstudyError:
+    if isinstance(failed.error.cause, UnsupportedVersion):
         return KafkaRefused(
-            f"{scene.at} runs a Kafka version that is too old for {scene.failed.cause}.",
+            f"{failed.at} runs a Kafka version that is too old for {failed.error.cause}.",
             code="version",
         )
-    if isinstance(scene.failed.cause, Alien):
-        return _not_kafka(scene, "something other than Kafka's protocol")
-    if isinstance(scene.failed.cause, TimeoutError):
-        words = f"{scene.at} did not respond in time; the broker may be overloaded."
-        return late(scene.spec.alias, words)
-    if not scene.facts.mechanism and isinstance(scene.failed.cause, ConnectionError):
-        offered = _offered_mechanisms(scene)
+    if isinstance(failed.error.cause, NotKafka):
+        return _not_kafka(failed, "something other than Kafka's protocol")
+    if isinstance(failed.error.cause, TimeoutError):
+        words = f"{failed.at} did not respond in time; the broker may be overloaded."
+        return timeout_error(failed.spec.alias, words)
+    if not failed.facts.mechanism and isinstance(failed.error.cause, ConnectionError):
+        offered = _offered_mechanisms(failed)
         if offered:
             return KafkaRefused(
-                f"{scene.at} demands a SASL login, but the cluster is set to "
-                f"{scene.spec.security_protocol}. Set "
-                f"{'SASL_SSL' if scene.facts.tls else 'SASL_PLAINTEXT'} and one of "
+                f"{failed.at} demands a SASL login, but the cluster is set to "
+                f"{failed.spec.security_protocol}. Set "
+                f"{'SASL_SSL' if failed.facts.tls else 'SASL_PLAINTEXT'} and one of "
                 f"{listed(offered)}.",
                 code="sasl_missing",
             )
     return KafkaUnavailable(
-        f"{scene.at} closed the connection instead of responding. The broker may be stopping.",
+        f"{failed.at} closed the connection instead of responding. The broker may be stopping.",
         code="closed",
     )
 
 
-def _offered_mechanisms(scene: Scene) -> tuple[str, ...]:
+def _offered_mechanisms(failed: FailedConnection) -> tuple[str, ...]:
     try:
-        with scene.without_login() as link:
+        with failed.without_login() as link:
             request = SaslHandshakeRequest(mechanism="?")
-            answer = link.call(request, time.monotonic() + scene.seconds, newest=1)
+            answer = link.call(request, time.monotonic() + failed.seconds, newest=1)
             return tuple(answer.mechanisms or ())
     except ConnectionFailed:
         return ()
 
 
-STEPS: dict[str, Callable[[Scene], UnderstudyError]] = {
+STEPS: dict[str, Callable[[FailedConnection], UnderstudyError]] = {
     "dns": _dns,
     "tcp": _tcp,
     "tls": _tls,
     "versions": _versions,
-    "login": lambda scene: login_failure(scene.failed.cause, scene.spec, scene.at),
+    "login": lambda failed: login_failure(failed.error.cause, failed.spec, failed.at),
     "ask": _ask,
 }

@@ -5,18 +5,18 @@ from __future__ import annotations
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.protocol.connection_errors import Refused, Unproven
+from mirrors.kafka.protocol.connection_errors import LoginRejected, ServerNotVerified
 
 
 def login_failure(cause: Exception, spec: ClusterSpec, at: str) -> UnderstudyError:
     """What a login that failed at the broker `at` means, and what to do."""
-    if isinstance(cause, Refused):
-        return _refused(cause, spec, at)
+    if isinstance(cause, LoginRejected):
+        return _login_rejected(cause, spec, at)
     if isinstance(cause, TimeoutError):
         return KafkaUnavailable(
             f"{at} did not respond to the {spec.sasl_mechanism} login in time.", code="timeout"
         )
-    if isinstance(cause, Unproven):
+    if isinstance(cause, ServerNotVerified):
         return KafkaRefused(
             f"{at} did not prove that it knows the password of {spec.sasl_username!r}: it may be "
             "an impostor.",
@@ -29,7 +29,7 @@ def login_failure(cause: Exception, spec: ClusterSpec, at: str) -> UnderstudyErr
     )
 
 
-def _refused(refused: Refused, spec: ClusterSpec, at: str) -> UnderstudyError:
+def _login_rejected(refused: LoginRejected, spec: ClusterSpec, at: str) -> UnderstudyError:
     mechanism = spec.sasl_mechanism
     if refused.number == Code.UNSUPPORTED_SASL_MECHANISM:
         return KafkaRefused(

@@ -11,7 +11,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.kafka.connection_test.report import AddressReport
-from mirrors.kafka.protocol.addresses import BOOK, Address
+from mirrors.kafka.protocol.addresses import ADDRESS_HISTORY, Address
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.protocol.connection_errors import ConnectionFailed, why_no_address
 from mirrors.kafka.security import egress
@@ -133,7 +133,7 @@ def _remember(alias: str, tried: Iterable[_Tried]) -> None:
     """Later connections of this process begin with an address that works."""
     for one in tried:
         if one.link is None:
-            BOOK.failed(alias, one.address)
+            ADDRESS_HISTORY.record_failure(alias, one.address)
 
 
 def _forbidden(facts: ConnectionFacts) -> Iterable[AddressReport]:

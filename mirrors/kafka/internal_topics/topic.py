@@ -17,7 +17,7 @@ from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.connection.admin_client import DEADLINE_S
 from mirrors.kafka.connection.client_config import client_config, discard
 from mirrors.kafka.errors import RAISED, translate
-from mirrors.kafka.quotas import late
+from mirrors.kafka.quotas import timeout_error
 
 CLIENT_ID = "understudy-internal"
 UNASSIGNED = -1
@@ -110,7 +110,7 @@ def consume(
         consumer.assign([TopicPartition(topic, number, at) for number, at in starts.items()])
         while waiting:
             if time.monotonic() >= deadline:
-                raise late(
+                raise timeout_error(
                     spec.alias,
                     f"Cluster {spec.alias}: {topic} could not be read to its end in time.",
                 )
@@ -167,7 +167,7 @@ def append(
         if failures:
             raise translate(failures[0], where=spec.alias, doing=f"write {topic}")
         if left:
-            raise late(
+            raise timeout_error(
                 spec.alias,
                 f"Cluster {spec.alias}: {topic} did not accept {left} of {count} records in time.",
             )
@@ -198,7 +198,7 @@ def _produce(
         except BufferError:
             if time.monotonic() >= deadline:
                 words = f"Cluster {alias}: {topic} did not accept the records in time."
-                raise late(alias, words) from None
+                raise timeout_error(alias, words) from None
             producer.poll(0.1)
         else:
             producer.poll(0)

@@ -14,7 +14,7 @@ from kafka.protocol.metadata import MetadataRequest
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.protocol.addresses import Address
-from mirrors.kafka.protocol.broker_pool import Asked, BrokerPool
+from mirrors.kafka.protocol.broker_pool import BrokerPool, RequestOptions
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
@@ -31,7 +31,7 @@ class Cluster(Protocol):
     brokers: dict[int, tuple[str, int]]
     features: dict[str, int]
 
-    def ask(self, request: Any, deadline: float, **how: Unpack[Asked]) -> Any:
+    def ask(self, request: Any, deadline: float, **how: Unpack[RequestOptions]) -> Any:
         """The reply. `deadline` is a monotonic clock's.
 
         Raises KafkaUnavailable, for a given broker at once: another one may do its work by now.

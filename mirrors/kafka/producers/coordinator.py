@@ -11,7 +11,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code, failure
 from mirrors.kafka.producers.cluster import Cluster
-from mirrors.kafka.producers.transaction_state import Described, describe_transaction
+from mirrors.kafka.producers.transaction_state import TransactionDescription, describe_transaction
 from mirrors.kafka.protocol.broker_pool import CONNECT_S
 from mirrors.kafka.retry import RetryBackoff
 
@@ -36,11 +36,11 @@ class Coordinator:
 
         return self._wherever(ask, lambda reply: reply.error_code, deadline)
 
-    def describe(self, deadline: float) -> Described | None:
+    def describe(self, deadline: float) -> TransactionDescription | None:
         """What it knows of the id; None when it never tells. Raises KafkaUnavailable: who says
         nothing for now may know of a transaction."""
 
-        def ask(node: int, until: float) -> Described:
+        def ask(node: int, until: float) -> TransactionDescription:
             return describe_transaction(self._cluster, node, self._id, until)
 
         try:

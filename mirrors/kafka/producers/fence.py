@@ -1,7 +1,7 @@
-"""Fence all who wrote for a flow before, so that its positions rest and can be read to their end.
+"""Fence all earlier writers of a flow, so that its positions do not change while they are read.
 
-The one way to take a flow over: for its planner, and for a worker that writes in its name while it
-rests. Each copying slice fences its own id, by the same rule (`hanging`).
+To take a flow over, its planner calls this, and so does a worker that writes for a stopped flow.
+Each slice fences its own id, by the same rule (`hanging_transactions`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.producers.cluster import Place, ProducerBrokers
-from mirrors.kafka.producers.hanging_transactions import Hanging
-from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.hanging_transactions import TransactionRepair
+from mirrors.kafka.producers.producer_id import ProducerIdentity
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
 
 
@@ -38,9 +38,9 @@ def fence(
         existing = brokers.find_existing({topic for topic, _ in places}, deadline)
         places = [place for place in places if place[0] in existing]
         for transactional_id in ids:
-            identity = Identity(
+            identity = ProducerIdentity(
                 brokers, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS, orderly=orderly
             )
-            hanging = Hanging(brokers, identity, brokers.find_leaders, places)
-            identity.fence(deadline, may_hang=hanging.may_hang)
-            hanging.mend()
+            repair = TransactionRepair(brokers, identity, brokers.find_leaders, places)
+            identity.fence(deadline, may_hang=repair.may_hang)
+            repair.repair()

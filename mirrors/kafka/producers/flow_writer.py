@@ -1,10 +1,12 @@
-"""Writes on a flow's target what the flow itself would write, in its name, while it rests.
+"""Writes to a stopped flow's target what the flow itself would write, under its transactional ids.
 
-The holder of the flow's plan id is alone: taking it over fences a planner, and a planner that
-starts takes it over and fences this. A planner that believes the flow still its own sends tasks,
-which find another owner's name and copy nothing. Records, their runs and positions are one
-transaction. None begins before the last one has ended in every partition (`producers.hanging`):
-aborted, it would take along what was committed there.
+Invariants:
+- One process holds the flow's plan id. Taking it over fences a planner; a planner that starts takes
+  it over and fences this writer. A planner that does not know this yet sends tasks, which find
+  another owner's name and copy nothing.
+- Records, their runs and positions are one transaction.
+- A transaction begins only after the last one has ended in every partition
+  (`hanging_transactions`): to abort it would abort what was committed there.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from mirrors.kafka.errors import RAISED, translate
 from mirrors.kafka.producers import transactions
 from mirrors.kafka.producers.cluster import Place
 from mirrors.kafka.producers.fence import fence
-from mirrors.kafka.producers.last_transaction import Written
-from mirrors.kafka.quotas import late
+from mirrors.kafka.producers.last_transaction import LastTransaction
+from mirrors.kafka.quotas import timeout_error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outgoing:
+class ProducerRecord:
     """One record to write; `timestamp` in milliseconds, None for now."""
 
     topic: str
@@ -52,7 +54,7 @@ class FlowWriter:
         self._name = flow_name
         self._id = transactions.plan_id(flow_name)
         self._producer = transactions.open_producer(spec, self._id)
-        self._written = Written(spec, self._id)
+        self._last_transaction = LastTransaction(spec, self._id)
 
     def take_over(
         self,
@@ -63,13 +65,13 @@ class FlowWriter:
         places: Iterable[Place] = (),
         deadline_s: float,
     ) -> Self:
-        """`places`: remote partitions that an earlier pen may have written."""
+        """`places`: remote partitions that an earlier writer may have written."""
         ledgers = [(positions_topic, 0), (runs_topic, 0)]
         fence(self._spec, [self._id], [*ledgers, *places], deadline_s=deadline_s, orderly=True)
         transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
         # Before the ids are fenced: a task that re-acquires one from here on sees the name.
         owner = owner_value(f"{socket.gethostname()} {os.getpid()} pen {uuid.uuid4().hex}")
-        row = Outgoing(topic=positions_topic, partition=0, key=OWNER_KEY, value=owner)
+        row = ProducerRecord(topic=positions_topic, partition=0, key=OWNER_KEY, value=owner)
         with self.transaction(deadline_s=deadline_s):
             self.send([row], deadline_s=deadline_s)
         ids = [transactions.slice_id(self._name, index) for index in range(slices)]
@@ -83,7 +85,7 @@ class FlowWriter:
         Raises KafkaUnavailable too where it was committed and a broker left out a marker: then this
         writer writes no more, and the next owner of the flow repairs that.
         """
-        self._written.see_ended(deadline_s=deadline_s)
+        self._last_transaction.wait_until_ended(deadline_s=deadline_s)
         transactions.begin(self._producer, self._spec)
         try:
             yield
@@ -95,15 +97,15 @@ class FlowWriter:
             transactions.commit(self._producer, self._spec, deadline_s=deadline_s)
         except transactions.Aborted as aborted:
             raise aborted.cause from None
-        self._written.see_ended(deadline_s=deadline_s)
+        self._last_transaction.wait_until_ended(deadline_s=deadline_s)
 
-    def send(self, rows: Iterable[Outgoing], *, deadline_s: float) -> list[int]:
+    def send(self, rows: Iterable[ProducerRecord], *, deadline_s: float) -> list[int]:
         """The offset that each record got, in order; a refused one raises."""
         until = time.monotonic() + deadline_s
         offsets: dict[int, int] = {}
         failures: list[KafkaError] = []
 
-        def landed(at: int, error: KafkaError | None, message: Message) -> None:
+        def delivered(at: int, error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)
             else:
@@ -112,16 +114,16 @@ class FlowWriter:
         wanted = 0
         try:
             for row in rows:
-                self._written.add((row.topic, row.partition))
-                self._produce(row, functools.partial(landed, wanted), until)
+                self._last_transaction.add((row.topic, row.partition))
+                self._produce(row, functools.partial(delivered, wanted), until)
                 wanted += 1
             self._producer.flush(max(0.1, until - time.monotonic()))
         except RAISED as error:
-            raise transactions.given_up(error, self._spec, "write") from None
+            raise transactions.producer_error(error, self._spec, "write") from None
         if failures:
             raise translate(failures[0], where=self._spec.alias, doing="write")
         if len(offsets) != wanted:
-            raise late(
+            raise timeout_error(
                 self._spec.alias,
                 f"Cluster {self._spec.alias} did not accept {wanted - len(offsets)} of {wanted} "
                 "records in time.",
@@ -129,7 +131,10 @@ class FlowWriter:
         return [offsets[at] for at in range(wanted)]
 
     def _produce(
-        self, row: Outgoing, landed: Callable[[KafkaError | None, Message], None], until: float
+        self,
+        row: ProducerRecord,
+        delivered: Callable[[KafkaError | None, Message], None],
+        until: float,
     ) -> None:
         stamp: dict[str, Any] = {}
         if row.timestamp is not None:
@@ -142,13 +147,13 @@ class FlowWriter:
                     row.key,
                     row.partition,
                     headers=list(row.headers) or None,
-                    on_delivery=landed,
+                    on_delivery=delivered,
                     **stamp,
                 )
             except BufferError:
                 if time.monotonic() >= until:
                     words = f"Cluster {self._spec.alias} did not accept the records in time."
-                    raise late(self._spec.alias, words) from None
+                    raise timeout_error(self._spec.alias, words) from None
                 self._producer.poll(0.05)
             else:
                 self._producer.poll(0)

@@ -21,16 +21,16 @@ from collections.abc import Callable, Iterable, Mapping
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.kafka.producers.cluster import Cluster, Place
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.producer_id import Identity, ProducerLost
-from mirrors.kafka.producers.transaction_state import Open, open_transactions
-from mirrors.kafka.retry import RetryBackoff, until_answered
+from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
+from mirrors.kafka.producers.transaction_state import OpenTransaction, open_transactions
+from mirrors.kafka.retry import RetryBackoff, retry_until_available
 
 log = logging.getLogger(__name__)
 
 Leaders = Callable[[Iterable[Place], float], Mapping[Place, int]]
 """Of these partitions those that have a leader, and the number of its broker; by a deadline."""
 
-States = dict[Place, Open | None]
+States = dict[Place, OpenTransaction | None]
 
 LOOK_S = 3.0
 # Our own topics have no leader for no longer, unless the cluster is away.
@@ -41,32 +41,32 @@ SEEN_S = 0.5
 HANGING = "hanging_transaction"
 
 
-class Hanging:
+class TransactionRepair:
     """Of one id. `own`: partitions to which each of its commits writes, so that how the last one
     ended is known to the coordinator."""
 
     def __init__(
-        self, cluster: Cluster, identity: Identity, leaders: Leaders, own: Iterable[Place]
+        self, cluster: Cluster, identity: ProducerIdentity, leaders: Leaders, own: Iterable[Place]
     ) -> None:
         self._cluster = cluster
         self._identity = identity
         self._leaders = leaders
         self._own = list(own)
         # Our transaction takes in what hangs: to abort it would abort what was committed.
-        self.is_mending = False
+        self.is_repairing = False
 
     def may_hang(self, producer_id: int) -> bool:
         """Before the fence: whether anything of that producer hangs in our own partitions, or
         nobody says that nothing does."""
-        return bool(self._unended(self._own, producer_id))
+        return bool(self._find_open(self._own, producer_id))
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Behind the fence: end what hangs in our own partitions.
 
         Raises KafkaUnavailable while that cannot be done.
         """
         states = self._insist() if self._identity.noted is not None else self.states(self._own)
-        hanging = open_in(states)
+        hanging = only_open(states)
         for commit in (True, False):
             of = self._identity.last_end.of
             self.end([at for at, found in hanging.items() if of(found.epoch) is commit], commit)
@@ -93,9 +93,9 @@ class Hanging:
             if len(found) == len(self._own) or not backoff.wait():
                 return found
 
-    def unended(self, places: Iterable[Place]) -> list[Place]:
+    def find_open(self, places: Iterable[Place]) -> list[Place]:
         """Those of which nobody says that none is open."""
-        return self._unended(list(places), self._identity.producer_id)
+        return self._find_open(list(places), self._identity.producer_id)
 
     def end(self, places: list[Place], commit: bool) -> None:
         """End what hangs there, and see that it has ended. Raises KafkaUnavailable, or Fenced."""
@@ -129,20 +129,20 @@ class Hanging:
 
     def _transact(self, places: list[Place], commit: bool) -> None:
         deadline = time.monotonic() + END_S
-        self.is_mending = commit
+        self.is_repairing = commit
         if len(self._identity.add(places, deadline)) < len(places):
             self._identity.end(commit=commit, deadline=deadline)
-        self.is_mending = False
+        self.is_repairing = False
 
     def _seen_ended(self, places: list[Place]) -> list[Place]:
         """Waits for the markers, which are written behind the reply; those without them."""
         backoff = RetryBackoff(time.monotonic() + SEEN_S)
-        while left := self.unended(places):
+        while left := self.find_open(places):
             if not backoff.wait():
                 break
         return left
 
-    def _unended(self, places: list[Place], producer_id: int) -> list[Place]:
+    def _find_open(self, places: list[Place], producer_id: int) -> list[Place]:
         found = states(self._cluster, places, self._leaders, producer_id)
         return [place for place in places if place not in found or found[place] is not None]
 
@@ -181,7 +181,7 @@ def states(cluster: Cluster, places: Iterable[Place], leaders: Leaders, producer
 
     try:
         if wanted:
-            until_answered(look, deadline)
+            retry_until_available(look, deadline)
     except KafkaRefused as error:
         log.warning("whether transactions hang is unknown: %s", error.message)
         found = dict.fromkeys(wanted, None) | found
@@ -190,12 +190,12 @@ def states(cluster: Cluster, places: Iterable[Place], leaders: Leaders, producer
     return found
 
 
-def open_in(found: States) -> dict[Place, Open]:
+def only_open(found: States) -> dict[Place, OpenTransaction]:
     """Those in which one is open."""
     return {place: row for place, row in found.items() if row is not None}
 
 
-def see_ended(
+def wait_until_ended(
     cluster: Cluster,
     transactional_id: str,
     places: Iterable[Place],

@@ -1,6 +1,6 @@
-"""Where the last transaction of a pen wrote: it begins no other before that has ended everywhere.
+"""The partitions of a writer's last transaction, which has to end in all of them before the next.
 
-Aborted, the next one would take along what was committed in a partition that lacks its marker.
+To abort the next one would abort what was committed in a partition that lacks its marker.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import time
 
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.producers.cluster import Place, ProducerBrokers
-from mirrors.kafka.producers.hanging_transactions import see_ended
+from mirrors.kafka.producers.hanging_transactions import wait_until_ended
 
 
-class Written:
-    """Partitions with a transaction of this id of which nobody has seen yet that it has ended."""
+class LastTransaction:
+    """The partitions in which a transaction of this id may still be open."""
 
     def __init__(self, spec: ClusterSpec, transactional_id: str) -> None:
         self._spec = spec
@@ -28,7 +28,7 @@ class Written:
         """The id was taken over: what hung was ended by that."""
         self._places.clear()
 
-    def see_ended(self, *, deadline_s: float) -> None:
+    def wait_until_ended(self, *, deadline_s: float) -> None:
         """Waits for the markers. Raises KafkaUnavailable when some are left out, or do not come in
         time; the partitions stay then, and are looked at again the next time."""
         if not self._places:
@@ -36,5 +36,5 @@ class Written:
         deadline = time.monotonic() + deadline_s
         with contextlib.closing(ProducerBrokers(self._spec)) as brokers:
             brokers.open(deadline)
-            see_ended(brokers, self._id, self._places, brokers.find_leaders, deadline)
+            wait_until_ended(brokers, self._id, self._places, brokers.find_leaders, deadline)
         self._places.clear()

@@ -21,7 +21,7 @@ from mirrors.domain.transaction_outcome import NOTES_MS, ONGOING, LastEnd, note_
 from mirrors.kafka.error_codes import COORDINATOR_MOVING, FENCING, PRODUCER_LOST, Code, failure
 from mirrors.kafka.producers.cluster import Cluster, Place
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.transaction_state import Described
+from mirrors.kafka.producers.transaction_state import TransactionDescription
 from mirrors.kafka.retry import RetryBackoff
 
 _END_BUMPS = 5
@@ -48,7 +48,7 @@ class ProducerLost(Exception):
         self.doing = doing
 
 
-class Identity:
+class ProducerIdentity:
     """Producer id and epoch of one transactional id. Nothing here touches the hot path.
 
     `orderly` as in `LastEnd`.
@@ -73,7 +73,7 @@ class Identity:
         self._orderly = orderly
         # Another one at each start: earlier records cannot be told from those of a foreign
         # producer.
-        self.is_anonymous = False
+        self.is_only_idempotent = False
         # How the predecessor's last transaction ended. Behind the fence the coordinator has
         # forgotten it, but for the note.
         self.last_end = LastEnd(bumps=False, orderly=orderly)
@@ -130,7 +130,7 @@ class Identity:
             self.noted = noted
         return int(reply.error_code)
 
-    def _commit_what_hangs(self, last: Described, deadline: float) -> None:
+    def _commit_what_hangs(self, last: TransactionDescription, deadline: float) -> None:
         """What a predecessor began to commit, with nothing else in it: the fence would abort it."""
         if last.state != ONGOING or not note_of(last.timeout_ms):
             return
@@ -138,7 +138,7 @@ class Identity:
         with contextlib.suppress(ProducerLost, Fenced):  # he lives, and was quicker
             self.end(commit=True, deadline=deadline)
 
-    def join_anonymously(self, deadline: float) -> None:
+    def init_idempotent(self, deadline: float) -> None:
         """Idempotent without a transactional id: no transactions, and nobody is fenced."""
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=0, producer_id=-1, producer_epoch=-1
@@ -147,7 +147,7 @@ class Identity:
         if reply.error_code:
             raise self._refused(reply.error_code, "get a producer id")
         self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
-        self.is_anonymous = True
+        self.is_only_idempotent = True
 
     def add(self, partitions: Iterable[Place], deadline: float) -> dict[Place, int]:
         """Transaction version 1 only: name the partitions that the transaction will touch.

@@ -12,7 +12,7 @@ from mirrors.kafka.producers.cluster import Cluster, Place
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Described:
+class TransactionDescription:
     """A transactional id as its coordinator sees it; `error` is a protocol number, and then the
     rest means nothing. The state is one of Kafka's words: Ongoing, CompleteCommit and so on."""
 
@@ -29,7 +29,7 @@ class Described:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Open:
+class OpenTransaction:
     """A transaction that is open in a partition: the epoch of its producer, its first offset."""
 
     epoch: int
@@ -38,11 +38,11 @@ class Open:
 
 def describe_transaction(
     cluster: Cluster, node: int, transactional_id: str, deadline: float
-) -> Described:
+) -> TransactionDescription:
     """Asks the broker that should be its coordinator (Kafka 3.0 or newer)."""
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     row = cluster.ask(request, deadline, node=node).transaction_states[0]
-    return Described(
+    return TransactionDescription(
         row.error_code,
         row.transaction_state or "",
         row.producer_id,
@@ -53,7 +53,7 @@ def describe_transaction(
 
 def open_transactions(
     cluster: Cluster, node: int, places: Iterable[Place], producer_id: int, deadline: float
-) -> dict[Place, Open | None]:
+) -> dict[Place, OpenTransaction | None]:
     """Of this producer, in those partitions that this broker leads.
 
     Where we have no right to read nobody can tell us, now or later: that counts as none.
@@ -67,14 +67,14 @@ def open_transactions(
             for name, partitions in topics.items()
         ]
     )
-    found: dict[Place, Open | None] = {}
+    found: dict[Place, OpenTransaction | None] = {}
     for topic in cluster.ask(request, deadline, node=node).topics:
         for row in topic.partitions:
             if row.error_code not in (Code.NONE, Code.TOPIC_AUTHORIZATION_FAILED):
                 continue
             found[topic.name, row.partition_index] = next(
                 (
-                    Open(one.producer_epoch, one.current_txn_start_offset)
+                    OpenTransaction(one.producer_epoch, one.current_txn_start_offset)
                     for one in row.active_producers or ()
                     if one.producer_id == producer_id and one.current_txn_start_offset >= 0
                 ),

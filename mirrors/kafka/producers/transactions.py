@@ -95,7 +95,7 @@ def commit(
         try:
             producer.commit_transaction(min(_TRY_S, max(0.1, until - time.monotonic())))
         except KafkaException as error:
-            problem = given_up(error, spec, "commit the transaction")
+            problem = producer_error(error, spec, "commit the transaction")
             if error.args[0].txn_requires_abort():
                 abort(producer, spec, deadline_s=deadline_s)
                 raise Aborted(problem) from None
@@ -112,7 +112,7 @@ def abort(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> None:
             producer.abort_transaction(min(_TRY_S, max(0.1, until - time.monotonic())))
         except KafkaException as error:
             if not _may_retry(error) or time.monotonic() >= until:
-                raise given_up(error, spec, "abort the transaction") from None
+                raise producer_error(error, spec, "abort the transaction") from None
         else:
             return
 
@@ -121,14 +121,16 @@ def begin(producer: Producer, spec: ClusterSpec) -> None:
     try:
         producer.begin_transaction()
     except KafkaException as error:
-        raise given_up(error, spec, "begin a transaction") from None
+        raise producer_error(error, spec, "begin a transaction") from None
 
 
 def is_fencing(error: KafkaError) -> bool:
     return error.code() in _FENCING_CODES
 
 
-def given_up(error: BaseException | KafkaError, spec: ClusterSpec, doing: str) -> UnderstudyError:
+def producer_error(
+    error: BaseException | KafkaError, spec: ClusterSpec, doing: str
+) -> UnderstudyError:
     """Our error for a transactional producer's: fenced, useless from now on, or whatever it is."""
     kafka_error = _kafka_error(error)
     if kafka_error is not None:

@@ -31,17 +31,17 @@ class _Outcome:
     took_s: float | None
 
 
-class BrokerAddresses:
+class AddressHistory:
     """How the last attempt at each address ended, by the alias of its cluster. Thread safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._outcomes: dict[tuple[str, Address], _Outcome] = {}
 
-    def answered(self, alias: str, address: Address, took_s: float) -> None:
+    def record_success(self, alias: str, address: Address, took_s: float) -> None:
         self._note(alias, address, _Outcome(time.monotonic(), took_s))
 
-    def failed(self, alias: str, address: Address) -> None:
+    def record_failure(self, alias: str, address: Address) -> None:
         self._note(alias, address, _Outcome(time.monotonic(), None))
 
     def _note(self, alias: str, address: Address, outcome: _Outcome) -> None:
@@ -55,7 +55,7 @@ class BrokerAddresses:
         with self._lock:
             self._outcomes.clear()
 
-    def ordered(self, alias: str, addresses: Iterable[Address]) -> list[Address]:
+    def by_preference(self, alias: str, addresses: Iterable[Address]) -> list[Address]:
         """The address that answered last, then those not tried yet in their order, then those that
         failed, the longest ago first."""
         known = list(dict.fromkeys(addresses))
@@ -86,10 +86,10 @@ class BrokerAddresses:
         return ATTEMPT_S if took is None else max(ATTEMPT_S, took * _MARGIN)
 
 
-BOOK = BrokerAddresses()
+ADDRESS_HISTORY = AddressHistory()
 
 
-class NoAnswer(Exception):
+class AllAddressesFailed(Exception):
     """No address answered; `failures` has the reason for each, in the order of the attempts."""
 
     def __init__(self, failures: dict[Address, Exception]) -> None:
@@ -111,16 +111,16 @@ def connect_any(
     Two rounds. In the first each attempt is bounded, so that a silent address costs little. In the
     second those that ran into that bound get `most_s`: all of them may be slow. Whatever is left of
     the time is shared by those still to be tried. `until` and `deadline` are a monotonic clock's.
-    Raises NoAnswer.
+    Raises AllAddressesFailed.
     """
     failures: dict[Address, Exception] = {}
-    known = BOOK.ordered(alias, addresses)
+    known = ADDRESS_HISTORY.by_preference(alias, addresses)
     slow: list[Address] = []
     for others, address in zip(reversed(range(len(known))), known, strict=True):
         began = time.monotonic()
         if failures and began >= deadline:
             break
-        bound = min(most_s, BOOK.attempt_s(alias, address)) if len(known) > 1 else most_s
+        bound = min(most_s, ADDRESS_HISTORY.attempt_s(alias, address)) if len(known) > 1 else most_s
         bound = min(bound, (deadline - began) / (others + 1))
         try:
             return _attempt(alias, address, attempt, began + bound)
@@ -137,7 +137,7 @@ def connect_any(
             return _attempt(alias, address, attempt, until)
         except failing as error:
             failures[address] = error
-    raise NoAnswer(failures)
+    raise AllAddressesFailed(failures)
 
 
 def _attempt(
@@ -147,7 +147,7 @@ def _attempt(
     try:
         found = attempt(address, until)
     except Exception:
-        BOOK.failed(alias, address)
+        ADDRESS_HISTORY.record_failure(alias, address)
         raise
-    BOOK.answered(alias, address, time.monotonic() - began)
+    ADDRESS_HISTORY.record_success(alias, address, time.monotonic() - began)
     return found

@@ -10,7 +10,12 @@ from kafka.protocol.metadata import MetadataRequest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.protocol.addresses import BOOK, Address, NoAnswer, connect_any
+from mirrors.kafka.protocol.addresses import (
+    ADDRESS_HISTORY,
+    Address,
+    AllAddressesFailed,
+    connect_any,
+)
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.protocol.connection_errors import why_no_address
 from mirrors.kafka.retry import RetryBackoff
@@ -27,7 +32,7 @@ _ASK = "ask"
 _BOOTSTRAP = -1
 
 
-class Asked(TypedDict, total=False):
+class RequestOptions(TypedDict, total=False):
     """`node` is the broker that is to answer, any without it; `newest` the highest version of the
     request to speak."""
 
@@ -124,7 +129,7 @@ class BrokerPool(Generic[C]):
                 most_s=self._connect_s,
                 failing=(KafkaUnavailable, KafkaRefused),
             )
-        except NoAnswer as none:
+        except AllAddressesFailed as none:
             raise self._unanswered({**failed, **none.failures}) from None
         self._links[_BOOTSTRAP, _ASK] = link
         return link
@@ -141,7 +146,7 @@ class BrokerPool(Generic[C]):
 
     # -- requests
 
-    def ask(self, request: Any, deadline: float, **how: Unpack[Asked]) -> Any:
+    def ask(self, request: Any, deadline: float, **how: Unpack[RequestOptions]) -> Any:
         """The response to one request, sent again on a new connection when one breaks.
 
         A given broker that takes none is the caller's matter, at once: another one may lead by now.
@@ -188,7 +193,7 @@ class BrokerPool(Generic[C]):
             until = min(deadline, time.monotonic() + self.request_s)
             return link.call(request, until, newest=newest)
         except KafkaUnavailable:
-            BOOK.failed(self.alias, (link.host, link.port))
+            ADDRESS_HISTORY.record_failure(self.alias, (link.host, link.port))
             self.broken += 1
             self.drop(link)
             raise

@@ -18,17 +18,17 @@ from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from mirrors.domain.errors import UnderstudyError
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.protocol import messages, sasl, sockets
-from mirrors.kafka.protocol.addresses import Address, NoAnswer, connect_any
+from mirrors.kafka.protocol.addresses import Address, AllAddressesFailed, connect_any
 from mirrors.kafka.protocol.connection_errors import (
     CAUSES,
-    Alien,
     Closed,
     ConnectionFailed,
-    OtherReply,
-    Refused,
+    LoginRejected,
+    NotKafka,
+    ServerNotVerified,
     Step,
-    TooOld,
-    Unproven,
+    UnsupportedVersion,
+    WrongCorrelationId,
     connection_failure,
     furthest,
 )
@@ -43,7 +43,7 @@ _RENEW_AFTER: Final = 0.8
 _UNSUPPORTED_VERSION: Final = int(Code.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
-class _LoginRejected(Exception):
+class _NoOtherAddress(Exception):
     """No other address of the host is tried."""
 
     def __init__(self, error: ConnectionFailed) -> None:
@@ -52,7 +52,7 @@ class _LoginRejected(Exception):
 
 
 class BrokerConnection:
-    """Blocking, for one thread. After a failure other than TooOld it is closed: open another.
+    """Blocking, for one thread. A failure other than UnsupportedVersion closes it: open another.
 
     Deadlines are a monotonic clock's; each step has `step_s` at the most. Raises ConnectionFailed
     with its step and cause, which is KafkaUnavailable or KafkaRefused; and UnderstudyError where
@@ -125,9 +125,9 @@ class BrokerConnection:
                 raise
         return stream
 
-    def overhear(self) -> bytes:
+    def receive_more(self) -> bytes:
         """More of what is not Kafka's, to tell what it is."""
-        return self.stream.overhear() if isinstance(self.stream, SocketStream) else b""
+        return self.stream.receive_more() if isinstance(self.stream, SocketStream) else b""
 
     # -- connecting
 
@@ -153,11 +153,11 @@ class BrokerConnection:
                 most_s=deadline - time.monotonic(),
                 failing=(ConnectionFailed,),
             )
-        except NoAnswer as none:
+        except AllAddressesFailed as none:
             failed = none.failures[furthest(none.failures)]
             assert isinstance(failed, ConnectionFailed)  # noqa: S101 - nothing else is caught
             raise _unwrapped(failed) from None
-        except _LoginRejected as rejected:
+        except _NoOtherAddress as rejected:
             raise _unwrapped(rejected.error) from None
         self.step = "ask"
         return self
@@ -169,8 +169,8 @@ class BrokerConnection:
             self.close()
             failed = error if isinstance(error, ConnectionFailed) else self.failure(error)
             # A login that was refused at one address of a broker is not tried at the next.
-            is_final = isinstance(failed.cause, (Refused, Unproven))
-            raise (_LoginRejected(failed) if is_final else failed) from None
+            is_final = isinstance(failed.cause, (LoginRejected, ServerNotVerified))
+            raise (_NoOtherAddress(failed) if is_final else failed) from None
         except BaseException:
             self.close()
             raise
@@ -201,7 +201,7 @@ class BrokerConnection:
             row.api_key: (row.min_version, row.max_version) for row in reply.api_keys or ()
         }
         if reply.error_code or MetadataRequest.API_KEY not in self.versions:
-            raise Alien
+            raise NotKafka
         self.features = {
             row.name: row.max_version_level
             for row in getattr(reply, "finalized_features", None) or ()
@@ -227,14 +227,16 @@ class BrokerConnection:
     # -- requests and replies
 
     def call(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
-        """Send a request, also as `Repeated`, in the newest version that both sides know, `newest`
-        at the most; wait for its reply."""
+        """Send a request or `RepeatedRequest`, and wait for the reply.
+
+        The version is the newest that both sides support, `newest` at the most.
+        """
         until = self._until(deadline)
         self.wait_out_throttle(until)
         try:
             self.renew_login(until)
             reply = self._ask(request, until, newest)
-        except TooOld as error:
+        except UnsupportedVersion as error:
             raise self.failure(error) from None
         except CAUSES as error:
             self.close()
@@ -249,30 +251,30 @@ class BrokerConnection:
         """The newest version of a message that both sides speak."""
         try:
             return self._version(key, least, most, what)
-        except TooOld as error:
+        except UnsupportedVersion as error:
             raise self.failure(error) from None
 
     def _version(self, key: int, least: int, most: int, what: str) -> int:
         low, high = self.versions.get(key, (0, -1))
         chosen = min(high, most)
         if chosen < max(low, least):
-            raise TooOld(what, (low, high), (least, most))
+            raise UnsupportedVersion(what, (low, high), (least, most))
         return chosen
 
     def _ask(self, request: Any, until: float, newest: int | None) -> Any:
-        kind = request.request if isinstance(request, messages.Repeated) else request
-        least, most = messages.spoken(kind)
+        kind = request.request if isinstance(request, messages.RepeatedRequest) else request
+        least, most = messages.supported_versions(kind)
         most = most if newest is None else min(most, newest)
         version = self._version(kind.API_KEY, least, most, type(kind).__name__)
         self._send(request, version, until)
         frame = self.receive(None, until)
-        if isinstance(request, messages.Repeated):
+        if isinstance(request, messages.RepeatedRequest):
             return request.decode(version, frame)
         return messages.decode(request, version, frame)
 
     def _send(self, request: Any, version: int, until: float) -> None:
         correlation = self.next_correlation()
-        if isinstance(request, messages.Repeated):
+        if isinstance(request, messages.RepeatedRequest):
             self.send([request.encode(version, correlation, self._client_id)], until)
         else:
             self.send([messages.encode(request, version, correlation, self._client_id)], until)
@@ -320,7 +322,7 @@ class BrokerConnection:
         self._frame = None
         (correlation,) = _LENGTH.unpack_from(frame)
         if not self._open or correlation != self._open.popleft():
-            raise self.failure(OtherReply())
+            raise self.failure(WrongCorrelationId())
         return frame
 
     def _begin_frame(self, into: memoryview | None, deadline: float) -> memoryview:
@@ -329,12 +331,12 @@ class BrokerConnection:
         try:
             self.stream.receive_into(prefix, deadline)
         except Closed as closed:
-            if closed.said:
-                raise self.failure(Alien(closed.said)) from None
+            if closed.received:
+                raise self.failure(NotKafka(closed.received)) from None
             raise
         (length,) = _LENGTH.unpack(prefix)
         if not 4 <= length <= self.longest_frame:
-            raise self.failure(Alien(bytes(prefix) + self.overhear()))
+            raise self.failure(NotKafka(bytes(prefix) + self.receive_more()))
         if into is not None and length <= len(into):
             return into[:length]
         return memoryview(bytearray(length))

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar, get_args
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.protocol.addresses import Address
-from mirrors.kafka.quotas import late
+from mirrors.kafka.quotas import timeout_error
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
 E = TypeVar("E", bound=Exception)
@@ -26,29 +26,29 @@ STEPS: tuple[Step, ...] = get_args(Step)
 class Closed(ConnectionError):
     """The other side closed the connection; `said` is what came before that."""
 
-    def __init__(self, said: bytes = b"") -> None:
+    def __init__(self, received: bytes = b"") -> None:
         super().__init__("closed")
-        self.said = said
+        self.received = received
 
 
-class Alien(Exception):
+class NotKafka(Exception):
     """The reply is not Kafka's; `said` is how it begins where it is not even a frame."""
 
-    def __init__(self, said: bytes = b"") -> None:
+    def __init__(self, received: bytes = b"") -> None:
         super().__init__("alien")
-        self.said = said
+        self.received = received
 
 
-class Unproven(Exception):
+class ServerNotVerified(Exception):
     """The broker did not prove that it knows the password itself."""
 
 
-class OtherReply(Alien):
+class WrongCorrelationId(NotKafka):
     """The reply belongs to another request."""
 
 
 @dataclasses.dataclass
-class TooOld(Exception):
+class UnsupportedVersion(Exception):
     """The broker does not know the request in a version that we speak; the connection is fine."""
 
     request: str
@@ -60,7 +60,7 @@ class TooOld(Exception):
 
 
 @dataclasses.dataclass
-class Refused(Exception):
+class LoginRejected(Exception):
     """The broker refused the login with a Kafka error number."""
 
     number: int
@@ -68,7 +68,7 @@ class Refused(Exception):
     mechanisms: tuple[str, ...] = ()
 
 
-CAUSES = (OSError, Alien, Refused, Unproven, TooOld)
+CAUSES = (OSError, NotKafka, LoginRejected, ServerNotVerified, UnsupportedVersion)
 """What a step raises."""
 
 
@@ -101,7 +101,7 @@ def connection_failure(
 ) -> ConnectionFailed:
     """The error for a cause at a step of a connection to this address."""
     where = f"{facts.alias} ({address[0]}:{address[1]})"
-    found = cause if isinstance(cause, UnderstudyError) else _worded(step, cause, facts, where)
+    found = cause if isinstance(cause, UnderstudyError) else _sentence(step, cause, facts, where)
     kind = BrokerRefused if isinstance(found, KafkaRefused) else BrokerUnavailable
     return kind(found.message, code=found.code, address=address, step=step, cause=cause)
 
@@ -140,7 +140,7 @@ def timed_out(where: str) -> KafkaUnavailable:
     """The error for a response that did not arrive in time."""
     alias = where.partition(" (")[0]
     sentence = f"Cluster {where}: no response in time. The broker may be overloaded or unreachable."
-    return late(alias, sentence)
+    return timeout_error(alias, sentence)
 
 
 def connection_lost(where: str, error: OSError | None) -> KafkaUnavailable:
@@ -152,7 +152,7 @@ def connection_lost(where: str, error: OSError | None) -> KafkaUnavailable:
     )
 
 
-def _worded(step: Step, cause: Exception, facts: ConnectionFacts, where: str) -> UnderstudyError:
+def _sentence(step: Step, cause: Exception, facts: ConnectionFacts, where: str) -> UnderstudyError:
     at = f"Cluster {where}"
     for kind, sentence in _SENTENCES:
         if isinstance(cause, kind):
@@ -173,7 +173,7 @@ def _reason_of(error: OSError) -> str:
     return os.strerror(error.errno).lower() if error.errno else type(error).__name__
 
 
-def _too_old(at: str, _: ConnectionFacts, cause: TooOld) -> UnderstudyError:
+def _unsupported_version(at: str, _: ConnectionFacts, cause: UnsupportedVersion) -> UnderstudyError:
     (low, high), (least, most) = cause.theirs, cause.ours
     return KafkaRefused(
         f"{at}: the broker speaks {cause.request} in versions {low} to {high}; {least} to {most} "
@@ -182,7 +182,7 @@ def _too_old(at: str, _: ConnectionFacts, cause: TooOld) -> UnderstudyError:
     )
 
 
-def _refused(at: str, facts: ConnectionFacts, cause: Refused) -> UnderstudyError:
+def _login_rejected(at: str, facts: ConnectionFacts, cause: LoginRejected) -> UnderstudyError:
     if cause.number == Code.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(cause.mechanisms) or "none"
         return KafkaRefused(
@@ -199,7 +199,7 @@ def _refused(at: str, facts: ConnectionFacts, cause: Refused) -> UnderstudyError
     return KafkaRefused(f"{at}: {sentence}", code="authentication")
 
 
-def _unproven(at: str, facts: ConnectionFacts, _: Unproven) -> UnderstudyError:
+def _server_not_verified(at: str, facts: ConnectionFacts, _: ServerNotVerified) -> UnderstudyError:
     return KafkaRefused(
         f"{at}: the broker's part of the {facts.mechanism} login is wrong, so it does not "
         "know the password itself. Do not trust this broker.",
@@ -207,13 +207,13 @@ def _unproven(at: str, facts: ConnectionFacts, _: Unproven) -> UnderstudyError:
     )
 
 
-def _other_reply(at: str, *_: object) -> UnderstudyError:
+def _wrong_correlation_id(at: str, *_: object) -> UnderstudyError:
     return KafkaUnavailable(
         f"{at}: a response to another request arrived. The connection is closed.", code="protocol"
     )
 
 
-def _alien(at: str, *_: object) -> UnderstudyError:
+def _not_kafka(at: str, *_: object) -> UnderstudyError:
     return KafkaUnavailable(
         f"{at}: the response is not Kafka's protocol. Check that this is the port of a Kafka "
         "listener, and its security protocol.",
@@ -222,11 +222,11 @@ def _alien(at: str, *_: object) -> UnderstudyError:
 
 
 _SENTENCES: tuple[tuple[type[Exception], Callable[..., UnderstudyError]], ...] = (
-    (TooOld, _too_old),
-    (Refused, _refused),
-    (Unproven, _unproven),
-    (OtherReply, _other_reply),
-    (Alien, _alien),
+    (UnsupportedVersion, _unsupported_version),
+    (LoginRejected, _login_rejected),
+    (ServerNotVerified, _server_not_verified),
+    (WrongCorrelationId, _wrong_correlation_id),
+    (NotKafka, _not_kafka),
 )
 
 

@@ -20,7 +20,7 @@ from kafka.protocol.producer import (
 )
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from mirrors.kafka.protocol.connection_errors import Alien
+from mirrors.kafka.protocol.connection_errors import NotKafka
 
 _CORRELATION: Final = struct.Struct(">i")
 # Behind the frame's length, the key and the version.
@@ -29,7 +29,7 @@ _CORRELATION_AT: Final = 8
 # request class -> the least and the most version that we speak. The least are those of Kafka 2.8,
 # the oldest broker supported; InitProducerId 6 is not served by any broker yet, and from version 4
 # on AddPartitionsToTxn is for brokers. Of other requests: all versions that kafka-python knows.
-SPOKEN: dict[type, tuple[int, int]] = {
+SUPPORTED_VERSIONS: dict[type, tuple[int, int]] = {
     ApiVersionsRequest: (0, 3),
     SaslHandshakeRequest: (1, 1),
     SaslAuthenticateRequest: (1, 2),
@@ -46,9 +46,9 @@ SPOKEN: dict[type, tuple[int, int]] = {
 }
 
 
-def spoken(request: Any) -> tuple[int, int]:
+def supported_versions(request: Any) -> tuple[int, int]:
     """The least and the most version of this request that we speak."""
-    return SPOKEN.get(type(request)) or (0, request.max_version)
+    return SUPPORTED_VERSIONS.get(type(request)) or (0, request.max_version)
 
 
 def encode(request: Any, version: int, correlation: int, client_id: str) -> bytes:
@@ -62,12 +62,12 @@ def encode(request: Any, version: int, correlation: int, client_id: str) -> byte
 def decode(request: Any, version: int, frame: memoryview) -> Any:
     """The reply to this request, from a frame without its length.
 
-    Raises Alien, whatever the codec makes of bytes that are no such reply.
+    Raises NotKafka, whatever the codec makes of bytes that are no such reply.
     """
     try:
         return reply_of(request).decode(frame, version=version, header=True)
     except (KafkaProtocolError, LookupError, TypeError, ValueError, ArithmeticError, struct.error):
-        raise Alien from None
+        raise NotKafka from None
 
 
 def reply_of(request: Any) -> Any:
@@ -83,7 +83,7 @@ def reply_of(request: Any) -> Any:
     return getattr(sys.modules[kind.__module__], name)
 
 
-class Repeated:
+class RepeatedRequest:
     """A question asked again and again: it is encoded once, and an answer of the same bytes is the
     same object as before, so that who asks may compare by identity. For one broker."""
 

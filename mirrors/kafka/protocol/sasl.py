@@ -9,7 +9,7 @@ from kafka.net.sasl.scram import ScramClient
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.protocol.connection_errors import Refused, Unproven
+from mirrors.kafka.protocol.connection_errors import LoginRejected, ServerNotVerified
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
 Exchange = Callable[[Any], Any]
@@ -18,13 +18,13 @@ Exchange = Callable[[Any], Any]
 def log_in(exchange: Exchange, facts: ConnectionFacts, seconds: float) -> float | None:
     """Log in if the facts ask for it; for how many seconds the login holds, None without a limit.
 
-    `exchange` sends one request and returns its reply. Raises Refused or Unproven.
+    `exchange` sends one request and returns its reply. Raises LoginRejected or ServerNotVerified.
     """
     if not facts.mechanism:
         return None
     reply = exchange(SaslHandshakeRequest(mechanism=facts.mechanism))
     if reply.error_code:
-        raise Refused(reply.error_code, mechanisms=tuple(reply.mechanisms or ()))
+        raise LoginRejected(reply.error_code, mechanisms=tuple(reply.mechanisms or ()))
     lifetime = _Login(exchange, facts, seconds).run()
     return lifetime / 1000 if lifetime > 0 else None
 
@@ -42,7 +42,7 @@ class _Login:
         elif facts.password is not None:
             password = facts.password.reveal()
             if facts.mechanism == "PLAIN":
-                self._say(f"\0{facts.username}\0{password}".encode())
+                self._authenticate(f"\0{facts.username}\0{password}".encode())
             else:
                 self._with_scram(password)
         return self._lifetime_ms
@@ -50,21 +50,21 @@ class _Login:
     def _with_scram(self, password: str) -> None:
         scram: Any = ScramClient(_scram_name(self._facts.username), password, self._facts.mechanism)
         try:
-            scram.process_server_first_message(self._say(scram.first_message()))
-            scram.process_server_final_message(self._say(scram.final_message()))
+            scram.process_server_first_message(self._authenticate(scram.first_message()))
+            scram.process_server_final_message(self._authenticate(scram.final_message()))
         except (ValueError, KeyError):
-            raise Unproven from None
+            raise ServerNotVerified from None
 
     def _with_token(self, token: str) -> None:
-        if self._say(f"n,,\x01auth=Bearer {token}\x01\x01".encode()):
+        if self._authenticate(f"n,,\x01auth=Bearer {token}\x01\x01".encode()):
             # RFC 7628: the refusal is data; the error number comes after our acknowledgement.
-            self._say(b"\x01")
-            raise Refused(Code.SASL_AUTHENTICATION_FAILED)
+            self._authenticate(b"\x01")
+            raise LoginRejected(Code.SASL_AUTHENTICATION_FAILED)
 
-    def _say(self, words: bytes) -> bytes:
+    def _authenticate(self, words: bytes) -> bytes:
         reply = self._exchange(SaslAuthenticateRequest(auth_bytes=words))
         if reply.error_code:
-            raise Refused(reply.error_code, words=reply.error_message or "")
+            raise LoginRejected(reply.error_code, words=reply.error_message or "")
         self._lifetime_ms = reply.session_lifetime_ms or 0
         return bytes(reply.auth_bytes or b"")
 

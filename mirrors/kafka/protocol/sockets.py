@@ -113,7 +113,7 @@ class SocketStream:
                 raise Closed(bytes(view[:at]))
             at += got
 
-    def overhear(self) -> bytes:
+    def receive_more(self) -> bytes:
         """What else comes within a moment, for who wants to know what speaks there."""
         try:
             self._socket.settimeout(0.2)

@@ -22,7 +22,7 @@ from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.connection.client_config import client_config
 from mirrors.kafka.errors import translate
 from mirrors.kafka.internal_topics.topic import PASSING
-from mirrors.kafka.quotas import late
+from mirrors.kafka.quotas import timeout_error
 
 CLIENT_ID = "understudy-simulation"
 POLL_S = 0.1
@@ -114,7 +114,7 @@ def give_up(spec: ClusterSpec, left: Iterable[Place], result: Partial[Place, Any
     """What was not read to its end in time is `failed`."""
     for place in left:
         words = f"Cluster {spec.alias}: {place[0]}-{place[1]} could not be read in time."
-        result.failed[place] = late(spec.alias, words)
+        result.failed[place] = timeout_error(spec.alias, words)
         del result.done[place]
 
 

@@ -22,7 +22,7 @@ from mirrors.domain.offsets.runs import BlockKey, Run, pack, runs_topic
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.positions import read_positions
 from mirrors.kafka.internal_topics.topic import InternalRecord, consume, ensure_topic
-from mirrors.kafka.producers.flow_writer import Outgoing
+from mirrors.kafka.producers.flow_writer import ProducerRecord
 from mirrors.models import Failback, OrphanStretch, claim
 from mirrors.models.failback import OrphanState
 from mirrors.services import run_lifecycle
@@ -159,11 +159,11 @@ class _Resolution:
         within = (record for record in records if start <= record.offset < row.end)
         return filter_own(run=self._run, row=row, records=within)
 
-    def _copy(self, row: OrphanStretch, record: InternalRecord) -> Outgoing:
+    def _copy(self, row: OrphanStretch, record: InternalRecord) -> ProducerRecord:
         mark = mark_of(
             self._spec.source.alias, row.topic, row.partition, record.offset, record.timestamp
         )
-        return Outgoing(
+        return ProducerRecord(
             topic=row.remote_topic,
             partition=row.partition,
             key=record.key,
@@ -172,7 +172,7 @@ class _Resolution:
             headers=[*record.headers, (MARK_HEADER, mark)],
         )
 
-    def _blocks(self, position: Position, runs: Iterable[Run]) -> Iterator[Outgoing]:
+    def _blocks(self, position: Position, runs: Iterable[Run]) -> Iterator[ProducerRecord]:
         born = generation_of(position)
         for block in pack(None, runs, position.map_end).blocks:
             key = BlockKey(
@@ -182,7 +182,7 @@ class _Resolution:
                 block.first.upstream,
                 position.target_topic_id,
             )
-            yield Outgoing(
+            yield ProducerRecord(
                 topic=self._runs_topic, partition=0, key=key.to_bytes(), value=block.to_bytes()
             )
 

@@ -16,7 +16,7 @@ from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin.topics import Admin, At, Place
 from mirrors.kafka.internal_topics.positions import count_slices, read_positions
 from mirrors.kafka.internal_topics.topic import POSITIONS_CONFIGS, ensure_topic
-from mirrors.kafka.producers.flow_writer import FlowWriter, Outgoing
+from mirrors.kafka.producers.flow_writer import FlowWriter, ProducerRecord
 from mirrors.models import Flow
 from mirrors.services.gaps.deleted_partitions import find_deleted
 
@@ -165,5 +165,5 @@ def positions_topic_of(spec: FlowSpec) -> str:
     return policy_for(spec.settings, spec.source.alias, spec.target.alias).positions_topic()
 
 
-def position_records(topic: str, rows: Iterable[Position]) -> list[Outgoing]:
-    return [Outgoing(topic=topic, partition=0, key=row.key, value=row.value) for row in rows]
+def position_records(topic: str, rows: Iterable[Position]) -> list[ProducerRecord]:
+    return [ProducerRecord(topic=topic, partition=0, key=row.key, value=row.value) for row in rows]

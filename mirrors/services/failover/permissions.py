@@ -90,7 +90,7 @@ def _fence(
                 words = "it has no authorizer, so it stores no ACLs."
                 return dataclasses.replace(seen, refused=words)
             bare = tuple(rule.name for rule in keep_open(topics, there))
-            everybody = fence.lets_in_everybody(deadline_s=SOURCE_DEADLINE_S) if bare else False
+            everybody = fence.allows_everyone(deadline_s=SOURCE_DEADLINE_S) if bare else False
     except UnderstudyError as error:
         return dataclasses.replace(seen, refused=error.message)
     if everybody is not False:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.kafka.quotas import late
+from mirrors.kafka.quotas import timeout_error
 from spark_runner.engine.model.partition import Partition
 
 
@@ -62,7 +62,7 @@ class Outage:
             self._since = now
         elif now - self._since > GIVE_UP_AFTER_S:
             reason = f"Cluster {self._alias}: no response for {GIVE_UP_AFTER_S:.0f} s."
-            raise error or late(self._alias, reason)
+            raise error or timeout_error(self._alias, reason)
 
     def over(self) -> None:
         self._since = None

@@ -11,7 +11,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.errors import translate
-from mirrors.kafka.producers.transactions import given_up
+from mirrors.kafka.producers.transactions import producer_error
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.record_lane.producer import Failure
 from spark_runner.engine.record_lane.progress import CopiedPartition
@@ -111,7 +111,7 @@ def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[Place, Suspec
         if error.code() in _NOT_THE_CAUSE:
             continue
         if error.code() not in _REASONS:
-            raise given_up(error, work.target, "write records")
+            raise producer_error(error, work.target, "write records")
         known = found.get(place, Suspects(offset, offset, error))
         first = min((known.first, known.error), (offset, error), key=lambda pair: pair[0])
         found[place] = Suspects(first[0], max(known.last, offset), first[1])

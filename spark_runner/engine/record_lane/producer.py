@@ -14,7 +14,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.internal_topics.records import Position
 from mirrors.kafka.errors import RAISED
 from mirrors.kafka.producers import transactions
-from mirrors.kafka.quotas import late
+from mirrors.kafka.quotas import timeout_error
 from spark_runner.engine.record_lane.fidelity import Headers
 from spark_runner.engine.record_lane.producer_config import open_producer
 from spark_runner.ipc.messages import PartitionWork, SliceWork
@@ -192,7 +192,7 @@ class RecordProducer:
         try:
             yield
         except RAISED as error:
-            raise transactions.given_up(error, self._spec, doing) from None
+            raise transactions.producer_error(error, self._spec, doing) from None
 
     def _begin(self) -> None:
         if self.transactional and not self._open:
@@ -214,7 +214,7 @@ class RecordProducer:
             acknowledged.last, acknowledged.count = at, acknowledged.count + 1
 
     def _silent(self) -> KafkaUnavailable:
-        return late(
+        return timeout_error(
             self._spec.alias,
             f"Cluster {self._spec.alias}: records are not acknowledged in time. Nothing was "
             "committed; the slice starts again at its last commit.",

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.foreign_records import Hole, foreign_ranges
-from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.producer_id import ProducerIdentity
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.recovery.target_batches import read_ranges
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -28,7 +28,7 @@ EVERY_S = 2.0
 class ForeignRecordCheck:
     """One instance per slice. `watches`: False where others may write the topics."""
 
-    def __init__(self, target: ClusterClient, identity: Identity, *, watches: bool) -> None:
+    def __init__(self, target: ClusterClient, identity: ProducerIdentity, *, watches: bool) -> None:
         self._target = target
         self._identity = identity
         self._watches = watches
@@ -41,7 +41,7 @@ class ForeignRecordCheck:
         self._own.add(self._identity.producer_id)
         if not affected:
             return
-        if not self._watches or self._identity.is_anonymous:
+        if not self._watches or self._identity.is_only_idempotent:
             # Without a lasting id, our records from before a restart look foreign.
             for partition in affected:
                 partition.forget_ranges()

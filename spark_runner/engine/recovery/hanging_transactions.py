@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.cluster import Place
-from mirrors.kafka.producers.hanging_transactions import Hanging
-from mirrors.kafka.producers.producer_id import Identity, ProducerLost
-from mirrors.kafka.producers.transaction_state import Open
+from mirrors.kafka.producers.hanging_transactions import TransactionRepair
+from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
+from mirrors.kafka.producers.transaction_state import OpenTransaction
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.recovery import target_truncation, truncated_positions
@@ -38,7 +38,7 @@ class HangingTransactions:
     def __init__(
         self,
         target: ClusterClient,
-        identity: Identity,
+        identity: ProducerIdentity,
         partitions: Iterable[Partition],
         internal_partitions: Iterable[Partition],
         *,
@@ -51,7 +51,7 @@ class HangingTransactions:
         self._partitions = list(partitions)
         self._internal_partitions = _places(internal_partitions)
         self._known = _places(self._partitions) | self._internal_partitions
-        self._hanging = Hanging(target, identity, self._leaders, self._internal_partitions)
+        self._repair = TransactionRepair(target, identity, self._leaders, self._internal_partitions)
         self._transactional = transactional
         self._own, self._rewrite = own, rewrite
         # Partitions whose position may be older than the last commit. Records that at least once
@@ -65,19 +65,19 @@ class HangingTransactions:
         self._broken = target.broken
 
     @property
-    def is_mending(self) -> bool:
+    def is_repairing(self) -> bool:
         """The open transaction contains committed data and must not be aborted."""
-        return self._hanging.is_mending
+        return self._repair.is_repairing
 
     def fence(self, deadline: float) -> None:
         """Fence the transactional id. The outcome of the last transaction is kept while it is
         needed."""
-        self._identity.fence(deadline, may_hang=self._hanging.may_hang)
+        self._identity.fence(deadline, may_hang=self._repair.may_hang)
 
     def end_in_internal_topics(self) -> None:
         """After fencing, before the positions are read: a hanging record would not be visible."""
-        if not self._identity.is_anonymous:
-            self._hanging.mend()
+        if not self._identity.is_only_idempotent:
+            self._repair.repair()
 
     def begin(self) -> dict[Partition, StopReason]:
         """Start at the committed positions. Returns truncated partitions, and those whose positions
@@ -119,7 +119,7 @@ class HangingTransactions:
         self._rewrite(looked_at)
         return lost
 
-    def _end_hanging(self, states: Mapping[Partition, Open | None]) -> list[Partition]:
+    def _end_hanging(self, states: Mapping[Partition, OpenTransaction | None]) -> list[Partition]:
         """End transactions that hang in data partitions. Returns those where it was committed."""
         hanging = {partition: found for partition, found in states.items() if found is not None}
         of = self._identity.last_end.of
@@ -129,14 +129,14 @@ class HangingTransactions:
             # Regardless of foreign records after it.
             if found.start < partition.committed_downstream and of(found.epoch) is not False
         ]
-        self._hanging.end(list(_places(cut_short)), commit=True)
+        self._repair.end(list(_places(cut_short)), commit=True)
         # It begins after the committed offset, so it is not committed.
         uncommitted = [
             partition
             for partition, found in hanging.items()
             if found.start >= partition.committed_downstream
         ]
-        self._hanging.end(list(_places(uncommitted)), commit=False)
+        self._repair.end(list(_places(uncommitted)), commit=False)
         return cut_short
 
     def any_hanging(self) -> bool:
@@ -214,11 +214,11 @@ class HangingTransactions:
             for partition in known
             if ends.get(partition, -1) < partition.committed_downstream
         ]
-        return not behind and not self._hanging.unended(self._internal_partitions)
+        return not behind and not self._repair.find_open(self._internal_partitions)
 
-    def _states(self, partitions: Iterable[Partition]) -> dict[Partition, Open | None]:
+    def _states(self, partitions: Iterable[Partition]) -> dict[Partition, OpenTransaction | None]:
         """Open transactions of our producer, of partitions that can be checked now."""
-        found = self._hanging.states(_places(partitions))
+        found = self._repair.states(_places(partitions))
         return {self._known[place]: row for place, row in found.items()}
 
     def _leaders(self, places: Iterable[Place], deadline: float) -> dict[Place, int]:

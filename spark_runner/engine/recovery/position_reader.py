@@ -26,7 +26,7 @@ from mirrors.domain.internal_topics.records import (
 from mirrors.kafka.error_codes import RETRY, Code, failure
 from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
 from mirrors.kafka.protocol.metadata import Leader, TopicView
-from mirrors.kafka.retry import until_answered
+from mirrors.kafka.retry import retry_until_available
 from spark_runner.engine.batches.header_scan import AbortedFilter
 from spark_runner.kafka_protocol import fetch
 from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL, Header
@@ -67,7 +67,7 @@ class PositionReader:
         Transactions with positions of `awaited` must have ended: after a fence they end soon.
         """
         keys = {position_key(*place) for place in awaited}
-        until_answered(lambda: self._read(keys, deadline), deadline)
+        retry_until_available(lambda: self._read(keys, deadline), deadline)
         return self._positions()
 
     def is_older_than_leader(self, row: Position) -> bool:

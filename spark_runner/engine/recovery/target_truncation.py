@@ -18,7 +18,7 @@ from mirrors.domain.gaps.lost_ranges import remote_truncation
 from mirrors.kafka.error_codes import RETRY
 from mirrors.kafka.protocol.list_offsets import LATEST, list_offsets
 from mirrors.kafka.protocol.metadata import NO_ID, Leader
-from mirrors.kafka.retry import until_answered
+from mirrors.kafka.retry import retry_until_available
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -88,7 +88,7 @@ def ends(target: ClusterClient, partitions: Iterable[Partition]) -> dict[Partiti
                     found[partition] = partition.committed_downstream
 
     try:
-        until_answered(look, deadline)
+        retry_until_available(look, deadline)
     except UnderstudyError as error:
         log.warning("end offsets of remote partitions are unknown: %s", error.message)
     return found

@@ -20,7 +20,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.foreign_records import Hole, Seen
 from mirrors.domain.gaps.lost_ranges import positions_lost
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.producer_id import ProducerIdentity
 from mirrors.kafka.producers.transactions import slice_id
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
@@ -35,7 +35,7 @@ LOOK_S = 5.0
 
 
 def producers_of(
-    target: ClusterClient, identity: Identity, work: SliceWork
+    target: ClusterClient, identity: ProducerIdentity, work: SliceWork
 ) -> Callable[[float], set[int]]:
     """Returns a function that looks up the producer ids of the flow's slices by a deadline."""
 

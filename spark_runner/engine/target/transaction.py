@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code
-from mirrors.kafka.producers.producer_id import Identity
+from mirrors.kafka.producers.producer_id import ProducerIdentity
 from spark_runner.engine.model.partition import Partition
 
 # A retried batch may be acknowledged within this time. Brokers allow transactions far longer.
@@ -19,7 +19,7 @@ _NOT_IN = COORDINATOR_MOVING | {Code.CONCURRENT_TRANSACTIONS}
 class TransactionPartitions:
     """Adds partitions to the transaction. From version 2 on Produce does this itself."""
 
-    def __init__(self, identity: Identity, *, request_s: float) -> None:
+    def __init__(self, identity: ProducerIdentity, *, request_s: float) -> None:
         self._identity = identity
         self._request_s = request_s
         self._added: set[Partition] = set()

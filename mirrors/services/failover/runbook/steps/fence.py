@@ -80,7 +80,7 @@ def _deny(context: Context) -> str:
             wanted = deny_writes(topics)
             # A topic without an ACL may be open to everybody, which the first ACL would end.
             opened = keep_open(topics, [rule for rule in there if rule not in mine])
-            everybody = fence.lets_in_everybody(deadline_s=DEADLINE_S) if opened else False
+            everybody = fence.allows_everyone(deadline_s=DEADLINE_S) if opened else False
             if everybody is None:
                 return _hidden(spec, opened[0].name)
             if everybody:
