@@ -103,7 +103,7 @@ def test_a_pen_whose_own_transaction_lacks_an_end_writes_no_more(
     flow, topic, remote, _ = copied(source, target, "raw")
     pen = writer_of(flow)
     write_both(pen, flow, topic)
-    pen._written.add((remote, 0))
+    pen._last_transaction.add((remote, 0))
     with pytest.raises(KafkaUnavailable, match="lacks the end"):
         write_both(pen, flow, topic)
     with contextlib.suppress(GivenUp):
