@@ -28,7 +28,7 @@ def test_a_simulation_is_two_clicks_away_and_shows_its_end_by_itself(
     expect(page.get_by_role("row", name="Read offsets and groups")).to_contain_text("running")
     lifecycle.end_step(run=run, name="look", state="succeeded", reason="2 partitions, 1 group.")
     finish(run)
-    said = page.get_by_text("If primary died now, 7 records would be lost.")
+    said = page.get_by_text("If primary fails now, 7 records would be lost.")
     expect(said).to_be_visible()
     expect(page.get_by_role("row", name="billing").first).to_contain_text("proven")
     expect(page.get_by_role("button", name="Simulate again")).to_be_visible()

@@ -149,7 +149,7 @@ def test_topics_that_the_source_no_longer_has_are_told_in_one_sentence() -> None
     plan = plan_failover(picture(deleted_topics=names))
     (warning,) = [one for one in plan.warnings if one.code == "gone"]
     assert "old.0, old.1, old.2, old.3, old.4 and 2 more." in warning.sentence
-    assert "not on east any more" in warning.sentence
+    assert "Deleted on east after replication" in warning.sentence
 
 
 def test_what_stands_in_the_way_is_named() -> None:
@@ -193,4 +193,4 @@ def test_clients_learn_the_names_that_the_policy_in_force_gives() -> None:
     assert not re.fullmatch(prefixed[1].pattern, "axb")
     same = plan_failover(picture(groups=groups, policy=SAME_NAMES)).clients
     assert (same[1].topics, same[1].pattern) == (("a.b",), "")
-    assert "topic names stay" in same[1].sentence
+    assert "Topic names stay" in same[1].sentence

@@ -108,11 +108,14 @@ def test_each_state_is_a_blocker_of_its_own_with_its_amount() -> None:
     found, words = blocked(facts=gap_of("recreated"), gap="Another topic of that name.")
     assert found == {"recreated"}
     assert "orders-0 was truncated or recreated on east. Another topic of that name." in words
-    assert "It owes at most 100 records." in words
+    assert "Not replicated: at most 100 records." in words
     assert blocked(facts=gap_of("source_replaced"))[0] == {"source_replaced"}
     found, words = blocked(facts=gap_of("deleted", first=95), gap="Records were deleted.")
     assert found == {"gap"}
-    assert "orders-0 has an open gap: Records were deleted. It owes at most 10 records." in words
+    assert (
+        "orders-0 has an open gap: Records were deleted. Not replicated: at most 10 records."
+        in words
+    )
     assert blocked(source_end=40)[0] == {"recreated"}
     found, words = blocked(is_stopped=True, reason="The broker refuses it.")
     assert found == {"stalled"}

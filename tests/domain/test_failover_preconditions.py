@@ -124,17 +124,17 @@ def test_settings_and_rules_that_are_not_in_step_are_counted_and_drift_is_told_o
     plan = target_topics(settings=settings, rules=("a: User:app",), left=left, drifted=(mine,))
     words = {row.code: row.sentence for row in plan.warnings}
     assert (
-        "4 settings of remote topics are not as on the source: b: x, c: x, d: x and 1 more."
+        "4 configs of remote topics differ from the source: b: x, c: x, d: x and 1 more."
         in (words["not_in_step"])
     )
-    assert words["rules_left"] == f"{left[0]} Grant on west what producers need there."
-    assert "1 access rule of the source is not on west: a: User:app." in words["rules_not_there"]
+    assert words["rules_left"] == f"{left[0]} On west, grant producers the ACLs that they need."
+    assert "1 ACL of the source is not on west: a: User:app." in words["rules_not_there"]
 
 
 def test_a_look_that_is_old_or_never_was_says_so() -> None:
-    assert "Nobody has looked yet" in target_topics(seen_at=None).warnings[-1].sentence
+    assert "It was never checked" in target_topics(seen_at=None).warnings[-1].sentence
     old = target_topics(seen_at=NOW - OLD_MS - 1).warnings[-1]
-    assert (old.code, "30 min old" in old.sentence) == ("drift_not_seen", True)
+    assert (old.code, "30 min ago" in old.sentence) == ("drift_not_seen", True)
 
 
 def test_a_topic_that_is_not_there_is_told_once_not_for_each_partition() -> None:
@@ -151,10 +151,10 @@ def test_a_topic_that_is_not_there_is_told_once_not_for_each_partition() -> None
 @pytest.mark.parametrize(
     ("side", "kind", "name", "operation", "words"),
     [
-        ("target", "topics", "east.orders", "READ", "no group can be set there"),
-        ("target", "topics", KEPT_IN, "WRITE", "may not write the topic"),
-        ("target", "groups", "billing", "READ", "may not set the group billing"),
-        ("target", "groups", THROWAWAY, "READ", "only what was simulated is done for real"),
+        ("target", "topics", "east.orders", "READ", "no group offset can be set in it"),
+        ("target", "topics", KEPT_IN, "WRITE", "lacks Write on the topic"),
+        ("target", "groups", "billing", "READ", "lacks Read on the group billing"),
+        ("target", "groups", THROWAWAY, "READ", "a failover needs a simulation"),
         ("source", "topics", "orders", "READ", "never drains it"),
     ],
 )
@@ -181,7 +181,7 @@ def test_who_may_not_make_the_topic_of_the_parting_learns_it_before_the_fence() 
     by_cluster = plan_of(target_rights=dataclasses.replace(TARGET, **lacks))
     assert by_cluster.blockers == ()
     plan = plan_of(target_rights=dataclasses.replace(TARGET, **lacks, cluster=frozenset()))
-    assert "may not create the topic mm2-divergence" in plan.blockers[0].sentence
+    assert "lacks Create on the topic mm2-divergence" in plan.blockers[0].sentence
 
 
 def test_a_right_that_only_the_way_back_needs_is_to_be_known() -> None:
@@ -189,8 +189,8 @@ def test_a_right_that_only_the_way_back_needs_is_to_be_known() -> None:
     plan = plan_of(target_rights=dataclasses.replace(TARGET, groups=may))
     assert plan.blockers == ()
     words = " ".join(row.sentence for row in plan.warnings if row.code == "rights")
-    assert "may not delete billing" in words
-    assert "leaves its throw-away groups behind" in words
+    assert "lacks Delete on billing" in words
+    assert "cannot delete its temporary groups" in words
 
 
 def test_a_cluster_that_does_not_tell_is_not_taken_for_a_refusal() -> None:
@@ -203,16 +203,19 @@ def test_a_fence_that_rules_cannot_make_says_what_the_run_does_instead() -> None
     refused = dataclasses.replace(FENCE, refused="It has no authorizer.")
     plan = plan_of(fence=refused)
     assert told(plan.warnings) == {"fence": "east"}
-    assert "with a person, who keeps producers out" in plan.warnings[-1].sentence
+    assert (
+        "uses a person, who stops the producers and confirms it instead"
+        in plan.warnings[-1].sentence
+    )
     assert told(plan_of(fence=dataclasses.replace(refused, how="webhook")).warnings) == {}
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"everybody": None}, "So the fence makes no rule, and the run goes on with a person"),
-        ({"everybody": True}, "The fence makes a rule beside its denial"),
-        ({"everybody": None, "how": "webhook"}, "Who fences by hand allows the readers first"),
+        ({"everybody": None}, "So the fence adds no ACL, and the run uses a person"),
+        ({"everybody": True}, "The fence adds an ACL that allows them"),
+        ({"everybody": None, "how": "webhook"}, "If you fence manually, allow the readers first"),
     ],
 )
 def test_topics_that_no_rule_covers_are_named_before_the_first_rule_shuts_out_their_readers(
@@ -221,6 +224,6 @@ def test_topics_that_no_rule_covers_are_named_before_the_first_rule_shuts_out_th
     bare = tuple(f"t{number}" for number in range(7))
     plan = plan_of(fence=dataclasses.replace(FENCE, bare=bare, **changes))
     (warning,) = [row for row in plan.warnings if row.code == "open_topics"]
-    assert "No access rule covers t0, t1, t2, t3, t4 and 2 more on east" in warning.sentence
+    assert "No ACL covers t0, t1, t2, t3, t4 and 2 more on east" in warning.sentence
     assert "allow.everyone.if.no.acl.found" in warning.sentence
     assert words in warning.sentence

@@ -17,15 +17,15 @@ def seen(**facts: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("facts", "how", "words"),
     [
-        ({}, "acl", "Access rules deny WRITE"),
+        ({}, "acl", "ACLs deny Write"),
         (
             {"refused": "it has no authorizer."},
             "person",
-            "Access rules cannot fence east: it has no authorizer. A person keeps producers out: "
-            "stop them, or take away their credentials or their network path to east. Then confirm",
+            "ACLs cannot fence east: it has no authorizer. A person fences the producers: stop "
+            "them, or revoke their credentials or their network path to east. Then confirm",
         ),
-        ({"bare": ("orders",), "everybody": None}, "person", "some topics have no access rule"),
-        ({"bare": ("orders",), "everybody": True}, "acl", "Access rules deny WRITE"),
+        ({"bare": ("orders",), "everybody": None}, "person", "some topics have no ACL"),
+        ({"bare": ("orders",), "everybody": True}, "acl", "ACLs deny Write"),
     ],
 )
 def test_where_access_rules_cannot_work_what_replaces_them_is_said(

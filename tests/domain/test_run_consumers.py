@@ -44,4 +44,4 @@ def test_a_group_without_consumers_before_the_fence_is_listed_and_not_waited_for
     ]
     found = judge_progress(rows, waited_ms=0)
     assert found.awaited == ()
-    assert found.sentence == "Without a consumer before the fence, not waited for: report."
+    assert found.sentence == "No members before the fence, so the run does not wait: report."

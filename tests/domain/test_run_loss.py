@@ -65,28 +65,28 @@ def test_topics_that_may_be_hidden_make_a_loss_unknown_and_never_nothing() -> No
     found = sum_owed(owed_of(one, taken_at=NOW) for one in every_partition(plan))
     words = loss_sentence(found, source="primary", now=NOW)
     assert "No records were lost" not in words
-    assert "unknown for 1 partition of topics that may be hidden" in words
+    assert "unknown for 1 partition of topics that may not be visible" in words
 
 
 def test_re_reads_say_how_old_the_group_offsets_are() -> None:
     rows = [{"group": "app", "re_reads": 0}, {"group": "app", "re_reads": 3}]
     old = sum_re_reads(rows, observed_at=NOW - 27_000, is_final=False)
     assert re_reads_sentence(old, now=NOW) == (
-        "At least 3 records are read again (by group offsets read at 07:31:36 UTC, 27 s earlier)."
+        "At least 3 records are re-read (by group offsets read at 07:31:36 UTC, 27 s earlier)."
     )
     still = sum_re_reads(rows[:1], observed_at=NOW, is_final=True)
-    assert re_reads_sentence(still, now=NOW) == "No records are read again."
+    assert re_reads_sentence(still, now=NOW) == "No records are re-read."
     part = sum_re_reads([*rows, {"group": "old", "re_reads": None}], observed_at=NOW, is_final=True)
     assert re_reads_sentence(part, now=NOW).endswith("unknown for 1 group-partition of old.")
     nobody = sum_re_reads([], observed_at=NOW, is_final=True)
-    assert re_reads_sentence(nobody, now=NOW) == "No records are read again."
+    assert re_reads_sentence(nobody, now=NOW) == "No records are re-read."
 
 
 def test_the_counted_sentence_has_both() -> None:
     both = (Amount(records=2_844, certainty="counted"), Amount(records=1_015, certainty="counted"))
     assert counted_sentence(*both, source="primary") == (
-        "Counted on primary afterwards: 2,844 records were not replicated. 1,015 records are read "
-        "again."
+        "Counted on primary afterwards: 2,844 records were not replicated. 1,015 records are "
+        "re-read."
     )
 
 

@@ -32,7 +32,7 @@ def plan(**changes: Any) -> dict[str, Any]:
 def test_live_figures_may_move_but_what_nobody_agreed_to_stops_the_run() -> None:
     assert what_is_worse("failover", plan(), plan(loss=1_050)) == ()
     assert "2,000 records would be lost" in what_is_worse("failover", plan(), plan(loss=2_000))[0]
-    assert "not known any more" in what_is_worse("failover", plan(), plan(loss=None))[0]
+    assert "data loss is now unknown" in what_is_worse("failover", plan(), plan(loss=None))[0]
     assert what_is_worse("failover", plan(), plan(certainty="last_known")) == ()
     # A switchover waits for what lags, but not without the source.
     assert what_is_worse("switchover", plan(), plan(loss=10_000)) == ()
@@ -55,7 +55,7 @@ def test_a_new_blocker_and_a_lost_place_stop_the_run_each_said_once() -> None:
     writing = plan(blockers=[{"code": "writing", "where": "x", "sentence": "It still writes."}])
     assert what_is_worse("failover", plan(), writing) == ()
     lost = plan(places=[{**plan()["places"][0], "downstream_offset": None}])
-    assert "had an exact place" in what_is_worse("failover", plan(), lost)[0]
+    assert "had a resume offset" in what_is_worse("failover", plan(), lost)[0]
     told = {"code": "no_map", "where": "billing in orders-0", "sentence": "Nobody can say."}
     assert what_is_worse("failover", plan(), {**lost, "blockers": [told]}) == ("Nobody can say.",)
 

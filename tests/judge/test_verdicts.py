@@ -167,10 +167,10 @@ def test_sentences_are_read_as_a_person_reads_them() -> None:
     assert said("At least 2,485 records were lost (source last seen 1 min 9 s ago).") == [
         (2485, "at_least", 0)
     ]
-    assert said("If s died now: loss unknown, no figures.") == [(None, "unknown", 0)]
-    assert said("If s died now, 36 records at most would be lost.") == [(36, "at_most", 0)]
+    assert said("If s fails now: loss unknown, no figures.") == [(None, "unknown", 0)]
+    assert said("If s fails now, 36 records at most would be lost.") == [(36, "at_most", 0)]
     assert said("114 records would be lost.") == [(114, "counted", 0)]
-    assert said("9,913 records would be read again.") == []
+    assert said("9,913 records would be re-read.") == []
     assert said("All 7 group-partitions resume at the correct record.") == []
 
 

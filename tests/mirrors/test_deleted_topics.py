@@ -59,7 +59,7 @@ def test_what_it_had_deleted_before_is_told_and_the_loss_of_the_rest_is_known(
     assert run.state == "succeeded", run.reason
     assert (run.plan["loss"], run.plan["certainty"]) == (5, "last_known")
     assert run.result["totals"]["loss"] == 5
-    assert "is not known" not in run.reason
+    assert "is unknown" not in run.reason
     assert {row["topic"] for row in run.result["partitions"]} == {scene.topic}
     (told,) = [row["sentence"] for row in run.plan["warnings"] if row["code"] == "gone"]
     assert gone in told

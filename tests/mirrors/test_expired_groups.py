@@ -218,5 +218,5 @@ def test_a_group_whose_coordinator_refuses_blocks_by_name_and_leaves_the_others_
     assert {name: row["verdict"] for name, row in found(run).items()} == {good: "proven"}
     (told,) = run.plan["blockers"]
     assert (told["code"], told["where"]) == ("no_groups", bad)
-    assert "Its coordinator is not available. Simulate without it" in told["sentence"]
+    assert "Its coordinator is not available. To switch the other groups over" in told["sentence"]
     assert simulate(world.flow, good).plan["blockers"] == []

@@ -155,7 +155,7 @@ def test_groups_without_consumers_are_listed_and_do_not_hold_up_the_last_step(
     step = run.steps.get(name="verify_flow")
     assert (run.state, step.state) == ("running", "running"), step.reason
     assert f"Not consuming yet: {active}." in step.reason
-    assert f"not waited for: {idle}." in step.reason
+    assert f"so the run does not wait: {idle}." in step.reason
     with world.member(active, topic):
         run = go_on(run)
     assert run.state == "succeeded", run.reason

@@ -132,7 +132,7 @@ def test_the_places_are_a_line_each_and_read_back(bench: Bench) -> None:
     text = script(plan(rows))
     done = bench.run(text, "groups")
     assert (bench.directory / "kept").read_text() == "primary.orders,0,0\nprimary.orders,1,10\n"
-    assert "Group billing stands at its 2 places." in done.stdout
+    assert "Group billing has its offsets in 2 partitions." in done.stdout
     first, second = bench.calls()
     assert first[:2] == ["--bootstrap-server", "t:1"]
     assert "--execute" in first
@@ -141,7 +141,7 @@ def test_the_places_are_a_line_each_and_read_back(bench: Bench) -> None:
     done = bench.run(text, "groups")
     (bench.directory / "busy").unlink()
     assert done.returncode == 1
-    assert "Group billing does not stand there" in done.stderr
+    assert "Group billing does not have these offsets" in done.stderr
 
 
 def test_a_group_without_a_place_stops_it_until_a_person_says_so(bench: Bench) -> None:
@@ -150,8 +150,8 @@ def test_a_group_without_a_place_stops_it_until_a_person_says_so(bench: Bench) -
     text = script(plan([place("billing"), missing, *odd]))
     done = bench.run(text, "groups")
     assert (done.returncode, (bench.directory / "calls").exists()) == (1, False)
-    assert "No place for lost in orders-0: no map of it" in done.stdout
-    assert "a command line cannot carry the name" in done.stdout
+    assert "No resume offset for lost in orders-0: no map of it" in done.stdout
+    assert "a command line cannot contain the name" in done.stdout
     assert "4 places have no offset" in done.stderr
     assert bench.run(text, "groups", ACCEPT_MISSING="yes").returncode == 0
     assert [call[2] for call in bench.calls()] == ["--group=billing"] * 2

@@ -116,7 +116,7 @@ def the_plan_names_the_topics_that_no_rule_covers(world: World, topic: str) -> N
     )
     (warning,) = [row for row in plan_failover(seen.picture).warnings if row.code == "open_topics"]
     assert topic in warning.sentence
-    assert "So the fence makes no rule, and the run goes on with the webhook." in warning.sentence
+    assert "So the fence adds no ACL, and the run uses the webhook instead." in warning.sentence
 
 
 def test_a_failover_with_the_source_killed_goes_on_at_exactly_the_right_record_and_told_the_loss(

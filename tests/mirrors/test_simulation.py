@@ -96,7 +96,7 @@ def test_a_map_that_is_wrong_is_found_by_content_with_exact_counts(
     assert row["re_reads"] == max(0, len(seen) - len(rest))
     assert row["skipped"] == max(0, len(rest) - len(seen))
     assert row["re_reads"] + row["skipped"] > 0
-    assert "1 would start at a wrong record" in run.reason
+    assert "1 would resume at a wrong record" in run.reason
 
 
 def test_a_partition_that_holds_nothing_yet_is_no_riddle(scene: SimulatedFlow, flow: Flow) -> None:
@@ -149,7 +149,7 @@ def test_with_the_source_dead_the_last_samples_count_and_their_age_is_told(
     assert 120_000 <= first["source_end_age_ms"] < 300_000
     assert "refused the connection" in run.result["source_trouble"]
     # The partition that was never sampled has an unknown end: so has the sum.
-    assert "is not known (4 by offsets when it was last seen" in run.reason
+    assert "is unknown (4 by offsets when it was last seen" in run.reason
     assert f"unknown for 1 partition of {scene.topic}" in run.reason
 
 

@@ -82,7 +82,7 @@ def test_a_topic_that_the_source_no_longer_has_is_told_and_takes_nothing_from_th
     assert run.plan["blockers"] == []
     (told,) = [row["sentence"] for row in run.plan["warnings"] if row["code"] == "gone"]
     assert gone in told
-    assert "is not known" not in run.reason
+    assert "is unknown" not in run.reason
 
 
 @pytest.mark.parametrize("pause", [2, 3])

@@ -109,15 +109,15 @@ def test_the_result_says_what_is_lost_read_twice_and_to_be_done(viewer: Client, 
     run = finished(flow)
     page = viewer.get(f"/failovers/{run.pk}/").content.decode()
     for words in (
-        "If primary died now, 7 records would be lost.",
-        "proven by content",
+        "If primary fails now, 7 records would be lost.",
+        "verified by reading it",
         "It still writes.",
         # Nobody has to do by hand what the run itself does first.
         "done by the run",
         "in the way",
         r"east\.orders|orders",
-        "the source cannot be asked, and no earlier end of it is known",
-        "Nothing is read twice.",
+        "the source is unreachable, and no earlier end offset of it is known",
+        "No records are re-read.",
     ):
         assert words in page
     for link in (f"/flows/{flow.pk}/jobs/", f"/flows/{flow.pk}/drift/", "/clusters/primary/"):
@@ -170,7 +170,7 @@ def test_what_to_know_is_read_before_a_real_run_is_begun(signed_in: As, flow: Fl
     page = signed_in("operator").get(f"/flows/{flow.pk}/failover/").content.decode()
     assert "Warnings: " in page
     # The fence that will be used, and what a person has to do for it.
-    assert "Access rules cannot fence primary: It has no authorizer. A person keeps" in page
+    assert "ACLs cannot fence primary: It has no authorizer. A person fences" in page
     assert "ACLs deny WRITE" not in page
     assert run.plan["warnings"][0]["sentence"] in page
 

@@ -125,7 +125,7 @@ def test_groups_stand_where_the_plan_says_and_the_source_is_fenced(
 
     done = run("groups")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "stands at its 2 places" in done.stdout
+    assert "has its offsets in 2 partitions" in done.stdout
     assert standing(side, group, topic) == {(topic, 0): 7, (topic, 1): 20}
     # And what the page of a run shows for one step, pasted into a shell.
     for row in plan["places"]:

@@ -144,11 +144,11 @@ def the_plan_names_what_a_real_run_lacks(plan: dict[str, Any], flow: Flow, group
     rights = {row["where"]: row for row in plan["blockers"] if row["code"] == "rights"}
     divergence_topic = f"mm2-divergence.{source}.internal on {target}"
     assert rights.keys() == {f"{group} on {target}", divergence_topic}
-    assert "Grant Read on that group." in rights[f"{group} on {target}"]["sentence"]
+    assert "cannot be set. Grant Read on it." in rights[f"{group} on {target}"]["sentence"]
     assert {row["page"] for row in rights.values()} == {"target"}
     assert remaining_blockers("switchover", plan)
     told = {row["code"]: row for row in plan["warnings"]}
-    assert f"Access rules cannot fence {source}" in told["fence"]["sentence"]
+    assert f"ACLs cannot fence {source}" in told["fence"]["sentence"]
     assert "rights_unknown" not in told
 
 

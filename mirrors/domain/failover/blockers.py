@@ -27,7 +27,7 @@ from mirrors.domain.failover.plan_types import (
 from mirrors.domain.formatting import duration, plural
 from mirrors.domain.groups.checkpoints import IDLE
 
-# Names told in one sentence.
+# Names listed in one sentence.
 NAMED = 5
 
 
@@ -43,11 +43,12 @@ def find_blockers(
     if picture.not_running and (owing := _amount_owed(parts)):
         text = (
             f"{picture.flow} is {picture.not_running}, and {owing} would not be replicated: a "
-            "switchover would wait for them in vain. Start the flow, or fail over without them."
+            "switchover would wait for them until its time limit. Start the flow, or fail over "
+            "without them."
         )
         yield Finding(code="not_running", where=picture.flow, sentence=text, page="jobs")
     if picture.not_visible:
-        text = f"{picture.not_visible} What these topics hold would be lost, and is unknown."
+        text = f"{picture.not_visible} Their records would be lost; how many is unknown."
         yield Finding(code="not_visible", where=picture.source, sentence=text, page="source")
     out = _not_taking_part(parts)
     names = _topics(picture, parts)
@@ -68,9 +69,9 @@ def find_blockers(
         if place.downstream_offset is None:
             where = f"{place.group} in {place.topic}-{place.partition}"
             text = (
-                f"Where {where} resumes is unknown: {ended(place.reason)} Simulate without this "
-                "group to switch the others over, and let it begin at the earliest record, never "
-                "at the latest."
+                f"{where} has no resume offset: {ended(place.reason)} To switch the other groups "
+                "over, simulate without this group. Start it at the earliest record, never at "
+                "the latest."
             )
             yield Finding(code="no_map", where=where, sentence=text, page="groups")
 
@@ -116,8 +117,8 @@ def _group_blockers(
 ) -> Iterator[Finding]:
     if group.trouble:
         text = (
-            f"The offsets of {group.group} could not be read: {ended(group.trouble)} Simulate "
-            "without it to switch the others over."
+            f"Cannot read the offsets of {group.group}: {ended(group.trouble)} To switch the "
+            "other groups over, simulate without this group."
         )
         yield Finding(code="no_groups", where=group.group, sentence=text, page="groups")
     if group.taken:
@@ -128,15 +129,16 @@ def _group_blockers(
         yield Finding(code="name_taken", where=group.group, sentence=text, page="groups")
     elif group.target_state not in IDLE:
         text = (
-            f"{group.group} is {group.target_state} on the target, so its offsets cannot be set "
-            "there. Stop its members on the target first."
+            f"{group.group} is {group.target_state} on {picture.target}, so its offsets cannot be "
+            f"set. Stop its members on {picture.target} first."
         )
         yield Finding(code="group_active", where=group.group, sentence=text, page="groups")
     age = 0 if group.seen_at is None else picture.taken_at - group.seen_at
     if age > oldest_ms:
         text = (
-            f"The offsets of {group.group} are {duration(age)} old and the source cannot be asked: "
-            f"all that it consumed since would be read again. The limit is {duration(oldest_ms)}."
+            f"The offsets of {group.group} are {duration(age)} old (limit: {duration(oldest_ms)}) "
+            f"and {picture.source} is unreachable: all that the group has consumed since would be "
+            "re-read."
         )
         yield Finding(code="sample_too_old", where=group.group, sentence=text, page="groups")
 
@@ -149,7 +151,7 @@ def find_warnings(
     if picture.source_trouble:
         ages = [row.source_end_age_ms for row in partitions if row.source_end_age_ms is not None]
         old = f" They are up to {duration(max(ages))} old." if ages else " There are none."
-        text = f"Figures of the source are the last known: {picture.source_trouble}{old}"
+        text = f"The figures of {picture.source} are its last known: {picture.source_trouble}{old}"
         yield Finding(code="source_unreachable", where=picture.flow, sentence=text, page="source")
     if picture.deleted_topics:
         yield _deleted_topics(picture)
@@ -171,8 +173,12 @@ def _skipped(place: GroupPartitionPlan) -> str:
     if place.skipped == 0:
         return ""
     if place.skipped is None:
-        return " Whether the target still holds all that it has not read is unknown."
-    return f" At most {plural(place.skipped, 'record')} that it has not read are gone there."
+        return " Whether the target still has all records that the group has not read is unknown."
+    were = "was" if place.skipped == 1 else "were"
+    return (
+        f" At most {plural(place.skipped, 'record')} that it has not read {were} deleted on the "
+        "target: it skips them."
+    )
 
 
 def _without_offset(picture: FailoverPicture) -> Iterator[Finding]:
@@ -181,8 +187,8 @@ def _without_offset(picture: FailoverPicture) -> Iterator[Finding]:
             if place.has_no_offset:
                 where = f"{place.group} in {place.topic}-{place.partition}"
                 text = (
-                    f"{where} has no committed offset on {picture.source} any more: it expired or "
-                    "was deleted. Nothing is set; its client applies auto.offset.reset, on "
+                    f"{where} no longer has a committed offset on {picture.source}: it expired or "
+                    "was deleted. No offset is set; its client applies auto.offset.reset, on "
                     f"{picture.target} as on {picture.source}."
                 )
                 yield Finding(code="no_offset", where=where, sentence=text, page="groups")
@@ -196,9 +202,9 @@ def _deleted_topics(picture: FailoverPicture) -> Finding:
             f", as the flow last saw it {duration(picture.taken_at - picture.deleted_seen_at)} ago"
         )
     text = (
-        f"Copied before and not on {picture.source} any more, or not whole{seen}: {names}"
-        f"{f' and {more:,} more' if more > 0 else ''}. Nothing is left there to copy or to "
-        f"lose; what lies on {picture.target} is left alone."
+        f"Deleted on {picture.source} after replication, completely or in part{seen}: {names}"
+        f"{f' and {more:,} more' if more > 0 else ''}. Nothing is left there to replicate or to "
+        f"lose; the remote topics on {picture.target} are not changed."
     )
     return Finding(code="gone", where=picture.flow, sentence=text, page="topics")
 

@@ -43,11 +43,11 @@ def client_changes(
 
 
 def _producers(policy: ReplicationPolicy, bootstrap: str, names: list[str]) -> ClientChange:
-    text = "Producers change bootstrap.servers; topic names stay."
+    text = "Producers change bootstrap.servers. Topic names stay."
     if any(policy.remote_topic(name) != name for name in names):
         text = (
             "Producers change bootstrap.servers and write to the topics of the same name on the "
-            "target, which must exist there; never into the remote topics."
+            "target, which must exist there. They must never write to the remote topics."
         )
     return ClientChange(
         group="", bootstrap=bootstrap, topics=tuple(names), pattern="", sentence=text
@@ -59,7 +59,7 @@ def _consumers(
 ) -> ClientChange:
     remote = [topics[name] for name in sorted(topics)]
     if remote == sorted(topics):
-        text = f"{group} changes bootstrap.servers; topic names stay."
+        text = f"{group} changes bootstrap.servers. Topic names stay."
         return ClientChange(
             group=group, bootstrap=bootstrap, topics=tuple(remote), pattern="", sentence=text
         )
@@ -68,8 +68,8 @@ def _consumers(
     copied = {name for name in topics if topics[name] == policy.remote_topic(name)}
     renamed = sorted({*remote, *copied})
     text = (
-        f"{group} changes bootstrap.servers and subscribes to the remote topics, and to the topics "
-        "of the same name for what producers write on the target; the pattern finds both."
+        f"{group} changes bootstrap.servers. It subscribes to the remote topics and, for what "
+        "producers write on the target, to the topics of the same name; the pattern matches both."
     )
     return ClientChange(
         group=group,

@@ -65,12 +65,12 @@ def _sentence(
     if groups:
         names = ", ".join(groups[:_NAMED])
         more = f" and {len(groups) - _NAMED:,} more" if len(groups) > _NAMED else ""
-        text += f" Nothing is set there for {names}{more}."
+        text += f" No offset is set in it for {names}{more}."
     return text
 
 
 def state_text(part: Part) -> str:
     """Return why a part is not copied, as a predicate that follows its name."""
     if part.owed.state in ("behind", "in_step", "unknown", "stalled"):
-        return "has not been copied yet"
+        return "is not replicated yet"
     return f"is {STATE_TEXTS[part.owed.state]}".replace("is cannot", "cannot")

@@ -19,7 +19,7 @@ from mirrors.domain.formatting import plural
 _LEAVE = "leave it behind by decision"
 _CHANGED = {
     "recreated": "was truncated or recreated on {source}",
-    "source_replaced": "belongs to another cluster than the one that was copied",
+    "source_replaced": "belongs to another cluster than the one that was replicated",
 }
 
 
@@ -41,7 +41,7 @@ def not_copied_blockers(picture: FailoverPicture, parts: Sequence[Part]) -> Iter
         reason = "" if is_new or not worst.owed.reason else f" {ended(worst.owed.reason)}"
         text = (
             f"{topic}{many} {state_text(worst)}.{reason} Not on {picture.target}: "
-            f"{owed_text(found)}. Remove the cause, or {_LEAVE}."
+            f"{owed_text(found)}. Fix the cause, or {_LEAVE}."
         )
         code = NOT_COPIED if is_new else worst.owed.state
         yield Finding(code=code, where=topic, sentence=text, page="topics", topic=topic)
@@ -52,7 +52,7 @@ def part_blockers(
 ) -> Iterator[Finding]:
     """Yield the blockers of one part. `reported`: remote topics and clusters already reported."""
     row, owed = part.row, part.owed
-    found = f"It owes {amount(owed.records, owed.certainty)}."
+    found = f"Not replicated: {amount(owed.records, owed.certainty)}."
     if owed.state in _CHANGED:
         what = _CHANGED[owed.state].format(source=picture.source)
         why = f" {ended(row.gap)}" if row.gap else ""
@@ -65,14 +65,14 @@ def part_blockers(
     elif owed.state == "stalled":
         text = (
             f"{row.name} is stalled, so a switchover would never drain it: {ended(row.reason)} "
-            f"{found} Remove the cause, or {_LEAVE}."
+            f"{found} Fix the cause, or {_LEAVE}."
         )
         yield _finding("stalled", part, text, "topics")
     reasons = {row.remote_topic, where_lacking(row.remote_topic, picture.target)}
     if row.target_end is None and not reasons & set(reported):
         text = (
-            f"{row.remote_topic}-{row.partition} cannot be read on {picture.target}: it does not "
-            f"exist yet, or the right to describe it is missing. {found}"
+            f"Cannot read {row.remote_topic}-{row.partition} on {picture.target}: it does not "
+            f"exist yet, or the principal lacks Describe on the topic. {found}"
         )
         yield _finding("unread", part, text, "topics")
 

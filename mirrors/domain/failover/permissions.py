@@ -16,7 +16,7 @@ _SHOWN = 5
 _FALLBACK = {
     "webhook": "the webhook",
     "command": "the command",
-    "person": "a person, who keeps producers out and confirms it",
+    "person": "a person, who stops the producers and confirms it",
 }
 
 
@@ -29,8 +29,8 @@ def rights_blockers(
         return
     for name in _lacking(source.topics, checked.topics, "READ"):
         text = (
-            f"{_who(source)} may not read the topic {name}: it is copied no further, so a "
-            "switchover never drains it, and a simulation cannot compare it. Grant Read on it."
+            f"{_who(source)} lacks Read on the topic {name}: replication stops, so a switchover "
+            "never drains it, and a simulation cannot compare it. Grant Read on it."
         )
         yield _finding(name, source, text, "source")
 
@@ -39,25 +39,28 @@ def _on_target(checked: CheckedNames, target: Rights) -> Iterator[Finding]:
     there = [name for name in checked.remote_topics if name not in target.absent]
     for name in _lacking(target.topics, there, "READ"):
         text = (
-            f"{_who(target)} may not read the topic {name}: no group can be set there, and no "
-            "simulation can look at it. Grant Read on it."
+            f"{_who(target)} lacks Read on the topic {name}: no group offset can be set in it, and "
+            "no simulation can read it. Grant Read on it."
         )
         yield _finding(name, target, text, "target")
     for name in _lacking(target.groups, checked.groups, "READ"):
-        text = f"{_who(target)} may not set the group {name}. Grant Read on that group."
+        text = (
+            f"{_who(target)} lacks Read on the group {name}, so its offsets cannot be set. Grant "
+            "Read on it."
+        )
         yield _finding(name, target, text, "target")
     for _ in _lacking(target.groups, [checked.temporary_groups], "READ"):
         text = (
-            f"{_who(target)} may not use groups of the prefix {checked.temporary_groups}: no "
-            "simulation can start its readers, and only what was simulated is done for real. "
-            "Grant Read and Delete on that prefix."
+            f"{_who(target)} lacks Read on groups with the prefix {checked.temporary_groups}: a "
+            "simulation cannot use its temporary groups, and a failover needs a simulation. Grant "
+            "Read and Delete on that prefix."
         )
         yield _finding(checked.temporary_groups, target, text, "target")
     if lacks := _lacking_to_store(checked.divergence_topic, target):
         text = (
-            f"{_who(target)} may not {' or '.join(lacks)} the topic {checked.divergence_topic}, in "
-            "which a run keeps where both sides part: it would stop there, behind the fence. "
-            "Grant Create, Read and Write on it."
+            f"{_who(target)} lacks {' and '.join(lacks)} on the topic {checked.divergence_topic}, "
+            "which stores the divergence points: a run would stop after the fence. Grant Create, "
+            "Read and Write on it."
         )
         yield _finding(checked.divergence_topic, target, text, "target")
 
@@ -68,8 +71,8 @@ def rights_warnings(
     for side, rights in _sides(source, target):
         if rights.trouble:
             text = (
-                f"What may be done on {rights.alias} could not be asked, so a right may be missing "
-                f"without a word of it here: {rights.trouble}"
+                f"Cannot read the permissions on {rights.alias}, so missing ones are not listed "
+                f"here: {rights.trouble}"
             )
             yield Finding(code="rights_unknown", where=rights.alias, sentence=text, page=side)
     if target is None:
@@ -77,15 +80,15 @@ def rights_warnings(
     usable = [name for name in checked.groups if "READ" in target.groups.get(name, ())]
     if lacking := _lacking(target.groups, usable, "DELETE"):
         text = (
-            f"{_who(target)} may not delete {_names(lacking)}: an abort could not take away the "
-            "offsets that the run made where there were none. Grant Delete on the groups."
+            f"{_who(target)} lacks Delete on {_names(lacking)}: an abort could not delete the "
+            "offsets that the run created. Grant Delete on the groups."
         )
         yield _finding("groups", target, text, "target")
     temporary_groups = target.groups.get(checked.temporary_groups, frozenset())
     if "READ" in temporary_groups and "DELETE" not in temporary_groups:
         text = (
-            f"{_who(target)} may not delete groups of the prefix {checked.temporary_groups}: a "
-            "simulation leaves its throw-away groups behind. Grant Delete on that prefix."
+            f"{_who(target)} lacks Delete on groups with the prefix {checked.temporary_groups}: a "
+            "simulation cannot delete its temporary groups. Grant Delete on that prefix."
         )
         yield _finding(checked.temporary_groups, target, text, "target")
 
@@ -94,8 +97,8 @@ def fence_warnings(fence: FencePicture, *, source: str) -> Iterator[Finding]:
     """Yield warnings about the fence. `source` is its alias."""
     if fence.how == "acl" and fence.refused:
         text = (
-            f"Access rules cannot fence {source}: {fence.refused} The run goes on with "
-            f"{_FALLBACK[fence.fallback]}."
+            f"ACLs cannot fence {source}: {fence.refused} The run uses "
+            f"{_FALLBACK[fence.fallback]} instead."
         )
         yield Finding(code="fence", where=source, sentence=text, page="source")
     if not fence.bare:
@@ -106,28 +109,28 @@ def fence_warnings(fence: FencePicture, *, source: str) -> Iterator[Finding]:
 
 
 def _no_acl_sentence(fence: FencePicture, source: str) -> str:
-    known = "" if fence.everybody else " (its brokers do not tell to what)"
+    known = "" if fence.everybody else " (its brokers do not report the value)"
     text = (
-        f"No access rule covers {_names(fence.bare)} on {source}, where "
-        f"allow.everyone.if.no.acl.found is set{known}: the first rule of such a topic shuts out "
-        "all its readers, our own copying too."
+        f"No ACL covers {_names(fence.bare)} on {source}, where "
+        f"allow.everyone.if.no.acl.found is set{known}: the first ACL of such a topic denies all "
+        "its readers, also this flow."
     )
     if fence.how != "acl" or fence.refused:
-        done = " Who fences by hand allows the readers first."
+        done = " If you fence manually, allow the readers first."
     elif fence.everybody:
-        done = " The fence makes a rule beside its denial that keeps them open; by hand, do so too."
+        done = " The fence adds an ACL that allows them; if you fence manually, add one too."
     else:
-        done = f" So the fence makes no rule, and the run goes on with {_FALLBACK[fence.fallback]}."
-    return f"{text}{done} A rule that allows each topic's readers mends it."
+        done = f" So the fence adds no ACL, and the run uses {_FALLBACK[fence.fallback]} instead."
+    return f"{text}{done} To fix it, add an ACL that allows the readers of each topic."
 
 
 def _lacking_to_store(name: str, target: Rights) -> list[str]:
     may = target.topics.get(name)
     if not name or may is None:
         return []
-    lacks = [word for word in ("read", "write") if word.upper() not in may]
+    lacks = [name for name in ("Read", "Write") if name.upper() not in may]
     if name in target.absent and "CREATE" not in may | (target.cluster or frozenset()):
-        lacks.insert(0, "create")
+        lacks.insert(0, "Create")
     return lacks
 
 
@@ -155,7 +158,7 @@ def _finding(name: str, rights: Rights, text: str, side: Side) -> Finding:
 
 
 def where_lacking(name: str, alias: str) -> str:
-    """Return the place of the finding; both clusters may have a resource of that name."""
+    """Return `where` of the finding; both clusters may have a resource of that name."""
     return f"{name} on {alias}"
 
 

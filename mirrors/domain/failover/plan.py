@@ -242,12 +242,12 @@ def _seen(row: PartitionPicture, owed: Owed) -> Certainty:
 
 def _why(row: PartitionPicture, owed: Owed) -> str:
     if row.source_end is None and not row.reason:
-        return "the source cannot be asked, and no earlier end of it is known"
+        return "the source is unreachable, and no earlier end offset of it is known"
     if owed.reason:
         return owed.reason
     if row.source_end_at is not None:
-        return "what came to the source since that figure is lost as well"
-    return "no record of it was copied yet" if row.position is None else ""
+        return "records that the source received after this figure are lost as well"
+    return "no record was replicated yet" if row.position is None else ""
 
 
 def _place(

@@ -91,12 +91,12 @@ class FencePicture:
 
 
 _DOES = {
-    "acl": "Access rules deny WRITE on the source's topics.",
-    "webhook": "A webhook is called, which keeps producers out.",
-    "command": "A command is run, which keeps producers out.",
-    "person": "A person keeps producers out: stop them, or take away their credentials or their "
+    "acl": "ACLs deny Write on the source's topics.",
+    "webhook": "A webhook is called to fence the producers.",
+    "command": "A command is run to fence the producers.",
+    "person": "A person fences the producers: stop them, or revoke their credentials or their "
     "network path to {source}. Then confirm the step.",
-    "none": "Nothing keeps producers out, on purpose: see to it outside of Understudy.",
+    "none": "No fence is configured: stop the producers outside of Understudy.",
 }
 
 
@@ -115,17 +115,17 @@ def effective_fence(
         return EffectiveFence(how, _DOES[how].format(source=source))
     if seen is None:
         text = (
-            f"Whether access rules can fence {source} is unknown, since it could not be asked. A "
-            f"source that does not answer is not fenced: keep producers away from it."
+            f"Whether ACLs can fence {source} is unknown, because it was unreachable. An "
+            "unreachable source is not fenced: keep producers away from it."
         )
         return EffectiveFence(how, text)
     why = str(seen["refused"])
     if not why and seen["bare"] and seen["everybody"] is None:
         why = (
-            "some topics have no access rule, and the first one could shut out their readers "
+            "some topics have no ACL, and the first one could deny their readers "
             "(allow.everyone.if.no.acl.found is set)."
         )
     if not why:
         return EffectiveFence(how, _DOES[how])
     does = _DOES[fallback].format(source=source)
-    return EffectiveFence(fallback, f"Access rules cannot fence {source}: {why} {does}")
+    return EffectiveFence(fallback, f"ACLs cannot fence {source}: {why} {does}")

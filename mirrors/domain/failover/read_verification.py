@@ -70,7 +70,7 @@ def prove(samples: Samples) -> Proof:
     if compared == 0:
         re_reads, skipped = _by_last_consumed(samples, last)
         if theirs and last is None:
-            text = "what it would read next was copied, and cannot be read on the target yet"
+            text = "its next records were replicated, but cannot be read on the target yet"
             return Proof(verdict="unproven", reason=text)
     agrees = not re_reads and not skipped
     return Proof(
@@ -91,13 +91,13 @@ def prove_expired(start: int, seen: Sequence[Seen], skipped: int | None, reason:
     to compare. `skipped`: unread records that the target no longer holds.
     """
     if any(row.offset < start for row in seen):
-        text = f"a reader that begins at {start} gets records from before it"
+        text = f"a reader that begins at offset {start} gets earlier records"
         return Proof(verdict="differs", reason=text, in_order=False)
     if skipped is None:
-        text = f"{reason}; whether all that it has not read is there is unknown"
+        text = f"{reason}; whether the target still has all unread records is unknown"
         return Proof(verdict="unproven", reason=text)
     if skipped:
-        text = f"{reason}; {plural(skipped, 'record')} at most that it has not read are gone there"
+        text = f"{reason}; at most {plural(skipped, 'unread record')} deleted on the target"
         return Proof(verdict="unproven", reason=text, skipped=skipped)
     return Proof(verdict="proven", reason=reason, skipped=0, in_order=True)
 
@@ -109,7 +109,7 @@ def prove_lower_bound(start: int, seen: Sequence[Seen], re_reads: int | None, re
     bound.
     """
     if any(row.offset < start for row in seen):
-        text = f"a reader that begins at {start} gets records from before it"
+        text = f"a reader that begins at offset {start} gets earlier records"
         return Proof(verdict="differs", reason=text, in_order=False)
     return Proof(verdict="proven", reason=reason, re_reads=re_reads, skipped=0, in_order=True)
 
@@ -156,27 +156,27 @@ def _last_consumed(samples: Samples) -> int | None:
 def _different(samples: Samples, last: int | None) -> Proof:
     if samples.compacted:
         text = (
-            "the topic is compacted, and the two sides hold different records of this stretch; "
-            "its place comes from the map of offsets"
+            "the topic is compacted, and both sides hold different records in this range; the "
+            "resume offset comes from the offset map"
         )
         return Proof(verdict="unproven", reason=text, last_consumed_at=last)
     amount = len(samples.target_after)
-    text = f"none of the first {amount} records downstream is the next one of the source"
+    text = f"none of the first {amount} records on the target is the next one of the source"
     return Proof(verdict="differs", reason=text, in_order=False, last_consumed_at=last)
 
 
 def _agreement_text(re_reads: int, skipped: int, compared: int, last: int | None) -> str:
     if re_reads:
-        return f"it reads {re_reads} records again that it consumed on the source"
+        return f"it would re-read {plural(re_reads, 'record')} that it has consumed on the source"
     if skipped:
-        return f"it jumps over {skipped} records that it has not consumed yet"
+        return f"it would skip {plural(skipped, 'record')} that it has not consumed yet"
     if compared:
         if compared == 1:
             return "the next record is the same"
         return f"the next {compared} records are the same, in the same order"
     if last is not None:
-        return f"its last consumed record is the one at {last} downstream; nothing copied is left"
-    return "nothing that was copied is left for it to read"
+        return f"its last consumed record is at offset {last} on the target, and none is left"
+    return "no replicated record is left for it to read"
 
 
 def _content(row: Seen, samples: Samples) -> object:

@@ -85,26 +85,26 @@ source_acls() {
 """
 
 GROUPS = """\
-# Each takes a group, then its places: topic,partition,offset.
+# Each function takes a group, then lines with topic,partition,offset.
 
 show_group() {
   local group=$1
   shift
-  printf 'Group %q would stand at:\\n' "$group"
+  printf 'Group %q would resume at:\\n' "$group"
   say "$@"
-  say "$@" > "$work/places.csv"
-  target_groups --group="$group" --reset-offsets --from-file "$work/places.csv" --dry-run
+  say "$@" > "$work/offsets.csv"
+  target_groups --group="$group" --reset-offsets --from-file "$work/offsets.csv" --dry-run
 }
 
 set_group() {
   local group=$1
   shift
-  say "$@" > "$work/places.csv"
-  target_groups --group="$group" --reset-offsets --from-file "$work/places.csv" --execute
+  say "$@" > "$work/offsets.csv"
+  target_groups --group="$group" --reset-offsets --from-file "$work/offsets.csv" --execute
   verify_group "$group" "$@"
 }
 
-# Kafka's tool ends well also where a group has members and nothing was set, so it is read back.
+# Kafka's tool exits with 0 even if a group has members and no offset was set, so read it back.
 verify_group() {
   local group=$1
   shift
@@ -113,14 +113,14 @@ verify_group() {
     > "$work/answer"
   tr -d '"\\r' < "$work/answer" | sort > "$work/found"
   if [[ -n $(comm -23 "$work/wanted" "$work/found") ]]; then
-    printf 'Group %q does not stand there:\\n' "$group" >&2
+    printf 'Group %q does not have these offsets:\\n' "$group" >&2
     comm -23 "$work/wanted" "$work/found" >&2
     say "Is it still consuming on the target? Stop its members and run this again." \\
-      "The tool said:" >&2
+      "The output of Kafka's tool:" >&2
     cat "$work/answer" >&2
     return 1
   fi
-  printf 'Group %q stands at its %d places.\\n' "$group" "$#"
+  printf 'Group %q has its offsets in %d partitions.\\n' "$group" "$#"
 }
 """
 
@@ -136,16 +136,16 @@ deny() {
 
 MAIN = """\
 usage() {
-  say "bash $0 check    what would be done; nothing is changed" \\
-    "bash $0 fence    nobody may write the copied topics of the source any more (needs ACLs)" \\
-    "bash $0 groups   put each group at its place on the target and read it back" \\
-    "bash $0 verify   read back only" \\
-    "bash $0 clients  what each client changes" \\
-    "bash $0 unfence  take the fence away again" \\
+  say "bash $0 check    shows what would be done, changes nothing" \\
+    "bash $0 fence    denies Write on the replicated topics of the source (needs ACLs)" \\
+    "bash $0 groups   sets the offsets of each group on the target and reads them back" \\
+    "bash $0 verify   only reads them back" \\
+    "bash $0 clients  shows what each client changes" \\
+    "bash $0 unfence  removes the fence" \\
     "" \\
     "KAFKA_BIN: the directory of Kafka's tools. SOURCE, TARGET: other addresses." \\
-    "SOURCE_CONFIG, TARGET_CONFIG: files with the settings that log in (--command-config)." \\
-    "ACCEPT_MISSING=yes: go on although some groups have no place; they are named by check."
+    "SOURCE_CONFIG, TARGET_CONFIG: files with the client's settings (--command-config)." \\
+    "ACCEPT_MISSING=yes: continue although some groups have no offset; check lists them."
 }
 
 case ${1:-} in
@@ -158,7 +158,8 @@ case ${1:-} in
   groups)
     if [[ $missing -gt 0 && ${ACCEPT_MISSING:-} != yes ]]; then
       findings
-      say "Nothing was changed: $missing places have no offset. ACCEPT_MISSING=yes goes on." >&2
+      say "Nothing was changed: $missing group-partitions have no offset." \\
+        "To continue, set ACCEPT_MISSING=yes." >&2
       exit 1
     fi
     each_group set_group
@@ -207,10 +208,10 @@ def failover_script(
 def _comments(plan: Mapping[str, Any], title: str) -> Iterator[str]:
     taken = _EPOCH + timedelta(milliseconds=plan["taken_at"])
     for text in (
-        f"Failover of {plan['flow']} with Kafka's own tools alone. {title}",
+        f"Failover of {plan['flow']} with Kafka's own tools only. {title}",
         f"Planned {taken:%Y-%m-%d %H:%M:%S} UTC, plan {plan['digest']}.",
-        "The places are those of that moment: what a group consumed since, it reads again.",
-        "Stop the flow first, and the consumers on the source; then: fence, groups, clients.",
+        "The offsets are those of that time: a group re-reads what it has consumed since.",
+        "First stop the flow and the consumers on the source; then run fence, groups, clients.",
         *(row["sentence"] for row in plan.get("left_behind", ())),
     ):
         yield comment(text)
@@ -242,13 +243,13 @@ def _topic_calls(topics: list[str]) -> Iterator[str]:
 
 
 def _findings(plan: Mapping[str, Any], missing: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    sentences = [f"In the way: {row['where']}: {row['sentence']}" for row in plan["blockers"]]
+    sentences = [f"Blocker: {row['where']}: {row['sentence']}" for row in plan["blockers"]]
     sentences += [f"Left behind: {row['sentence']}" for row in plan.get("left_behind", ())]
-    sentences += [f"To know: {row['where']}: {row['sentence']}" for row in plan["warnings"]]
+    sentences += [f"Warning: {row['where']}: {row['sentence']}" for row in plan["warnings"]]
     for row in missing:
-        why = row["reason"] or "a command line cannot carry the name"
+        why = row["reason"] or "a command line cannot contain the name"
         place = f"{row['topic']}-{row['partition']}"
-        sentences.append(f"No place for {row['group']} in {place}: {why}")
+        sentences.append(f"No resume offset for {row['group']} in {place}: {why}")
     return _print_lines(sentences)
 
 

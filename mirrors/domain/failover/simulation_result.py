@@ -17,7 +17,7 @@ from mirrors.domain.formatting import duration, plural
 LossIs = Literal["counted", "at_most", "last_known", "unknown"]
 # Topics and decisions named in one sentence.
 _NAMED = 3
-_NO_RE_READS = "Nothing is read twice."
+_NO_RE_READS = "No records are re-read."
 _CERTAINTIES: dict[LossIs, Certainty] = {
     "counted": "counted",
     "at_most": "at_most",
@@ -219,11 +219,11 @@ def sentence(plan: FailoverPlan, totals: Totals, *, source: str, target: str) ->
     if len(plan.left_behind) > _NAMED:
         parts.append(f"{len(plan.left_behind) - _NAMED:,} more are left behind by decision.")
     if not totals.places:
-        parts.append("No consumer group has offsets in what this flow copies.")
+        parts.append("No consumer group has offsets in what this flow replicates.")
         return " ".join(parts)
     parts += [_verified_text(totals, target), *_problem_texts(totals), _re_read_text(totals)]
     if totals.first_record_ms is not None:
-        parts.append(f"First records came within {duration(totals.first_record_ms)}.")
+        parts.append(f"Each group read its first record within {duration(totals.first_record_ms)}.")
     return " ".join(parts)
 
 
@@ -231,16 +231,17 @@ def _verified_text(totals: Totals, target: str) -> str:
     groups, places = plural(totals.groups, "group"), plural(totals.places, "partition")
     where = f"{groups} ({places})"
     if totals.proven == totals.places == 1:
-        return f"The group starts at the right record on {target}, proven by content."
+        return f"The group resumes at the correct record on {target}, verified by reading it."
     if totals.proven == totals.places:
-        return f"All {where} start at the right record on {target}, proven by content."
+        return f"All {where} resume at the correct record on {target}, verified by reading it."
     many = plural(totals.places, "group-partition")
-    return f"{totals.proven:,} of {many} of {groups} are proven by content on {target}."
+    are = "is" if totals.proven == 1 else "are"
+    return f"{totals.proven:,} of {many} of {groups} {are} verified on {target}."
 
 
 def _problem_texts(totals: Totals) -> Iterator[str]:
     if totals.differs:
-        yield f"{totals.differs:,} would start at a wrong record."
+        yield f"{totals.differs:,} would resume at a wrong record."
     if totals.unread:
         yield f"{totals.unread:,} could not be read."
 
@@ -248,13 +249,15 @@ def _problem_texts(totals: Totals) -> Iterator[str]:
 def _re_read_text(totals: Totals) -> str:
     found = totals.re_reads_known
     if totals.re_reads_certainty == "counted":
-        return f"{plural(found, 'record')} would be read twice." if found else _NO_RE_READS
+        return f"{plural(found, 'record')} would be re-read." if found else _NO_RE_READS
     if totals.re_reads_certainty == "unknown":
-        return f"How many records are read twice is unknown {_of_unknown(totals)}."
+        return f"How many records are re-read is unknown {_of_unknown(totals)}."
     rest = f"; unknown {_of_unknown(totals)}" if totals.re_reads_unknown else ""
     if not found:
-        return f"What groups have read since they were last seen would be read twice{rest}."
-    return f"{_capitalized(amount(found, totals.re_reads_certainty))} would be read twice{rest}."
+        return (
+            f"Records that groups have consumed since they were last seen would be re-read{rest}."
+        )
+    return f"{_capitalized(amount(found, totals.re_reads_certainty))} would be re-read{rest}."
 
 
 def _of_unknown(totals: Totals) -> str:
@@ -271,8 +274,8 @@ def _loss_text(plan: FailoverPlan, totals: Totals, source: str) -> str:
     seen = f"last seen {duration(max(ages, default=None))} before"
     if totals.loss_certainty == "unknown":
         known = f"{offsets:,} by offsets when it was {seen}; " if offsets else ""
-        return f"What is lost with {source} is not known ({known}{rest})."
-    text = f"If {source} died now, {amount(totals.loss_known, totals.loss_certainty)}"
+        return f"The data loss if {source} fails now is unknown ({known}{rest})."
+    text = f"If {source} fails now, {amount(totals.loss_known, totals.loss_certainty)}"
     why = ""
     if totals.loss_certainty == "at_most":
         why = " (by offsets)"
@@ -284,7 +287,7 @@ def _loss_text(plan: FailoverPlan, totals: Totals, source: str) -> str:
 
 
 def _names(topics: Iterable[str]) -> str:
-    names = sorted({topic or "topics that are hidden from us" for topic in topics})
+    names = sorted({topic or "topics that are not visible to the principal" for topic in topics})
     more = " and others" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
 

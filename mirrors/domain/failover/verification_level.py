@@ -19,7 +19,7 @@ from mirrors.domain.formatting import plural
 
 Verification = Literal["verified", "partly_verified", "not_verified", "none"]
 VERIFICATIONS: tuple[Verification, ...] = get_args(Verification)
-NOT_REACHED = "The run did not get as far as comparing anything."
+NOT_REACHED = "The run ended before it compared anything."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-# A page shows so many groups and topics; the export of a plan has them all.
+# Limits of topics and groups on a page; the export of a plan has them all.
 _TOPICS, _GROUPS = 200, 50
 
 
@@ -67,10 +67,10 @@ def _reset(server: str, group: str, plan: Mapping[str, Any]) -> str:
         if row["group"] == group and row["downstream_offset"] is not None
     )
     if not lines:
-        return f"# {group} has no exact place anywhere: it is left as it is"
-    # The tool reads the file twice and says nothing of one that is empty then: no pipe will do.
+        return f"# {group} has no resume offset in any partition: do not change it"
+    # Kafka's tool reads the file twice and ignores one that is empty then, so a pipe does not work.
     return (
-        f"places=$(mktemp); cat > \"$places\" <<'END'\n{lines}\nEND\n"
+        f"offsets=$(mktemp); cat > \"$offsets\" <<'END'\n{lines}\nEND\n"
         f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shlex.quote(group)} "
-        '--reset-offsets --from-file "$places" --execute; rm -f "$places"'
+        '--reset-offsets --from-file "$offsets" --execute; rm -f "$offsets"'
     )

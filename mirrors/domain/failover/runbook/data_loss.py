@@ -55,7 +55,7 @@ def every_partition(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def topic_name(row: Mapping[str, Any]) -> str:
     """Return the topic's name; a part without a topic stands for all that may be hidden."""
-    return row["topic"] or "topics that may be hidden"
+    return row["topic"] or "topics that may not be visible"
 
 
 def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
@@ -135,24 +135,25 @@ def loss_sentence(loss: Amount, *, source: str, now: int) -> str:
 def re_reads_sentence(re_reads: Amount, *, now: int) -> str:
     """Return what consumers read again, as of `now` (epoch ms)."""
     if re_reads.certainty == "counted" and not re_reads.records:
-        return "No records are read again."
+        return "No records are re-read."
     if re_reads.certainty == "unknown" or re_reads.records is None:
-        return f"How many records are read again is unknown ({re_reads.unknown_text})."
+        return f"How many records are re-read is unknown ({re_reads.unknown_text})."
     amount = plural(re_reads.records, "record")
     rest = f"; {re_reads.unknown_text}" if re_reads.unknown_text else ""
     are = "is" if re_reads.records == 1 else "are"
     if re_reads.certainty == "counted":
-        return f"{amount} {are} read again{rest}."
+        return f"{amount} {are} re-read{rest}."
     if re_reads.certainty == "at_least" and not re_reads.records:
         read_at = _age(re_reads.observed_at, now)
         return (
-            f"What groups consumed since their offsets were read ({read_at}) is read again{rest}."
+            f"Records that groups consumed since their offsets were read ({read_at}) are "
+            f"re-read{rest}."
         )
     bound = "most" if re_reads.certainty == "at_most" else "least"
     old = ""
     if bound == "least":
         old = f" (by group offsets read {_age(re_reads.observed_at, now)})"
-    return f"At {bound} {amount} {are} read again{old}{rest}."
+    return f"At {bound} {amount} {are} re-read{old}{rest}."
 
 
 def counted_sentence(loss: Amount, re_reads: Amount, *, source: str) -> str:

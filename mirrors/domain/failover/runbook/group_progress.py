@@ -58,11 +58,11 @@ class Progress:
         parts = []
         if self.idle:
             parts.append(
-                f"Without a consumer before the fence, not waited for: {_names(self.idle)}."
+                f"No members before the fence, so the run does not wait: {_names(self.idle)}."
             )
         if self.unknown:
             parts.append(
-                "Whether these had consumers is unknown, and they do not consume yet: "
+                "Not consuming yet, and unknown whether they had members before the fence: "
                 f"{_names(self.unknown)}."
             )
         if self.awaited:

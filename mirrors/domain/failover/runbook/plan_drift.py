@@ -11,7 +11,7 @@ from typing import Any
 from mirrors.domain.failover.runbook.steps import Kind
 from mirrors.domain.formatting import plural
 
-# So many more records than were simulated, or twice as many, are not worth stopping for.
+# A loss that grew by fewer records than this, or less than doubled, does not stop a run.
 LOSS_MARGIN = 1_000
 # A run stops the flow itself, and the last figures of a dead source grow older by themselves.
 EXPECTED = {"switchover": {"writing"}, "failover": {"writing", "not_running", "sample_too_old"}}
@@ -52,13 +52,13 @@ def _loss(kind: Kind, simulated: Plan, now: Plan) -> Iterator[str]:
     if kind == "switchover":
         # It waits until nothing is left to copy: what lags now is not lost.
         if not _is_observed(now):
-            yield "The source does not answer any more; a switchover needs it. Choose failover."
+            yield "The source no longer responds; a switchover needs it. Choose failover."
         return
     before, after = simulated["loss"], now["loss"]
     if after is None and before is not None:
-        yield f"What would be lost is not known any more; {plural(before, 'record')} then."
+        yield f"The data loss is now unknown; it was {plural(before, 'record')} when simulated."
     elif after is not None and before is not None and after > max(2 * before, before + LOSS_MARGIN):
-        yield f"{plural(after, 'record')} would be lost, {before:,} when it was simulated."
+        yield f"{plural(after, 'record')} would be lost; it was {before:,} when simulated."
 
 
 def _is_observed(plan: Plan) -> bool:
@@ -82,8 +82,8 @@ def _places(simulated: Plan, now: Plan) -> Iterator[str]:
         group, topic, number = reported[0]
         more = f" and {len(reported) - 1:,} more" if len(reported) > 1 else ""
         yield (
-            f"{group} in {topic}-{number}{more} had an exact place when it was simulated, and has "
-            "none now."
+            f"{group} in {topic}-{number}{more} had a resume offset when simulated, and has none "
+            "now."
         )
 
 

@@ -17,7 +17,7 @@ from mirrors.domain.failover.runbook.steps import Step
 StepState = Literal["pending", "running", "waiting", "succeeded", "failed", "skipped"]
 DONE: tuple[StepState, ...] = ("succeeded", "skipped")
 AGAIN_MS = 2_000
-# A compensation that fails so often is left to a person.
+# After this many failed attempts to undo a step, the run waits for a person.
 UNDO_TRIES = 3
 
 
@@ -132,7 +132,7 @@ def judge(step: Step, facts: StepFacts, outcome: Outcome, *, now: int) -> Verdic
     if outcome.what == "not_yet" and not late:
         return Verdict(state="running", words=outcome.words, next_at=now + outcome.again_ms)
     if outcome.what == "not_yet":
-        late_words = f"Not so within {step.limit_s} s: {outcome.words}"
+        late_words = f"Not done within {step.limit_s} s: {outcome.words}"
         return Verdict(state="failed", words=late_words)
     if outcome.again and facts.attempt < step.tries and not late:
         wait = AGAIN_MS * max(1, facts.attempt)
