@@ -44,7 +44,7 @@ def test_a_drill_within_its_objectives_has_passed_and_says_its_numbers() -> None
     verdict = judge(wanted, GOOD)
     assert verdict.passed
     assert (verdict.breaches, verdict.faults, verdict.remarks) == ((), (), ())
-    assert "4 of 4 places of 2 groups are proven." in verdict.sentence
+    assert "Verified: 4 of 4 group-partitions of 2 groups." in verdict.sentence
     assert "0 records would be lost (objective 0)." in verdict.sentence
     assert "after 4.2 s (objective 1 min)." in verdict.sentence
 
@@ -86,9 +86,9 @@ def test_what_was_not_measured_counts_as_missed_with_the_reason(name: str) -> No
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"differs": 1, "proven": 3}, "1 place would start at a wrong record"),
+        ({"differs": 1, "proven": 3}, "1 group-partition would resume at a wrong record"),
         ({"unread": 2, "proven": 2}, "2 could not be read"),
-        ({"proven": 0, "unproven": 4}, "None of 4 places could be proven"),
+        ({"proven": 0, "unproven": 4}, "None of 4 group-partitions could be verified"),
     ],
 )
 def test_places_that_are_wrong_or_unproven_fail_it_without_any_objective(
@@ -117,12 +117,12 @@ def test_what_should_be_known_is_remarked_and_fails_nothing() -> None:
     assert (verdict.outcome, verdict.passed) == ("no_objectives", False)
     text = " ".join(verdict.remarks)
     assert "no objectives" in text
-    assert "1 of 4 places are not proven by content" in text
-    assert "5 records would be read twice" in text
+    assert "Not verified: 1 of 4 group-partitions." in text
+    assert "5 records would be re-read" in text
     blocked = judge(Objectives(rto_seconds=9), measured(blockers=("orders waits.",)))
     assert (blocked.outcome, blocked.remarks) == (
         "passed",
-        ("1 blocker would refuse a switchover: orders waits.",),
+        ("1 blocker would prevent a switchover: orders waits.",),
     )
     nothing = judge(Objectives(rto_seconds=9), Measured(loss=0, rto_ms=1))
     assert "No consumer group has offsets" in " ".join(nothing.remarks)
@@ -141,8 +141,8 @@ def test_numbers_come_from_what_the_simulation_left_behind() -> None:
     ("facts", "words"),
     [
         ({"as_of": NOW - timedelta(minutes=2)}, "2 min old when the drill began"),
-        ({"time_lag_ms": None}, "reported no age"),
-        ({"as_of": None}, "reported no age"),
+        ({"time_lag_ms": None}, "not reported the age"),
+        ({"as_of": None}, "not reported the age"),
     ],
 )
 def test_an_age_that_nobody_reported_lately_is_not_known(facts: Any, words: str) -> None:

@@ -128,7 +128,7 @@ def test_every_flow_says_when_it_was_last_proven_and_what_is_lost_of_its_score(
     tab = viewer.get(f"/flows/{flow.pk}/readiness/").content.decode()
     assert re.search(r"Ready: \d+ of 100", tab)
     assert f'href="/flows/{flow.pk}/objectives/">Set objectives' in tab
-    assert "did not answer at the last look" in tab
+    assert "did not respond at the last check" in tab
     drilled(flow, differs=1)
     assert "The last drill, " in viewer.get("/flows/").content.decode()
     text = b"".join(viewer.get("/flows/?as=json"))  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ def test_the_certificate_is_read_printed_and_downloaded(viewer: Client, flow: Fl
     known = run.certificate
     page = viewer.get(f"/certificates/{known.number}/").content.decode()
     for words in (
-        "The signature fits",
+        "The signature matches",
         "Objectives",
         "ann",
         known.number,

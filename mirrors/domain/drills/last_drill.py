@@ -51,21 +51,18 @@ def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> P
     """Return the same with a sentence."""
     state, age = proven_state(last, now=now, stale_after=stale_after)
     if last.ended_at is not None and state == "failed":
-        since = "" if age is None else f" The last one that passed is {_old(age)} old."
+        since = "" if age is None else f" The last drill that passed was {_old(age)} ago."
         sentence = f"The last drill, {_old(now - last.ended_at)} ago, failed: {last.reason}{since}"
     elif age is None:
         plan = "" if last.scheduled else " Schedule one, or run one now."
-        sentence = f"No drill has ended yet, so nothing about this standby is proven.{plan}"
+        sentence = f"No drill has ended yet, so this standby is untested.{plan}"
     elif state == "stale":
         sentence = (
-            f"The last drill passed {_old(age)} ago; after {plural(stale_after.days, 'day')} that "
-            "proves nothing any more. Run one."
+            f"The last drill passed {_old(age)} ago, which is out of date after "
+            f"{plural(stale_after.days, 'day')}. Run one."
         )
     elif not last.had_objectives:
-        sentence = (
-            f"The last drill verified the offsets {_old(age)} ago. No objectives are set to judge "
-            "it by."
-        )
+        sentence = f"The last drill verified the offsets {_old(age)} ago. No objectives are set."
     else:
         sentence = f"The last drill passed {_old(age)} ago."
     return Proven(state=state, at=last.passed_at, age=age, sentence=sentence)

@@ -10,7 +10,7 @@ from typing import Any
 from mirrors.domain.drills.objectives import Measured
 from mirrors.domain.formatting import OLD_AFTER, duration
 
-# What a real failover needs of our own work until consumers may read: the plan, and their places.
+# The steps of a real failover before consumers may read: the plan and the resume offsets.
 _RTO_STEPS = ("look", "read")
 # How a loss is known that an objective can be judged by: counted, or an upper bound.
 _MEASURED = ("counted", "at_most")
@@ -75,10 +75,10 @@ def measure(
 def _loss(totals: Mapping[str, Any], source_trouble: str) -> tuple[int | None, str, str]:
     how = str(totals.get("loss_is", "unknown"))
     if not totals:
-        return None, "unknown", "the simulation ended before it had counted"
+        return None, "unknown", "the simulation ended before it counted the records"
     if totals.get("loss") is None or how not in _MEASURED or totals.get("loss_unknown"):
         # A lower bound meets no objective: what came since is lost as well.
-        why = source_trouble.rstrip(".") or "the source could not be asked"
+        why = source_trouble.rstrip(".") or "the source was unreachable"
         return None, "unknown", why
     return int(totals["loss"]), how, ""
 
@@ -91,11 +91,11 @@ def _rpo(
     if loss == 0:
         return 0, ""
     if figures is None or figures.as_of is None or figures.time_lag_ms is None:
-        return None, "the flow had reported no age of its oldest record"
+        return None, "the flow had not reported the age of its oldest record"
     age = figures.taken_at - figures.as_of
     if age > OLD_AFTER:
         old = duration(age.total_seconds() * 1000)
-        return None, f"the flow's own figures were {old} old when the drill began"
+        return None, f"the flow's figures were {old} old when the drill began"
     return figures.time_lag_ms, ""
 
 

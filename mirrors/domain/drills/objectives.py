@@ -37,7 +37,9 @@ class Objectives:
             value = getattr(self, name)
             least = 1 if name == "rto_seconds" else 0
             if value is not None and not least <= value <= most:
-                wrong[name] = [f"It is a whole number from {least} to {most:,}, not {value:,}."]
+                wrong[name] = [
+                    f"It must be a whole number from {least} to {most:,}, not {value:,}."
+                ]
         if wrong:
             raise InvalidSettings(wrong)
         return self
@@ -134,13 +136,13 @@ def _faults(measured: Measured, trouble: str) -> Iterator[str]:
         yield trouble
     elif measured.differs or measured.unread:
         yield (
-            f"{plural(measured.differs, 'place')} would start at a wrong record and "
+            f"{plural(measured.differs, 'group-partition')} would resume at a wrong record and "
             f"{measured.unread:,} could not be read."
         )
     elif measured.places and not measured.proven:
         yield (
-            f"None of {plural(measured.places, 'place')} could be proven by content. A drill "
-            "counts only when it was compared with the source."
+            f"None of {plural(measured.places, 'group-partition')} could be verified. A drill "
+            "passes only if it was compared with the source."
         )
 
 
@@ -162,8 +164,8 @@ def _breaches(objectives: Objectives, measured: Measured) -> Iterator[Breach]:
             wanted * 1000,
             measured.rpo_ms,
             why=measured.rpo_why,
-            miss="The RPO was missed by {by}: the oldest record that was not copied was {found} "
-            "old, the objective is {wanted}.",
+            miss="The RPO was missed by {by}: the oldest record that was not replicated was "
+            "{found} old, the objective is {wanted}.",
             shape=duration,
         )
     if (wanted := objectives.rto_seconds) is not None:
@@ -172,7 +174,7 @@ def _breaches(objectives: Objectives, measured: Measured) -> Iterator[Breach]:
             wanted * 1000,
             measured.rto_ms,
             why=measured.rto_why,
-            miss="The RTO was missed by {by}: every group read again after {found}, the objective "
+            miss="The RTO was missed by {by}: all groups had resumed after {found}, the objective "
             "is {wanted}.",
             shape=duration,
         )
@@ -183,7 +185,8 @@ def _missed(
 ) -> Iterator[Breach]:
     if found is None:
         title = {"rpo_records": "The RPO in records", "rpo_seconds": "The RPO"}.get(name, "The RTO")
-        text = f"{title} could not be measured, so it counts as missed: {why or 'not known'}."
+        reason = why or "the reason is unknown"
+        text = f"{title} could not be measured, so it counts as missed: {reason}."
         yield Breach(objective=name, wanted=wanted, found=None, by=None, sentence=text)
     elif found > wanted:
         by = found - wanted
@@ -193,30 +196,30 @@ def _missed(
 
 def _remarks(objectives: Objectives, measured: Measured, trouble: str) -> Iterator[str]:
     if not objectives.is_set:
-        yield "The flow has no objectives, so only where its groups resume was judged."
+        yield "The flow has no objectives, so only the resume offsets of its groups were verified."
     if not measured.places and not trouble:
-        yield "No consumer group has offsets in what this flow copies, so no place was proven."
+        yield "No consumer group has offsets in what this flow replicates, so none was verified."
     if measured.proven and measured.unproven:
         yield (
-            f"{measured.unproven:,} of {plural(measured.places, 'place')} are not proven by "
-            "content; the evidence says of each why."
+            f"Not verified: {measured.unproven:,} of {plural(measured.places, 'group-partition')}. "
+            "The evidence has the reason for each."
         )
     if measured.blockers:
         more = len(measured.blockers) - _NAMED
         yield (
-            f"{plural(len(measured.blockers), 'blocker')} would refuse a switchover: "
+            f"{plural(len(measured.blockers), 'blocker')} would prevent a switchover: "
             f"{' '.join(measured.blockers[:_NAMED])}{f' And {more:,} more.' if more > 0 else ''}"
         )
     if measured.re_reads:
-        yield f"{plural(measured.re_reads, 'record')} would be read twice."
+        yield f"{plural(measured.re_reads, 'record')} would be re-read."
     if measured.loss is None and objectives.rpo_records is None:
-        yield f"What would be lost is not known: {measured.loss_why or 'nobody could say'}."
+        yield f"The data loss is unknown: {measured.loss_why or 'no reason was given'}."
 
 
 def _success_sentence(objectives: Objectives, measured: Measured) -> str:
     parts = [
-        f"{measured.proven:,} of {plural(measured.places, 'place')} of "
-        f"{plural(measured.groups, 'group')} are proven."
+        f"Verified: {measured.proven:,} of {plural(measured.places, 'group-partition')} of "
+        f"{plural(measured.groups, 'group')}."
     ]
     if measured.loss is not None:
         most = " at most" if measured.loss_is == "at_most" else ""
@@ -225,10 +228,10 @@ def _success_sentence(objectives: Objectives, measured: Measured) -> str:
         )
     if measured.rpo_ms is not None:
         wanted = _of_time(objectives.rpo_seconds)
-        parts.append(f"The oldest was {duration(measured.rpo_ms)} old{wanted}.")
+        parts.append(f"The oldest of them was {duration(measured.rpo_ms)} old{wanted}.")
     if measured.rto_ms is not None:
         wanted = _of_time(objectives.rto_seconds)
-        parts.append(f"Every group read again after {duration(measured.rto_ms)}{wanted}.")
+        parts.append(f"All groups had resumed after {duration(measured.rto_ms)}{wanted}.")
     return " ".join(parts)
 
 

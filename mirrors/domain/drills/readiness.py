@@ -16,7 +16,7 @@ from mirrors.domain.drills.last_drill import Proven
 from mirrors.domain.drills.objectives import Objectives
 from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER, duration, plural
 
-# Where a lost point is mended: a page of the flow, or one beside it.
+# The page on which a lost point is fixed: a tab of the flow, or another page.
 Fix = Literal[
     "jobs",
     "cluster",
@@ -132,25 +132,27 @@ def _drill(picture: ReadinessPicture) -> Term:
 
 def _rpo(picture: ReadinessPicture) -> Term:
     """Full points up to the objective, none from twice that on, proportional in between."""
-    title = "In step with the source"
+    title = "Up to date with the source"
     if picture.offset_lag is None or _is_old(picture):
         age = picture.figures_age
-        old = "there are none yet" if age is None else f"its last figures are {_age_text(age)} old"
-        text = f"How far behind the flow is, is not known: {old}."
+        old = "it has no figures yet" if age is None else f"its figures are {_age_text(age)} old"
+        text = f"The flow's lag is unknown: {old}."
         return _term("rpo", title, 15, 0.0, text, "topics")
     behind_ms = 0 if picture.offset_lag == 0 else picture.time_lag_ms
     if behind_ms is None:
-        text = "The age of the oldest record that is not copied yet is not known."
+        text = "The age of the oldest record that is not replicated is unknown."
         return _term("rpo", title, 15, 0.0, text, "topics")
     wanted_s = picture.objectives.rpo_seconds
     limit_ms = BEHIND_AFTER_MS if wanted_s is None else wanted_s * 1000
     share = _within(behind_ms, limit_ms)
-    whose = "the usual limit" if wanted_s is None else "its objective"
-    text = f"It is {duration(behind_ms)} behind; {whose} is {duration(limit_ms)}."
+    whose = "the default limit" if wanted_s is None else "its objective"
+    text = f"The flow is {duration(behind_ms)} behind; {whose} is {duration(limit_ms)}."
     most = picture.objectives.rpo_records
     if most is not None and (by_records := _within(picture.offset_lag, most)) < share:
         share = by_records
-        text = f"It is {plural(picture.offset_lag, 'record')} behind; its objective is {most:,}."
+        text = (
+            f"The flow is {plural(picture.offset_lag, 'record')} behind; its objective is {most:,}."
+        )
     return _term("rpo", title, 15, share, text, "topics")
 
 
@@ -158,8 +160,8 @@ def _groups(picture: ReadinessPicture) -> Term:
     missing = picture.places - picture.translated
     share = 1.0 if not picture.places else picture.translated / picture.places
     text = (
-        f"{missing:,} of {plural(picture.places, 'place')} of consumer groups have no exact place "
-        "on the target yet."
+        f"{missing:,} of {plural(picture.places, 'group-partition')} have no exact offset on the "
+        "target yet."
     )
     return _term("groups", "Groups have their offset", 10, share, text, "groups")
 
@@ -179,11 +181,11 @@ def _such_as(count: int, first: str) -> str:
 
 
 def _rights(picture: ReadinessPicture) -> Term:
-    title = "Rights for a failover"
+    title = "Permissions for a failover"
     if picture.lacking is None:
-        text = "No simulation has asked which rights are missing. Simulate a failover."
+        text = "Whether permissions are missing is unknown. Simulate a failover to check them."
         return _term("rights", title, 5, 0.0, text, "simulation")
-    text = f"The newest simulation found missing rights. {' '.join(picture.lacking[:2])}"
+    text = f"The newest simulation found missing permissions. {' '.join(picture.lacking[:2])}"
     share = 0.0 if picture.lacking else 1.0
     return _term("rights", title, 5, share, text, "simulation")
 
@@ -199,8 +201,9 @@ def _drift(picture: ReadinessPicture) -> Term:
 
 def _foreign(picture: ReadinessPicture) -> Term:
     text = (
-        f"Another producer writes the remote topics: {plural(picture.foreign_records, 'record')} "
-        "of it lately. A group may read them as if they came from the source."
+        "Another producer writes into remote topics, recently "
+        f"{plural(picture.foreign_records, 'record')}. Consumers read them as if they came from "
+        "the source. Find that producer and stop it."
     )
     share = 0.0 if picture.foreign_records else 1.0
     return _term("foreign_writes", "No foreign writes", 5, share, text, "gaps")
@@ -211,19 +214,21 @@ def _copies(picture: ReadinessPicture) -> Term:
     text = f"The flow is {picture.state.replace('_', ' ')}"
     text += f": {picture.reason}" if picture.reason else "."
     if runs and _is_old(picture):
-        text = "The flow has sent no fresh figures, so nobody knows whether it still copies."
+        text = "The flow reports no current figures, so whether it replicates is unknown."
         runs = False
     return _term("copies", "The flow replicates", 5, 1.0 if runs else 0.0, text, "jobs")
 
 
 def _target(picture: ReadinessPicture) -> Term:
     if picture.target_reachable is None:
-        text = f"Nobody has looked at {picture.target} yet."
+        text = f"{picture.target} was never checked."
     else:
-        text = f"{picture.target} did not answer at the last look. {picture.target_reason}".strip()
-    title = "The clusters answer at every address"
+        text = (
+            f"{picture.target} did not respond at the last check. {picture.target_reason}".strip()
+        )
+    title = "The clusters respond at every address"
     if picture.target_reachable and picture.dead_addresses:
-        # Another address serves; with that one gone as well nothing would.
+        # Another address still responds; if it fails too, none does.
         fix: Fix = "source" if picture.source_warned else "cluster"
         return _term("target", title, 5, 0.5, " ".join(picture.dead_addresses[:2]), fix)
     share = 1.0 if picture.target_reachable else 0.0
@@ -232,8 +237,9 @@ def _target(picture: ReadinessPicture) -> Term:
 
 def _gaps(picture: ReadinessPicture) -> Term:
     text = (
-        f"{plural(picture.open_gaps, 'gap')} of the source's records "
-        f"{'waits' if picture.open_gaps == 1 else 'wait'} for a decision; those partitions stand."
+        f"Data loss detected: {plural(picture.open_gaps, 'gap')} "
+        f"{'waits' if picture.open_gaps == 1 else 'wait'} for a decision. These partitions are "
+        "stopped until then."
     )
     return _term("gaps", "No open gap", 10, 0.0 if picture.open_gaps else 1.0, text, "gaps")
 
@@ -241,8 +247,8 @@ def _gaps(picture: ReadinessPicture) -> Term:
 def _duties(picture: ReadinessPicture) -> Term:
     failed = picture.failed_duties
     named = "; ".join(f"{name}: {error}" for name, error in failed[:2])
-    text = f"{plural(len(failed), 'duty', 'duties')} failed at the last turn. {named}"
-    return _term("duties", "Duties are done", 5, 0.0 if failed else 1.0, text, "duties")
+    text = f"{plural(len(failed), 'sync task')} failed at the last run. {named}"
+    return _term("duties", "Sync tasks succeed", 5, 0.0 if failed else 1.0, text, "duties")
 
 
 def _objectives(picture: ReadinessPicture) -> Term:
@@ -254,7 +260,7 @@ def _objectives(picture: ReadinessPicture) -> Term:
         for name, there in (("RPO", has_rpo), ("RTO", given.rto_seconds is not None))
         if not there
     ]
-    text = f"The flow has no {' and no '.join(missing)} to be judged by."
+    text = f"The flow has no {' and no '.join(missing)}. Set its objectives."
     share = 0.0 if missing else 1.0
     return _term("objectives", "Objectives are set", 5, share, text, "objectives")
 

@@ -43,7 +43,7 @@ def run_title(document: Mapping[str, Any]) -> str:
 def _result(document: Mapping[str, Any]) -> Sheet:
     run, first = document["run"], document["supplements"]
     rows = [
-        ("In a sentence", document["sentence"]),
+        ("Summary", document["sentence"]),
         *verification_rows(document),
         ("Run", f"number {run['number']}"),
         ("Begun", time_text(run["begun_at"])),
@@ -58,12 +58,12 @@ def _amounts(document: Mapping[str, Any]) -> Sheet:
     said, counted = document["totals"], document["counted"]
     rows = [
         ("Not replicated, as the run ended", _amount(said, "loss")),
-        ("Read again, as the run ended", _amount(said, "re_reads")),
+        ("Re-read, as the run ended", _amount(said, "re_reads")),
     ]
     if counted:
         rows += [
             ("Not replicated, counted", _amount(counted, "loss")),
-            ("Read again, counted", _amount(counted, "re_reads")),
+            ("Re-read, counted", _amount(counted, "re_reads")),
             ("Counted", time_text(counted["counted_at"])),
         ]
     rows += [

@@ -9,7 +9,7 @@ from typing import Any
 
 from mirrors.domain.formatting import UNKNOWN, count, duration
 
-# Names that are written out; the file has all.
+# Names that a table lists; the file has all.
 _NAMED = 40
 
 
@@ -70,7 +70,7 @@ def seal_sheet(document: Mapping[str, Any]) -> Sheet:
             ("Certificate", document["number"]),
             ("Issued", time_text(document["issued_at"])),
             ("Evidence", evidence["of"]),
-            (f"Its digest, {evidence['algorithm']}", evidence["digest"] or "there is none"),
+            (f"Its digest, {evidence['algorithm']}", evidence["digest"] or "none"),
             (f"Signed with, {key['algorithm']}", key["fingerprint"]),
             ("Signature", document["signature"]),
         ),

@@ -84,8 +84,8 @@ def verify(text: bytes, keys: Mapping[str, str]) -> Verification:
         return Verification(genuine=False, code="unreadable", sentence=document)
     if document.get("kind") not in _KINDS or document.get("format") != FORMAT:
         sentence = (
-            "It is not a certificate of a form known here: its kind or format is another. "
-            "Give the JSON file of a certificate, as it was downloaded."
+            "It is not a certificate that this version knows: its kind or format differs. "
+            "Give the JSON file of a certificate as it was downloaded."
         )
         return Verification(genuine=False, code="not_ours", sentence=sentence)
     key = document.get("key")
@@ -99,16 +99,16 @@ def verify(text: bytes, keys: Mapping[str, str]) -> Verification:
 def _read(text: bytes) -> dict[str, Any] | str:
     """Return the document, or a sentence that says why it cannot be read."""
     if len(text) > LONGEST:
-        return f"It is larger than {LONGEST // 1024} KiB, and no certificate is."
+        return f"It is larger than {LONGEST // 1024} KiB, so it is not a certificate."
     try:
         document = json.loads(text.decode("ascii"))
     except (ValueError, RecursionError):
         return (
-            "It cannot be read as JSON, so it is no certificate, or one that was changed or cut "
-            "off. Download it again."
+            "It cannot be read as JSON: it is not a certificate, or it was changed or truncated. "
+            "Download it again."
         )
     if not isinstance(document, dict):
-        return "It is JSON, but no certificate: a certificate is one object."
+        return "It is JSON, but not a certificate: a certificate is one object."
     return document
 
 
@@ -121,20 +121,20 @@ def _compare(text: bytes, document: dict[str, Any], public: str) -> Verification
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, signed)
     except (InvalidSignature, KeyError, TypeError, ValueError, RecursionError):
         sentence = (
-            "The signature does not fit the content: it was changed after it was signed, or it is "
-            "not from this installation. Do not rely on anything in it."
+            "The signature does not match the content: it was changed after it was signed, or it "
+            "is not from this installation. Do not rely on anything in it."
         )
         return _refused(document, "changed", sentence)
     if whole != text or document["signature"] != signature.hex():
         sentence = (
-            "Its content is what was signed, but the file was changed: it is not byte for byte "
-            "what was issued. Download it again and give that file as it is."
+            "The content is what was signed, but the file was changed: it differs from the issued "
+            "file in at least one byte. Download it again and give that file unchanged."
         )
         return _refused(document, "reformatted", sentence)
     return Verification(
         genuine=True,
         code="genuine",
-        sentence="The signature fits: this is what was issued, byte for byte.",
+        sentence="The signature matches: this is the issued file, byte for byte.",
         document=document,
     )
 
@@ -142,8 +142,8 @@ def _compare(text: bytes, document: dict[str, Any], public: str) -> Verification
 def _unknown_key(fingerprint: Any) -> str:
     name = f"{str(fingerprint)[:16]}…" if isinstance(fingerprint, str) else "none"
     return (
-        f"It names a key that is not known here ({name}), so nothing vouches for it. Verify it "
-        "where it was issued, or give the public key of that installation."
+        f"It names a key that is not known here ({name}), so it is unverified. Verify it where it "
+        "was issued, or give the public key of that installation."
     )
 
 

@@ -66,10 +66,10 @@ def _result(document: Mapping[str, Any]) -> Sheet:
     rows = [
         ("Result", document["result"]),
         *verification_rows(document),
-        ("In a sentence", document["sentence"]),
+        ("Summary", document["sentence"]),
         ("Drill", f"number {drill['number']}"),
-        ("Schedule", drill["schedule"] or "none: a person asked for it"),
-        ("Turn", time_text(drill["turn"])),
+        ("Schedule", drill["schedule"] or "none: requested by a person"),
+        ("Scheduled for", time_text(drill["turn"])),
         ("Begun", time_text(drill["begun_at"])),
         ("Ended", time_text(drill["ended_at"])),
     ]
@@ -81,9 +81,9 @@ def _objectives(document: Mapping[str, Any]) -> Sheet:
     missed = {row["objective"] for row in document["breaches"]}
     most = _HOW.get(measured["loss_is"], "")
     rows = (
-        ("rpo_seconds", "RPO: age of the oldest record not copied", measured["rpo_ms"], ""),
+        ("rpo_seconds", "RPO: age of the oldest record not replicated", measured["rpo_ms"], ""),
         ("rpo_records", "RPO: records that would be lost", measured["loss"], most),
-        ("rto_seconds", "RTO: until every group reads again", measured["rto_ms"], ""),
+        ("rto_seconds", "RTO: until all groups have resumed", measured["rto_ms"], ""),
     )
     return Sheet(
         "Objectives",
@@ -96,7 +96,7 @@ def _objectives(document: Mapping[str, Any]) -> Sheet:
             )
             for name, title, found, how in rows
         ),
-        ("Objective", "Wanted, at most", "Measured", "Verdict"),
+        ("Objective", "At most", "Measured", "Result"),
     )
 
 
@@ -109,12 +109,12 @@ def _objective(name: str, value: int | None) -> str:
 def _measured(measured: Mapping[str, Any]) -> Sheet:
     counts = (
         ("Consumer groups", "groups"),
-        ("Places (a group in a partition)", "places"),
-        ("Places proven by content", "proven"),
-        ("Places not proven", "unproven"),
-        ("Places at a wrong record", "differs"),
-        ("Places that could not be read", "unread"),
-        ("Records read twice", "re_reads"),
+        ("Group-partitions", "places"),
+        ("Group-partitions verified", "proven"),
+        ("Group-partitions not verified", "unproven"),
+        ("Group-partitions at a wrong record", "differs"),
+        ("Group-partitions that could not be read", "unread"),
+        ("Records re-read", "re_reads"),
     )
     times = (("First record within", "first_record_ms"), ("Drained within", "drain_ms"))
     return Sheet(
