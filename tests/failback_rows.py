@@ -33,7 +33,7 @@ def going_back(flow: Flow, **facts: Any) -> Failback:
         "requested_by": "tester",
         "listed_at": timezone.now(),
         "starts": [start],
-        "changes": ["backup->primary is made with the settings of the flow there."],
+        "changes": ["backup->primary is created with the settings of the forward flow."],
     }
     run = Failback.objects.create(pk=flow.pk, flow=flow, **{**defaults, **facts})
     place = {"failback": run, "topic": "orders", "remote_topic": "primary.orders", "first": 20}

@@ -97,8 +97,11 @@ def test_the_way_back_does_not_begin_where_the_old_primary_is_another_or_lost_re
     good, new = side("A", "ta", world.a), side("B", "tb", world.b)
     for old, words in (
         (dataclasses.replace(good, topic_ids={}), "is missing"),
-        (dataclasses.replace(good, topic_ids={TOPIC: "other"}), "another topic"),
-        (dataclasses.replace(good, end={(TOPIC, 0): 3}), "it lost 2 offsets"),
+        (
+            dataclasses.replace(good, topic_ids={TOPIC: "other"}),
+            "not the topic that was replicated",
+        ),
+        (dataclasses.replace(good, end={(TOPIC, 0): 3}), "it lost 2 replicated offsets"),
     ):
         (start,) = plan_starts([world.point], BACK, {}, old=old, new=new)
         assert start.kind == "blocked"
@@ -134,8 +137,8 @@ def test_it_is_told_what_becomes_of_what_is_left_of_them() -> None:
     prefixed = dataclasses.replace(world.point, remote_topic="a.orders")
     default = dataclasses.replace(BACK, kind="default")
     for point, back, words in (
-        (world.point, BACK, "makes it there anew, for what was written on b alone"),
-        (prefixed, default, "a.orders is left alone on b"),
+        (world.point, BACK, "creates it again, for what was written on b only"),
+        (prefixed, default, "a.orders on b is not changed"),
     ):
         (start,) = plan_starts([point], back, {}, old=old, new=new, deleted={(TOPIC, 0)})
         assert words in start.reason
@@ -180,7 +183,7 @@ def test_a_partition_that_the_recreated_topic_no_longer_has_begins_where_both_si
     assert (start.kind, start.offset) == ("divergence", point.downstream)
     assert start.row is not None
     assert start.row.target_topic_id == "recreated"
-    assert "recreated with fewer partitions" in start.reason
+    assert "recreated there with fewer partitions" in start.reason
 
 
 def test_what_cannot_be_looked_at_is_left_out_with_the_reason() -> None:

@@ -74,7 +74,7 @@ def test_another_record_than_the_maps_name_is_found_and_what_cannot_be_read_prov
     good = case(world, 1, 1)
     other = {at: row._replace(digest=b"other") for at, row in good.theirs.items()}
     changed = MixedPartition(**{**vars(good), "theirs": other})
-    assert "is not the one that the maps of both flows name" in verify_mixed(changed).reason
+    assert "differs from the one that the offset maps name" in verify_mixed(changed).reason
     assert verify_mixed(MixedPartition(**{**vars(good), "theirs": {}})).verdict == "unproven"
     done = verify_mixed(case(world, len(world.b.rows), len(world.a.rows)))
-    assert done.reason == "it has read all that is there"
+    assert done.reason == "it has read all records"

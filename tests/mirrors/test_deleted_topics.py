@@ -104,7 +104,7 @@ def test_what_the_old_primary_had_deleted_before_the_takeover_keeps_nobody_from_
     assert run.state == "running", run.reason
     told = [row["reason"] for row in run.starts if row["kind"] == "gone"]
     assert any(f"{gone} is not on" in reason for reason in told), run.starts
-    assert "left out, whose topics are gone" in run.reason
+    assert "left out because their topics were deleted" in run.reason
     assert {row.topic for row in run.orphans.all()} == {scene.topic}
 
 

@@ -64,7 +64,7 @@ def test_what_only_the_old_primary_has_is_read_downloaded_and_decided_on(
 ) -> None:
     run = going_back(flow)
     page = f"/failbacks/{run.pk}/"
-    assert "backup-&gt;primary is made" in operator.get(page).content.decode()
+    assert "backup-&gt;primary is created" in operator.get(page).content.decode()
     stretch = run.orphans.get(partition=0)
     records = f"{page}orphans/{stretch.pk}/"
     assert "=1+1" in operator.get(records).content.decode()
@@ -188,11 +188,11 @@ def test_a_switch_back_that_is_refused_says_so_and_is_not_tried_again(
     newest = FailoverRun.objects.filter(flow=run.reverse).first()
     assert newest is not None
     FailoverRun.objects.filter(pk=newest.pk).update(
-        state="failed", reason="1 would start at a wrong record.", ended_at=timezone.now()
+        state="failed", reason="1 would resume at a wrong record.", ended_at=timezone.now()
     )
     assert switchover.begin_simulated() == []
     run.refresh_from_db()
-    assert f"simulation {newest.pk} failed: 1 would start at a wrong record." in run.reason
+    assert f"simulation {newest.pk} failed: 1 would resume at a wrong record." in run.reason
 
 
 def test_the_fence_of_an_earlier_run_is_shown_and_lifted_with_a_reason(

@@ -56,7 +56,7 @@ def verify_mixed(case: MixedPartition) -> Proof:
     verdict: Verdict = "differs" if wrong else "proven"
     if not wrong and rows and not known:
         verdict = "unproven"
-        wrong = "what it would read next could not be read on the side that it leaves"
+        wrong = "its next records could not be read on the side that it leaves"
     return Proof(
         verdict=verdict,
         reason=wrong or _agreement_text(case, len(known)),
@@ -71,11 +71,11 @@ def verify_mixed(case: MixedPartition) -> Proof:
 def _wrong(case: MixedPartition, known: Sequence[Seen], skipped: int) -> str:
     other = next((row for row in known if not _same(case, row)), None)
     if other is not None:
-        return f"the record at {other.offset} is not the one that the maps of both flows name"
+        return f"the record at offset {other.offset} differs from the one that the offset maps name"
     if skipped:
-        return f"it jumps over {plural(skipped, 'record')} that it has not read yet"
+        return f"it would skip {plural(skipped, 'record')} that it has not read yet"
     if case.after and case.twins.get(case.after[0].offset, case.stands) < case.stands:
-        return "it begins at a record that it has read already"
+        return "it would resume at a record that it has already read"
     return ""
 
 
@@ -89,21 +89,23 @@ def _known(case: MixedPartition, row: Seen | None) -> list[Seen]:
 
 def _same(case: MixedPartition, row: Seen) -> bool:
     there = case.theirs[case.twins[row.offset]]
-    # One of before 1970 that was brought over has the time at which it was.
+    # A record from before 1970 got the time of its replication.
     timed = case.keeps_time and row.timestamp > 0 and there.timestamp > 0
     return row.digest == there.digest and (not timed or row.timestamp == there.timestamp)
 
 
 def _agreement_text(case: MixedPartition, compared: int) -> str:
     if not case.after:
-        return "it has read all that is there"
-    parts = [f"the next {plural(compared, 'record')} of both sides are the same, one by one"]
+        return "it has read all records"
+    parts = [
+        f"the next {plural(compared, 'record')} of both sides are the same, compared one by one"
+    ]
     only = sum(row.offset not in case.twins for row in case.after)
     if only:
         parts.append(f"{plural(only, 'record')} among the next {len(case.after)} exist only here")
     if case.again:
         parts.append(
-            f"{plural(case.again, 'record')} that it has read already lie behind others that it "
-            "has not, since each side has an order of its own: it reads these again"
+            f"it re-reads {plural(case.again, 'record')}: each side has its own order, and here "
+            "they follow records that it has not read"
         )
     return "; ".join(parts)

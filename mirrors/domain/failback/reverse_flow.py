@@ -89,7 +89,7 @@ def plan_starts(
 
 
 def _with_its_topic(start: Start, other: Start) -> Start:
-    reason = f"{start.topic} is left out whole, because of partition {other.partition}"
+    reason = f"{start.topic} is left out completely because of partition {other.partition}"
     return Start(start.topic, start.partition, "blocked", None, reason)
 
 
@@ -104,20 +104,20 @@ def _without_destination(
 ) -> Start | None:
     if point.topic in old.topic_ids or _is_another(point, old):
         return None
-    reason = f"{point.topic} is not on {back.target_alias} any more, "
+    reason = f"{point.topic} no longer exists on {back.target_alias}, "
     if point.remote_topic not in new.topic_ids:
-        reason += f"nor is {point.remote_topic} on {back.source_alias}"
+        reason += f"nor does {point.remote_topic} on {back.source_alias}"
     elif (point.topic, point.partition) not in deleted:
         return None
     elif _stays(point, back):
         reason += (
-            f"and was not when the flow there last listed its topics; {point.remote_topic} is left "
-            f"alone on {back.source_alias}"
+            f"and did not when the flow to {back.source_alias} last listed its topics; "
+            f"{point.remote_topic} on {back.source_alias} is not changed"
         )
     else:
         reason += (
-            "and was not when the flow there last listed its topics; the flow back makes it there "
-            f"anew, for what was written on {back.source_alias} alone"
+            f"and did not when the flow to {back.source_alias} last listed its topics; the reverse "
+            f"flow creates it again, for what was written on {back.source_alias} only"
         )
     return Start(point.remote_topic, point.partition, "gone", None, reason)
 
@@ -134,8 +134,8 @@ def _start(
         return Start(point.remote_topic, point.partition, "blocked", None, trouble)
     if _stays(point, back):
         reason = (
-            f"{point.remote_topic} holds what came from {back.target_alias}; by its name the flow "
-            "back leaves it where it is"
+            f"{point.remote_topic} holds what came from {back.target_alias}; by its name the "
+            "reverse flow does not replicate it (cycle rule)"
         )
         return Start(point.remote_topic, point.partition, "names", None, reason)
     row = Position(
@@ -150,20 +150,21 @@ def _start(
     held = known.get((point.remote_topic, point.partition))
     if held is not None and _generation(held) == _generation(row):
         reason = (
-            f"the flow back ran before and stands at {held.position}; it goes on there and leaves "
-            "out by their offset runs what came from the other side"
+            f"the reverse flow ran before and resumes at offset {held.position}; by the offset "
+            "runs it skips what came from the other side"
         )
         return Start(row.topic, row.partition, "goes_on", held.position, reason)
-    reason = f"all before offset {point.downstream} came from {back.target_alias}"
+    reason = f"all records before offset {point.downstream} came from {back.target_alias}"
     if _has_fewer(point, old):
         reason = (
-            f"{point.name} is no longer on {back.target_alias}, whose {point.topic} was recreated "
-            f"with fewer partitions; what was written on {back.source_alias} since goes back"
+            f"{point.name} no longer exists on {back.target_alias}: {point.topic} was recreated "
+            f"there with fewer partitions; what was written on {back.source_alias} since is "
+            "replicated back"
         )
     elif point.how == "end":
         reason = (
-            f"offset {point.downstream} was the end when {back.source_alias} took over; no map of "
-            f"offsets says which records before it came from {back.target_alias}"
+            f"offset {point.downstream} was the end offset when {back.source_alias} took over; no "
+            f"offset map says which records before it came from {back.target_alias}"
         )
     return Start(row.topic, row.partition, "divergence", point.downstream, reason, row)
 
@@ -175,19 +176,19 @@ def starts_sentence(starts: Sequence[Start], name: str) -> str:
     gone = sum(start.kind == "gone" for start in starts)
     text = []
     if begun:
-        text.append(f"{name} begins where both sides parted in {begun} partitions")
+        text.append(f"{name} begins at the divergence points of {plural(begun, 'partition')}")
     if on:
-        text.append(f"it goes on where it stood in {on}")
+        text.append(f"it resumes at its own position in {on:,}")
     if not text:
-        text.append(f"{name} carries what was written on the standby under its own names")
+        text.append(f"{name} replicates what was written on the standby under its own names")
     if gone:
-        text.append(f"{plural(gone, 'partition')} left out, whose topics are gone")
+        text.append(f"{plural(gone, 'partition')} left out because their topics were deleted")
     said = "; ".join(text) + "."
     blocked = [start for start in starts if start.kind == "blocked"]
     if blocked:
         topics = len({start.topic for start in blocked})
         said += (
-            f" Left out, with nothing of them copied back: {plural(topics, 'topic')} "
+            f" Left out and not replicated back: {plural(topics, 'topic')} "
             f"({plural(len(blocked), 'partition')}). {blocked[0].reason}"
         )
     return said if said.endswith(".") else f"{said}."
@@ -196,23 +197,28 @@ def starts_sentence(starts: Sequence[Start], name: str) -> str:
 def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
     """Return why the side that failed is not the one that was left (invariant C), or ""."""
     again = (
-        "A flow back would leave its history missing there. Copy the topic in full: make a flow "
-        "into an empty topic, without skip.replicated."
+        "A reverse flow would omit its history there. Copy the topic in full instead: create a "
+        "flow into an empty topic, without skip.replicated."
     )
     if point.topic in old.undescribed:
-        return f"{point.topic} on {old_alias} cannot be looked at: {old.undescribed[point.topic]}"
+        return f"Cannot describe {point.topic} on {old_alias}: {old.undescribed[point.topic]}"
     if not _is_another(point, old) and _has_fewer(point, old):
         return ""
     if old.topic_ids.get(point.topic) != point.source_topic_id or _is_another(point, old):
-        was = "is missing" if point.topic not in old.topic_ids else "is another topic than before"
+        was = (
+            "is missing"
+            if point.topic not in old.topic_ids
+            else "is not the topic that was replicated"
+        )
         return f"{point.topic} on {old_alias} {was}. {again}"
     end = old.end.get((point.topic, point.partition))
     if end is None:
-        return f"{point.name} on {old_alias} does not answer, so its end is not known."
+        return f"{point.name} on {old_alias} does not respond, so its end offset is unknown."
     if end < point.position:
         return (
-            f"{point.name} on {old_alias} ends at {end}, but was copied up to offset "
-            f"{point.position}: it lost {point.position - end} offsets that have copies. {again}"
+            f"{point.name} on {old_alias} ends at offset {end}, but was replicated up to offset "
+            f"{point.position}: it lost {plural(point.position - end, 'replicated offset')}. "
+            f"{again}"
         )
     return ""
 
@@ -240,12 +246,12 @@ def _stays(point: Divergence, back: ReplicationPolicy) -> bool:
 
 def _moved(point: Divergence, new: Side) -> str:
     if point.remote_topic in new.undescribed:
-        return f"{point.remote_topic} cannot be looked at: {new.undescribed[point.remote_topic]}"
+        return f"Cannot describe {point.remote_topic}: {new.undescribed[point.remote_topic]}"
     if new.topic_ids.get(point.remote_topic) == point.target_topic_id:
         return ""
     return (
-        f"{point.remote_topic} was made again or taken away since the failover, so the divergence "
-        "point says nothing of it. Take the topic out of the flow back, or copy it in full."
+        f"{point.remote_topic} was recreated or deleted since the failover, so its divergence "
+        "point is not valid. Exclude the topic from the reverse flow, or copy it in full."
     )
 
 
@@ -254,7 +260,7 @@ def _generation(row: Position) -> tuple[str, str, str, str]:
 
 
 DELIVERY = "delivery"
-# The flow back begins where the sides parted, runs on, and must not miss what came before it.
+# The reverse flow begins at the divergence points, runs continuously and must not skip records.
 _OWN = (SCHEDULE, ZONE, WINDOW, UNTIL, START)
 _START_OF_MM2 = "auto.offset.reset"
 _EXCLUDE = "topics.exclude"
@@ -290,9 +296,9 @@ def both_ways(properties: Mapping[str, str], policy: ReplicationPolicy) -> dict[
 def changes_of(name: str, before: Mapping[str, str] | None, after: Mapping[str, str]) -> list[str]:
     """Return the changes as sentences. `before` is None for a new flow."""
     if before is None:
-        return [f"{name} is made with the settings of the flow there."]
+        return [f"{name} is created with the settings of the forward flow."]
     return [
-        f"{name}: {key} becomes {after[key]} (was {before.get(key, 'not set')})."
+        f"{name}: {key} changes from {before.get(key, 'not set')} to {after[key]}."
         for key in sorted(after)
         if before.get(key) != after[key]
     ]

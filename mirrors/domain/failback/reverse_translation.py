@@ -60,17 +60,17 @@ def translate_back(
     found = [place for place in (forth, back) if place is not None]
     if undecided and rest <= min(found, default=rest):
         reason = (
-            f"records from offset {rest} on exist only there and nobody has decided on them: the "
-            "group does not pass them"
+            f"records from offset {rest} on exist only on the old primary and wait for a decision: "
+            "the group does not skip them"
         )
         return Translation(upstream=asked, downstream=rest, outcome="gap", reason=reason)
     if not found:
-        reason = "all that it read, and all that is there, lies before"
+        reason = "the group has read all records before this offset, and no others exist"
         return Translation(
             upstream=asked, downstream=max(rest, tail), outcome="exact", reason=reason
         )
     if forth is not None and forth == min(found):
-        reason = "the first record that it has not read came from there, and has this offset there"
+        reason = "the first unread record came from the old primary, where it has this offset"
     else:
-        reason = "the first record that it has not read was brought there by the flow back"
+        reason = "the first unread record was replicated there by the reverse flow"
     return Translation(upstream=asked, downstream=min(found), outcome="exact", reason=reason)
