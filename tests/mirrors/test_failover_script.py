@@ -152,7 +152,7 @@ def test_a_group_without_a_place_stops_it_until_a_person_says_so(bench: Bench) -
     assert (done.returncode, (bench.directory / "calls").exists()) == (1, False)
     assert "No resume offset for lost in orders-0: no map of it" in done.stdout
     assert "a command line cannot contain the name" in done.stdout
-    assert "4 places have no offset" in done.stderr
+    assert "4 group-partitions have no offset" in done.stderr
     assert bench.run(text, "groups", ACCEPT_MISSING="yes").returncode == 0
     assert [call[2] for call in bench.calls()] == ["--group=billing"] * 2
 

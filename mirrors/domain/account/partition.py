@@ -147,7 +147,7 @@ def owed_from(facts: PartitionFacts) -> int | None:
     if gap is not None and gap.kind in _OTHER_SOURCE + _OTHER_TARGET:
         return first if first is not None else gap.first
     if gap is not None and gap.kind == "truncated":
-        # What was cut off and written again is owed from the cut on.
+        # What was truncated and written again is owed from the truncation on.
         begins = first if first is not None else gap.first
         known = [offset for offset in (begins, gap.end) if offset is not None]
         return max(known, default=None)
@@ -217,9 +217,9 @@ _STATE_OF_GAP: dict[GapKind, State] = {
 def _why_unknown(facts: PartitionFacts) -> str:
     if facts.end_below_position:
         return (
-            "The source ends below the copied position: the topic was truncated or recreated, and "
-            "what it holds now has not been compared yet."
+            "The source's end offset is below the replicated position: the topic was truncated or "
+            "recreated, and its present records have not been compared yet."
         )
     if facts.end is None:
-        return "The end of the source was never read."
-    return "Where the records that should be copied begin was never read."
+        return "The end offset of the source was never read."
+    return "The first offset that should be replicated was never read."

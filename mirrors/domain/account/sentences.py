@@ -9,7 +9,7 @@ from mirrors.domain.account.totals import NAMED, Total
 from mirrors.domain.formatting import duration, plural, short_name
 
 STATE_TEXTS: dict[State, str] = {
-    "in_step": "in step",
+    "in_step": "up to date",
     "behind": "behind",
     "stalled": "stalled",
     "waiting_for_decision": "waiting for a decision",

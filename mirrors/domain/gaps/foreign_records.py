@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-# Told one by one up to here; beyond it the first and last offset and the exact number say it.
+# Ranges that are listed; of more, the sentence says the number of ranges and of records.
 SHOWN = 20
 # Foreign writes go on while the last one is younger than this.
 ONGOING = timedelta(minutes=5)
@@ -87,10 +87,10 @@ def foreign_sentence(ranges: Iterable[ForeignRange], *, remote: str, target: str
     records = "1 record" if count == 1 else f"{count} records"
     one = len(rows) == 1 and rows[0].first == rows[0].last
     return (
-        f"Somebody else wrote {records} into {remote} on {target}, at offset{'' if one else 's'} "
-        f"{where}{more}. Consumers there read them among the copied ones. Copying goes on, and no "
-        "offset of a group is translated wrongly by it. Find the writer, and let only Understudy "
-        "write remote topics (an ACL)."
+        f"Another producer wrote {records} into {remote} on {target}, at "
+        f"offset{'' if one else 's'} {where}{more}. Consumers read them among the replicated "
+        "records. Replication continues, and group offsets are still translated correctly. Find "
+        "that producer, and allow only Understudy to write remote topics (an ACL)."
     )
 
 
@@ -117,5 +117,5 @@ class ForeignWrites:
         return (
             f"Another producer writes into {where} on {target}: {records} since "
             f"{self.since:%Y-%m-%d %H:%M} UTC, the last at offset {self.last}{newest}. Consumers "
-            "read them among the copied ones. Find that producer and stop it."
+            "read them among the replicated records. Find that producer and stop it."
         )
