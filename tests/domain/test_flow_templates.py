@@ -74,7 +74,7 @@ def test_two_names_of_one_cluster_are_found() -> None:
     [
         ("hub", ["lake"], "at least two clusters"),
         ("active-passive", ["a", "b", "c"], "needs 2 clusters, not 3"),
-        ("chain", ["a", "b", "a"], "a is named twice"),
+        ("chain", ["a", "b", "a"], "a is selected twice"),
     ],
 )
 def test_clusters_that_do_not_fit_the_roles_are_refused(

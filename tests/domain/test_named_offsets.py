@@ -69,7 +69,7 @@ def test_offsets_that_cannot_be_are_refused_in_words(text: str, words: str) -> N
 def test_an_end_before_the_beginning_is_refused_at_the_end() -> None:
     keys = {"start.from": "a:0:7,a:1:7", "run.until": "a:0:6,a:1:7,a:2:1"}
     assert validate_properties(keys) == {
-        "run.until": ["run.until ends a:0 at 6, before start.from begins it at 7."]
+        "run.until": ["run.until ends a:0 at offset 6, before start.from starts it at 7."]
     }
 
 

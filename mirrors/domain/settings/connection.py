@@ -133,7 +133,7 @@ def _sasl_problems(fields: Mapping[str, str]) -> Problems:
     if mechanism not in MECHANISMS:
         allowed = ", ".join(MECHANISMS)
         return {"sasl_mechanism": [f"{fields['security_protocol']} needs one of {allowed}."]}
-    meaning = {"the user name": "the user's name", "sasl_password": "a reference to the password"}
+    meaning = {"sasl_username": "the user name", "sasl_password": "a reference to the password"}
     if mechanism == "OAUTHBEARER":
         meaning = {"sasl_username": "the client id", "sasl_password": "a reference to its secret"}
     found = {
