@@ -183,7 +183,7 @@ def test_mm2s_own_way_to_say_where_to_start_is_understood() -> None:
     both = {"consumer.auto.offset.reset": "latest", "start.from": "earliest"}
     assert validate_properties(both) == {
         "start.from": [
-            "start.from is earliest, but consumer.auto.offset.reset is latest: keep one."
+            "start.from is earliest, but consumer.auto.offset.reset is latest: set only one."
         ]
     }
 

@@ -95,7 +95,7 @@ def test_what_is_no_reference_never_leaves() -> None:
 def test_a_damaged_flow_is_refused_with_a_reason(body: object) -> None:
     if not isinstance(body, dict):
         body = {"source": body}
-    with pytest.raises(ValueError, match=r"its settings|names no|no text|no alias"):
+    with pytest.raises(ValueError, match=r"its settings|has no|not text|no alias"):
         read_flow(body)
 
 

@@ -207,5 +207,5 @@ def contradictions(properties: Mapping[str, str]) -> dict[str, str]:
             high = int(properties.get(larger, usual_high))
             if low > high:
                 named = smaller if smaller in properties else larger
-                found[named] = f"do not fit: {smaller} ({low}) is more than {larger} ({high})"
+                found[named] = f"does not fit: {smaller} ({low}) is more than {larger} ({high})"
     return found
