@@ -161,6 +161,8 @@ class FlowTopic(models.Model):
     code = models.CharField(max_length=32, blank=True, default="")
     # Its topic id on the source at the last plan.
     source_topic_id = models.CharField(max_length=64, blank=True, default="")
+    # The id of its remote topic at the last plan.
+    remote_topic_id = models.CharField(max_length=64, blank=True, default="")
     # Null while any partition is unknown; `owed` sums those that are known.
     offset_lag = models.BigIntegerField(null=True)
     time_lag_ms = models.BigIntegerField(null=True)

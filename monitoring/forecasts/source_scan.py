@@ -82,16 +82,19 @@ class SourceConnections:
                     answers.refused = answers.refused or error.message
         return answers
 
-    def missing(self, cluster: Cluster, topics: Iterable[str], *, deadline_s: float) -> set[str]:
-        """Topics that the cluster does not have; one without DESCRIBE permission is not missing.
+    def topic_ids(
+        self, cluster: Cluster, topics: Iterable[str], *, deadline_s: float
+    ) -> dict[str, str]:
+        """The ids of those topics that the cluster has; "" where DESCRIBE is denied.
 
         Raises when the cluster does not respond.
         """
-        places = [(topic, 0) for topic in sorted(topics)]
-        part = self._admin(cluster).list_offsets(places, "earliest", deadline_s=deadline_s)
-        if part.failed and not part.done:
-            self._raise_unless_answered(cluster, next(iter(part.failed.values())))
-        return {topic for (topic, _), error in part.failed.items() if error.code == "not_found"}
+        now = round(time.time() * 1000)
+        seen = self._admin(cluster).snapshot(
+            topics, now=now, deadline_s=deadline_s, with_configs=False
+        )
+        ids = {name: topic.topic_id for name, topic in seen.topics.items()}
+        return ids | dict.fromkeys(seen.failed, "")
 
     def close(self, cluster_id: int) -> None:
         if (known := self._open.pop(cluster_id, None)) is not None:
@@ -150,9 +153,9 @@ class OffsetSource(Protocol):
         self, cluster: Cluster, places: Sequence[TopicPartition], *, deadline_s: float
     ) -> OffsetAnswers: ...
 
-    def missing(
+    def topic_ids(
         self, cluster: Cluster, topics: Iterable[str], *, deadline_s: float
-    ) -> set[str]: ...
+    ) -> dict[str, str]: ...
 
 
 def sweep(*, cluster_id: int, now: datetime, sources: OffsetSource = CONNECTIONS) -> bool:
@@ -186,18 +189,18 @@ def sweep(*, cluster_id: int, now: datetime, sources: OffsetSource = CONNECTIONS
         seen = unreported_lag.SourceRanges(
             topics=topics, earliest=answers.earliest, end=answers.end, stable=answers.stable
         )
-        missing = _missing_on_targets(silent, sources)
+        ids = _remote_ids(silent, sources)
         for flow in silent:
-            gone = missing.get(flow.target_id)
-            unreported_lag.observe(flow=flow, seen=seen, now=now, missing=gone)
+            there = ids.get(flow.target_id)
+            unreported_lag.observe(flow=flow, seen=seen, now=now, remote_ids=there)
     ranges = _update_ranges(cluster, asked, answers, now)
     flow_outlook.keep(cluster=cluster, ranges=ranges, now=now)
     _succeeded(cluster, asked, ranges, answers.refused, now, time.monotonic() - began)
     return True
 
 
-def _missing_on_targets(flows: Iterable[Flow], sources: OffsetSource) -> dict[int, set[str]]:
-    """Deleted remote topics by target; none for a target that does not respond.
+def _remote_ids(flows: Iterable[Flow], sources: OffsetSource) -> dict[int, dict[str, str]]:
+    """The ids of the remote topics by target; none for a target that does not respond.
 
     The targets are asked at the same time, because the scan is claimed for less than a minute.
     """
@@ -208,7 +211,7 @@ def _missing_on_targets(flows: Iterable[Flow], sources: OffsetSource) -> dict[in
     pool = ThreadPoolExecutor(min(len(asked), MOST_TARGETS), thread_name_prefix="targets")
     try:
         calls = {
-            pool.submit(sources.missing, target, topics[target], deadline_s=DEADLINE_S): target.pk
+            pool.submit(sources.topic_ids, target, topics[target], deadline_s=DEADLINE_S): target.pk
             for target in asked
         }
         answered, _ = wait(calls, timeout=TARGETS_DEADLINE_S)

@@ -59,6 +59,7 @@ class FlowProgress:
         self._plan: Plan | None = None
         self._rows: dict[Place, PartitionProgress] = {}
         self._remote_topics: dict[str, str] = {}
+        self._remote_ids: dict[str, str] = {}
         self._blocked: tuple[str, ...] = ()
         # Partitions whose recreated topic was detected between plans.
         self._found_recreated: set[Place] = set()
@@ -73,6 +74,9 @@ class FlowProgress:
             for topic in plan.topics
             # Longer names are not valid in Kafka, so there is no such topic.
             if (name := topic.remote_topic or "") and len(name) <= LONGEST_NAME
+        }
+        self._remote_ids = {
+            topic: work.remote_topic_id for (topic, _), work in plan.partitions.items()
         }
         for place in plan.resumed:
             self._rows.pop(place, None)
@@ -421,6 +425,7 @@ class FlowProgress:
                 partitions=topic.partitions,
                 code=topic.code or codes.get(topic.topic, ""),
                 source_topic_id=topic.source_topic_id,
+                remote_topic_id=self._remote_ids.get(topic.topic, ""),
             )
 
 

@@ -136,8 +136,9 @@ def test_deleted_topics_of_a_target_are_told_from_those_that_are_there(
     there, gone = topic(), f"gone-{uuid.uuid4().hex[:8]}"
     target = world.cluster("backup", bootstrap_servers=cluster.bootstrap_servers)
     try:
-        assert CONNECTIONS.missing(target, {there, gone}, deadline_s=10) == {gone}
-        assert CONNECTIONS.missing(target, {there}, deadline_s=10) == set()
-        assert CONNECTIONS.missing(target, {gone}, deadline_s=10) == {gone}
+        found = CONNECTIONS.topic_ids(target, {there, gone}, deadline_s=10)
+        assert set(found) == {there}
+        assert found[there]
+        assert CONNECTIONS.topic_ids(target, {gone}, deadline_s=10) == {}
     finally:
         CONNECTIONS.close(target.pk)

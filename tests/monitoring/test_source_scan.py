@@ -34,6 +34,7 @@ class Source:
         self.listed = {"orders": ("id-1", 4)}
         self.hidden: dict[str, str] = {}
         self.deleted_on_target: set[str] = set()
+        self.remote_id = "r-1"
         self.target_down = False
         # Targets that do not respond, until the event is set.
         self.silent: set[str] = set()
@@ -50,12 +51,12 @@ class Source:
             taken_at=0, cluster_id="c", brokers=1, topics=found, failed=self.hidden
         )
 
-    def missing(self, cluster: Cluster, topics: Any, *, deadline_s: float) -> set[str]:
+    def topic_ids(self, cluster: Cluster, topics: Any, *, deadline_s: float) -> dict[str, str]:
         if cluster.alias in self.silent:
             assert self.released.wait(60)
         if self.target_down:
             raise KafkaUnavailable("Cluster backup: no broker can be reached.")
-        return self.deleted_on_target & set(topics)
+        return dict.fromkeys(set(topics) - self.deleted_on_target, self.remote_id)
 
     def list_offsets(self, cluster: Cluster, places: Any, *, deadline_s: float) -> OffsetAnswers:
         self.asked += 1
@@ -223,6 +224,21 @@ def test_copies_whose_remote_topic_was_deleted_while_the_flow_is_stopped_are_owe
     assert found.time_lag_ms is None
     assert found.states == {"waiting_for_decision": 1}
     source.deleted_on_target = {"another"}
+    assert owed(idle, source).records == 10
+
+
+def test_copies_whose_remote_topic_was_recreated_while_the_flow_is_stopped_are_owed_again(
+    idle: Flow, source: Source
+) -> None:
+    FlowTopic.objects.update(remote_topic_id="r-1")
+    assert owed(idle, source).records == 10
+    source.remote_id = "r-2"
+    found = owed(idle, source)
+    assert (found.records, found.states) == (100, {"waiting_for_decision": 1})
+    assert owed(idle, source).records == 100, "and again at the next look"
+    source.remote_id = ""
+    assert owed(idle, source).records == 100, "a target that denies DESCRIBE says nothing new"
+    source.remote_id = "r-1"
     assert owed(idle, source).records == 10
 
 

@@ -114,6 +114,10 @@ def test_a_source_that_ends_below_the_position_is_another_log_until_a_plan_says_
     assert (owed(board), board.problems()) == (0, ())
 
 
+def test_the_status_names_the_remote_topic_that_holds_the_copies() -> None:
+    assert [row.remote_topic_id for row in told(copied()).topics] == [WORK.remote_topic_id]
+
+
 def test_what_was_copied_since_the_source_was_asked_is_no_other_log() -> None:
     board = copied()
     board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 50)], 3_000)

@@ -129,8 +129,10 @@ class _Answering:
         }
         return ClusterSnapshot(taken_at=0, cluster_id="", brokers=1, topics=found)
 
-    def missing(self, cluster: Cluster, topics: Iterable[str], *, deadline_s: float) -> set[str]:
-        return set()
+    def topic_ids(
+        self, cluster: Cluster, topics: Iterable[str], *, deadline_s: float
+    ) -> dict[str, str]:
+        return dict.fromkeys(topics, "")
 
     def list_offsets(
         self, cluster: Cluster, places: Sequence[TopicPartition], *, deadline_s: float

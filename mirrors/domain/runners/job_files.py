@@ -80,6 +80,8 @@ class TopicStatus:
     code: str = ""
     # Its id on the source; empty if it has none or the topic does not exist.
     source_topic_id: str = ""
+    # The id of its remote topic; empty if nothing is copied there.
+    remote_topic_id: str = ""
 
 
 # Not frozen: thousands are created every few seconds, and frozen ones take twice as long.

@@ -17,7 +17,7 @@ from django.db.models import Q
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters.topics import TopicSelection
-from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
 from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.runners.job_files import PartitionStatus, TopicStatus
 from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, Gap
@@ -89,12 +89,13 @@ def selected_places(flow: Flow, source: ClusterSnapshot) -> list[Place]:
 
 
 def observe(
-    *, flow: Flow, seen: SourceRanges, now: datetime, missing: Collection[str] | None = ()
+    *, flow: Flow, seen: SourceRanges, now: datetime, remote_ids: Mapping[str, str] | None
 ) -> None:
     """Evaluate the flow from the scan of its source, unless its runner reported meanwhile.
 
-    `missing`: remote topics that the target no longer has. Their copies are owed again. None: the
-    target does not respond, so the topics that the last scan found missing are still missing.
+    `remote_ids`: ids of the remote topics that the target has, "" where it does not say. Copies in
+    a topic that is missing, or has another id now, are owed again. None: the target does not
+    respond, so the copies that the last scan found lost are still lost.
     """
     if not Flow.objects.filter(_is_unreported(now), pk=flow.pk).exists():
         return
@@ -107,11 +108,12 @@ def observe(
         (gap.topic, gap.partition): facts_of(gap)
         for gap in Gap.objects.filter(flow=flow, closed_at=None)
     }
-    if missing is None:
-        missing = _last_missing(flow, gaps)
+    lost = _last_lost(flow, gaps)
+    if remote_ids is not None:
+        lost = _lost(rows, remote_ids, lost)
     topics: list[TopicStatus] = []
     partitions: list[PartitionStatus] = []
-    look = _Look(flow, seen, gaps, milliseconds(now), now - (flow.as_of or now), missing)
+    look = _Look(flow, seen, gaps, milliseconds(now), now - (flow.as_of or now), lost)
     for name in sorted(known.keys() | seen.topics.topics.keys() | seen.topics.failed.keys()):
         status = look.topic(name, known.get(name))
         if status is None:
@@ -124,11 +126,33 @@ def observe(
     )
 
 
-def _last_missing(flow: Flow, gaps: Collection[Place]) -> set[str]:
-    """The remote topics that the last scan found missing: a gap that no runner has reported."""
+def _lost(
+    rows: Iterable[FlowTopic], remote_ids: Mapping[str, str], before: Mapping[str, GapKind]
+) -> dict[str, GapKind]:
+    """Remote topics without the copies that were made, by name. `before`: what the last scan found,
+    which holds where the target does not say the id."""
+    found: dict[str, GapKind] = {}
+    for row in rows:
+        name = row.remote_topic or ""
+        now = remote_ids.get(name)
+        if now is None:
+            found[name] = "remote_missing"
+        elif not now and name in before:
+            found[name] = before[name]
+        elif now and row.remote_topic_id and now != row.remote_topic_id:
+            found[name] = "remote_recreated"
+    return found
+
+
+def _last_lost(flow: Flow, gaps: Collection[Place]) -> dict[str, GapKind]:
+    """The remote topics that the last scan found lost: a gap that no runner has reported."""
     rows = FlowPartition.objects.filter(flow=flow, flow__account__is_swept=True, state="gap")
     found = rows.values_list("topic", "partition", "remote_topic")
-    return {remote for topic, partition, remote in found if (topic, partition) not in gaps}
+    return {
+        remote: "remote_missing"
+        for topic, partition, remote in found
+        if (topic, partition) not in gaps
+    }
 
 
 class _Look:
@@ -141,11 +165,11 @@ class _Look:
         gaps: Mapping[Place, GapFacts],
         now: int,
         silent: timedelta,
-        missing: Collection[str],
+        lost: Mapping[str, GapKind],
     ) -> None:
         self._seen = seen
         self._gaps = gaps
-        self._missing = frozenset(missing)
+        self._lost = lost
         self._now = now
         self._silent_ms = round(silent.total_seconds() * 1000)
         self._select = _selection(flow)
@@ -192,6 +216,7 @@ class _Look:
             code=code,
             # The id of the replicated generation, so that the next scan detects the change again.
             source_topic_id=known.source_topic_id if known else state.topic_id if state else "",
+            remote_topic_id=known.remote_topic_id if known else "",
         )
 
     def partitions(
@@ -216,9 +241,9 @@ class _Look:
         gap = self._gaps.get(place)
         if is_other and position is not None and gap is None:
             gap = GapFacts(kind="recreated", position=position, first=first, end=end)
-        copies_deleted = topic.remote_topic in self._missing and gap is None
-        if copies_deleted and position is not None:
-            gap = GapFacts(kind="remote_missing", position=position, first=first, end=end)
+        lost = self._lost.get(topic.remote_topic or "") if gap is None else None
+        if lost is not None and position is not None:
+            gap = GapFacts(kind=lost, position=position, first=first, end=end)
         is_below = gap is None and None not in (end, position) and (end or 0) < (position or 0)
         lag = part.time_lag_ms if part else None
         return PartitionStatus(
@@ -231,7 +256,7 @@ class _Look:
             source_end=self._seen.end.get(place, part.source_end if part else None),
             source_stable_end=end if end is not None else part.source_stable_end if part else None,
             # A partition without lag then may have one since the silence. Deleted copies are older.
-            time_lag_ms=None if copies_deleted else (lag or 0) + self._silent_ms,
+            time_lag_ms=None if lost else (lag or 0) + self._silent_ms,
             lane=part.lane if part else "",
             why=part.why if part else "",
             as_of=self._now if end is not None else milliseconds(part.as_of) if part else 0,
