@@ -105,7 +105,8 @@ class Check:
 
     def _judge(self, claim: Claim) -> None:
         ledger = self.world.ledger
-        truth = ledger.owed(claim.as_of, claim.topic, claim.partition)
+        until = now_ms() if claim.certainty == "at_least" else claim.as_of
+        truth = ledger.owed_until(claim.as_of, until, claim.topic, claim.partition)
         found = [judge_amount(claim, truth)]
         if claim.partition is None:
             oldest = ledger.oldest_owed(claim.as_of, claim.topic)

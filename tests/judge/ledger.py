@@ -165,6 +165,15 @@ class Ledger:
             least = 0
         return Bounds(least, None if earlier is None else most)
 
+    def owed_until(
+        self, at: int, now: int, topic: str | None = None, partition: int | None = None
+    ) -> Bounds:
+        """For a lower bound: `at` is the oldest observation in it, others were made up to now."""
+        then = self.owed(at, topic, partition)
+        since = self.owed(now, topic, partition).most
+        most = None if then.most is None or since is None else max(then.most, since)
+        return Bounds(then.least, most)
+
     def oldest_owed(self, at: int, topic: str | None = None) -> int | None:
         """Since when the oldest of the records that were surely owed at `at` was visible."""
         copies = self.looks[-1].values

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tests.judge.cluster import now_ms
 from tests.judge.statements import drain_claims, moment, owed_claim, sentence_claims
 from tests.judge.verdicts import (
     Certainty,
@@ -96,7 +97,8 @@ def judge_run(world: World, run: Mapping[str, Any]) -> Iterator[Finding]:
         yield _broken(kind, f"failed: {run['reason']}")
     at = moment(run["started_at"] or run["created_at"])
     for claim in _amounts(run, at):
-        truth = world.ledger.owed(claim.as_of, claim.topic, claim.partition)
+        until = now_ms() if claim.certainty == "at_least" else claim.as_of
+        truth = world.ledger.owed_until(claim.as_of, until, claim.topic, claim.partition)
         if (found := judge_amount(claim, truth)) is not None:
             yield found
         is_total = claim.topic is None and claim.statement.startswith("result of")

@@ -255,3 +255,14 @@ def test_a_drain_speaks_of_each_partition_that_it_does_not_except() -> None:
         ("a", 1, 0),
     ]
     assert list(drain_claims("failover", {**step, "reason": "It is stopped."}, [("a", 0)])) == []
+
+
+def test_a_lower_bound_may_hold_what_was_seen_after_its_oldest_observation() -> None:
+    ledger = kept(10, 0)
+    late = ledger.topics["t"][0].partitions[0]
+    late.append(Record(10, "v10", LATE + 20_000, LATE + 20_000))
+    ledger.looks.append(Seen(LATE + 30_000, {}))
+    assert ledger.owed_until(LATE, LATE, "t") == (10, 10)
+    assert ledger.owed_until(LATE, LATE + 30_000, "t") == (10, 11)
+    said = claim(11, "at_least")
+    assert judge_amount(said, ledger.owed_until(LATE, LATE + 30_000)) is None
