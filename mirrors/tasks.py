@@ -255,7 +255,7 @@ def run_drills() -> None:
     runs.judge_ended(now=now)
     issuance.issue_missing(now=now)
     schedules.take_due(now=now)
-    send_each(run_failover, runs.begin_waiting(now=now))
+    runs.begin_waiting(now=now)
 
 
 @shared_task(name="mirrors.tasks.run_failback", soft_time_limit=270, time_limit=290)
@@ -279,7 +279,7 @@ def bring_groups_back(run_id: int, act: bool) -> None:
 def sweep_failbacks() -> None:
     send_each(run_failback, waiting_failbacks())
     send_each(settle_orphans, groups.waiting_orphans())
-    send_each(run_failover, switchover.begin_simulated())
+    switchover.begin_simulated()
     switchover.close_switched()
 
 

@@ -147,5 +147,16 @@ class Ordering(filters.OrderingFilter):
         return [*found, "pk"]
 
 
+def body_of(request: Request, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+    """The validated body of a request; an empty one has the defaults."""
+    given = serializer(data=request.data or {})
+    given.is_valid(raise_exception=True)
+    return dict(given.validated_data)
+
+
+def reason_of(request: Request) -> str:
+    return str(body_of(request, ReasonSerializer).get("reason", ""))
+
+
 def person(request: Request) -> str:
     return str(request.user.get_username())

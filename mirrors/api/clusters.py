@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers, status, viewsets
+from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,6 +18,7 @@ from mirrors.api.base import (
     StrictSerializer,
     person,
 )
+from mirrors.api.viewsets import RunViewSet
 from mirrors.domain.specs import ClusterSpec
 from mirrors.lists.clusters import CLUSTERS, SETTINGS
 from mirrors.models import Cluster, ClusterTest, Role
@@ -102,20 +103,14 @@ class ClusterViewSet(viewsets.ModelViewSet[Cluster]):
     def test(self, request: Request, alias: str) -> Response:
         """Request a connection test by a worker; the result is at tests/{id}/."""
         test = clusters.request_test(cluster=self.get_object(), who=person(request))
-        tasks.run_test.delay_on_commit(test.pk)
         return Response({"id": test.pk}, status=status.HTTP_202_ACCEPTED)
 
 
-class ClusterTestViewSet(
-    mixins.RetrieveModelMixin,
-    mixins.ListModelMixin,
-    viewsets.GenericViewSet[ClusterTest],
-):
+class ClusterTestViewSet(RunViewSet):
     """Connection tests: queued, running, succeeded or failed."""
 
     queryset = ClusterTest.objects.select_related("cluster").order_by("-id")
-    serializer_class = ClusterTestSerializer
-    lookup_value_regex = r"\d{1,18}"
+    serializer_class = run_serializer = ClusterTestSerializer
     search_fields = ("cluster__alias", "reason")
     ordering_fields = ("id", "created_at", "state")
     filter_fields: ClassVar = {"cluster": "cluster__alias", "state": "state"}

@@ -8,16 +8,22 @@ from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema, extend_schema_field
-from rest_framework import mixins, serializers, status, viewsets
+from rest_framework import mixins, serializers, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors import tasks
-from mirrors.api.base import ReasonSerializer, StrictSerializer, person
+from mirrors.api.base import (
+    ReasonSerializer,
+    StrictSerializer,
+    body_of,
+    person,
+    reason_of,
+)
 from mirrors.api.failover.serializers import FlowField
+from mirrors.api.viewsets import RunViewSet
 from mirrors.lists.comparison import COMPARISONS, FINDINGS, PARTITIONS
-from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Role
+from mirrors.models import Comparison, ComparisonFinding, ComparisonPart
 from mirrors.services.comparison import lifecycle
 
 
@@ -93,15 +99,11 @@ class ComparisonFindingSerializer(serializers.ModelSerializer[ComparisonFinding]
         extra_kwargs = FINDINGS.extra_kwargs
 
 
-class ComparisonViewSet(
-    mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Comparison]
-):
+class ComparisonViewSet(RunViewSet):
     """Comparisons of a flow's two clusters, newest first. They change nothing."""
 
     queryset = Comparison.objects.all()
-    serializer_class = ComparisonSerializer
-    write_role = Role.OPERATOR
-    lookup_value_regex = r"\d{1,18}"
+    serializer_class = run_serializer = ComparisonSerializer
     search_fields = ("flow__source__alias", "flow__target__alias", "reason", "requested_by")
     ordering_fields = ("ended_at",)
     ordering_aliases: ClassVar = COMPARISONS.orderings
@@ -118,23 +120,16 @@ class ComparisonViewSet(
     @extend_schema(request=ComparisonAskSerializer, responses={201: ComparisonSerializer})
     def create(self, request: Request) -> Response:
         """Request a comparison. A worker runs it; poll its address until it has ended."""
-        asked = ComparisonAskSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        given = dict(asked.validated_data)
+        given = body_of(request, ComparisonAskSerializer)
         why = given.pop("reason", "")
-        run = lifecycle.request_comparison(who=person(request), why=why, **given)
-        tasks.run_comparison.delay_on_commit(run.pk)
-        return Response(ComparisonSerializer(run).data, status=status.HTTP_201_CREATED)
+        return self.created(lifecycle.request_comparison(who=person(request), why=why, **given))
 
     @extend_schema(request=ReasonSerializer, responses=ComparisonSerializer)
     @action(detail=True, methods=["post"])
     def abort(self, request: Request, pk: str) -> Response:
         """End it early; its findings are kept."""
-        asked = ReasonSerializer(data=request.data or {})
-        asked.is_valid(raise_exception=True)
-        why = asked.validated_data.get("reason", "")
-        run = lifecycle.abort_comparison(run=self.get_object(), who=person(request), why=why)
-        return Response(ComparisonSerializer(run).data)
+        run, who, why = self.get_object(), person(request), reason_of(request)
+        return self.answer(lifecycle.abort_comparison(run=run, who=who, why=why))
 
 
 class _RowsOfOne(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):

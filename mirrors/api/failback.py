@@ -15,10 +15,17 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors import tasks
-from mirrors.api.base import ReasonSerializer, StrictModelSerializer, StrictSerializer, person
+from mirrors.api.base import (
+    ReasonSerializer,
+    StrictModelSerializer,
+    StrictSerializer,
+    body_of,
+    person,
+    reason_of,
+)
 from mirrors.api.failover.serializers import FailoverSerializer
 from mirrors.api.flow_progress import OfFlow
+from mirrors.api.viewsets import RunViewSet
 from mirrors.domain.failback.orphans import DECISIONS
 from mirrors.lists.failback import DIVERGENCE, FAILBACKS, ORPHANS
 from mirrors.models import Divergence, Failback, Flow, OrphanStretch, Role, role_of
@@ -116,15 +123,11 @@ class DivergenceViewSet(OfFlow):
     filter_fields: ClassVar = {"topic": "topic", "mark": "mark"}
 
 
-class FailbackViewSet(
-    mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Failback]
-):
+class FailbackViewSet(RunViewSet):
     """Failbacks after a failover, newest first."""
 
     queryset = Failback.objects.all()
-    serializer_class = FailbackSerializer
-    write_role = Role.OPERATOR
-    lookup_value_regex = r"\d{1,18}"
+    serializer_class = run_serializer = FailbackSerializer
     search_fields = ("flow__source__alias", "flow__target__alias", "reason", "requested_by")
     ordering_fields = ("id", "state", "created_at", "ended_at")
     filter_fields: ClassVar = {"state": "state", "flow": "flow"}
@@ -136,14 +139,9 @@ class FailbackViewSet(
     @extend_schema(request=FailbackAskSerializer, responses={201: FailbackSerializer})
     def create(self, request: Request) -> Response:
         """Prepare the reverse flow, list the orphans of the old primary, and start."""
-        asked = FailbackAskSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        given = asked.validated_data
-        run = lifecycle.request_failback(
-            flow=given["flow"], who=person(request), why=given["reason"]
-        )
-        tasks.run_failback.delay_on_commit(run.pk)
-        return Response(FailbackSerializer(run).data, status=status.HTTP_201_CREATED)
+        given, who = body_of(request, FailbackAskSerializer), person(request)
+        run = lifecycle.request_failback(flow=given["flow"], who=who, why=given["reason"])
+        return self.created(run)
 
     @extend_schema(request=OrphanDecisionSerializer, responses=FailbackSerializer)
     @action(detail=True, methods=["post"])
@@ -152,9 +150,7 @@ class FailbackViewSet(
 
         The decision is on the given partitions, or on all undecided ones.
         """
-        asked = OrphanDecisionSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        given, run = asked.validated_data, self.get_object()
+        given, run = body_of(request, OrphanDecisionSerializer), self.get_object()
         named = given.get("partitions")
         orphans.decide(
             run=run,
@@ -164,19 +160,15 @@ class FailbackViewSet(
             why=given["reason"],
             now=timezone.now(),
         )
-        tasks.settle_orphans.delay_on_commit(run.pk)
-        return Response(FailbackSerializer(run).data)
+        return self.answer(run)
 
     @extend_schema(request=GroupsAskSerializer, responses={202: FailbackSerializer})
     @action(detail=True, methods=["post"])
     def groups(self, request: Request, pk: str) -> Response:
         """Let a worker find the resume offsets; `groups` has them when `groups_at` changes."""
-        asked = GroupsAskSerializer(data=request.data or {})
-        asked.is_valid(raise_exception=True)
-        run = self.get_object()
-        lifecycle.check_running(run)
-        tasks.bring_groups_back.delay_on_commit(run.pk, asked.validated_data["act"])
-        return Response(FailbackSerializer(run).data, status=status.HTTP_202_ACCEPTED)
+        given, run = body_of(request, GroupsAskSerializer), self.get_object()
+        lifecycle.request_groups(run=run, act=given["act"])
+        return self.answer(run, status.HTTP_202_ACCEPTED)
 
     @extend_schema(request=SwitchAskSerializer, responses={201: FailoverSerializer})
     @action(detail=True, methods=["post"])
@@ -185,35 +177,27 @@ class FailbackViewSet(
 
         Refused (409) while orphans wait for a decision, or the reverse flow is far behind.
         """
-        asked = SwitchAskSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        given = asked.validated_data
+        given = body_of(request, SwitchAskSerializer)
         found = switchover.request_switch(
             run=self.get_object(),
             confirm_alias=given["confirm_alias"],
             who=person(request),
             why=given["reason"],
         )
-        tasks.run_failover.delay_on_commit(found.pk)
         return Response(FailoverSerializer(found).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=None, responses=FailbackSerializer)
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
         """Retry the preparation after its cause was fixed."""
-        run = lifecycle.try_again(run=self.get_object(), who=person(request))
-        tasks.run_failback.delay_on_commit(run.pk)
-        return Response(FailbackSerializer(run).data)
+        return self.answer(lifecycle.try_again(run=self.get_object(), who=person(request)))
 
     @extend_schema(request=ReasonSerializer, responses=FailbackSerializer)
     @action(detail=True, methods=["post"])
     def close(self, request: Request, pk: str) -> Response:
         """End it; the reverse flow continues as any other flow."""
-        asked = ReasonSerializer(data=request.data or {})
-        asked.is_valid(raise_exception=True)
-        why = asked.validated_data.get("reason", "")
-        run = lifecycle.close_failback(run=self.get_object(), who=person(request), why=why)
-        return Response(FailbackSerializer(run).data)
+        run, who, why = self.get_object(), person(request), reason_of(request)
+        return self.answer(lifecycle.close_failback(run=run, who=who, why=why))
 
 
 class OrphanViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[OrphanStretch]):

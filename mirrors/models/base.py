@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from mirrors.domain.state_machine import StateMachine
 
@@ -36,6 +37,9 @@ class RunLifecycle(models.Model):
     `services.run_lifecycle` has the operations that all kinds of runs share.
     """
 
+    # The Celery task that claims a queued run by its id; empty where a sweep begins it.
+    task: ClassVar[str] = ""
+
     reason = models.TextField(blank=True)
     requested_by = models.CharField(max_length=150)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -47,6 +51,17 @@ class RunLifecycle(models.Model):
     @property
     def is_open(self) -> bool:
         return self.ended_at is None
+
+
+class WorkerRun(RunLifecycle):
+    """A run whose worker sends heartbeats: `seen_at` is the last one, `why` the person's reason."""
+
+    since = models.DateTimeField(default=timezone.now)
+    why = models.CharField(max_length=500, blank=True)
+    seen_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
 
 
 class Decision(models.Model):

@@ -76,6 +76,8 @@ class Cluster(models.Model):
 class ClusterTest(RunLifecycle):
     """One connection test: stored first, then queued, so that a lost message is detected."""
 
+    task = "mirrors.tasks.run_test"
+
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="tests")
     state = StateField(CONNECTION_TEST, TestState.QUEUED)
     # The probe's report: reachable, code, message, cluster id, version, brokers, rights, warnings.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
 from mirrors.domain.states.runs import COMPARISON, ComparisonState
-from mirrors.models.base import RunLifecycle, StateField
+from mirrors.models.base import StateField, WorkerRun
 from mirrors.models.flows import Flow
 
 OPEN_COMPARISONS = (ComparisonState.QUEUED, ComparisonState.RUNNING)
@@ -21,23 +20,23 @@ class Verdict(models.TextChoices):
     DIFFERS = "differs"
 
 
-class Comparison(RunLifecycle):
+class Comparison(WorkerRun):
     """One comparison: stored first, then queued. Workers run it in slices of some seconds.
 
     - `rests`: waits between two slices. `turn` counts the slices, so that one worker takes each.
     - `records`: how many of the last offsets of each partition are read; null means all.
     """
 
+    task = "mirrors.tasks.run_comparison"
+
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="comparisons")
     state = StateField(COMPARISON, ComparisonState.QUEUED)
-    since = models.DateTimeField(default=timezone.now)
     verdict = models.CharField(max_length=16, choices=Verdict, blank=True)
     topics = models.JSONField(default=list)
     content = models.BooleanField(default=True)
     records = models.BigIntegerField(null=True)
     seconds = models.PositiveIntegerField()
     megabytes = models.PositiveIntegerField()
-    why = models.CharField(max_length=500, blank=True)
     abort_asked_by = models.CharField(max_length=150, blank=True)
     progress = models.JSONField(default=dict)
     summary = models.JSONField(null=True)
@@ -47,7 +46,6 @@ class Comparison(RunLifecycle):
     rests = models.BooleanField(default=False)
     lost = models.PositiveSmallIntegerField(default=0)
     started_at = models.DateTimeField(null=True)
-    seen_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ("-id",)

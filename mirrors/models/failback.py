@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from mirrors.domain.states.findings import ORPHANS, OrphanState
 from mirrors.domain.states.runs import FAILBACK, FailbackState
-from mirrors.models.base import Decision, RunLifecycle, StateField
+from mirrors.models.base import Decision, StateField, WorkerRun
 from mirrors.models.flows import Flow
 
 
@@ -43,25 +43,24 @@ class Divergence(models.Model):
         return f"{self.topic}-{self.partition}"
 
 
-class Failback(RunLifecycle):
+class Failback(WorkerRun):
     """One failback of a flow that failed over.
 
     `flow` is the stopped one, `reverse` the one that replicates back. `starts` has the start
     offset of each partition with its reason, `groups` the resume offset of each consumer group.
     """
 
+    task = "mirrors.tasks.run_failback"
+
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="failbacks")
     reverse = models.ForeignKey(
         Flow, on_delete=models.SET_NULL, null=True, related_name="brings_back"
     )
     state = StateField(FAILBACK, FailbackState.QUEUED)
-    since = models.DateTimeField(default=timezone.now)
-    why = models.CharField(max_length=500, blank=True)
     starts = models.JSONField(default=list)
     changes = models.JSONField(default=list)
     groups = models.JSONField(default=list)
     groups_at = models.DateTimeField(null=True)
-    seen_at = models.DateTimeField(null=True)
     listed_at = models.DateTimeField(null=True)
 
     class Meta:

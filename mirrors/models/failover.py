@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
 from mirrors.domain.failover.left_behind import LeftBehind as Decision
 from mirrors.domain.states.runs import FAILOVER_RUN, FAILOVER_STEP, FailoverState, StepState
-from mirrors.models.base import RunLifecycle, StateField
+from mirrors.models.base import StateField, WorkerRun
 from mirrors.models.flows import Flow
 
 
@@ -40,7 +39,7 @@ class Verification(models.TextChoices):
     NONE = "none"
 
 
-class FailoverRun(RunLifecycle):
+class FailoverRun(WorkerRun):
     """One run: stored first, then queued. `mark` is in the names of its temporary groups.
 
     - `seen_at`: last sign of life of its worker. `swept_at`: when its last group was deleted.
@@ -51,21 +50,20 @@ class FailoverRun(RunLifecycle):
       `counted_rows` are their addends. `count_due_at`: the next attempt, null when all is counted.
     """
 
+    task = "mirrors.tasks.run_failover"
+
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="failovers")
     kind = models.CharField(max_length=16, choices=FailoverKind)
     state = StateField(FAILOVER_RUN, FailoverState.QUEUED)
     verification = models.CharField(max_length=16, choices=Verification, default=Verification.NONE)
     verification_reason = models.TextField(blank=True, default="")
-    since = models.DateTimeField(default=timezone.now)
     groups = models.JSONField(default=list)
-    why = models.CharField(max_length=500, blank=True)
     mark = models.CharField(max_length=16)
     abort_asked_by = models.CharField(max_length=150, blank=True)
     progress = models.JSONField(default=dict)
     plan = models.JSONField(null=True)
     result = models.JSONField(null=True)
     started_at = models.DateTimeField(null=True)
-    seen_at = models.DateTimeField(null=True)
     swept_at = models.DateTimeField(null=True)
     simulation = models.ForeignKey(
         "self", on_delete=models.SET_NULL, null=True, related_name="executions"

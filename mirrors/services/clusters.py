@@ -106,7 +106,7 @@ def delete_cluster(*, cluster: Cluster, who: str) -> None:
 
 
 def request_test(*, cluster: Cluster, who: str) -> ClusterTest:
-    """Store the row that a worker fills; the caller enqueues `run_test` on commit."""
+    """Store the test that a worker runs."""
     recent = timezone.now() - timedelta(minutes=1)
     asked = ClusterTest.objects.filter(requested_by=who, created_at__gt=recent).count()
     if asked >= settings.UNDERSTUDY_TESTS_PER_MINUTE:
@@ -114,7 +114,9 @@ def request_test(*, cluster: Cluster, who: str) -> ClusterTest:
             f"You requested {asked} connection tests within a minute, which is the limit. "
             "Wait a minute and try again."
         )
-    return ClusterTest.objects.create(cluster=cluster, requested_by=who)
+    test = ClusterTest.objects.create(cluster=cluster, requested_by=who)
+    run_lifecycle.enqueue(test)
+    return test
 
 
 def run_test(*, test_id: int, deadline_s: float = TEST_DEADLINE_S) -> bool:

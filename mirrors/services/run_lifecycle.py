@@ -1,7 +1,8 @@
 """The life cycle of a run: requested, taken by a worker, heartbeats, aborted, ended or lost.
 
 Failover runs, failbacks, comparisons, drills and connection tests share it. A run is stored first
-and then queued, so a lost message or worker costs seconds.
+and then queued, so a lost message or worker costs seconds. Pages and REST send no message: the
+service that stores the request sends it once, after the commit.
 
 - Each transition is a compare-and-set on the row: of two workers one wins.
 - A run that stays queued has lost its message; a sweep queues it again.
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from celery import current_app
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -29,6 +31,8 @@ from mirrors.services.errors import Conflict
 WORKER = "worker"
 RECONCILER = "reconciler"
 WAITING = "Waiting for a worker."
+# The same in every kind of run.
+QUEUED, ABORTED = "queued", "aborted"
 # A run that is queued for longer has lost its message.
 ASK_AGAIN_AFTER = timedelta(seconds=5)
 
@@ -42,7 +46,7 @@ class Stopped(UnderstudyError):
 
 
 def request(model: type[Run], *, refusal: str, who: str, noted: str, **facts: Any) -> Run:
-    """Store the run that a worker takes; the caller enqueues on commit.
+    """Store the run that a worker takes, and send its message after the commit.
 
     A flow has one open run: Conflict with `refusal` otherwise. `noted` goes to the audit log.
     """
@@ -51,7 +55,26 @@ def request(model: type[Run], *, refusal: str, who: str, noted: str, **facts: An
             **{"reason": WAITING, **facts, "requested_by": who[:150]}
         )
         record(run, field="state", before="", who=who, why=noted)
+        if run.task and run.state == QUEUED:  # type: ignore[attr-defined]
+            enqueue(run)
     return run
+
+
+def enqueue(run: RunLifecycle) -> None:
+    """Let a worker claim or continue the run."""
+    send_on_commit(run.task, run.pk)
+
+
+def send_on_commit(task: str, *args: Any) -> None:
+    """Send a task by its name after the commit; an unreachable queue is logged, never an error.
+
+    A sweep finds runs and decisions that wait for a worker, and sends the task again.
+    """
+
+    def send() -> None:
+        current_app.signature(task, args=args).delay()
+
+    transaction.on_commit(send, robust=True)
 
 
 @contextmanager
@@ -76,6 +99,8 @@ def heartbeat(rows: QuerySet[Run], **known: Any) -> str:
     """
     if not rows.update(seen_at=timezone.now(), **known):
         return "Another process ended the run."
+    if not any(field.name == "abort_asked_by" for field in rows.model._meta.concrete_fields):
+        return ""
     asked = rows.values_list("abort_asked_by", flat=True).first()
     return f"Aborted by {asked}." if asked else ""
 
@@ -86,20 +111,27 @@ def end(rows: QuerySet[Run], *, state: str, reason: str, who: str = WORKER, **kn
     return claim(rows, state=state, reason=reason, who=who, changes=changes)
 
 
-def ask_to_abort(
-    rows: QuerySet[Run], *, queued: str, aborted: str, who: str, why: str, **at_once: Any
-) -> bool:
+def ask_to_abort(rows: QuerySet[Run], *, who: str, why: str, **at_once: Any) -> bool:
     """Abort a run.
 
     A queued run ends at once, `at_once` included: True. A worker's run stops at the worker's next
     heartbeat: False. Conflict when it has ended already.
     """
     reason, changes = why or f"Aborted by {who}.", {"abort_asked_by": who, **at_once}
-    if end(rows.filter(state=queued), state=aborted, reason=reason, who=who, **changes):
+    if end(rows.filter(state=QUEUED), state=ABORTED, reason=reason, who=who, **changes):
         return True
     if not rows.filter(ended_at=None).update(abort_asked_by=who):
         raise Conflict("This run has already ended; there is nothing to abort.")
     return False
+
+
+def approve(
+    rows: QuerySet[Run], *, requested_by: str, state: str, who: str, **changes: Any
+) -> bool:
+    """Approve the waiting run of `rows`, as a second person; False when it does not wait."""
+    if who == requested_by:
+        raise Conflict(f"{who} requested this run, so another person must approve it.")
+    return claim(rows, state=state, reason=f"Approved by {who}.", who=who, changes=changes)
 
 
 def unclaimed(rows: QuerySet[Run], *, now: datetime, since: str = "created_at") -> list[int]:

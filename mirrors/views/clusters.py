@@ -30,7 +30,7 @@ from mirrors.services import clusters as services
 from mirrors.views.drills.readiness import first_flows
 from mirrors.views.edit_impact import Impact, changes_between
 from mirrors.views.flows.pages import file_of_flows
-from mirrors.views.page import curl, filter_of, mark_cluster, render_page
+from mirrors.views.page import attempt, curl, filter_of, mark_cluster, render_page
 from mirrors.views.tables import export, file_of, table_of
 
 LISTS = {
@@ -149,12 +149,9 @@ def test_cluster(request: HttpRequest, alias: str) -> HttpResponse:
 
 
 def _request_test(request: HttpRequest, cluster: Cluster) -> None:
-    try:
-        test = services.request_test(cluster=cluster, who=request.user.get_username())
-    except UnderstudyError as error:
-        messages.error(request, error.message)
-        return
-    tasks.run_test.delay_on_commit(test.pk)
+    attempt(
+        request, lambda: services.request_test(cluster=cluster, who=request.user.get_username())
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from django.contrib import messages
 from django.db.models import QuerySet, Value
 from django.db.models.functions import Concat
 from django.http import HttpRequest, HttpResponse
@@ -15,7 +14,6 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.domain.states.runs import COMPARISON
@@ -25,7 +23,7 @@ from mirrors.lists.comparison import ASPECTS, COMPARISONS, FINDINGS, PARTITIONS
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Flow, Role, needs
 from mirrors.models.comparison import OPEN_COMPARISONS, Verdict
 from mirrors.services.comparison import lifecycle
-from mirrors.views.page import curl, filter_of, render_page
+from mirrors.views.page import attempt, curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, table_of
 
 # A verdict, and the state whose icon and color it has.
@@ -130,7 +128,6 @@ def add_comparison(request: HttpRequest) -> HttpResponse:
             except UnderstudyError as error:
                 form.add_error(None, error.message)
             else:
-                tasks.run_comparison.delay_on_commit(run.pk)
                 return redirect("comparison", pk=run.pk)
     else:
         named = request.GET.get("flow", "")
@@ -179,10 +176,7 @@ def show_comparison(request: HttpRequest, pk: int, part: str = "findings") -> Ht
 @needs(Role.OPERATOR)
 def abort(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Comparison, pk=pk)
-    try:
-        lifecycle.abort_comparison(run=run, who=request.user.get_username())
-    except UnderstudyError as error:
-        messages.error(request, error.message)
+    attempt(request, lambda: lifecycle.abort_comparison(run=run, who=request.user.get_username()))
     return redirect("comparison", pk=pk)
 
 

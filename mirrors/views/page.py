@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 
 from mirrors.domain.account.sentences import unknown_part
+from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER
 from mirrors.models import Cluster
 
@@ -37,6 +39,18 @@ def render_page(
     patch_vary_headers(response, ["HX-Request", "Cookie"])
     response.headers.setdefault("Cache-Control", "no-store")
     return response
+
+
+def attempt(request: HttpRequest, act: Callable[[], object], done: str = "") -> bool:
+    """Do what a person requested; its refusal, or `done`, is the message of the next page."""
+    try:
+        act()
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+        return False
+    if done:
+        messages.success(request, done)
+    return True
 
 
 _STOPPED_STATES = {"draft", "paused", "stopped", "failed_over"}

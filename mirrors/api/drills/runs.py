@@ -9,13 +9,13 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema, extend_schema_field
-from rest_framework import mixins, serializers, status, viewsets
+from rest_framework import serializers, status, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors import tasks
-from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
+from mirrors.api.base import StrictModelSerializer, StrictSerializer, body_of, person
 from mirrors.api.failover.serializers import FlowField
+from mirrors.api.viewsets import RunViewSet
 from mirrors.lists.drills import DRILL_RUNS, DRILL_SCHEDULES
 from mirrors.models import Drill, DrillRun, Role
 from mirrors.models.groups import LONGEST_GROUP
@@ -79,20 +79,20 @@ class DrillViewSet(viewsets.ModelViewSet[Drill]):
         return Drill.objects.select_related("flow__source", "flow__target").order_by("id")
 
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        asked = self.get_serializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        given = {"time_zone": "UTC", **asked.validated_data}
+        serializer = self.get_serializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        given = {"time_zone": "UTC", **serializer.validated_data}
         drill = schedules.create_drill(**given, who=person(request))
         return Response(self.get_serializer(drill).data, status=status.HTTP_201_CREATED)
 
     def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         drill = self.get_object()
-        asked = self.get_serializer(drill, data=request.data, partial=True)
-        asked.is_valid(raise_exception=True)
+        serializer = self.get_serializer(drill, data=request.data, partial=True)
+        serializer.is_valid(raise_exception=True)
         known = {
             name: getattr(drill, name) for name in ("schedule", "time_zone", "groups", "enabled")
         }
-        given = {name: asked.validated_data.get(name, value) for name, value in known.items()}
+        given = {name: serializer.validated_data.get(name, value) for name, value in known.items()}
         drill = schedules.update_drill(drill=drill, **given, who=person(request))
         return Response(self.get_serializer(drill).data)
 
@@ -140,15 +140,11 @@ class DrillRunSerializer(serializers.ModelSerializer[DrillRun]):
         return run.objectives
 
 
-class DrillRunViewSet(
-    mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[DrillRun]
-):
+class DrillRunViewSet(RunViewSet):
     """Runs of drills, newest first: measured values, objectives, and how far they were missed."""
 
     queryset = DrillRun.objects.all()
-    serializer_class = DrillRunSerializer
-    write_role = Role.OPERATOR
-    lookup_value_regex = r"\d{1,18}"
+    serializer_class = run_serializer = DrillRunSerializer
     search_fields = DRILL_RUNS.search
     ordering_fields = ("ended_at",)
     ordering_aliases: ClassVar = DRILL_RUNS.orderings
@@ -166,8 +162,5 @@ class DrillRunViewSet(
     @extend_schema(request=DrillAskSerializer, responses={201: DrillRunSerializer})
     def create(self, request: Request) -> Response:
         """Run a drill now. Poll its address until it has ended; the certificate follows."""
-        asked = DrillAskSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        run = schedules.request_drill(**asked.validated_data, who=person(request))
-        tasks.run_drills.delay_on_commit()
-        return Response(DrillRunSerializer(run).data, status=status.HTTP_201_CREATED)
+        given = body_of(request, DrillAskSerializer)
+        return self.created(schedules.request_drill(**given, who=person(request)))

@@ -9,22 +9,21 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import mixins, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from mirrors import tasks
-from mirrors.api.base import ReasonSerializer, person
+from mirrors.api.base import ReasonSerializer, body_of, person, reason_of
 from mirrors.api.failover.serializers import (
     FailoverAskSerializer,
     FailoverBriefSerializer,
     FailoverSerializer,
 )
+from mirrors.api.viewsets import RunViewSet
 from mirrors.domain.failover.runbook.steps import KINDS
 from mirrors.lists.failover import FAILOVERS
-from mirrors.models import FailoverRun, Role
+from mirrors.models import FailoverRun
 from mirrors.models.failover import FailoverKind
 from mirrors.services.failback import switchover
 from mirrors.services.failover import lifecycle
@@ -33,15 +32,11 @@ from mirrors.services.failover.script import script_of
 from mirrors.services.failover.simulation import simulator
 
 
-class FailoverViewSet(
-    mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[FailoverRun]
-):
+class FailoverViewSet(RunViewSet):
     """Simulations, which change nothing real, and the runs begun from them; newest first."""
 
     queryset = FailoverRun.objects.all()
-    serializer_class = FailoverSerializer
-    write_role = Role.OPERATOR
-    lookup_value_regex = r"\d{1,18}"
+    serializer_class = run_serializer = FailoverSerializer
     search_fields = ("flow__source__alias", "flow__target__alias", "reason", "requested_by")
     ordering_fields = ("ended_at",)
     ordering_aliases: ClassVar = FAILOVERS.orderings
@@ -73,61 +68,50 @@ class FailoverViewSet(
           (`failbacks/`) runs. The response is the simulation of the reverse flow; the
           switchover follows it.
         """
-        asked = FailoverAskSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        run = _begin(asked.validated_data, person(request))
-        tasks.run_failover.delay_on_commit(run.pk)
-        return Response(FailoverSerializer(run).data, status=status.HTTP_201_CREATED)
+        return self.created(_begin(body_of(request, FailoverAskSerializer), person(request)))
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def abort(self, request: Request, pk: str) -> Response:
         """End it early: a simulation deletes its groups, a real run undoes its steps."""
-        run = lifecycle.abort_run(
-            run=self.get_object(), who=person(request), why=_reason_of(request)
-        )
-        return self._sent(run)
+        run, who, why = self.get_object(), person(request), reason_of(request)
+        return self.answer(lifecycle.abort_run(run=run, who=who, why=why))
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: str) -> Response:
         """Approve it, as a second person."""
-        _reason_of(request)
-        return self._sent(commands.approve(run=self.get_object(), who=person(request)))
+        reason_of(request)
+        return self.answer(commands.approve(run=self.get_object(), who=person(request)))
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def confirm(self, request: Request, pk: str) -> Response:
         """Confirm that the step's task is done, or accept its result."""
-        why = _reason_of(request)
-        return self._sent(commands.confirm(run=self.get_object(), who=person(request), why=why))
+        why = reason_of(request)
+        return self.answer(commands.confirm(run=self.get_object(), who=person(request), why=why))
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: str) -> Response:
         """Pause it before its next step."""
-        _reason_of(request)
-        return self._sent(commands.pause(run=self.get_object(), who=person(request)))
+        reason_of(request)
+        return self.answer(commands.pause(run=self.get_object(), who=person(request)))
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: str) -> Response:
         """Resume after a pause, or retry a failed step."""
-        _reason_of(request)
-        return self._sent(commands.resume(run=self.get_object(), who=person(request)))
+        reason_of(request)
+        return self.answer(commands.resume(run=self.get_object(), who=person(request)))
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def lift(self, request: Request, pk: str) -> Response:
         """Remove the ACLs that an ended run left on its source."""
-        why = _reason_of(request)
-        run = commands.ask_to_lift(run=self.get_object(), who=person(request), why=why)
-        tasks.lift_fence.delay_on_commit(run.pk, person(request))
-        return Response(FailoverSerializer(run).data)
-
-    def _sent(self, run: FailoverRun) -> Response:
-        tasks.run_failover.delay_on_commit(run.pk)
-        return Response(FailoverSerializer(run).data)
+        why = reason_of(request)
+        run = self.get_object()
+        return self.answer(commands.ask_to_lift(run=run, who=person(request), why=why))
 
 
 def _begin(given: dict[str, Any], who: str) -> FailoverRun:
@@ -151,12 +135,6 @@ def _begin(given: dict[str, Any], who: str) -> FailoverRun:
         who=who,
         groups=groups,
     )
-
-
-def _reason_of(request: Request) -> str:
-    asked = ReasonSerializer(data=request.data or {})
-    asked.is_valid(raise_exception=True)
-    return str(asked.validated_data.get("reason", ""))
 
 
 SHELL = "text/x-shellscript; charset=utf-8"

@@ -12,8 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from mirrors import tasks
-from mirrors.api.base import StrictSerializer, person
+from mirrors.api.base import StrictSerializer, body_of, person
 from mirrors.models import DutyRun, Flow, Role
 from mirrors.services.migration import takeover
 
@@ -51,12 +50,14 @@ class TakeoverViewSet(ViewSet):
     @extend_schema(request=TakeoverSerializer, responses={202: TakeoverAnswer})
     def create(self, request: Request, flow_id: str) -> Response:
         """Let a worker check now; with `start` it starts the flow if MirrorMaker 2 is quiet."""
-        asked = TakeoverSerializer(data=request.data or {})
-        asked.is_valid(raise_exception=True)
-        seconds, start = asked.validated_data["seconds"], asked.validated_data["start"]
-        flow = _flow(flow_id)
-        run = takeover.ask_check(flow=flow, seconds=seconds, now=timezone.now())
-        tasks.check_takeover.delay_on_commit(run.pk, flow.pk, seconds, start, person(request))
+        given = body_of(request, TakeoverSerializer)
+        run = takeover.ask_check(
+            flow=_flow(flow_id),
+            seconds=given["seconds"],
+            start=given["start"],
+            who=person(request),
+            now=timezone.now(),
+        )
         return Response(_answer(run), status=status.HTTP_202_ACCEPTED)
 
 

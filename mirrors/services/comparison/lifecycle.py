@@ -33,7 +33,7 @@ def request_comparison(
     megabytes: int = MEGABYTES,
     why: str = "",
 ) -> Comparison:
-    """Store the run that a worker takes; the caller enqueues on commit. One open run per flow."""
+    """Store the run that a worker takes. One open run per flow."""
     chosen = sorted(set(topics))
     if len(chosen) > MOST_TOPICS:
         sentence = f"{len(chosen)} topics are more than the limit of {MOST_TOPICS} per run."
@@ -56,8 +56,7 @@ def request_comparison(
 def abort_comparison(*, run: Comparison, who: str, why: str = "") -> Comparison:
     """Abort: a queued comparison ends at once, a running one within seconds with its findings."""
     rows = Comparison.objects.filter(pk=run.pk)
-    states = {"queued": ComparisonState.QUEUED, "aborted": ComparisonState.ABORTED}
-    run_lifecycle.ask_to_abort(rows, **states, who=who, why=why)
+    run_lifecycle.ask_to_abort(rows, who=who, why=why)
     run.refresh_from_db()
     return run
 

@@ -32,7 +32,7 @@ _AT_ONCE = 100
 
 
 def begin_waiting(*, now: datetime) -> list[int]:
-    """Request the simulations of queued drills; returns the runs to enqueue."""
+    """Request the simulations of queued drills; returns their runs."""
     waiting = DrillRun.objects.filter(state=DrillState.QUEUED)
     begun = []
     for run in waiting.select_related("flow__source", "flow__target")[:_AT_ONCE]:

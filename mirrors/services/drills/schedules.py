@@ -78,6 +78,7 @@ def request_drill(*, flow: Flow, groups: Iterable[str] = (), who: str) -> DrillR
     run = _open_run(flow=flow, groups=chosen, who=who, why=f"Requested by {who}.")
     if run is None:
         raise Conflict(f"A drill of {flow.name} is already running. Wait until it ends.")
+    run_lifecycle.send_on_commit("mirrors.tasks.run_drills")
     return run
 
 

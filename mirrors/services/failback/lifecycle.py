@@ -16,7 +16,7 @@ LOST_AFTER = timedelta(seconds=90)
 
 
 def request_failback(*, flow: Flow, who: str, why: str = "") -> Failback:
-    """Store the run that a worker takes; the caller enqueues on commit. One open run per flow."""
+    """Store the run that a worker takes. One open run per flow."""
     check_stopped(flow)
     return run_lifecycle.request(
         Failback,
@@ -46,6 +46,12 @@ def is_stopped(flow: Flow) -> bool:
 def check_running(run: Failback) -> None:
     if run.state != FailbackState.RUNNING:
         raise Conflict(f"The failback is {run.state}, so it has no running reverse flow.")
+
+
+def request_groups(*, run: Failback, act: bool) -> None:
+    """Let a worker find the resume offsets of the groups; with `act`, it moves idle groups."""
+    check_running(run)
+    run_lifecycle.send_on_commit("mirrors.tasks.bring_groups_back", run.pk, act)
 
 
 def close_failback(*, run: Failback, who: str, why: str) -> Failback:
@@ -84,5 +90,6 @@ def try_again(*, run: Failback, who: str) -> Failback:
     rows = Failback.objects.filter(pk=run.pk, state=FailbackState.FAILED, ended_at=None)
     if not claim(rows, state=FailbackState.QUEUED, reason=run_lifecycle.WAITING, who=who):
         raise Conflict("Only a failback that failed can be retried.")
+    run_lifecycle.enqueue(run)
     run.refresh_from_db()
     return run

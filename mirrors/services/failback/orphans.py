@@ -30,6 +30,7 @@ from mirrors.models.failback import OrphanState
 from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
 from mirrors.services.offsets.run_lookup import touching
+from mirrors.services.run_lifecycle import send_on_commit
 
 DEADLINE_S = 200.0
 MOST_BYTES = 64 << 20
@@ -83,7 +84,7 @@ def decide(
 ) -> int:
     """Decide on the orphans of these partitions, or of all without a decision.
 
-    The caller enqueues the worker that carries it out.
+    A worker carries it out.
     """
     if decision not in DECISIONS:
         raise InvalidSettings({"decision": [f"It must be one of {', '.join(DECISIONS)}."]})
@@ -117,6 +118,7 @@ def decide(
         records = sum(row.records for row in rows)
         words = f"{decision}: {records} records of {len(rows)} partitions. {why}"
         note(run.flow, what=f"orphans: {decision}", who=who, why=words)
+        send_on_commit("mirrors.tasks.settle_orphans", run.pk)
     return len(rows)
 
 

@@ -32,7 +32,6 @@ from mirrors.models.failback import FailbackState
 from mirrors.models.failover import FailoverState
 from mirrors.models.flows import DesiredState
 from mirrors.services import run_lifecycle
-from mirrors.services.errors import Conflict
 from mirrors.services.failback import orphans
 from mirrors.services.failback.lifecycle import check_stopped, is_stopped
 from mirrors.services.failback.positions import (
@@ -229,8 +228,8 @@ class _Preparation:
 
     def _tick(self, words: str) -> None:
         rows = Failback.objects.filter(pk=self._run.pk, state=FailbackState.PREPARING)
-        if not rows.update(seen_at=timezone.now(), reason=words):
-            raise Conflict("Somebody closed it meanwhile.")
+        if stop := run_lifecycle.heartbeat(rows, reason=words):
+            raise run_lifecycle.Stopped(stop)
 
 
 def _begun(points: Sequence[Point], starts: Sequence[Start]) -> list[Point]:

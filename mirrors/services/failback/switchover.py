@@ -28,7 +28,7 @@ _WAITING = (OrphanState.LISTED, OrphanState.DECIDED, OrphanState.FAILED)
 
 
 def request_switch(*, run: Failback, confirm_alias: str, who: str, why: str) -> FailoverRun:
-    """The simulation before the switchover; the caller enqueues it on commit."""
+    """The simulation before the switchover."""
     check_running(run)
     errors = {}
     if confirm_alias.strip() != run.flow.source.alias:
@@ -65,7 +65,7 @@ def lag_of(run: Failback) -> int | None:
 
 
 def begin_simulated() -> list[int]:
-    """Begin the switchovers whose simulation succeeded; returns the runs to enqueue."""
+    """Begin the switchovers whose simulation succeeded; returns their runs."""
     begun = []
     rows = Failback.objects.filter(state=FailbackState.RUNNING, reverse__isnull=False)
     for run in rows.select_related("flow__source", "reverse__source", "reverse__target"):

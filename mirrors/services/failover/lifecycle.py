@@ -33,7 +33,7 @@ def request_run(
     steps: Sequence[tuple[str, str]],
     **more: Any,
 ) -> FailoverRun:
-    """Store the run that a worker takes; the caller enqueues on commit. One open run per flow."""
+    """Store the run that a worker takes. One open run per flow."""
     chosen = sorted(set(groups))
     if len(chosen) > MOST_GROUPS:
         sentence = f"{len(chosen)} groups are more than the limit of {MOST_GROUPS} per run."
@@ -62,13 +62,13 @@ def abort_run(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
     """Abort a run: a queued one ends at once, a running one after it has undone its effects."""
     now = timezone.now()
     rows = FailoverRun.objects.filter(pk=run.pk)
-    states = {"queued": FailoverState.QUEUED, "aborted": FailoverState.ABORTED}
-    if not run_lifecycle.ask_to_abort(rows, **states, who=who, why=why, swept_at=now):
+    if not run_lifecycle.ask_to_abort(rows, who=who, why=why, swept_at=now):
         # A run that waits for a person continues, to undo its effects.
         rests = rows.filter(ended_at=None, state=FailoverState.WAITING)
         changes = {"waits_for": "", "holder": "", "next_at": now, "abort_asked_by": who}
         reason = why or f"Aborted by {who}."
         claim(rests, state=FailoverState.RUNNING, reason=reason, who=who, changes=changes)
+        run_lifecycle.enqueue(run)
     run.refresh_from_db()
     return run
 

@@ -22,7 +22,8 @@ from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
 from mirrors.services.flows.commands import start_flow
 from mirrors.services.flows.jobs import TAKEOVER
-from mirrors.services.sync.runs import close_run, open_run
+from mirrors.services.run_lifecycle import send_on_commit
+from mirrors.services.sync.runs import claim_run, close_run, open_run
 
 DUTY = TAKEOVER
 SECONDS = 10
@@ -30,8 +31,10 @@ LONGEST_S = 20
 DEADLINE_S = 7.0
 
 
-def ask_check(*, flow: Flow, seconds: int, now: datetime) -> DutyRun:
-    """Store the row that a worker fills; the caller enqueues `check_takeover` on commit."""
+def ask_check(
+    *, flow: Flow, seconds: int, start: bool = False, who: str = "", now: datetime
+) -> DutyRun:
+    """Store the check that a worker does; with `start` it then starts the flow for `who`."""
     if not 1 <= seconds <= LONGEST_S:
         raise InvalidSettings({"seconds": [f"It must be a whole number from 1 to {LONGEST_S}."]})
     if flow.desired_state != DesiredState.STOPPED:
@@ -44,6 +47,7 @@ def ask_check(*, flow: Flow, seconds: int, now: datetime) -> DutyRun:
         raise Conflict(
             f"A check of MirrorMaker 2 for {flow.name} is already running. Wait until it ends."
         )
+    send_on_commit("mirrors.tasks.check_takeover", run.pk, flow.pk, seconds, start, who)
     return run
 
 
@@ -60,8 +64,7 @@ def run_check(
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
     """In a worker. True when MM2 writes nothing; with `start` the flow is then started."""
-    rows = DutyRun.objects.select_related("flow__source", "flow__target")
-    run = rows.filter(pk=run_id, ended_at=None).first()
+    run = claim_run(run_id=run_id)
     if run is None:
         return False
     try:

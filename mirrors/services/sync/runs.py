@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Max, Q
+from django.db.models import Count, F, Max, Q
 from django.utils import timezone
 
 from mirrors.domain.sync.schedule import Outcome, Past, total
@@ -30,6 +30,17 @@ def open_run(*, flow_id: int, name: str, slot: int, now: datetime) -> DutyRun | 
             )
     except IntegrityError:
         return None
+
+
+def claim_run(*, run_id: int) -> DutyRun | None:
+    """Claim a run that a person requested; None when another worker has it, or it has ended.
+
+    A request stores the same time in `since` and `started_at`; the claim sets the latter.
+    """
+    requested = DutyRun.objects.filter(pk=run_id, ended_at=None, started_at=F("since"))
+    if not requested.update(started_at=timezone.now()):
+        return None
+    return DutyRun.objects.select_related("flow__source", "flow__target").get(pk=run_id)
 
 
 def close_run(*, run: DutyRun, outcome: Outcome, error: str = "", fold: bool = False) -> None:

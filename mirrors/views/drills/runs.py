@@ -13,7 +13,6 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.domain.states.runs import DRILL, DrillState
@@ -104,7 +103,6 @@ def drill_now(request: HttpRequest, pk: int) -> HttpResponse:
         messages.warning(request, error.message)
         known = DrillRun.objects.filter(flow=flow, ended_at=None).first()
         return redirect("drill-run", pk=known.pk) if known else redirect("flow", pk=pk)
-    tasks.run_drills.delay_on_commit()
     return redirect("drill-run", pk=run.pk)
 
 

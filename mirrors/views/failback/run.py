@@ -12,7 +12,6 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from mirrors import tasks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.lists.failback import (
@@ -36,7 +35,7 @@ from mirrors.models import (
 from mirrors.models.failback import FailbackState, OrphanState
 from mirrors.services.failback import lifecycle, orphans, switchover
 from mirrors.services.failover.runbook.steps.fence import fences_left
-from mirrors.views.page import curl, render_page
+from mirrors.views.page import attempt, curl, render_page
 from mirrors.views.tables import file_of, first
 
 SHOWN_ROWS = 200
@@ -72,7 +71,6 @@ def begin_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
         run = lifecycle.request_failback(flow=flow, who=request.user.get_username(), why=why)
     except UnderstudyError as error:
         return _begin_page(request, flow, error.message, 409)
-    tasks.run_failback.delay_on_commit(run.pk)
     return redirect("failback", pk=run.pk)
 
 
@@ -183,7 +181,6 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
     except UnderstudyError as error:
         messages.error(request, error.message)
     else:
-        tasks.settle_orphans.delay_on_commit(run.pk)
         messages.success(request, f"Decided for {count} partitions. A worker carries it out.")
     return redirect("failback", pk=pk)
 
@@ -192,13 +189,8 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
 @needs(Role.OPERATOR)
 def groups(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Failback, pk=pk)
-    try:
-        lifecycle.check_running(run)
-    except UnderstudyError as error:
-        messages.error(request, error.message)
-    else:
-        tasks.bring_groups_back.delay_on_commit(run.pk, request.POST.get("act") == "yes")
-        messages.success(request, "A worker reads the groups of both clusters.")
+    act, done = request.POST.get("act") == "yes", "A worker reads the groups of both clusters."
+    attempt(request, lambda: lifecycle.request_groups(run=run, act=act), done)
     return redirect("failback", pk=pk)
 
 
@@ -206,12 +198,7 @@ def groups(request: HttpRequest, pk: int) -> HttpResponse:
 @needs(Role.OPERATOR)
 def retry(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Failback, pk=pk)
-    try:
-        lifecycle.try_again(run=run, who=request.user.get_username())
-    except UnderstudyError as error:
-        messages.error(request, error.message)
-    else:
-        tasks.run_failback.delay_on_commit(run.pk)
+    attempt(request, lambda: lifecycle.try_again(run=run, who=request.user.get_username()))
     return redirect("failback", pk=pk)
 
 
@@ -219,11 +206,8 @@ def retry(request: HttpRequest, pk: int) -> HttpResponse:
 @needs(Role.OPERATOR)
 def close(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Failback, pk=pk)
-    why = request.POST.get("reason", "").strip()[:500]
-    try:
-        lifecycle.close_failback(run=run, who=request.user.get_username(), why=why)
-    except UnderstudyError as error:
-        messages.error(request, error.message)
+    who, why = request.user.get_username(), request.POST.get("reason", "").strip()[:500]
+    attempt(request, lambda: lifecycle.close_failback(run=run, who=who, why=why))
     return redirect("failback", pk=pk)
 
 
@@ -243,5 +227,4 @@ def switch(request: HttpRequest, pk: int) -> HttpResponse:
     except UnderstudyError as error:
         messages.error(request, error.message)
         return redirect("failback", pk=pk)
-    tasks.run_failover.delay_on_commit(found.pk)
     return redirect("failover", pk=found.pk)

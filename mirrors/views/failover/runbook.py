@@ -13,7 +13,6 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from mirrors import tasks
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.failover.preconditions import effective_fence
@@ -27,7 +26,7 @@ from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.runbook.steps.fence import still_fenced
 from mirrors.services.failover.script import script_of
 from mirrors.views.failover.result_tables import EXECUTION
-from mirrors.views.page import curl, render_page
+from mirrors.views.page import attempt, curl, render_page
 from mirrors.views.tables import file_of, first
 
 SHOWN_ROWS = 200
@@ -88,7 +87,6 @@ def begin(request: HttpRequest, pk: int) -> HttpResponse:
         except UnderstudyError as error:
             trouble, status = error.message, 409
         else:
-            tasks.run_failover.delay_on_commit(run.pk)
             return redirect("failover", pk=run.pk)
     context = {**_begin_context(request, flow), "errors": errors, "trouble": trouble}
     context["given"] = {name: given.get(name, "") for name in ("kind", "reason", "confirm_alias")}
@@ -241,12 +239,7 @@ def _verbs(run: FailoverRun, current: ShownStep | None) -> list[tuple[str, str]]
 def steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
     """Approve, confirm, pause or resume."""
     run = get_object_or_404(FailoverRun.objects.select_related("simulation"), pk=pk)
-    try:
-        _SERVICES[verb](run=run, who=request.user.get_username())
-    except UnderstudyError as error:
-        messages.error(request, error.message)
-    else:
-        tasks.run_failover.delay_on_commit(run.pk)
+    attempt(request, lambda: _SERVICES[verb](run=run, who=request.user.get_username()))
     return redirect("failover", pk=pk)
 
 
@@ -256,15 +249,8 @@ def lift(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the fence that an ended run left; the reason is recorded."""
     run, who = get_object_or_404(FailoverRun, pk=pk), request.user.get_username()
     why = request.POST.get("reason", "").replace("\x00", "")[:500]
-    try:
-        commands.ask_to_lift(run=run, who=who, why=why)
-    except InvalidSettings as error:
-        messages.error(request, error.fields["reason"][0])
-    except UnderstudyError as error:
-        messages.error(request, error.message)
-    else:
-        tasks.lift_fence.delay_on_commit(run.pk, who)
-        messages.success(request, "A worker removes the ACLs.")
+    done = "A worker removes the ACLs."
+    attempt(request, lambda: commands.ask_to_lift(run=run, who=who, why=why), done)
     return redirect("failover", pk=pk)
 
 

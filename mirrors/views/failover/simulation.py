@@ -13,9 +13,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from mirrors import tasks
 from mirrors.domain.account.sentences import amount
-from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.plan_drift import EXPECTED, remaining_blockers
 from mirrors.domain.failover.runbook.steps import KINDS
 from mirrors.domain.formatting import arrow
@@ -35,7 +33,7 @@ from mirrors.views.failover.result_tables import (
     partitions_at_risk,
 )
 from mirrors.views.failover.runbook import show_execution
-from mirrors.views.page import curl, filter_of, render_page
+from mirrors.views.page import attempt, curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, first, table_of
 
 SHOWN_ROWS = 200
@@ -116,7 +114,6 @@ def simulate(request: HttpRequest, pk: int) -> HttpResponse:
         messages.warning(request, error.message)
         known = FailoverRun.objects.filter(flow=flow, ended_at=None).first()
         return redirect("failover", pk=known.pk) if known else redirect("flow", pk=pk)
-    tasks.run_failover.delay_on_commit(run.pk)
     return redirect("failover", pk=run.pk)
 
 
@@ -124,11 +121,7 @@ def simulate(request: HttpRequest, pk: int) -> HttpResponse:
 @needs(Role.OPERATOR)
 def abort(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(FailoverRun, pk=pk)
-    try:
-        lifecycle.abort_run(run=run, who=request.user.get_username())
-        tasks.run_failover.delay_on_commit(run.pk)
-    except UnderstudyError as error:
-        messages.error(request, error.message)
+    attempt(request, lambda: lifecycle.abort_run(run=run, who=request.user.get_username()))
     return redirect("failover", pk=pk)
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from mirrors import tasks
-from mirrors.domain.errors import UnderstudyError
 from mirrors.models import Flow, Role, needs
 from mirrors.models.flows import DesiredState
 from mirrors.services.migration import takeover
-from mirrors.views.page import curl, render_page
+from mirrors.views.page import attempt, curl, render_page
 
 
 @require_safe
@@ -48,12 +45,11 @@ def check_takeover(request: HttpRequest, pk: int) -> HttpResponse:
     flow, who = _flow(pk), request.user.get_username()
     start = request.POST.get("start") == "yes"
     seconds = takeover.SECONDS
-    try:
-        run = takeover.ask_check(flow=flow, seconds=seconds, now=timezone.now())
-    except UnderstudyError as error:
-        messages.error(request, error.message)
-    else:
-        tasks.check_takeover.delay_on_commit(run.pk, flow.pk, seconds, start, who)
+    now = timezone.now()
+    attempt(
+        request,
+        lambda: takeover.ask_check(flow=flow, seconds=seconds, start=start, who=who, now=now),
+    )
     return redirect("flow-takeover", pk=pk)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
@@ -20,6 +22,7 @@ from mirrors.models import FailoverRun, FailoverStep, Flow, claim
 from mirrors.models.base import move, move_all
 from mirrors.models.failover import FailoverKind, FailoverState, StepState, WaitsFor
 from mirrors.models.transitions import note
+from mirrors.services import run_lifecycle
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import lifecycle
@@ -27,6 +30,7 @@ from mirrors.services.failover.runbook.steps import hooks
 from mirrors.services.failover.runbook.steps.fence import still_fenced
 
 _TOLD = 3
+_NOT_WAITING = "This run is not waiting for that, or no longer; see its reason."
 
 
 def fresh_for() -> timedelta:
@@ -91,15 +95,16 @@ def request_execution(
 
 def approve(*, run: FailoverRun, who: str) -> FailoverRun:
     """By a second person, and only while the simulation is fresh."""
-    if who == run.requested_by:
-        raise Conflict(f"{who} requested this run, so another person must approve it.")
     if run.simulation is None or _age(run.simulation) > fresh_for():
         limit = duration(fresh_for() / timedelta(milliseconds=1))
         raise Conflict(
             f"Its simulation is older than {limit}: abort the run, simulate and request it again."
         )
-    _wake(run, WaitsFor.APPROVAL, f"Approved by {who}.", who, approved_by=who)
-    return run
+    rows, changes = _waiting(run, WaitsFor.APPROVAL), _woken(run) | {"approved_by": who}
+    asked, state = run.requested_by, FailoverState.RUNNING
+    if not run_lifecycle.approve(rows, requested_by=asked, state=state, who=who, **changes):
+        raise Conflict(_NOT_WAITING)
+    return _continue(run)
 
 
 def pause(*, run: FailoverRun, who: str) -> FailoverRun:
@@ -110,16 +115,14 @@ def pause(*, run: FailoverRun, who: str) -> FailoverRun:
     if not open_ones.filter(abort_asked_by="").update(pause_asked_by=who):
         raise Conflict("This run is not running, so there is nothing to pause.")
     note(run, what="pause asked", who=who, why="")
-    run.refresh_from_db()
-    return run
+    return _continue(run)
 
 
 def resume(*, run: FailoverRun, who: str) -> FailoverRun:
     """Continue after a pause; retry a step, or its undo, that failed."""
     if run.state == FailoverState.RUNNING and run.pause_asked_by:
         FailoverRun.objects.filter(pk=run.pk).update(pause_asked_by="")
-        run.refresh_from_db()
-        return run
+        return _continue(run)
     if run.state != FailoverState.WAITING or run.waits_for == WaitsFor.APPROVAL:
         raise Conflict("This run is not waiting for that; see its reason.")
     with transaction.atomic():
@@ -165,25 +168,38 @@ def confirm(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
 
 
 def ask_to_lift(*, run: FailoverRun, who: str, why: str) -> FailoverRun:
-    """Let producers write on the source again; the caller enqueues the worker."""
+    """Let producers write on the source again; a worker removes the ACLs."""
     if still_fenced(run=run) is None:
         raise Conflict("This run left no ACLs on its source, or has not ended.")
     if not why.strip():
         raise InvalidSettings({"reason": ["Give a reason; the audit log keeps it."]})
     note(run, what="fence lifted", who=who, why=why.strip())
+    run_lifecycle.send_on_commit("mirrors.tasks.lift_fence", run.pk, who)
     return run
 
 
 def _wake(run: FailoverRun, waits_for: str, words: str, who: str, **changes: str) -> None:
+    more = _woken(run) | changes
+    rows = _waiting(run, waits_for)
+    if not claim(rows, state=FailoverState.RUNNING, reason=words, who=who, changes=more):
+        raise Conflict(_NOT_WAITING)
+    _continue(run)
+
+
+def _waiting(run: FailoverRun, waits_for: str) -> QuerySet[FailoverRun]:
+    return FailoverRun.objects.filter(pk=run.pk, state=FailoverState.WAITING, waits_for=waits_for)
+
+
+def _woken(run: FailoverRun) -> dict[str, Any]:
     now = timezone.now()
-    waiting = FailoverRun.objects.filter(
-        pk=run.pk, state=FailoverState.WAITING, waits_for=waits_for
-    )
-    started = {"started_at": run.started_at or now}
-    more = {"waits_for": "", "holder": "", "next_at": now, **started, **changes}
-    if not claim(waiting, state=FailoverState.RUNNING, reason=words, who=who, changes=more):
-        raise Conflict("This run is not waiting for that, or no longer; see its reason.")
+    return {"waits_for": "", "holder": "", "next_at": now, "started_at": run.started_at or now}
+
+
+def _continue(run: FailoverRun) -> FailoverRun:
+    """Let a worker continue the run; returns the current row."""
+    run_lifecycle.enqueue(run)
     run.refresh_from_db()
+    return run
 
 
 def _simulation(
