@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from rest_framework import mixins, viewsets
 
 from mirrors.api.base import StrictModelSerializer
-from mirrors.api.flow_progress import OfFlow
+from mirrors.api.viewsets import OfFlow
 from mirrors.lists.audit import AUDIT, SETTING_CHANGES
 from mirrors.models import Flow, Transition
 from mirrors.models.setting_changes import SettingChange

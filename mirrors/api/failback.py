@@ -24,8 +24,7 @@ from mirrors.api.base import (
     reason_of,
 )
 from mirrors.api.failover.serializers import FailoverSerializer
-from mirrors.api.flow_progress import OfFlow
-from mirrors.api.viewsets import RunViewSet
+from mirrors.api.viewsets import OfFlow, RunViewSet
 from mirrors.domain.failback.orphans import DECISIONS
 from mirrors.lists.failback import DIVERGENCE, FAILBACKS, ORPHANS
 from mirrors.models import Divergence, Failback, Flow, OrphanStretch, Role, role_of

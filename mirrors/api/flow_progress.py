@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 
 from mirrors.api.account import AccountOfPartition, AccountOfTopic
 from mirrors.api.base import StrictModelSerializer, StrictSerializer
+from mirrors.api.viewsets import OfFlow
 from mirrors.domain.flows.lanes import LANES
 from mirrors.lists.flows import JOBS, PARTITIONS, TOPICS, TRANSITIONS
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job, Transition
@@ -84,20 +84,6 @@ class PreviewSerializer(StrictSerializer):
     changes = serializers.ListField(child=serializers.DictField(), read_only=True)
     restarts = serializers.ListField(child=serializers.CharField(), read_only=True)
     warnings = serializers.ListField(child=serializers.CharField(), read_only=True)
-
-
-class OfFlow(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
-    """A list of one flow's rows; 404 if there is no such flow."""
-
-    def get_queryset(self) -> QuerySet[Any]:
-        rows = super().get_queryset()
-        if getattr(self, "swagger_fake_view", False):
-            return rows.none()
-        flow = get_object_or_404(Flow.objects.only("pk"), pk=self.kwargs["flow_id"])
-        return self.of_flow(rows, flow)
-
-    def of_flow(self, rows: QuerySet[Any], flow: Flow) -> QuerySet[Any]:
-        return rows.filter(flow=flow)
 
 
 class TopicViewSet(OfFlow):

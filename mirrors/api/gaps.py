@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers
-from rest_framework.decorators import action
-from rest_framework.request import Request
-from rest_framework.response import Response
 
-from mirrors import tasks
-from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
-from mirrors.api.flow_progress import OfFlow
+from mirrors.api.base import StrictModelSerializer
+from mirrors.api.viewsets import DecisionSerializer, DecisionViewSet
 from mirrors.domain.gaps.lost_ranges import CHOICES
 from mirrors.lists.gaps import GAPS
-from mirrors.models import Gap, Role
+from mirrors.models import Gap
 from mirrors.services.gaps import lost_ranges
 
 
@@ -54,42 +49,36 @@ class GapSerializer(StrictModelSerializer):
         return lost_ranges.digest_of(gap)
 
 
-class DecisionSerializer(StrictSerializer):
+class GapDecisionSerializer(DecisionSerializer):
     choice = serializers.ChoiceField(choices=[lost_ranges.STOP, *CHOICES])
-    reason = serializers.CharField(max_length=500)
-    digest = serializers.CharField(required=False, max_length=64, default="")
 
 
-class GapViewSet(OfFlow):
+@extend_schema_view(
+    decide=extend_schema(
+        request=GapDecisionSerializer,
+        responses=GapSerializer,
+        description="Decide: `stop` waits, `accept` resumes without the loss, `restart` replicates "
+        "again.\n\nRefused (409) if it is decided or closed already, or `digest` identifies other "
+        "facts.",
+    )
+)
+class GapViewSet(DecisionViewSet):
     """Gaps, newest first. Nothing is skipped until a person decides."""
 
     queryset = Gap.objects.order_by("-id")
     serializer_class = GapSerializer
-    write_role = Role.OPERATOR
-    lookup_value_regex = r"\d{1,18}"
+    decision_serializer = GapDecisionSerializer
     search_fields = GAPS.search
     ordering_fields = ("id",)
     ordering_aliases: ClassVar = GAPS.orderings
     filter_fields: ClassVar = {"state": "state", "kind": "kind", "topic": "topic"}
 
-    @extend_schema(request=DecisionSerializer, responses=GapSerializer)
-    @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
-    def decide(self, request: Request, flow_id: str, pk: str) -> Response:
-        """Decide: `stop` waits, `accept` resumes without the loss, `restart` replicates again.
-
-        Refused (409) if it is decided or closed already, or `digest` identifies other facts.
-        """
-        asked = DecisionSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        given: dict[str, Any] = asked.validated_data
-        gap = get_object_or_404(self.get_queryset(), pk=pk)
-        gap = lost_ranges.decide(
-            gap=gap,
+    def store_decision(self, finding: Gap, given: dict[str, Any], who: str) -> Gap:
+        return lost_ranges.decide(
+            gap=finding,
             choice=given["choice"],
-            who=person(request),
+            who=who,
             why=given["reason"],
             shown=given["digest"],
             now=timezone.now(),
         )
-        tasks.reconcile_flow.delay_on_commit(gap.flow_id)
-        return Response(GapSerializer(gap).data)

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import StrictModelSerializer
-from mirrors.api.flow_progress import OfFlow
+from mirrors.api.viewsets import OfFlow
 from mirrors.lists.groups import GROUP_PARTITIONS
 from mirrors.models import Cluster, GroupOffset
 from mirrors.models.groups import NO_PARTITION, flows_by_group, groups_named

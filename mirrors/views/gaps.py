@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from mirrors import tasks
-from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow, count, plural
 from mirrors.domain.gaps.lost_ranges import UNCOPYABLE
 from mirrors.models import Gap, Role, needs, role_of
 from mirrors.models.gaps import GapKind
 from mirrors.services.gaps import lost_ranges
-from mirrors.views.page import curl, render_page
+from mirrors.views.page import curl, decide_on, render_page
 
 CHOICES = ("stop", "accept", "restart")
 # What the numbers of these kinds mean on the target.
@@ -36,24 +33,15 @@ def show_gap(request: HttpRequest, pk: int, gap: int) -> HttpResponse:
     found = get_object_or_404(rows, pk=gap)
     if request.method != "POST":
         return _page(request, found)
-    choice, why = request.POST.get("choice", ""), request.POST.get("reason", "").strip()[:500]
-    if choice not in CHOICES or not why:
-        return _page(request, found, "Choose a decision and give a reason. Both are recorded.", 422)
-    try:
-        lost_ranges.decide(
-            gap=found,
-            choice=choice,
-            who=request.user.get_username(),
-            why=why,
-            shown=request.POST.get("digest", "")[:64] or "none",
-            now=timezone.now(),
-        )
-    except UnderstudyError as error:
-        found.refresh_from_db()
-        return _page(request, found, error.message, 409)
-    tasks.reconcile_flow.delay_on_commit(pk)
-    messages.success(request, f"{found}: decision {choice} is recorded.")
-    return redirect("flow-part", pk=pk, part="gaps")
+    who, now = request.user.get_username(), timezone.now()
+
+    def decide(choice: str, why: str, shown: str) -> None:
+        lost_ranges.decide(gap=found, choice=choice, who=who, why=why, shown=shown, now=now)
+
+    def page(error: str, status: int) -> HttpResponse:
+        return _page(request, found, error, status)
+
+    return decide_on(request, found, choices=CHOICES, decide=decide, page=page, part="gaps")
 
 
 def _page(request: HttpRequest, gap: Gap, error: str = "", status: int = 200) -> HttpResponse:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
 
 from mirrors.domain.account.sentences import unknown_part
-from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER
 from mirrors.models import Cluster
 
@@ -51,6 +51,33 @@ def attempt(request: HttpRequest, act: Callable[[], object], done: str = "") -> 
     if done:
         messages.success(request, done)
     return True
+
+
+def decide_on(
+    request: HttpRequest,
+    finding: Any,
+    *,
+    choices: Collection[str],
+    decide: Callable[[str, str, str], object],
+    page: Callable[[str, int], HttpResponse],
+    part: str,
+) -> HttpResponse:
+    """A posted decision: `decide` gets choice, reason and the digest of what the person saw.
+
+    `page` shows the form again with a refusal; `part` is the flow's tab to return to.
+    """
+    choice, why = request.POST.get("choice", ""), request.POST.get("reason", "").strip()[:500]
+    if choice not in choices or not why:
+        return page("Choose a decision and give a reason. Both are recorded.", 422)
+    try:
+        decide(choice, why, request.POST.get("digest", "")[:64] or "none")
+    except InvalidSettings as error:
+        return page(error.message, 422)
+    except UnderstudyError as error:
+        finding.refresh_from_db()
+        return page(error.message, 409)
+    messages.success(request, f"{finding}: decision {choice} is recorded.")
+    return redirect("flow-part", pk=finding.flow_id, part=part)
 
 
 _STOPPED_STATES = {"draft", "paused", "stopped", "failed_over"}

@@ -18,9 +18,9 @@ from mirrors.api.base import (
     StrictSerializer,
     person,
 )
-from mirrors.api.flow_progress import OfFlow
+from mirrors.api.viewsets import FindingViewSet
 from mirrors.lists.failover import LEFT_BEHIND
-from mirrors.models import Flow, LeftBehind, Role
+from mirrors.models import Flow, LeftBehind
 from mirrors.services.failover import left_behind
 
 
@@ -51,13 +51,11 @@ class LeaveBehindSerializer(StrictSerializer):
     reason = serializers.CharField(max_length=left_behind.LONGEST_REASON)
 
 
-class LeftBehindViewSet(OfFlow):
+class LeftBehindViewSet(FindingViewSet):
     """Decisions to leave a topic or partition behind; a valid one has no `withdrawn_at`."""
 
     queryset = LeftBehind.objects.select_related("flow__source", "flow__target").order_by("-id")
     serializer_class = LeftBehindSerializer
-    write_role = Role.OPERATOR
-    lookup_value_regex = r"\d{1,18}"
     search_fields = ("topic", "reason", "decided_by")
     ordering_fields = ("id", "topic", "decided_at", "withdrawn_at")
     filter_fields: ClassVar = {"topic": "topic", "decided_by": "decided_by"}
@@ -76,10 +74,6 @@ class LeftBehindViewSet(OfFlow):
             now=timezone.now(),
         )
         return Response(LeftBehindSerializer(row).data, status=status.HTTP_201_CREATED)
-
-    @extend_schema(responses=LeftBehindSerializer)
-    def retrieve(self, request: Request, flow_id: str, pk: str) -> Response:
-        return Response(LeftBehindSerializer(get_object_or_404(self.get_queryset(), pk=pk)).data)
 
     @extend_schema(request=ReasonSerializer, responses=LeftBehindSerializer)
     @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)

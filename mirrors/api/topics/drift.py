@@ -6,19 +6,18 @@ from typing import Any, ClassVar
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, status
-from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors import tasks
-from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
-from mirrors.api.flow_progress import OfFlow
+from mirrors.api.base import StrictModelSerializer
 from mirrors.api.topics.plans import PlanSerializer
+from mirrors.api.viewsets import DecisionSerializer, DecisionViewSet
 from mirrors.domain.topics.drift import CHOICES
 from mirrors.lists.topics import DRIFT
-from mirrors.models import Drift, Flow, Role
+from mirrors.models import Drift, Flow
 from mirrors.services.topics import drift, plans
 
 
@@ -40,20 +39,26 @@ class DriftSerializer(StrictModelSerializer):
         return drift.digest_of(finding)
 
 
-class DriftDecisionSerializer(StrictSerializer):
+class DriftDecisionSerializer(DecisionSerializer):
     choice = serializers.ChoiceField(choices=CHOICES)
-    reason = serializers.CharField(max_length=500)
     expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
-    digest = serializers.CharField(required=False, max_length=64, default="")
 
 
-class DriftViewSet(OfFlow):
+@extend_schema_view(
+    decide=extend_schema(
+        request=DriftDecisionSerializer,
+        responses=DriftSerializer,
+        description="`accept` keeps this value, `ignore` any value until it expires, `fix` "
+        "restores it.\n\nRefused (409) if it is resolved, or `digest` is not that of the current "
+        "values.",
+    )
+)
+class DriftViewSet(DecisionViewSet):
     """Drift, newest first; a resolved finding has `closed_at`."""
 
     queryset = Drift.objects.order_by("-id")
     serializer_class = DriftSerializer
-    write_role = Role.OPERATOR
-    lookup_value_regex = r"\d{1,18}"
+    decision_serializer = DriftDecisionSerializer
     search_fields = DRIFT.search
     ordering_fields = ("id", "kind", "closed_at")
     ordering_aliases: ClassVar = DRIFT.orderings
@@ -67,29 +72,13 @@ class DriftViewSet(OfFlow):
         tasks.look_at_plan.delay_on_commit(row.flow_id)
         return Response(PlanSerializer(row).data, status=status.HTTP_202_ACCEPTED)
 
-    @extend_schema(responses=DriftSerializer)
-    def retrieve(self, request: Request, flow_id: str, pk: str) -> Response:
-        return Response(DriftSerializer(get_object_or_404(self.get_queryset(), pk=pk)).data)
-
-    @extend_schema(request=DriftDecisionSerializer, responses=DriftSerializer)
-    @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
-    def decide(self, request: Request, flow_id: str, pk: str) -> Response:
-        """`accept` keeps this value, `ignore` any value until it expires, `fix` restores it.
-
-        Refused (409) if it is resolved, or `digest` is not that of the current values.
-        """
-        asked = DriftDecisionSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        given: dict[str, Any] = asked.validated_data
-        finding = drift.decide(
-            finding=get_object_or_404(self.get_queryset(), pk=pk),
+    def store_decision(self, finding: Drift, given: dict[str, Any], who: str) -> Drift:
+        return drift.decide(
+            finding=finding,
             choice=given["choice"],
-            who=person(request),
+            who=who,
             why=given["reason"],
             until=given["expires_at"],
             shown=given["digest"],
             now=timezone.now(),
         )
-        if given["choice"] == "fix":
-            tasks.fix_drift.delay_on_commit(finding.flow_id)
-        return Response(DriftSerializer(finding).data)

@@ -25,10 +25,11 @@ from mirrors.domain.offsets.runs import Run
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.internal_topics.topic import InternalRecord, consume
-from mirrors.models import Failback, Flow, OrphanChunk, OrphanStretch, PartitionMap, claim
+from mirrors.models import Failback, Flow, OrphanChunk, OrphanStretch, PartitionMap
 from mirrors.models.failback import OrphanState
-from mirrors.models.transitions import note
+from mirrors.services import findings
 from mirrors.services.errors import Conflict
+from mirrors.services.findings import Choice
 from mirrors.services.offsets.run_lookup import touching
 from mirrors.services.run_lifecycle import send_on_commit
 
@@ -73,6 +74,9 @@ def list_orphans(
     return list(rows.values())
 
 
+_UNDECIDED = (OrphanState.LISTED, OrphanState.FAILED)
+
+
 def decide(
     *,
     run: Failback,
@@ -90,9 +94,7 @@ def decide(
         raise InvalidSettings({"decision": [f"It must be one of {', '.join(DECISIONS)}."]})
     if not why.strip():
         raise InvalidSettings({"reason": ["Give a reason; the audit log keeps it."]})
-    open_rows = run.orphans.filter(
-        state__in=(OrphanState.LISTED, OrphanState.FAILED), records__gt=0
-    )
+    open_rows = run.orphans.filter(state__in=_UNDECIDED, records__gt=0)
     wanted = None if places is None else set(places)
     rows = [r for r in open_rows if wanted is None or (r.topic, r.partition) in wanted]
     if not rows:
@@ -105,21 +107,26 @@ def decide(
             f"kafka-console-consumer from offset {torn[0].first} to {torn[0].end - 1}, then drop "
             "them."
         )
+    records = sum(row.records for row in rows)
     with transaction.atomic():
-        said = {"decision": decision, "decided_by": who, "decided_at": now, "decided_why": why}
-        for row in rows:
-            claim(
-                OrphanStretch.objects.filter(pk=row.pk, state=row.state),
-                state=OrphanState.DECIDED,
-                reason=f"{who} decided: {decision}. A worker carries it out.",
-                who=who,
-                changes=said,
-            )
-        records = sum(row.records for row in rows)
-        words = f"{decision}: {records} records of {len(rows)} partitions. {why}"
-        note(run.flow, what=f"orphans: {decision}", who=who, why=words)
+        decided = findings.decide(
+            rows,
+            Choice(name=decision, who=who, why=why, now=now),
+            flow_id=run.flow_id,
+            kind="orphans",
+            state=OrphanState.DECIDED,
+            check=_check,
+            reason=lambda _: f"{who} decided: {decision}. A worker carries it out.",
+            summary=lambda _: f"{decision}: {records} records of {len(rows)} partitions. {why}",
+            decision=decision,
+        )
         send_on_commit("mirrors.tasks.settle_orphans", run.pk)
-    return len(rows)
+    return len(decided)
+
+
+def _check(row: OrphanStretch) -> None:
+    if row.state not in _UNDECIDED:
+        raise Conflict(f"The orphans of {row} are {row.state}: there is nothing to decide.")
 
 
 def read_records(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.failover.left_behind import LeftBehind as Decision
@@ -14,6 +14,7 @@ from mirrors.models import Flow, LeftBehind
 from mirrors.models.failover import WHOLE_TOPIC
 from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
+from mirrors.services.run_lifecycle import one_open
 
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 LONGEST_REASON = 500
@@ -44,12 +45,9 @@ def decide(
         decided_by=who,
         decided_at=now,
     )
-    try:
-        with transaction.atomic():
-            row.save()
-            note(flow, what="left behind", who=who, why=f"{row}: {row.reason}")
-    except IntegrityError:
-        raise Conflict(f"{row} of {flow.name} is already left behind.") from None
+    with one_open(f"{row} of {flow.name} is already left behind."):
+        row.save()
+        note(flow, what="left behind", who=who, why=f"{row}: {row.reason}")
     return row
 
 

@@ -15,13 +15,17 @@ from typing import Any, cast
 from django.db import transaction
 from django.db.models import F
 
-from mirrors.domain.gaps.lost_ranges import UNCOPYABLE, Choice, Decision, GapFacts
+from mirrors.domain.gaps.lost_ranges import UNCOPYABLE, Decision, GapFacts
+from mirrors.domain.gaps.lost_ranges import Choice as GapChoice
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap, claim
 from mirrors.models.gaps import GapKind, GapState
 from mirrors.models.transitions import note, record
+from mirrors.services import findings
 from mirrors.services.errors import Conflict
+from mirrors.services.findings import Choice
 from mirrors.services.offsets.reverse_translation import upstream_span
+from mirrors.services.run_lifecycle import send_on_commit
 
 RUNNER = "runner"
 STOP = "stop"
@@ -47,27 +51,23 @@ def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
 
 def decide(*, gap: Gap, choice: str, who: str, why: str, shown: str, now: datetime) -> Gap:
     """`stop` changes nothing and is recorded; `shown` is the digest of the facts decided on."""
+    chosen = Choice(name=choice, who=who, why=why, now=now, shown=shown)
     with transaction.atomic():
-        flow = Flow.objects.select_for_update(of=("self",)).get(pk=gap.flow_id)
-        gap = Gap.objects.select_for_update(of=("self",)).get(pk=gap.pk)
-        _check(gap, choice, shown)
-        said = {"decided_by": who, "decided_at": now, "decided_why": why}
-        if choice == STOP:
-            Gap.objects.filter(pk=gap.pk).update(**said)
-        else:
-            claim(
-                Gap.objects.filter(pk=gap.pk, state=GapState.OPEN, closed_at=None),
-                state=_CHOICES[choice],
-                reason=gap.reason,
-                who=who,
-                changes=said,
-            )
+        (decided,) = findings.decide(
+            [gap],
+            chosen,
+            flow_id=gap.flow_id,
+            kind="gap",
+            state=_CHOICES.get(choice),
+            check=lambda row: _check(row, chosen),
+            reason=lambda row: row.reason,
+            summary=lambda rows: f"{rows[0]}: {describe(facts_of(rows[0]))} {why}".strip(),
+        )
+        if choice != STOP:
             # The runner reads a decision like an edit, but nothing restarts.
-            Flow.objects.filter(pk=flow.pk).update(generation=F("generation") + 1)
-        words = f"{gap}: {describe(facts_of(gap))} {why}".strip()
-        note(flow, what=f"gap: {choice}", who=who, why=words)
-    gap.refresh_from_db()
-    return gap
+            Flow.objects.filter(pk=gap.flow_id).update(generation=F("generation") + 1)
+        send_on_commit("mirrors.tasks.reconcile_flow", gap.flow_id)
+    return decided
 
 
 def decisions_of(*, flow: Flow) -> tuple[Decision, ...]:
@@ -78,7 +78,7 @@ def decisions_of(*, flow: Flow) -> tuple[Decision, ...]:
         Decision(
             topic=row.topic,
             partition=row.partition,
-            choice=cast("Choice", choices[row.state]),
+            choice=cast("GapChoice", choices[row.state]),
             facts=facts_of(row),
         )
         for row in rows
@@ -121,17 +121,14 @@ def _open(flow: Flow) -> Any:
     return Gap.objects.filter(flow=flow, closed_at=None)
 
 
-def _check(gap: Gap, choice: str, shown: str) -> None:
+def _check(gap: Gap, chosen: Choice) -> None:
+    choice = chosen.name
     if gap.closed_at is not None or gap.state != GapState.OPEN:
         raise Conflict(
             f"The gap of {gap} is {gap.state}; no decision is needed any more.", code="decided"
         )
-    if shown and shown != digest_of(gap):
-        raise Conflict(
-            f"The numbers of the gap of {gap} changed: {describe(facts_of(gap))} Check them and "
-            "decide again.",
-            code="stale",
-        )
+    changed = f"The numbers of the gap of {gap} changed: {describe(facts_of(gap))} Check them and "
+    chosen.check_shown(digest_of(gap), f"{changed}decide again.")
     facts = facts_of(gap)
     if choice == STOP:
         return

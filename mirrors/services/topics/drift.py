@@ -10,12 +10,14 @@ from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.sync.schedule import DutyContext
 from mirrors.domain.topics import drift
 from mirrors.domain.topics.drift import Place
-from mirrors.models import Drift, Flow, claim
+from mirrors.models import Drift, Flow
 from mirrors.models.base import move_all
 from mirrors.models.drift import DriftState
-from mirrors.models.transitions import note
+from mirrors.services import findings
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
+from mirrors.services.findings import Choice
+from mirrors.services.run_lifecycle import send_on_commit
 from mirrors.services.topics import acls, configs
 from mirrors.services.topics.drift_store import digest_of as _digest
 
@@ -37,7 +39,7 @@ def decide(
     shown: str = "",
     now: datetime,
 ) -> Drift:
-    """The caller enqueues `fix_drift` after `fix`. `shown` is the digest of what was decided on."""
+    """After `fix` a worker restores the value. `shown` is the digest of what was decided on."""
     expires_at = None if until is None else milliseconds(until)
     sentence = drift.refusal(
         finding.kind, choice, why=why, expires_at=expires_at, now=milliseconds(now)
@@ -45,25 +47,30 @@ def decide(
     if sentence is not None:
         field = "expires_at" if "expire" in sentence or "until" in sentence else "choice"
         raise InvalidSettings({field if why.strip() else "reason": [sentence]})
+    chosen = Choice(name=choice, who=who, why=why, now=now, shown=shown)
+    expires = "" if until is None else f" until {drift.time_of(milliseconds(until))}"
     with transaction.atomic():
-        flow = Flow.objects.select_for_update(of=("self",)).get(pk=finding.flow_id)
-        row = Drift.objects.select_for_update(of=("self",)).get(pk=finding.pk)
-        if row.closed_at is not None:
-            raise Conflict(
-                f"{row} was closed at {row.closed_at:%Y-%m-%d %H:%M} UTC: it is in sync."
-            )
-        if shown and shown != digest_of(row):
-            raise Conflict(
-                f"{row} changed again after you read it. Read its current value.",
-                code="stale",
-            )
-        said = {"decided_by": who[:150], "decided_at": now, "decided_why": why, "expires_at": until}
-        rows = Drift.objects.filter(pk=row.pk, state=row.state, closed_at=None)
-        claim(rows, state=_STATES[choice], reason=row.reason, who=who, changes=said)
-        expires = "" if until is None else f" until {drift.time_of(milliseconds(until))}"
-        note(flow, what=f"drift: {choice}", who=who, why=f"{row}{expires}: {why}")
-    row.refresh_from_db()
-    return row
+        (decided,) = findings.decide(
+            [finding],
+            chosen,
+            flow_id=finding.flow_id,
+            kind="drift",
+            state=_STATES[choice],
+            check=lambda row: _check(row, chosen),
+            reason=lambda row: row.reason,
+            summary=lambda rows: f"{rows[0]}{expires}: {why}",
+            expires_at=until,
+        )
+        if choice == "fix":
+            send_on_commit("mirrors.tasks.fix_drift", finding.flow_id)
+    return decided
+
+
+def _check(row: Drift, chosen: Choice) -> None:
+    if row.closed_at is not None:
+        raise Conflict(f"{row} was closed at {row.closed_at:%Y-%m-%d %H:%M} UTC: it is in sync.")
+    changed = f"{row} changed again after you read it. Read its current value."
+    chosen.check_shown(digest_of(row), changed)
 
 
 def digest_of(finding: Drift) -> str:

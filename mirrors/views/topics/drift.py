@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from mirrors import tasks
-from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.domain.topics.drift import CHOICES
 from mirrors.models import Drift, Role, needs, role_of
 from mirrors.services.topics import drift
-from mirrors.views.page import curl, render_page
+from mirrors.views.page import curl, decide_on, render_page
 
 # Choices for how long a decision holds.
 DAYS = (1, 7, 30, 90, 365)
@@ -33,29 +30,18 @@ def show_drift(request: HttpRequest, pk: int, finding: int) -> HttpResponse:
     found = get_object_or_404(rows, pk=finding)
     if request.method != "POST":
         return _page(request, found)
-    choice, why = request.POST.get("choice", ""), request.POST.get("reason", "").strip()[:500]
-    now = timezone.now()
-    if choice not in CHOICES or not why:
-        return _page(request, found, "Choose a decision and give a reason. Both are recorded.", 422)
-    try:
+    who, now = request.user.get_username(), timezone.now()
+
+    def decide(choice: str, why: str, shown: str) -> None:
+        until = None if choice == "fix" else _until(request.POST.get("days", ""), now)
         drift.decide(
-            finding=found,
-            choice=choice,
-            who=request.user.get_username(),
-            why=why,
-            until=None if choice == "fix" else _until(request.POST.get("days", ""), now),
-            shown=request.POST.get("digest", "")[:64] or "none",
-            now=now,
+            finding=found, choice=choice, who=who, why=why, until=until, shown=shown, now=now
         )
-    except InvalidSettings as refused:
-        return _page(request, found, refused.message, 422)
-    except UnderstudyError as error:
-        found.refresh_from_db()
-        return _page(request, found, error.message, 409)
-    if choice == "fix":
-        tasks.fix_drift.delay_on_commit(pk)
-    messages.success(request, f"{found}: decision {choice} is recorded.")
-    return redirect("flow-part", pk=pk, part="drift")
+
+    def page(error: str, status: int) -> HttpResponse:
+        return _page(request, found, error, status)
+
+    return decide_on(request, found, choices=CHOICES, decide=decide, page=page, part="drift")
 
 
 def _until(days: str, now: datetime) -> datetime | None:
