@@ -99,7 +99,7 @@ def test_a_gap_has_exact_numbers_and_closes_when_it_no_longer_exists(
     assert "can read from the position" in gap["closed_why"]
     told = viewer.get(f"/api/v1/flows/{runner.flow.pk}/transitions/").json()["results"]
     assert [row["to"] for row in told[:2]] == ["gap: closed", "gap: opened"]
-    assert "offsets 10 to 29, 20 in all" in told[1]["why"]
+    assert "offsets 10 to 29, 20 in total" in told[1]["why"]
 
 
 def test_a_refused_record_is_tried_again_until_it_crosses_or_is_passed_by(
@@ -174,7 +174,7 @@ def test_an_operator_accepts_and_the_runner_is_notified_once(
     assert (other["state"], other["closed_at"]) == ("open", None)
     assert (gap["state"], gap["closed_why"]) == (
         "accepted",
-        "Copying continued, as operator decided.",
+        "Replication continued, as operator decided.",
     )
     assert decisions(runner) == []
     told = viewer.get(f"/api/v1/flows/{runner.flow.pk}/transitions/").json()["results"]

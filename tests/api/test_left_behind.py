@@ -27,7 +27,7 @@ def test_an_operator_decides_and_withdraws_and_both_are_audited(
     assert viewer.get(path).json()["results"] == [row]
     again = operator.post(path, asked)
     assert again.status_code == 409
-    assert "left behind already" in again.json()["error"]["message"]
+    assert "already left behind" in again.json()["error"]["message"]
     one = operator.post(path, {"topic": "a_b.c", "partition": 3, "reason": "this one too"})
     assert one.json()["partition"] == 3
 

@@ -51,7 +51,7 @@ def _write(servers: str, topic: str, value: bytes | None, key: bytes = b"k") -> 
 
 def test_a_quiet_mm2_lets_the_flow_start(resting: Flow) -> None:
     run = takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
-    with pytest.raises(Conflict, match="is running"):
+    with pytest.raises(Conflict, match="already running"):
         takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
     assert takeover.run_check(run_id=run.pk, seconds=1, start=True, who="me", sleep=lambda _: None)
     run.refresh_from_db()
