@@ -14,7 +14,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.protocol.addresses import Address
 from mirrors.kafka.protocol.broker_pool import REQUEST_S, BrokerPool
 from mirrors.kafka.protocol.messages import RepeatedRequest
-from mirrors.kafka.protocol.metadata import TopicView, views
+from mirrors.kafka.protocol.metadata import TopicView, describe_topics, views
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.tcp_stream import Buffers
@@ -44,11 +44,7 @@ class ClusterClient(BrokerPool[Connection]):
 
     def describe(self, names: Iterable[str], deadline: float) -> dict[str, TopicView]:
         """Ids and leaders of these topics, as the cluster reports them now."""
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
-            allow_auto_topic_creation=False,
-        )
-        return self.learn(self.ask(request, deadline))
+        return describe_topics(self, names, deadline)
 
     def describe_all(self, deadline: float) -> dict[str, TopicView]:
         """The same for every topic that the principal may describe."""

@@ -18,7 +18,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.internal_topics.encoding import MalformedRecord
@@ -29,13 +29,13 @@ from mirrors.domain.internal_topics.records import (
     read_owner,
     read_position,
 )
-from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
-from mirrors.kafka.connection.client_config import client_config
-from mirrors.kafka.errors import translate
+from mirrors.kafka.internal_topics.log_reader import LogReader, Truncated
 from mirrors.kafka.internal_topics.topic import POSITIONS_CONFIGS
 from mirrors.kafka.producers.transactions import plan_id, slice_id
-from mirrors.kafka.quotas import describe_quota
+from mirrors.kafka.retry import retry_until_available
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.records import decode_batch
 
 __all__ = [
     "CONNECT_PARTITIONS",
@@ -47,6 +47,7 @@ __all__ = [
     "produce_row",
     "read_positions",
     "slice_id",
+    "truncated_below_position",
 ]
 
 Place = tuple[str, int]
@@ -107,30 +108,75 @@ def read_positions(
 
     `committed=False` does not wait for open transactions: only to find out which ids to fence.
     """
-    until = time.monotonic() + deadline_s
+    deadline = time.monotonic() + deadline_s
     place = (topic, 0)
-    # Uncommitted on purpose: open transactions count, and are waited for.
+    # Raises where the topic does not exist: a flow without positions would start again.
     end = admin.list_offsets([place], "latest", deadline_s=deadline_s).raise_first().done[place]
-    positions: dict[Place, Position] = {}
-    slices: int | None = None
-    owner: str | None = None
-    removed: set[Place] = set()
-    for key, value in _records(admin.spec, topic, end, until, committed) if end else ():
+    content = _Content(admin.spec.alias, topic, committed)
+    if end:
+        with contextlib.closing(ClusterClient(admin.spec)) as cluster:
+            log = LogReader(cluster, topic)
+            retry_until_available(lambda: content.read(log, deadline), deadline)
+    return content.stored()
+
+
+class _Content:
+    """The last record of each key."""
+
+    def __init__(self, alias: str, topic: str, committed: bool) -> None:
+        self._alias, self._topic, self._committed = alias, topic, committed
+        self._forget()
+
+    def _forget(self) -> None:
+        self._positions: dict[Place, Position] = {}
+        self._slices: int | None = None
+        self._owner: str | None = None
+        self._removed: set[Place] = set()
+
+    def stored(self) -> StoredPositions:
+        removed = frozenset(self._removed)
+        return StoredPositions(self._positions, self._slices, self._owner, removed)
+
+    def read(self, log: LogReader, deadline: float) -> None:
+        """The rest of the topic. After KafkaUnavailable, call it again."""
+        if self._committed:
+            batches = log.read_committed(deadline)
+        else:
+            batches = log.read_all(deadline, with_outcome=False)
+        try:
+            for batch in batches:
+                for record in () if batch.is_control else decode_batch(batch.data):
+                    self._take(record.key or b"", record.value)
+        except Truncated:
+            log.restart()
+            self._forget()
+            raise truncated_below_position(self._alias, self._topic) from None
+
+    def _take(self, key: bytes, value: bytes | None) -> None:
         if value is None:
             # An operator deletes a position to have the partition copied again.
-            removed.add(_place(key))
-            positions.pop(_place(key), None)
-            continue
+            self._removed.add(_place(key))
+            self._positions.pop(_place(key), None)
+            return
         if key == OWNER_KEY:
-            owner = read_owner(value)
-            continue
-        record = _decoded(admin.spec, topic, key, value)
+            self._owner = read_owner(value)
+            return
+        record = _decoded(self._alias, self._topic, key, value)
         if isinstance(record, SliceCount):
             # Uncommitted counts may be included: fencing an id too many is harmless.
-            slices = record.count if committed else max(record.count, slices or 0)
+            known = 0 if self._committed else self._slices or 0
+            self._slices = max(record.count, known)
         else:
-            positions[record.topic, record.partition] = record
-    return StoredPositions(positions, slices, owner, frozenset(removed))
+            self._positions[record.topic, record.partition] = record
+
+
+def truncated_below_position(alias: str, topic: str) -> KafkaUnavailable:
+    """The log is not the one that was read so far. The caller reads it again from the start."""
+    return KafkaUnavailable(
+        f"Cluster {alias}: {topic} was truncated below the offset read (an unclean election), or "
+        "recreated. It is read again.",
+        code="positions_cut",
+    )
 
 
 def produce_row(
@@ -158,60 +204,12 @@ def _place(key: bytes) -> Place:
         return "", -1
 
 
-def _decoded(spec: ClusterSpec, topic: str, key: bytes, value: bytes) -> Position | SliceCount:
+def _decoded(alias: str, topic: str, key: bytes, value: bytes) -> Position | SliceCount:
     try:
         return read_position(key, value)
     except MalformedRecord as error:
         raise KafkaRefused(
-            f"Cluster {spec.alias}: {topic} holds a record that is not a position ({error}). "
+            f"Cluster {alias}: {topic} holds a record that is not a position ({error}). "
             "Only Understudy may write that topic.",
             code="positions_damaged",
         ) from None
-
-
-def _records(
-    spec: ClusterSpec, topic: str, end: int, until: float, committed: bool
-) -> Iterable[tuple[bytes, bytes | None]]:
-    own = {
-        "group.id": "understudy-positions",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed" if committed else "read_uncommitted",
-        "auto.offset.reset": "earliest",
-        "check.crcs": True,
-        "queued.max.messages.kbytes": 8192,
-        # The end is visible only in an empty response, so the broker must not delay it.
-        "fetch.wait.max.ms": 5,
-    }
-    consumer = Consumer(
-        client_config(spec, client_id="understudy-positions", role="consumer", extra=own)
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    with contextlib.closing(consumer):
-        while time.monotonic() < until:
-            message = consumer.poll(0.2)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                yield message.key() or b"", message.value()
-            elif error.code() != KafkaError._PARTITION_EOF:
-                if not _is_transient(error):
-                    raise translate(error, where=spec.alias, doing=f"read {topic}")
-            # An end below `end` is another slice's open transaction. It ends within moments.
-            elif (message.offset() or 0) >= end:
-                return
-    raise KafkaUnavailable(
-        f"Cluster {spec.alias}: {topic} could not be read to its end in time; a transaction may "
-        f"be open there. Understudy retries. {describe_quota(spec.alias)}".rstrip(),
-        code="positions_slow",
-    )
-
-
-def _is_transient(error: KafkaError) -> bool:
-    """Errors that a consumer recovers from: lost connections, and unused permissions on a group."""
-    return bool(error.retriable()) or error.code() in (
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-    )

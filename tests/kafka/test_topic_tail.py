@@ -1,4 +1,4 @@
-"""New records of an internal topic in one request: as librdkafka reads it, or a closer look."""
+"""What was written to an internal topic since the last read, as librdkafka reads it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics import topic_tail
 from mirrors.kafka.internal_topics.topic import read_to_end
-from mirrors.kafka.internal_topics.topic_tail import Bookmark, News, Tails, find_tail, kept_tails
+from mirrors.kafka.internal_topics.topic_tail import Bookmark, Tails, find_tail, kept_tails
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.world import Side, unique
@@ -27,10 +27,10 @@ def side(backup: str) -> Iterator[Side]:
 
 
 @pytest.fixture
-def news(side: Side) -> Iterator[News]:
-    news = News(side.spec, client_id="test")
-    yield news
-    news.close()
+def tails(side: Side) -> Iterator[Tails]:
+    tails = Tails(side.spec)
+    yield tails
+    tails.close()
 
 
 def row(text: str) -> Record:
@@ -47,11 +47,11 @@ def begin(side: Side, topic: str) -> Bookmark:
 
 
 def test_it_brings_what_a_reader_of_committed_records_finds_from_wherever_one_stopped(
-    side: Side, news: News
+    side: Side, tails: Tails
 ) -> None:
     topic, chance = unique("news"), random.Random(5)
     known = begin(side, topic)
-    assert news.behind(topic, known, deadline_s=20) is not None
+    assert tails.read_on(topic, known, deadline_s=20) is not None
     writer = side.transaction(unique("writer"))
     for at in range(20):
         rows = [row(f"{at}-{number}") for number in range(chance.randrange(1, 4))]
@@ -65,7 +65,7 @@ def test_it_brings_what_a_reader_of_committed_records_finds_from_wherever_one_st
         wanted = read_to_end(admin, topic)
         (end,) = admin.list_offsets([(topic, 0)], "stable").done.values()
     for start in range(end + 1):
-        tail = news.behind(topic, Bookmark(known.topic_id, start), deadline_s=20)
+        tail = tails.read_on(topic, Bookmark(known.topic_id, start), deadline_s=20)
         assert tail is not None
         # The leader epoch is known once a batch was read.
         epoch = 0 if start < end else -1
@@ -73,65 +73,63 @@ def test_it_brings_what_a_reader_of_committed_records_finds_from_wherever_one_st
         assert list(tail.records or ()) == [one for one in wanted if one.offset >= start]
 
 
-def ask_until_it_is_known(news: News, topic: str, known: Bookmark) -> None:
+def ask_until_it_is_known(tails: Tails, topic: str, known: Bookmark) -> None:
     """Of a topic that is seconds old the leader may not be known yet: told by None."""
     for _ in range(20):
-        assert news.behind(topic, known, deadline_s=1) is None
+        assert tails.read_on(topic, known, deadline_s=1) is None
 
 
-def test_it_waits_until_what_was_written_by_then_is_committed(side: Side, news: News) -> None:
+def test_it_waits_until_what_was_written_by_then_is_committed(side: Side, tails: Tails) -> None:
     topic = unique("open")
     known = begin(side, topic)
     writer = side.transaction(unique("writer"))
     writer.write(topic, 0, [row("open")])
     with pytest.raises(KafkaUnavailable, match="a transaction has been open"):
-        ask_until_it_is_known(news, topic, known)
+        ask_until_it_is_known(tails, topic, known)
     later = threading.Timer(0.3, lambda: writer.end(commit=True))
     later.start()
-    tail = news.behind(topic, known, deadline_s=20)
+    tail = tails.read_on(topic, known, deadline_s=20)
     later.join()
     assert tail is not None
     assert [one.value for one in tail.records or ()] == [b"open"]
 
 
 def test_whatever_is_out_of_the_ordinary_is_looked_at_closely(
-    side: Side, news: News, monkeypatch: pytest.MonkeyPatch
+    side: Side, tails: Tails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = unique("odd")
     known = begin(side, topic)
     side.write(topic, 0, [row("one")])
     # Never heard of; cut off before the bookmark; another topic of the name; too much at once.
-    assert news.behind(unique("none"), known, deadline_s=20) is None
-    assert news.behind(topic, Bookmark(known.topic_id, 5), deadline_s=20) is None
-    assert news.behind(topic, Bookmark("of another topic", 0), deadline_s=20) is None
+    assert tails.read_on(unique("none"), known, deadline_s=20) is None
+    assert tails.read_on(topic, Bookmark(known.topic_id, 5), deadline_s=20) is None
+    assert tails.read_on(topic, Bookmark("of another topic", 0), deadline_s=20) is None
     monkeypatch.setattr("mirrors.kafka.internal_topics.topic_tail.REPLIES", 1)
     monkeypatch.setattr("mirrors.kafka.internal_topics.topic_tail.REPLY_BYTES", 1)
     side.write(topic, 0, [row("two")])
-    assert news.behind(topic, known, deadline_s=20) is None
-    tails = Tails(side.spec)
+    assert tails.read_on(topic, known, deadline_s=20) is None
     tail = tails.find(topic, known, deadline_s=20)
     assert tail is not None
     assert tail.records is None
     assert [one.value for one in tails.read(tail, deadline_s=20)] == [b"one", b"two"]
-    tails.close()
 
 
 def test_a_topic_that_was_made_again_is_not_taken_for_the_one_that_was_read(
-    side: Side, news: News
+    side: Side, tails: Tails
 ) -> None:
     topic = unique("again")
     known = begin(side, topic)
-    assert news.behind(topic, known, deadline_s=20) is not None
+    assert tails.read_on(topic, known, deadline_s=20) is not None
     with Admin(side.spec) as admin:
         admin.delete_topics([topic]).raise_first()
         until = time.monotonic() + 20
         while topic in admin.topic_names():
             assert time.monotonic() < until
             time.sleep(0.05)
-    assert news.behind(topic, known, deadline_s=20) is None
+    assert tails.read_on(topic, known, deadline_s=20) is None
     side.make(topic)
     side.write(topic, 0, [row("new")])
-    assert news.behind(topic, known, deadline_s=20) is None
+    assert tails.read_on(topic, known, deadline_s=20) is None
 
 
 def test_connections_are_kept_for_the_next_who_asks_and_no_longer_than_a_minute(

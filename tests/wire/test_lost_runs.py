@@ -80,8 +80,8 @@ def test_what_was_read_and_is_gone_counts_no_more_and_the_rest_is_read_anew(targ
     assert runs.known(replicated) == [0, 10]
     # As if it had held three more.
     tail: OffsetRunsReader = replicated._tails[runs.name]
-    assert tail._at == 2
-    tail._at = 5
+    assert tail._log.next_offset == 2
+    tail._log.next_offset = 5
     replicated._take(runs.name, *runs.block(20), -1)
     runs.note(target, 30)
     assert runs.known(replicated) == [0, 10, 30]

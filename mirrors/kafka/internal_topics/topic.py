@@ -58,28 +58,40 @@ def read_to_end(
     since: int | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> list[InternalRecord]:
-    """All records up to the end that is seen now, partition by partition in order.
+    """The records of `stream_to_end`, partition by partition."""
+    found = stream_to_end(admin, topic, committed=committed, since=since, deadline_s=deadline_s)
+    return sorted(found, key=lambda record: (record.partition, record.offset))
+
+
+def stream_to_end(
+    admin: Admin,
+    topic: str,
+    *,
+    committed: bool = True,
+    since: int | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> Iterator[InternalRecord]:
+    """All records up to the current end, each partition in order.
 
     `committed` reads to the last stable offset, so an open transaction hides what comes after it.
-    `since` (epoch ms) leaves older records out. A topic that does not exist has no records.
+    `since` (epoch ms) leaves older records out. A topic that does not exist has no records. Raises
+    KafkaUnavailable when the end is not reached in time; the records before it were returned.
     """
     deadline = time.monotonic() + deadline_s
     state = admin.snapshot([topic], now=0, deadline_s=deadline_s, with_configs=False)
     if topic not in state.topics:
         if topic in state.failed:
             raise KafkaUnavailable(state.failed[topic])
-        return []
+        return
     places = [(topic, number) for number in range(state.topics[topic].partitions)]
     left = max(0.5, deadline - time.monotonic())
     first = admin.list_offsets(places, since if since is not None else "earliest", deadline_s=left)
     last = admin.list_offsets(places, "stable" if committed else "latest", deadline_s=left)
     starts, ends = first.raise_first().done, last.raise_first().done
     wanted = {place[1]: ends[place] for place in places if starts[place] < ends[place]}
-    if not wanted:
-        return []
-    begin = {number: starts[topic, number] for number in wanted}
-    found = consume(admin.spec, topic, begin, wanted, committed, deadline)
-    return sorted(found, key=lambda record: (record.partition, record.offset))
+    if wanted:
+        begin = {number: starts[topic, number] for number in wanted}
+        yield from consume(admin.spec, topic, begin, wanted, committed, deadline)
 
 
 def consume(
@@ -102,7 +114,8 @@ def consume(
         "auto.offset.reset": "earliest",
         "check.crcs": True,
         "queued.max.messages.kbytes": 8192,
-        "fetch.wait.max.ms": 50,
+        # Behind the last record, the end is visible only in an empty response: no delay of it.
+        "fetch.wait.max.ms": 5,
     }
     consumer = Consumer(client_config(spec, client_id=CLIENT_ID, role="consumer", extra=own))
     waiting = dict(ends)

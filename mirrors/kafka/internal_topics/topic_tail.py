@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import dataclasses
 import os
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-from uuid import UUID
 
-import google_crc32c
 from kafka.errors import KafkaError
-from kafka.protocol.consumer import FetchRequest
-from kafka.protocol.metadata import MetadataRequest
 from kafka.record.default_records import DefaultRecordBatch
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.connection.cluster_requests import ClusterRequests
+from mirrors.kafka.internal_topics.log_reader import (
+    LogBatch,
+    LogReader,
+    OpenTransaction,
+    OutOfRange,
+    Recreated,
+    TooLong,
+    Truncated,
+    still_open,
+)
 from mirrors.kafka.internal_topics.topic import InternalRecord, consume
+from mirrors.kafka.protocol.addresses import Address
+from mirrors.kafka.protocol.broker_pool import BrokerPool
+from mirrors.kafka.protocol.connection import BrokerConnection
+from mirrors.kafka.security.connection_settings import ConnectionFacts
 
 __all__ = ["Bookmark", "Tail", "Tails", "find_tail", "kept_tails", "read_tail"]
 
@@ -31,14 +38,11 @@ PAUSE_S = 0.02
 # Brokers and load balancers close connections that are idle for longer.
 IDLE_S = 60.0
 KEPT = 8
-# From version 13 on a topic is named by its id: a recreated one is an error, not new records.
-BY_ID, MOST = 13, 16
+# A longer range is read by librdkafka, which needs less CPU time a record.
 REPLY_BYTES = 1024 * 1024
 REPLIES = 4
-WAIT_MS = 25
-_COMMITTED = 1
-_LENGTH, _CRC, _COVERED = slice(8, 12), slice(17, 21), slice(21, None)
-_MAGIC, _SUPPORTED = 16, 2
+# Ranges that only a closer look can tell, and records that kafka-python cannot decode.
+_FALL_BACK = OutOfRange, Recreated, TooLong, KafkaError, ValueError, IndexError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,181 +73,6 @@ class Tail:
     @property
     def done(self) -> Bookmark:
         return Bookmark(self.topic_id, self.end, self.epoch)
-
-
-class Cut(Exception):
-    """The log below the bookmark is not the one that was read (KIP-320)."""
-
-
-def still_open(alias: str, topic: str, deadline_s: float) -> KafkaUnavailable:
-    return KafkaUnavailable(
-        f"Cluster {alias}: a transaction has been open in {topic} for {deadline_s:g} s, so later "
-        "records cannot be read yet.",
-        code="timeout",
-    )
-
-
-class _Leader(NamedTuple):
-    topic_id: UUID
-    node: int
-
-
-class _Odd(Exception):
-    """Not the ordinary case: somebody has to look closely."""
-
-
-class News:
-    """Of one cluster; for one thread at a time."""
-
-    def __init__(self, spec: ClusterSpec, *, client_id: str) -> None:
-        self._spec = spec
-        self._client_id = client_id
-        self._known: ClusterRequests | None = None
-        self._leaders: dict[str, _Leader] = {}
-
-    def close(self) -> None:
-        """The next request opens a new connection, with the secrets of that time."""
-        self._leaders.clear()
-        if self._known is not None:
-            self._known.close()
-            self._known = None
-
-    def behind(self, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
-        """What was committed behind the bookmark by now; None: look closely.
-
-        Raises Cut, and KafkaUnavailable where a transaction stays open for so long.
-        """
-        until = time.monotonic() + deadline_s
-        try:
-            self._cluster.extend(deadline_s)
-            leader = self._leader(topic)
-            if _text(leader.topic_id) != known.topic_id:
-                raise _Odd
-            tail = self._read(topic, leader, known, until)
-        except (_Odd, UnderstudyError, KafkaError, ValueError, IndexError):
-            self.close()
-            return None
-        if tail is None:
-            raise still_open(self._spec.alias, topic, deadline_s)
-        return tail
-
-    @property
-    def _cluster(self) -> ClusterRequests:
-        if self._known is None:
-            self._known = ClusterRequests(self._spec, deadline_s=0, client_id=self._client_id)
-        return self._known
-
-    def _leader(self, topic: str) -> _Leader:
-        if (known := self._leaders.get(topic)) is not None:
-            return known
-        asked = MetadataRequest.MetadataRequestTopic(name=topic)
-        request = MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
-        answer = self._cluster.ask_any(request, newest=12)
-        (found,) = answer.topics
-        if found.error_code or not found.partitions or not found.topic_id:
-            raise _Odd
-        self._cluster.learn(answer)
-        (leader,) = [row.leader_id for row in found.partitions if row.partition_index == 0]
-        if leader not in self._cluster.brokers:
-            raise _Odd
-        self._leaders[topic] = _Leader(found.topic_id, leader)
-        return self._leaders[topic]
-
-    def _read(self, topic: str, leader: _Leader, known: Bookmark, until: float) -> Tail | None:
-        """None: a transaction is still open."""
-        records: list[InternalRecord] = []
-        at, epoch, written, replies, wait_ms = known.next, known.epoch, None, 0, 0
-        while True:
-            part = self._fetch(leader, at, epoch, wait_ms)
-            stable = part.last_stable_offset
-            # What was written by the first reply counts: it may be committed, and only we do not
-            # see that yet. A writer hears of its commit before readers do.
-            written = part.high_watermark if written is None else written
-            if stable < known.next:
-                raise _Odd
-            before = at
-            for found, batch in _batches(part, before):
-                records += found
-                at, epoch = batch.next_offset, batch.leader_epoch
-            if at >= stable >= written:
-                brought = tuple(records)
-                return Tail(topic, known.topic_id, known.next, stable, False, brought, epoch)
-            if at < stable:
-                replies += 1
-                if at == before or replies == REPLIES:
-                    raise _Odd
-            elif time.monotonic() + WAIT_MS / 1000 > until:
-                return None
-            else:
-                wait_ms = WAIT_MS
-
-    def _fetch(self, leader: _Leader, at: int, epoch: int, wait_ms: int) -> Any:
-        topic = FetchRequest.FetchTopic
-        one = topic.FetchPartition(
-            partition=0,
-            fetch_offset=at,
-            partition_max_bytes=REPLY_BYTES,
-            current_leader_epoch=-1,
-            last_fetched_epoch=epoch,
-        )
-        request = FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=REPLY_BYTES,
-            isolation_level=_COMMITTED,
-            topics=[topic(topic_id=leader.topic_id, partitions=[one])],
-            forgotten_topics_data=[],
-        )
-        if self._cluster.newest_version(leader.node, request) < BY_ID:
-            raise _Odd
-        answer = self._cluster.ask_broker(leader.node, request, newest=MOST)
-        if answer.error_code:
-            raise _Odd
-        part = answer.responses[0].partitions[0]
-        if part.error_code:
-            raise _Odd
-        if part.diverging_epoch is not None and part.diverging_epoch.end_offset >= 0:
-            raise Cut
-        return part
-
-
-def _batches(part: Any, start: int) -> Iterator[tuple[list[InternalRecord], Any]]:
-    """The committed records of each batch from the offset on, and the batch."""
-    data = memoryview(bytes(part.records or b""))
-    aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
-    given_up: set[int] = set()
-    while len(data) > _MAGIC:
-        size = int.from_bytes(data[_LENGTH], "big") + 12
-        if size > len(data):
-            return  # the last one of a reply may be cut off
-        batch = _checked(data[:size])
-        data = data[size:]
-        while aborted and aborted[0][0] <= batch.last_offset:
-            given_up.add(aborted.pop(0)[1])
-        if batch.is_control_batch:
-            given_up.discard(batch.producer_id)
-            yield [], batch
-        elif batch.is_transactional and batch.producer_id in given_up:
-            yield [], batch
-        else:
-            yield [_record(row) for row in batch if row.offset >= start], batch
-
-
-def _checked(data: memoryview) -> Any:
-    if data[_MAGIC] != _SUPPORTED:
-        raise _Odd
-    if google_crc32c.value(bytes(data[_COVERED])) != int.from_bytes(data[_CRC], "big"):
-        raise _Odd
-    return DefaultRecordBatch(data)
-
-
-def _record(row: Any) -> InternalRecord:
-    return InternalRecord(0, row.offset, row.timestamp, row.key, row.value, tuple(row.headers))
-
-
-def _text(topic_id: UUID) -> str:
-    """Kafka's own text form of an id."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
 
 
 def find_tail(admin: Admin, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
@@ -289,29 +118,54 @@ def _offset(admin: Admin, topic: str, at: str, until: float) -> int:
 
 
 class Tails:
-    """Tails of one cluster's topics: by one question where nothing is out of the ordinary."""
+    """Reads on in topics of one cluster, over connections of its own. For one thread at a time."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
         self.used_at = time.monotonic()
-        self._news = News(spec, client_id=CLIENT_ID)
+        self._brokers = BrokerPool(spec, spec.properties, _new_connection)
+        self._readers: dict[str, LogReader] = {}
 
     def find(self, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
-        """As `find_tail`; the records may have come along."""
+        """As `find_tail`; a short range comes with its records."""
         until = time.monotonic() + deadline_s
         try:
-            if known.topic_id and (tail := self._news.behind(topic, known, deadline_s=deadline_s)):
+            if known.topic_id and (tail := self.read_on(topic, known, deadline_s=deadline_s)):
                 return tail
             tail = self._find(topic, known, until)
             if known.epoch < 0 or tail is None or tail.restarts:
                 return tail
-            # There is a leader now: it alone can say whether its log is the one that was read.
+            # There is a leader now. Only it knows whether its log is the one that was read.
             with contextlib.suppress(KafkaUnavailable):
                 left = max(0.5, until - time.monotonic())
-                tail = self._news.behind(topic, known, deadline_s=left) or tail
+                tail = self.read_on(topic, known, deadline_s=left) or tail
             return tail
-        except Cut:
+        except Truncated:
             return self._find(topic, Bookmark(), until)
+
+    def read_on(self, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
+        """The committed records behind the bookmark, by Fetch requests.
+
+        None if that is not possible: another topic, no leader, a long range. Raises Truncated, and
+        KafkaUnavailable for a transaction that stays open.
+        """
+        reader = self._readers.get(topic)
+        if reader is None:
+            reader = LogReader(self._brokers, topic, reply_bytes=REPLY_BYTES, keeps_leader=True)
+            self._readers[topic] = reader
+        reader.seek(known.topic_id, known.next, known.epoch)
+        records: list[InternalRecord] = []
+        try:
+            for batch in reader.read_committed(time.monotonic() + deadline_s, most=REPLIES):
+                records += _decode(batch, known.next)
+        except (*_FALL_BACK, UnderstudyError) as error:
+            # The next request opens a new connection, with the secrets of that time.
+            self.close()
+            if isinstance(error, OpenTransaction):
+                raise
+            return None
+        done = reader.next_offset or 0
+        return Tail(topic, known.topic_id, known.next, done, False, tuple(records), reader.epoch)
 
     def _find(self, topic: str, known: Bookmark, until: float) -> Tail | None:
         with Admin(self.spec, client_id=CLIENT_ID) as admin:
@@ -322,7 +176,22 @@ class Tails:
         return read_tail(self.spec, tail, deadline_s=deadline_s)
 
     def close(self) -> None:
-        self._news.close()
+        self._readers.clear()
+        self._brokers.close()
+
+
+def _new_connection(facts: ConnectionFacts, address: Address) -> BrokerConnection:
+    return BrokerConnection(facts, *address, client_id=CLIENT_ID)
+
+
+def _decode(batch: LogBatch, start: int) -> Iterator[InternalRecord]:
+    if batch.is_control:
+        return
+    for row in DefaultRecordBatch(batch.data):
+        if row.offset >= start:
+            yield InternalRecord(
+                0, row.offset, row.timestamp, row.key, row.value, tuple(row.headers)
+            )
 
 
 _lock = threading.Lock()

@@ -1,6 +1,6 @@
 """Requests and replies by kafka-python's schemas, and the versions of them that we speak.
 
-The engine encodes Fetch and Produce by its own code.
+The engine encodes Produce, and Fetch for copying, by its own code.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from typing import Any, Final
 
 from kafka.errors import KafkaProtocolError
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
-from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.consumer import (
+    FetchRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+)
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
@@ -36,6 +40,7 @@ SUPPORTED_VERSIONS: dict[type, tuple[int, int]] = {
     MetadataRequest: (9, 12),
     FindCoordinatorRequest: (3, 4),
     ListOffsetsRequest: (5, 7),
+    FetchRequest: (12, 16),
     OffsetForLeaderEpochRequest: (3, 4),
     InitProducerIdRequest: (3, 5),
     AddPartitionsToTxnRequest: (2, 3),

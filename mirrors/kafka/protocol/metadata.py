@@ -5,9 +5,13 @@ from __future__ import annotations
 import base64
 import dataclasses
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
+from kafka.protocol.metadata import MetadataRequest
+
 from mirrors.kafka.error_codes import Code
+from mirrors.kafka.protocol.broker_pool import BrokerPool
 
 NO_ID = bytes(16)
 
@@ -29,6 +33,19 @@ class TopicView:
     error: int
     leaders: dict[int, Leader]
     replicas: int = 1
+
+
+def describe_topics(
+    cluster: BrokerPool[Any], names: Iterable[str], deadline: float
+) -> dict[str, TopicView]:
+    """Ids and leaders of these topics, as the cluster reports them now."""
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+    )
+    reply = cluster.ask(request, deadline)
+    cluster.learn(reply)
+    return views(reply)
 
 
 def leader_or_error(

@@ -14,7 +14,7 @@ from mirrors.domain.internal_topics.records import OffsetSync
 from mirrors.domain.offsets.mm2_bounds import Pair
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin.topics import Admin, Place
-from mirrors.kafka.internal_topics.topic import consume
+from mirrors.kafka.internal_topics.topic import stream_to_end
 from mirrors.kafka.reading.comparison import Stretches
 
 log = logging.getLogger(__name__)
@@ -73,27 +73,19 @@ def _read(
     found: dict[Place, list[Pair]],
     until: float,
 ) -> None:
-    place = (topic, 0)
     with Admin(spec, client_id="understudy-offset-syncs") as admin:
         left = max(0.5, until - time.monotonic())
-        state = admin.snapshot([topic], now=0, deadline_s=left, with_configs=False)
-        if topic not in state.topics:
-            return
-        start = admin.list_offsets([place], "earliest", deadline_s=left).raise_first().done[place]
-        end = admin.list_offsets([place], "stable", deadline_s=left).raise_first().done[place]
-    if start >= end:
-        return
-    for record in consume(spec, topic, {0: start}, {0: end}, True, until):
-        try:
-            row = OffsetSync.read(record.key, record.value)
-        except MalformedRecord:
-            continue
-        where = (row.topic, row.partition)
-        if 0 <= row.upstream < limits.get(where, 0) and row.downstream >= 0:
-            pairs = found.setdefault(where, [])
-            pairs.append(Pair(row.upstream, row.downstream))
-            if len(pairs) > MOST_PAIRS:
-                del pairs[: MOST_PAIRS // 2 : 2]
+        for record in stream_to_end(admin, topic, deadline_s=left):
+            try:
+                row = OffsetSync.read(record.key, record.value)
+            except MalformedRecord:
+                continue
+            where = (row.topic, row.partition)
+            if 0 <= row.upstream < limits.get(where, 0) and row.downstream >= 0:
+                pairs = found.setdefault(where, [])
+                pairs.append(Pair(row.upstream, row.downstream))
+                if len(pairs) > MOST_PAIRS:
+                    del pairs[: MOST_PAIRS // 2 : 2]
 
 
 def compare_pairs(

@@ -11,10 +11,9 @@ without one belong to
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
-from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import (
     OWNER_KEY,
@@ -23,18 +22,12 @@ from mirrors.domain.internal_topics.records import (
     read_owner,
     read_position,
 )
-from mirrors.kafka.error_codes import RETRY, Code, failure
-from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
-from mirrors.kafka.protocol.metadata import Leader, TopicView
+from mirrors.kafka.error_codes import Code, failure
+from mirrors.kafka.internal_topics.log_reader import LogBatch, LogReader, Truncated
 from mirrors.kafka.retry import retry_until_available
-from spark_runner.engine.batches.header_scan import AbortedFilter
-from spark_runner.kafka_protocol import fetch
-from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL, Header
-from spark_runner.kafka_protocol.cluster import REQUEST_S, ClusterClient
-from spark_runner.kafka_protocol.connection import Connection
-from spark_runner.kafka_protocol.records import batches, decode_batch, read_header
-from spark_runner.kafka_protocol.single_fetch import fetch_once
-from spark_runner.positions.topic import Place
+from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.records import decode_batch
+from spark_runner.positions.topic import Place, truncated_below_position
 
 _COMMIT = 1
 
@@ -42,20 +35,14 @@ Row = tuple[int, int, bytes, bytes | None]
 """(offset, leader epoch, key, value)"""
 
 
-class _Truncated(Exception):
-    """The topic was truncated below the offset that was read."""
-
-
 class PositionReader:
     """Continues where it stopped: most of the topic before fencing, the rest after it."""
 
     def __init__(self, cluster: ClusterClient, topic: str) -> None:
-        self._cluster = cluster
+        self._alias = cluster.alias
         self._topic = topic
-        self._at: int | None = None
+        self._log = LogReader(cluster, topic)
         self._rows: dict[bytes, tuple[int, int, bytes | None]] = {}
-        # Leader epoch of the last batch read, and of the leader that returned it (KIP-320).
-        self._epoch = self._leader_epoch = -1
         # After the last stable offset: producer id -> its records without a marker.
         self._undecided: dict[int, list[Row]] = {}
         # The flow's owner, uncommitted records included: fences follow directly after them.
@@ -76,113 +63,44 @@ class PositionReader:
         A leader that truncated the topic may have lost later ones.
         """
         known = self._rows.get(row.key)
-        return known is not None and known[1] < self._leader_epoch
+        return known is not None and known[1] < self._log.leader_epoch
 
     def _read(self, keys: set[bytes], deadline: float) -> None:
         try:
-            self._read_on(deadline)
-        except _Truncated:
-            self._at, self._epoch = None, -1
+            for batch in self._log.read_all(deadline, with_outcome=True):
+                self._take(batch)
+        except Truncated:
+            self._log.restart()
             self._rows, self._undecided = {}, {}
-            raise KafkaUnavailable(
-                f"Cluster {self._cluster.alias}: {self._topic} was truncated below the offset read "
-                "(an unclean election). It is read again.",
-                code="positions_cut",
-            ) from None
+            raise truncated_below_position(self._alias, self._topic) from None
         if any(row[2] in keys for rows in self._undecided.values() for row in rows):
-            raise self._error(Code.CONCURRENT_TRANSACTIONS)
+            raise failure(
+                Code.CONCURRENT_TRANSACTIONS, where=self._alias, doing=f"read {self._topic}"
+            )
 
-    def _read_on(self, deadline: float) -> None:
-        view = self._cluster.describe([self._topic], deadline)[self._topic]
-        leader = view.leaders.get(0)
-        if view.error or leader is None or leader.node < 0:
-            raise self._error(view.error or Code.LEADER_NOT_AVAILABLE)
-        if self._at is None:
-            self._at = self._offset(leader, EARLIEST, deadline)
-        end = self._offset(leader, LATEST, deadline)
-        if self._at > end:
-            raise _Truncated
-        has_moved = self._leader_epoch not in (-1, leader.epoch)
-        link = self._cluster.link(leader.node, "positions", deadline)
-        isolation = fetch.READ_COMMITTED
-        try:
-            while self._at < end or has_moved:
-                has_moved = False
-                if time.monotonic() > deadline:
-                    raise self._error(Code.REQUEST_TIMED_OUT)
-                if not self._step(link, view, isolation):
-                    isolation = fetch.READ_UNCOMMITTED
-            self._leader_epoch = leader.epoch
-        except BaseException:
-            self._cluster.drop(link)
-            raise
-
-    def _offset(self, leader: Leader, at: int, deadline: float) -> int:
-        found = list_offsets(self._cluster, [(self._topic, 0, leader)], at=at, deadline=deadline)[
-            self._topic, 0
-        ]
-        if found.error:
-            raise self._error(found.error)
-        return found.offset
-
-    def _step(self, link: Connection, view: TopicView, isolation: int) -> bool:
-        """One fetch. False when it returned nothing new."""
-        assert self._at is not None  # noqa: S101 - set before the first step
-        until = time.monotonic() + REQUEST_S
-        topic = view.name, view.topic_id
-        frame, reply = fetch_once(
-            link,
-            topic,
-            0,
-            self._at,
-            until=until,
-            isolation=isolation,
-            leader_epoch=view.leaders[0].epoch,
-            last_epoch=self._epoch,
-        )
-        number = reply.error or next((row.error for row in reply.partitions if row.error), 0)
-        if number == Code.OFFSET_OUT_OF_RANGE or any(row.diverging for row in reply.partitions):
-            raise _Truncated
-        if number:
-            raise self._error(number)
-        before = self._at
-        for row in reply.partitions:
-            aborted = AbortedFilter(row.aborted)
-            decided = row.stable_offset if isolation == fetch.READ_COMMITTED else 0
-            for batch in batches(frame[row.start : row.stop]):
-                self._take(batch, aborted, decided)
-        return self._at > before
-
-    def _take(self, batch: memoryview, aborted: AbortedFilter, decided: int) -> None:
-        header = read_header(batch)
-        after = header.last_offset + 1
-        if self._at is None or after <= self._at:
+    def _take(self, batch: LogBatch) -> None:
+        if batch.is_control:
+            self._decide(batch)
             return
-        self._at, self._epoch = after, header.leader_epoch
-        if header.attributes & CONTROL:
-            self._decide(header, batch, aborted)
-            return
-        if aborted.drops(header):
+        if batch.is_aborted:
             return
         rows = [
-            (record.offset, header.leader_epoch, record.key or b"", record.value)
-            for record in decode_batch(batch)
+            (record.offset, batch.leader_epoch, record.key or b"", record.value)
+            for record in decode_batch(batch.data)
         ]
         for _, _, key, value in rows:
             if key == OWNER_KEY and value is not None:
                 self.owner = read_owner(value)
-        if header.attributes & TRANSACTIONAL and after > decided:
-            self._undecided.setdefault(header.producer_id, []).extend(rows)
-        else:
+        if batch.is_decided:
             self._apply(rows)
+        else:
+            self._undecided.setdefault(batch.producer_id, []).extend(rows)
 
-    def _decide(self, header: Header, batch: memoryview, aborted: AbortedFilter) -> None:
-        rows = self._undecided.pop(header.producer_id, [])
-        for marker in decode_batch(batch):
+    def _decide(self, batch: LogBatch) -> None:
+        rows = self._undecided.pop(batch.producer_id, [])
+        for marker in decode_batch(batch.data):
             if int.from_bytes((marker.key or b"")[2:4], "big") == _COMMIT:
                 self._apply(rows)
-            else:
-                aborted.ended(header)
 
     def _apply(self, rows: list[Row]) -> None:
         """Keep the highest offset of each key, as compaction does."""
@@ -200,16 +118,10 @@ class PositionReader:
                 record = read_position(key, value)
             except MalformedRecord as error:
                 raise KafkaRefused(
-                    f"Cluster {self._cluster.alias}: {self._topic} holds a record that is not a "
+                    f"Cluster {self._alias}: {self._topic} holds a record that is not a "
                     f"position ({error}). Nothing but Understudy may write that topic.",
                     code="positions_damaged",
                 ) from None
             if isinstance(record, Position):
                 found[record.topic, record.partition] = record
         return found
-
-    def _error(self, number: int) -> Exception:
-        error = failure(number, where=self._cluster.alias, doing=f"read {self._topic}")
-        if number in RETRY and not isinstance(error, KafkaUnavailable):
-            return KafkaUnavailable(error.message, code=error.code)
-        return error

@@ -7,7 +7,6 @@ topic is read once an hour for flows that skip records. Readers of this cluster 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.runs import BlockKey, is_left_out, left_out, runs_topic
 from mirrors.domain.offsets.truncation_marks import begins_again, is_cut
 from mirrors.kafka.admin.topics import Admin, Place
-from mirrors.kafka.internal_topics.topic import InternalRecord, Row, append, consume
+from mirrors.kafka.internal_topics.topic import InternalRecord, Row, append, stream_to_end
 from mirrors.models import Flow, PartitionMap
 from mirrors.models.flows import DesiredState
 from mirrors.services.offsets.retention.old_runs import CLIENT_ID, DEADLINE_S, MOST
@@ -85,16 +84,16 @@ def _due(
 def _read(flow: Flow, topic: str, until: float) -> _Notes:
     """Read within the time limit; later runs reach the rest, because the topic shrinks."""
     notes: _Notes = {}
+    left = max(0.5, until - time.monotonic())
+    is_begun = False
     with Admin(flow.target.spec, client_id=CLIENT_ID) as admin:
-        left = max(0.5, until - time.monotonic())
-        first = admin.list_offsets([(topic, 0)], "earliest", deadline_s=left).done
-        last = admin.list_offsets([(topic, 0)], "stable", deadline_s=left).done
-    start, end = first.get((topic, 0)), last.get((topic, 0))
-    if start is None or end is None or start >= end:
-        return notes
-    with contextlib.suppress(KafkaUnavailable):
-        for record in consume(flow.target.spec, topic, {0: start}, {0: end}, True, until):
-            _take(notes, record)
+        try:
+            for record in stream_to_end(admin, topic, deadline_s=left):
+                is_begun = True
+                _take(notes, record)
+        except KafkaUnavailable:
+            if not is_begun:
+                raise
     return notes
 
 
