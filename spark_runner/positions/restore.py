@@ -22,7 +22,7 @@ from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.runs import BlockKey, Run, is_left_out
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import InternalRecord
-from mirrors.kafka.internal_topics.topic_tail import Bookmark, find_tail, read_tail
+from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, read_range
 from spark_runner.positions.topic import Place
 
 log = logging.getLogger(__name__)
@@ -114,9 +114,9 @@ def _row(known: Position, facts: GapFacts, last: Run) -> Position | None:
 
 def _read(target: Admin, topic: str, deadline_s: float) -> Iterable[InternalRecord]:
     until = time.monotonic() + deadline_s
-    tail = find_tail(target, topic, Bookmark(), deadline_s=deadline_s)
+    tail = find_range(target, topic, LogPosition(), deadline_s=deadline_s)
     left = max(0.5, until - time.monotonic())
-    return () if tail is None else read_tail(target.spec, tail, deadline_s=left)
+    return () if tail is None else read_range(target.spec, tail, deadline_s=left)
 
 
 def _furthest(records: Iterable[InternalRecord], rows: Iterable[Position]) -> dict[_Map, Run]:

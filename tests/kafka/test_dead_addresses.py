@@ -78,12 +78,12 @@ def look_at_topics(spec: ClusterSpec, topic: str) -> None:
 
 
 def tail(spec: ClusterSpec, topic: str) -> None:
-    tails = topic_tail.Tails(spec)
-    with contextlib.closing(tails):
-        found = tails.find(topic, topic_tail.Bookmark(), deadline_s=15)
+    reader = topic_tail.TopicReader(spec)
+    with contextlib.closing(reader):
+        found = reader.find(topic, topic_tail.LogPosition(), deadline_s=15)
         assert found is not None
         internal.append(spec, topic, [internal.Row(b"k", b"v")])
-        again = tails.find(topic, found.done, deadline_s=15)
+        again = reader.find(topic, found.end_position, deadline_s=15)
         assert again is not None
         assert again.records is not None, "it went the long way"
 
@@ -113,7 +113,7 @@ def transact(spec: ClusterSpec, topic: str) -> None:
 
 def beat(spec: ClusterSpec, topic: str) -> None:
     heartbeats.ensure_topic(spec, replication_factor=1, deadline_s=15)
-    writer = heartbeats.Writer(spec)
+    writer = heartbeats.HeartbeatProducer(spec)
     assert not writer.write([Heartbeat("a", "b", 1)], deadline_s=10)
     writer.close()
 

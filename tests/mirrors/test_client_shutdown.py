@@ -12,7 +12,7 @@ from controlplane.demo.processes.ports import free_port
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.internal_topics.heartbeats import Writer
+from mirrors.kafka.internal_topics.heartbeats import HeartbeatProducer
 from mirrors.kafka.internal_topics.topic import Row, append
 
 BEAT = Heartbeat("one", "two", 1)
@@ -35,7 +35,7 @@ def nobody() -> ClusterSpec:
 
 def test_a_writer_of_heartbeats_ends_with_what_it_could_not_send(nobody: ClusterSpec) -> None:
     before = clients()
-    writer = Writer(nobody)
+    writer = HeartbeatProducer(nobody)
     writer.write([BEAT], deadline_s=0.1)
     assert len(clients() - before) == 1
     writer.close()

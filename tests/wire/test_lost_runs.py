@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.demo.kafka.cluster import KafkaCluster
 from mirrors.domain.offsets.runs import BlockKey, Run, pack, runs_topic
-from mirrors.kafka.internal_topics.topic_tail import Bookmark, Tails
+from mirrors.kafka.internal_topics.topic_tail import LogPosition, TopicReader
 from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.source.offset_runs import OffsetRunsReader
@@ -140,28 +140,28 @@ def test_an_index_that_read_what_was_lost_begins_anew_though_the_topic_is_longer
 ) -> None:
     side = Side("many", three.bootstrap)
     runs = Runs(side, lambda name: make(side, name))
-    tails = Tails(side.spec)
+    reader = TopicReader(side.spec)
     runs.note(side, 0, 10)
-    first = tails.find(runs.name, Bookmark(), deadline_s=30)
+    first = reader.find(runs.name, LogPosition(), deadline_s=30)
     assert first is not None
     runs.note(side, 20)
-    known = tails.find(runs.name, first.done, deadline_s=30)
+    known = reader.find(runs.name, first.end_position, deadline_s=30)
     assert known is not None
-    assert not known.restarts
-    tails.close()
+    assert not known.is_other_log
+    reader.close()
 
     def lost_later() -> None:
         nonlocal known
         runs.note(Side("many", three.bootstrap), 100, 110)
-        tails = Tails(Side("many", three.bootstrap).spec)
+        reader = TopicReader(Side("many", three.bootstrap).spec)
         assert known is not None
-        known = tails.find(runs.name, known.done, deadline_s=30)
-        tails.close()
+        known = reader.find(runs.name, known.end_position, deadline_s=30)
+        reader.close()
 
     lose_the_newest(three, runs.name, lost_later)
     runs.note(Side("many", three.bootstrap), *range(200, 250, 10))
-    tails = Tails(Side("many", three.bootstrap).spec)
-    found = tails.find(runs.name, known.done, deadline_s=30)
-    tails.close()
+    reader = TopicReader(Side("many", three.bootstrap).spec)
+    found = reader.find(runs.name, known.end_position, deadline_s=30)
+    reader.close()
     assert found is not None
-    assert (found.restarts, found.start, found.end) == (True, 0, 8)
+    assert (found.is_other_log, found.start, found.end) == (True, 0, 8)

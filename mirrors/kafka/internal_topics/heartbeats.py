@@ -34,7 +34,7 @@ def ensure_topic(spec: ClusterSpec, *, replication_factor: int, deadline_s: floa
         admin.create_topics([new], deadline_s=deadline_s).raise_first()
 
 
-class Writer:
+class HeartbeatProducer:
     """Writes heartbeats into one cluster; keep it, to open a producer costs more than to write."""
 
     def __init__(self, spec: ClusterSpec) -> None:
@@ -83,7 +83,7 @@ class Writer:
         discard(self._producer)
 
 
-class Watcher:
+class HeartbeatConsumer:
     """Reads the ends of heartbeats topics of one cluster; kept open, but idle between two reads."""
 
     def __init__(self, spec: ClusterSpec) -> None:
@@ -102,13 +102,13 @@ class Watcher:
             raise translate(error, where=spec.alias, doing=f"read {TOPIC}") from None
         self.refusals: dict[str, str] = {}
 
-    def begin(self, topics: Iterable[str]) -> None:
-        """From now on `arrival` answers the newest records of these topics, and then new ones."""
+    def assign(self, topics: Iterable[str]) -> None:
+        """From now on `poll` returns the newest records of these topics, and then new ones."""
         self.refusals.clear()
         tail = _OFFSET_TAIL_BASE - TAIL
         self._consumer.assign([TopicPartition(topic, 0, tail) for topic in sorted(set(topics))])
 
-    def arrival(self, *, wait_s: float) -> tuple[str, bytes | None, bytes | None] | None:
+    def poll(self, *, wait_s: float) -> tuple[str, bytes | None, bytes | None] | None:
         """Topic, key and value of the next record; None when none came in time."""
         try:
             message = self._consumer.poll(wait_s)
@@ -124,7 +124,7 @@ class Watcher:
             return None
         return message.topic() or "", message.key(), message.value()
 
-    def rest(self) -> None:
+    def unassign(self) -> None:
         self._consumer.unassign()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from mirrors.domain.internal_topics.records import Position, SliceCount, read_po
 from mirrors.kafka.admin.topics import Admin, Place
 from mirrors.kafka.connection.admin_client import DEADLINE_S
 from mirrors.kafka.internal_topics.topic import InternalRecord, read_to_end
-from mirrors.kafka.internal_topics.topic_tail import Bookmark, find_tail, read_tail
+from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, read_range
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +38,9 @@ def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) 
     written: dict[Place, int] = {}
     slices, strange = None, 0
     until = time.monotonic() + deadline_s
-    tail = find_tail(admin, topic, Bookmark(), deadline_s=deadline_s)
+    tail = find_range(admin, topic, LogPosition(), deadline_s=deadline_s)
     left = max(0.5, until - time.monotonic())
-    for at, known in _read(read_tail(admin.spec, tail, deadline_s=left) if tail else ()):
+    for at, known in _read(read_range(admin.spec, tail, deadline_s=left) if tail else ()):
         if isinstance(known, SliceCount):
             slices = known.count
         elif isinstance(known, Position):

@@ -22,7 +22,7 @@ from mirrors.kafka.quotas import timeout_error
 CLIENT_ID = "understudy-internal"
 UNASSIGNED = -1
 # A consumer lives through these: it connects again by itself, and no consumer group is needed.
-PASSING = (
+TRANSIENT = (
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -130,7 +130,7 @@ def consume(
             message = consumer.poll(0.2)
             if message is None:
                 continue
-            number, reached = message.partition(), _reached(message, spec, topic)
+            number, reached = message.partition(), _next_offset(message, spec, topic)
             if number is None or reached is None:
                 continue
             # Behind the last record there may be markers only, so the end itself counts too.
@@ -140,14 +140,14 @@ def consume(
                 waiting.pop(number, None)
 
 
-def _reached(message: Message, spec: ClusterSpec, topic: str) -> int | None:
+def _next_offset(message: Message, spec: ClusterSpec, topic: str) -> int | None:
     """The next offset after this message or end of partition; None when it says nothing."""
     error = message.error()
     if error is None:
         return (message.offset() or 0) + 1
     if error.code() == KafkaError._PARTITION_EOF:
         return message.offset()
-    if error.retriable() or error.code() in PASSING:
+    if error.retriable() or error.code() in TRANSIENT:
         return None
     raise translate(error, where=spec.alias, doing=f"read {topic}")
 

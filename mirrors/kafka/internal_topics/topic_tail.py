@@ -31,7 +31,14 @@ from mirrors.kafka.protocol.broker_pool import BrokerPool
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
-__all__ = ["Bookmark", "Tail", "Tails", "find_tail", "kept_tails", "read_tail"]
+__all__ = [
+    "CommittedRange",
+    "LogPosition",
+    "TopicReader",
+    "find_range",
+    "pooled_reader",
+    "read_range",
+]
 
 CLIENT_ID = "understudy-tails"
 PAUSE_S = 0.02
@@ -46,18 +53,18 @@ _FALL_BACK = OutOfRange, Recreated, TooLong, KafkaError, ValueError, IndexError
 
 
 @dataclasses.dataclass(frozen=True)
-class Bookmark:
+class LogPosition:
     """The topic that was read, by id, and the next offset; `epoch`: under which leader the batch
     before it was written, -1 where that is not known."""
 
     topic_id: str = ""
-    next: int = 0
+    offset: int = 0
     epoch: int = -1
 
 
 @dataclasses.dataclass(frozen=True)
-class Tail:
-    """What to read: from `start` to `end`. `restarts`: it is another topic or log than before.
+class CommittedRange:
+    """What to read: from `start` to `end`. `is_other_log`: it is another topic or log than before.
 
     `records` are those in between where they came along; None: they have to be fetched.
     """
@@ -66,17 +73,19 @@ class Tail:
     topic_id: str
     start: int
     end: int
-    restarts: bool
+    is_other_log: bool
     records: tuple[InternalRecord, ...] | None = None
     epoch: int = -1
 
     @property
-    def done(self) -> Bookmark:
-        return Bookmark(self.topic_id, self.end, self.epoch)
+    def end_position(self) -> LogPosition:
+        return LogPosition(self.topic_id, self.end, self.epoch)
 
 
-def find_tail(admin: Admin, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
-    """What was committed behind the bookmark; None when there is no such topic.
+def find_range(
+    admin: Admin, topic: str, known: LogPosition, *, deadline_s: float
+) -> CommittedRange | None:
+    """What was committed behind the position; None when there is no such topic.
 
     Waits until every transaction that has written there by now has ended: nothing is missing that
     was committed before the call. A writer hears of its commit before readers can see it.
@@ -88,20 +97,22 @@ def find_tail(admin: Admin, topic: str, known: Bookmark, *, deadline_s: float) -
             raise KafkaUnavailable(state.failed[topic])
         return None
     found = state.topics[topic]
-    restarts = found.topic_id != known.topic_id
+    is_other_log = found.topic_id != known.topic_id
     written = _offset(admin, topic, "latest", until)
     while (stable := _offset(admin, topic, "stable", until)) < written:
         if time.monotonic() + PAUSE_S > until:
             raise still_open(admin.spec.alias, topic, deadline_s)
         time.sleep(PAUSE_S)
-    # An end below the bookmark: an unclean leader lost what was read. Nothing remembered counts.
-    restarts = restarts or stable < known.next
+    # An end below the position: an unclean leader lost what was read. Nothing remembered counts.
+    is_other_log = is_other_log or stable < known.offset
     first = _offset(admin, topic, "earliest", until)
-    start = first if restarts else max(first, known.next)
-    return Tail(topic, found.topic_id, min(start, stable), stable, restarts)
+    start = first if is_other_log else max(first, known.offset)
+    return CommittedRange(topic, found.topic_id, min(start, stable), stable, is_other_log)
 
 
-def read_tail(spec: ClusterSpec, tail: Tail, *, deadline_s: float) -> Iterator[InternalRecord]:
+def read_range(
+    spec: ClusterSpec, tail: CommittedRange, *, deadline_s: float
+) -> Iterator[InternalRecord]:
     """Its records in order. Who stops early goes on behind the last record that was taken."""
     if tail.records is not None:
         return iter(tail.records)
@@ -117,7 +128,7 @@ def _offset(admin: Admin, topic: str, at: str, until: float) -> int:
     return admin.list_offsets([place], at, deadline_s=left).raise_first().done[place]  # type: ignore[arg-type]
 
 
-class Tails:
+class TopicReader:
     """Reads on in topics of one cluster, over connections of its own. For one thread at a time."""
 
     def __init__(self, spec: ClusterSpec) -> None:
@@ -126,25 +137,27 @@ class Tails:
         self._brokers = BrokerPool(spec, spec.properties, _new_connection)
         self._readers: dict[str, LogReader] = {}
 
-    def find(self, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
-        """As `find_tail`; a short range comes with its records."""
+    def find(self, topic: str, known: LogPosition, *, deadline_s: float) -> CommittedRange | None:
+        """As `find_range`; a short range comes with its records."""
         until = time.monotonic() + deadline_s
         try:
-            if known.topic_id and (tail := self.read_on(topic, known, deadline_s=deadline_s)):
+            if known.topic_id and (tail := self.fetch_range(topic, known, deadline_s=deadline_s)):
                 return tail
             tail = self._find(topic, known, until)
-            if known.epoch < 0 or tail is None or tail.restarts:
+            if known.epoch < 0 or tail is None or tail.is_other_log:
                 return tail
             # There is a leader now. Only it knows whether its log is the one that was read.
             with contextlib.suppress(KafkaUnavailable):
                 left = max(0.5, until - time.monotonic())
-                tail = self.read_on(topic, known, deadline_s=left) or tail
+                tail = self.fetch_range(topic, known, deadline_s=left) or tail
             return tail
         except Truncated:
-            return self._find(topic, Bookmark(), until)
+            return self._find(topic, LogPosition(), until)
 
-    def read_on(self, topic: str, known: Bookmark, *, deadline_s: float) -> Tail | None:
-        """The committed records behind the bookmark, by Fetch requests.
+    def fetch_range(
+        self, topic: str, known: LogPosition, *, deadline_s: float
+    ) -> CommittedRange | None:
+        """The committed records behind the position, by Fetch requests.
 
         None if that is not possible: another topic, no leader, a long range. Raises Truncated, and
         KafkaUnavailable for a transaction that stays open.
@@ -153,11 +166,11 @@ class Tails:
         if reader is None:
             reader = LogReader(self._brokers, topic, reply_bytes=REPLY_BYTES, keeps_leader=True)
             self._readers[topic] = reader
-        reader.seek(known.topic_id, known.next, known.epoch)
+        reader.seek(known.topic_id, known.offset, known.epoch)
         records: list[InternalRecord] = []
         try:
             for batch in reader.read_committed(time.monotonic() + deadline_s, most=REPLIES):
-                records += _decode(batch, known.next)
+                records += _decode(batch, known.offset)
         except (*_FALL_BACK, UnderstudyError) as error:
             # The next request opens a new connection, with the secrets of that time.
             self.close()
@@ -165,15 +178,17 @@ class Tails:
                 raise
             return None
         done = reader.next_offset or 0
-        return Tail(topic, known.topic_id, known.next, done, False, tuple(records), reader.epoch)
+        return CommittedRange(
+            topic, known.topic_id, known.offset, done, False, tuple(records), reader.epoch
+        )
 
-    def _find(self, topic: str, known: Bookmark, until: float) -> Tail | None:
+    def _find(self, topic: str, known: LogPosition, until: float) -> CommittedRange | None:
         with Admin(self.spec, client_id=CLIENT_ID) as admin:
             left = max(0.5, until - time.monotonic())
-            return find_tail(admin, topic, known, deadline_s=left)
+            return find_range(admin, topic, known, deadline_s=left)
 
-    def read(self, tail: Tail, *, deadline_s: float) -> Iterator[InternalRecord]:
-        return read_tail(self.spec, tail, deadline_s=deadline_s)
+    def read(self, tail: CommittedRange, *, deadline_s: float) -> Iterator[InternalRecord]:
+        return read_range(self.spec, tail, deadline_s=deadline_s)
 
     def close(self) -> None:
         self._readers.clear()
@@ -195,43 +210,43 @@ def _decode(batch: LogBatch, start: int) -> Iterator[InternalRecord]:
 
 
 _lock = threading.Lock()
-_idle: dict[int, list[Tails]] = {}
+_idle: dict[int, list[TopicReader]] = {}
 
 
 @contextlib.contextmanager
-def kept_tails(spec: ClusterSpec) -> Iterator[Tails]:
+def pooled_reader(spec: ClusterSpec) -> Iterator[TopicReader]:
     """Connections that this process has open already, or new ones; kept for the next who asks.
 
     For one thread at a time. A cluster that was edited is another one; so are those that a process
     had open before it forked.
     """
-    tails = _take(spec) or Tails(spec)
+    reader = _take(spec) or TopicReader(spec)
     try:
-        yield tails
+        yield reader
     except BaseException:
-        tails.close()
+        reader.close()
         raise
-    _give_back(tails)
+    _give_back(reader)
 
 
-def _take(spec: ClusterSpec) -> Tails | None:
+def _take(spec: ClusterSpec) -> TopicReader | None:
     with _lock:
         mine = _idle.setdefault(os.getpid(), [])
-        late = [tails for tails in mine if time.monotonic() - tails.used_at > IDLE_S]
-        mine[:] = [tails for tails in mine if tails not in late]
-        found = next((tails for tails in reversed(mine) if tails.spec == spec), None)
+        late = [reader for reader in mine if time.monotonic() - reader.used_at > IDLE_S]
+        mine[:] = [reader for reader in mine if reader not in late]
+        found = next((reader for reader in reversed(mine) if reader.spec == spec), None)
         if found is not None:
             mine.remove(found)
-    for tails in late:
-        tails.close()
+    for reader in late:
+        reader.close()
     return found
 
 
-def _give_back(tails: Tails) -> None:
-    tails.used_at = time.monotonic()
+def _give_back(reader: TopicReader) -> None:
+    reader.used_at = time.monotonic()
     with _lock:
         mine = _idle.setdefault(os.getpid(), [])
-        mine.append(tails)
+        mine.append(reader)
         over = mine[:-KEPT]
         del mine[:-KEPT]
     for old in over:

@@ -1,7 +1,7 @@
-"""Read stretches of many partitions of one cluster, piece by piece, for comparing it with another.
+"""Read ranges of many partitions of one cluster, part by part, for comparing it with another.
 
 By librdkafka, which copied none of it: the lanes speak to brokers by themselves. Nothing is
-committed, readers are assigned manually, and the caller that requests the next piece sets the pace.
+committed, readers are assigned manually, and the caller that requests the next part sets the pace.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _SIZE = 12
 
 
 @dataclasses.dataclass
-class Piece:
+class RangePart:
     """What came of one partition: its records, and the offset before which all has been read."""
 
     rows: list[Row] = dataclasses.field(default_factory=list)
     reached: int = 0
 
 
-class Stretches:
+class RangeReader:
     """One cluster's side: `open` are the partitions that are not read to their end yet."""
 
     def __init__(
@@ -67,9 +67,9 @@ class Stretches:
         if self._consumer is not None:
             self._consumer.close()
 
-    def read(self) -> dict[Place, Piece]:
+    def read(self) -> dict[Place, RangePart]:
         """The next records of whichever partitions have some; waits a tenth of a second for one."""
-        found: dict[Place, Piece] = {}
+        found: dict[Place, RangePart] = {}
         if self._consumer is None or not self.open:
             return found
         refused: dict[Place, Any] = {}
@@ -83,21 +83,21 @@ class Stretches:
         return found
 
     def _take(
-        self, place: Place, message: Message | None, reached: int, found: dict[Place, Piece]
+        self, place: Place, message: Message | None, reached: int, found: dict[Place, RangePart]
     ) -> None:
         start, end = self.open[place]
-        piece = found.setdefault(place, Piece())
+        part = found.setdefault(place, RangePart())
         if message is not None and start <= reached - 1 < end:
             try:
-                piece.rows.append(self._row(message))
+                part.rows.append(self._row(message))
             except UnicodeDecodeError:
                 where = f"{place[0]}-{place[1]} offset {reached - 1}"
                 words = f"{where} has a header name that is not UTF-8; this reader cannot read it."
                 self._leave(place, KafkaRefused(words, code="unreadable"))
                 return
         at_end = message is None or reached >= end
-        # An end that was told means: there is nothing more below the stretch's own end either.
-        piece.reached = end if at_end else reached
+        # An end that was told means: there is nothing more below the range's own end either.
+        part.reached = end if at_end else reached
         if at_end:
             self._leave(place)
 
@@ -120,7 +120,7 @@ class Stretches:
         return Row(message.offset() or 0, digest, parts)
 
 
-def timed(row: Row) -> Row:
+def with_timestamp(row: Row) -> Row:
     """The same record, its time counting as content."""
     text = row.digest + str(row.parts[3]).encode()
     return row._replace(digest=hashlib.blake2b(text, digest_size=16).digest())

@@ -19,7 +19,7 @@ from mirrors.kafka.reading.samples import Place, Tick, give_up, messages, open_c
 
 # A record is there before the marker that commits it: so long what is short of its end is waited
 # for. Beyond that, a transaction of somebody else is open before it.
-SETTLES_S = 2.0
+MARKER_WAIT_S = 2.0
 
 
 @dataclasses.dataclass
@@ -77,13 +77,13 @@ class _Reader:
                 continue
             if reached is None:
                 del self.result.done[place]
-                self._let_go(place)
+                self._unassign(place)
             elif self._note(place, message, reached):
-                self._let_go(place)
+                self._unassign(place)
         now = time.monotonic()
-        for place in [at for at, since in self._short.items() if now - since >= SETTLES_S]:
+        for place in [at for at, since in self._short.items() if now - since >= MARKER_WAIT_S]:
             self.result.done[place].ended = True
-            self._let_go(place)
+            self._unassign(place)
 
     def _note(self, place: Place, message: Message | None, reached: int) -> bool:
         """Whether this was the last that is wanted of the partition."""
@@ -99,7 +99,7 @@ class _Reader:
             self._short.setdefault(place, time.monotonic())
         return reading.ended or len(reading.seen) >= self._at_most
 
-    def _let_go(self, place: Place) -> None:
+    def _unassign(self, place: Place) -> None:
         del self.left[place]
         self._short.pop(place, None)
         self._consumer.incremental_unassign([TopicPartition(*place)])

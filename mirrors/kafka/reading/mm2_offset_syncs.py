@@ -15,7 +15,7 @@ from mirrors.domain.offsets.mm2_bounds import Pair
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin.topics import Admin, Place
 from mirrors.kafka.internal_topics.topic import stream_to_end
-from mirrors.kafka.reading.comparison import Stretches
+from mirrors.kafka.reading.comparison import RangeReader
 
 log = logging.getLogger(__name__)
 
@@ -259,10 +259,10 @@ def _rows(
 ) -> dict[Place, list[Row]]:
     """The records of each window that could be read; of a partition that failed nothing."""
     found: dict[Place, list[Row]] = {place: [] for place in windows}
-    with Stretches(spec, windows, committed=committed) as side:
+    with RangeReader(spec, windows, committed=committed) as side:
         while side.open and time.monotonic() < until:
-            for place, piece in side.read().items():
-                found[place] += piece.rows
+            for place, part in side.read().items():
+                found[place] += part.rows
         unread = {*side.open, *side.failed}
     return {place: rows for place, rows in found.items() if place not in unread}
 

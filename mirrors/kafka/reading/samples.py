@@ -1,6 +1,6 @@
 """Read samples of records: windows of offsets; digests, no content.
 
-Nothing is committed here. Readers are assigned by hand, so no group gets a member.
+Nothing is committed here. Readers are assigned manually, so no group gets a member.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.connection.client_config import client_config
 from mirrors.kafka.errors import translate
-from mirrors.kafka.internal_topics.topic import PASSING
+from mirrors.kafka.internal_topics.topic import TRANSIENT
 from mirrors.kafka.quotas import timeout_error
 
 CLIENT_ID = "understudy-simulation"
@@ -54,8 +54,8 @@ def read_windows(
         return result
     deadline = time.monotonic() + deadline_s
     with contextlib.closing(open_consumer(spec, CLIENT_ID, committed)) as consumer:
-        left = {place: _Turn(*rows.pop(0), at_most) for place, rows in waiting.items()}
-        consumer.assign([TopicPartition(*place, turn.start) for place, turn in left.items()])
+        left = {place: _WindowRead(*rows.pop(0), at_most) for place, rows in waiting.items()}
+        consumer.assign([TopicPartition(*place, window.start) for place, window in left.items()])
         while left:
             tick()
             if time.monotonic() >= deadline:
@@ -65,13 +65,13 @@ def read_windows(
                 del left[place]
                 consumer.incremental_unassign([TopicPartition(*place)])
                 if place in result.done and waiting[place]:
-                    left[place] = turn = _Turn(*waiting[place].pop(0), at_most)
-                    consumer.incremental_assign([TopicPartition(*place, turn.start)])
+                    left[place] = window = _WindowRead(*waiting[place].pop(0), at_most)
+                    consumer.incremental_assign([TopicPartition(*place, window.start)])
     return result
 
 
 @dataclasses.dataclass
-class _Turn:
+class _WindowRead:
     """The window of a partition that is read now, and how many more records of it are wanted."""
 
     start: int
@@ -88,7 +88,7 @@ class _Turn:
 def _read_on(
     consumer: Consumer,
     spec: ClusterSpec,
-    left: Mapping[Place, _Turn],
+    left: Mapping[Place, _WindowRead],
     result: Partial[Place, list[Seen]],
 ) -> set[Place]:
     """Take in what has come; the partitions whose window is read, or that failed."""
@@ -97,15 +97,15 @@ def _read_on(
         # The client may hold more of a partition than was asked for.
         if place not in left or place in over:
             continue
-        turn = left[place]
+        window = left[place]
         if reached is None:
             result.done.pop(place, None)
             over.add(place)
             continue
-        if message is not None and turn.takes(reached - 1):
+        if message is not None and window.takes(reached - 1):
             result.done[place].append(seen_of(message))
-            turn.wanted = None if turn.wanted is None else turn.wanted - 1
-        if message is None or turn.is_over(reached):
+            window.wanted = None if window.wanted is None else window.wanted - 1
+        if message is None or window.is_over(reached):
             over.add(place)
     return over
 
@@ -131,14 +131,14 @@ def messages(
             yield place, message, (message.offset() or 0) + 1
         elif error.code() == KafkaError._PARTITION_EOF:
             yield place, None, message.offset() or 0
-        elif not error.retriable() and error.code() not in PASSING:
+        elif not error.retriable() and error.code() not in TRANSIENT:
             name = f"{place[0]}-{place[1]}"
             failed[place] = translate(error, where=spec.alias, doing=f"read {name}")
             yield place, None, None
 
 
 def open_consumer(spec: ClusterSpec, group: str, committed: bool) -> Consumer:
-    """Assigned by hand, it never joins the group nor commits."""
+    """Assigned manually, it never joins the group nor commits."""
     own = {
         "group.id": group,
         "enable.auto.commit": False,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from mirrors.domain.comparison.alignment import Difference, Row
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin.topics import Admin, Place
-from mirrors.kafka.reading.comparison import NULL, Stretches
+from mirrors.kafka.reading.comparison import NULL, RangeReader
 from mirrors.models import ComparisonPart
 
 _READ_S = 20.0
@@ -85,10 +85,10 @@ def _later(
     found: dict[bytes, bool] = {}
     until = time.monotonic() + _READ_S
     window = (max(start, first.done[place]), end)
-    with Stretches(cluster, {place: window}) as side:
+    with RangeReader(cluster, {place: window}) as side:
         while side.open and time.monotonic() < until:
-            for piece in side.read().values():
-                for row in piece.rows:
+            for part in side.read().values():
+                for row in part.rows:
                     key = _key(row)
                     if key in keys and row.offset > keys[key]:
                         found[key] = found.get(key, False) or row.parts[1] == NULL

@@ -15,7 +15,7 @@ from mirrors.domain.comparison.digests import SideDigest, borders, chain, compar
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.topics import Place
-from mirrors.kafka.reading.comparison import Piece, Stretches, timed
+from mirrors.kafka.reading.comparison import RangePart, RangeReader, with_timestamp
 from mirrors.models import ComparisonPart, Flow
 from mirrors.services.comparison.compaction import unexplained
 from mirrors.services.offsets.translation import translate_offsets
@@ -135,8 +135,8 @@ def _read(
         while any(side.open for _, side in sides) and time.monotonic() < until:
             before = sum(side.bytes for _, side in sides)
             for known, side in sides:
-                for place, piece in side.read().items():
-                    _fold(known[place], piece)
+                for place, read in side.read().items():
+                    _fold(known[place], read)
             meter.bytes_read += sum(side.bytes for _, side in sides) - before
             meter.tick()
             if not meter.is_open():
@@ -150,23 +150,23 @@ def _read(
 
 def _stretches(
     cluster: object, known: dict[Place, tuple[_Pair, SideDigest]], *, committed: bool
-) -> Stretches:
+) -> RangeReader:
     windows = {
         place: (digest.borders[0], digest.borders[-1]) for place, (_, digest) in known.items()
     }
-    return Stretches(cluster, windows, committed=committed)  # type: ignore[arg-type]
+    return RangeReader(cluster, windows, committed=committed)  # type: ignore[arg-type]
 
 
-def _fold(known: tuple[_Pair, SideDigest], piece: Piece) -> None:
+def _fold(known: tuple[_Pair, SideDigest], read: RangePart) -> None:
     pair, digest = known
-    for row in _faces(pair.part, piece.rows):
+    for row in _faces(pair.part, read.rows):
         digest.add(row.offset, row.digest)
-    digest.reach(piece.reached)
+    digest.reach(read.reached)
 
 
 def _faces(part: ComparisonPart, rows: Iterable[Row]) -> Iterator[Row]:
     if part.keeps_time:
-        return map(timed, rows)
+        return map(with_timestamp, rows)
     return (row._replace(parts=row.parts[:3]) for row in rows)
 
 
@@ -213,8 +213,8 @@ def _align(
     here, there = _here(part), _there(part)
     windows = [(side.borders[first], side.borders[last]) for side in (pair.source, pair.target)]
     with (
-        Stretches(spec.source, {here: windows[0]}, committed=committed) as source,
-        Stretches(spec.target, {there: windows[1]}) as target,
+        RangeReader(spec.source, {here: windows[0]}, committed=committed) as source,
+        RangeReader(spec.target, {there: windows[1]}) as target,
     ):
         aligner.end(left=not source.open, right=not target.open)
         while any(aligner.wants) and not aligner.is_over:
@@ -224,8 +224,8 @@ def _align(
                 (wants[1], target, there, "right"),
             ):
                 if wanted:
-                    piece = side.read().get(place, Piece())
-                    aligner.feed(**{name: list(_faces(part, piece.rows))})
+                    read = side.read().get(place, RangePart())
+                    aligner.feed(**{name: list(_faces(part, read.rows))})
                     aligner.end(**{name: not side.open})
             meter.tick()
             failed = [*source.failed.values(), *target.failed.values()]

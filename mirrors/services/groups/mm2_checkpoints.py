@@ -18,7 +18,7 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.domain.sync.schedule import DutyContext, Outcome
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic
-from mirrors.kafka.internal_topics.topic_tail import Bookmark, find_tail, read_tail
+from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, read_range
 from mirrors.models import Flow, GroupBookmark, KnownCheckpoint
 from mirrors.services.clock import Budget, moment
 from mirrors.services.groups.store import is_kept_checkpoint, store_places, written_offsets
@@ -136,11 +136,11 @@ def flow_of(context: DutyContext) -> Flow:
 def _known(flow: Flow, admin: Admin, topic: str, budget: Budget) -> dict[Key, Checkpoint]:
     """The last checkpoint of each group and remote partition, by any writer."""
     mark, _ = GroupBookmark.objects.get_or_create(flow=flow)
-    before = Bookmark(mark.checkpoints_id, mark.checkpoints_next)
-    tail = find_tail(admin, topic, before, deadline_s=budget.left_s)
+    before = LogPosition(mark.checkpoints_id, mark.checkpoints_next)
+    tail = find_range(admin, topic, before, deadline_s=budget.left_s)
     if tail is not None:
         last: dict[Key, Checkpoint] = {}
-        for record in read_tail(admin.spec, tail, deadline_s=budget.left_s):
+        for record in read_range(admin.spec, tail, deadline_s=budget.left_s):
             try:
                 row = Checkpoint.read(record.key, record.value)
             except MalformedRecord:
@@ -148,11 +148,11 @@ def _known(flow: Flow, admin: Admin, topic: str, budget: Budget) -> dict[Key, Ch
             if is_kept_checkpoint(row):
                 last[row.group, row.topic, row.partition] = row
         with transaction.atomic():
-            if tail.restarts:
+            if tail.is_other_log:
                 KnownCheckpoint.objects.filter(flow=flow).delete()
             _remember(flow, last.values())
             GroupBookmark.objects.filter(pk=mark.pk).update(
-                checkpoints_id=tail.done.topic_id, checkpoints_next=tail.done.next
+                checkpoints_id=tail.end_position.topic_id, checkpoints_next=tail.end_position.offset
             )
     rows = KnownCheckpoint.objects.filter(flow=flow).order_by()
     return {

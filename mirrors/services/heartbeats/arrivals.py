@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.sync.heartbeats import Arrival
-from mirrors.kafka.internal_topics.heartbeats import Watcher
+from mirrors.kafka.internal_topics.heartbeats import HeartbeatConsumer
 from mirrors.services.clock import milliseconds
 from mirrors.services.heartbeats.connections import OPEN
 from mirrors.services.heartbeats.schedule import Turn
@@ -17,7 +17,7 @@ from mirrors.services.heartbeats.schedule import Turn
 WATCH_S = 2.5
 
 
-def begin(turns: list[Turn]) -> dict[int, Watcher]:
+def begin(turns: list[Turn]) -> dict[int, HeartbeatConsumer]:
     """Target's key -> its watcher, which misses nothing from now on."""
     watchers = {}
     for target in {turn.flow.target_id: turn.flow.target for turn in turns}.values():
@@ -32,12 +32,12 @@ def begin(turns: list[Turn]) -> dict[int, Watcher]:
             watcher = OPEN.watcher(target)
         except UnderstudyError:
             continue  # the cluster's check says why; here nothing arrives
-        watcher.begin(topics)
+        watcher.assign(topics)
         watchers[target.pk] = watcher
     return watchers
 
 
-def watch(watchers: dict[int, Watcher], turns: list[Turn]) -> None:
+def watch(watchers: dict[int, HeartbeatConsumer], turns: list[Turn]) -> None:
     """Until all heartbeats that were just written have arrived, or the time is over."""
     waiting = [turn for turn in turns if turn.topic is not None and not turn.error]
     until = time.monotonic() + WATCH_S
@@ -49,13 +49,13 @@ def watch(watchers: dict[int, Watcher], turns: list[Turn]) -> None:
         for turn in turns:
             if turn.flow.target_id == target and turn.topic is not None:
                 turn.unread = watcher.refusals.get(turn.topic, "")
-        watcher.rest()
+        watcher.unassign()
 
 
-def _poll(watchers: dict[int, Watcher], target: int, turns: list[Turn]) -> None:
+def _poll(watchers: dict[int, HeartbeatConsumer], target: int, turns: list[Turn]) -> None:
     """One record of one target; a failed watcher is dropped, the others continue."""
     try:
-        found = watchers[target].arrival(wait_s=0.1 / len(watchers))
+        found = watchers[target].poll(wait_s=0.1 / len(watchers))
     except UnderstudyError as error:
         del watchers[target]
         OPEN.drop_watcher(target)

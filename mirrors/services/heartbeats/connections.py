@@ -5,7 +5,11 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
-from mirrors.kafka.internal_topics.heartbeats import Watcher, Writer, ensure_topic
+from mirrors.kafka.internal_topics.heartbeats import (
+    HeartbeatConsumer,
+    HeartbeatProducer,
+    ensure_topic,
+)
 from mirrors.models import Cluster
 
 OPEN_S = 5.0
@@ -17,29 +21,32 @@ class Connections:
     """By cluster and its version: an edited cluster gets new connections."""
 
     def __init__(self) -> None:
-        self._writers: dict[int, tuple[datetime, Writer]] = {}
-        self._watchers: dict[int, tuple[datetime, Watcher]] = {}
+        self._writers: dict[int, tuple[datetime, HeartbeatProducer]] = {}
+        self._watchers: dict[int, tuple[datetime, HeartbeatConsumer]] = {}
         self._paused: dict[int, float] = {}
 
     def is_paused(self, cluster: Cluster) -> bool:
         return self._paused.get(cluster.pk, 0.0) > time.monotonic()
 
-    def writer(self, cluster: Cluster, replication_factor: int) -> Writer:
+    def writer(self, cluster: Cluster, replication_factor: int) -> HeartbeatProducer:
         """Opened at first use; creates the heartbeats topic where it is missing."""
         known = self._writers.get(cluster.pk)
         if known is None or known[0] != cluster.updated_at:
             self.drop(cluster)
             spec = cluster.spec
             ensure_topic(spec, replication_factor=replication_factor, deadline_s=OPEN_S)
-            known = self._writers[cluster.pk] = (cluster.updated_at, Writer(spec))
+            known = self._writers[cluster.pk] = (cluster.updated_at, HeartbeatProducer(spec))
         return known[1]
 
-    def watcher(self, cluster: Cluster) -> Watcher:
+    def watcher(self, cluster: Cluster) -> HeartbeatConsumer:
         known = self._watchers.get(cluster.pk)
         if known is None or known[0] != cluster.updated_at:
             if known is not None:
                 known[1].close()
-            known = self._watchers[cluster.pk] = (cluster.updated_at, Watcher(cluster.spec))
+            known = self._watchers[cluster.pk] = (
+                cluster.updated_at,
+                HeartbeatConsumer(cluster.spec),
+            )
         return known[1]
 
     def drop(self, cluster: Cluster, *, pause: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 - Positions are read first, and runs until every transaction seen by then has ended. So the runs
   below a known position are complete; newer ones are ignored where they are used.
-- Rows and bookmarks change in one transaction; of two concurrent readers, one starts over.
+- Rows and positions change in one transaction; of two concurrent readers, one starts over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ from mirrors.domain.offsets.generation import generation_of
 from mirrors.domain.offsets.runs import runs_topic
 from mirrors.domain.replication_policy import policy_for
 from mirrors.kafka.internal_topics.topic import InternalRecord
-from mirrors.kafka.internal_topics.topic_tail import Bookmark, Tail, Tails, kept_tails
+from mirrors.kafka.internal_topics.topic_tail import (
+    CommittedRange,
+    LogPosition,
+    TopicReader,
+    pooled_reader,
+)
 from mirrors.models import Flow, PartitionMap, RunIndex
 from mirrors.services.errors import Conflict
 from mirrors.services.offsets.run_blocks import MapKey, read_records, remove_blocks, write_blocks
@@ -46,8 +51,8 @@ def refresh_index(*, flow: Flow, deadline_s: float = DEADLINE_S) -> None:
     until = time.monotonic() + deadline_s
     for _ in range(_ATTEMPTS):
         try:
-            with kept_tails(flow.target.spec) as tails:
-                _Refresh(flow, tails, until).run()
+            with pooled_reader(flow.target.spec) as reader:
+                _Refresh(flow, reader, until).run()
         except _ConcurrentWrite:
             continue
         return
@@ -55,9 +60,9 @@ def refresh_index(*, flow: Flow, deadline_s: float = DEADLINE_S) -> None:
 
 
 class _Refresh:
-    def __init__(self, flow: Flow, tails: Tails, until: float) -> None:
+    def __init__(self, flow: Flow, reader: TopicReader, until: float) -> None:
         self._flow = flow
-        self._tails = tails
+        self._reader = reader
         self._until = until
         self._index, _ = RunIndex.objects.get_or_create(flow=flow)
         self._maps: dict[MapKey, int] = {}
@@ -72,16 +77,16 @@ class _Refresh:
         policy = policy_for(flow.spec.settings, flow.source.alias, flow.target.alias)
         as_of = timezone.now()
         topic = policy.positions_topic()
-        known = Bookmark(index.positions_id, index.positions_next, index.positions_epoch)
-        positions = self._tails.find(topic, known, deadline_s=self._left_s)
-        if positions is not None and not positions.restarts and positions.done == known:
+        known = LogPosition(index.positions_id, index.positions_next, index.positions_epoch)
+        positions = self._reader.find(topic, known, deadline_s=self._left_s)
+        if positions is not None and not positions.is_other_log and positions.end_position == known:
             # No position was committed since, so there are no new valid runs either.
             RunIndex.objects.filter(pk=index.pk).update(as_of=as_of)
             return None
         said = self._read_positions(positions)
         topic = runs_topic(flow.source.alias)
-        known = Bookmark(index.runs_id, index.runs_next, index.runs_epoch)
-        runs = self._tails.find(topic, known, deadline_s=self._left_s)
+        known = LogPosition(index.runs_id, index.runs_next, index.runs_epoch)
+        runs = self._reader.find(topic, known, deadline_s=self._left_s)
         if self._is_another(positions, index.positions_id) or self._is_another(runs, index.runs_id):
             self._forget()
             return self.run()
@@ -93,13 +98,13 @@ class _Refresh:
             self._settle(said, before, positions, as_of)
         return None
 
-    def _is_another(self, tail: Tail | None, known: str) -> bool:
-        """Whether the bookmark belongs to a topic that was deleted."""
-        return bool(known) and (tail is None or tail.restarts)
+    def _is_another(self, tail: CommittedRange | None, known: str) -> bool:
+        """Whether the position belongs to a topic that was deleted."""
+        return bool(known) and (tail is None or tail.is_other_log)
 
     def _forget(self) -> None:
         with transaction.atomic():
-            none = Bookmark()
+            none = LogPosition()
             self._advance(**_positions_at(none), **_runs_at(none), as_of=None)
             PartitionMap.objects.filter(flow=self._flow).delete()
 
@@ -122,12 +127,12 @@ class _Refresh:
         for topic, number, born, pk in rows.values_list("topic", "partition", "generation", "pk"):
             self._maps[topic, number, born] = pk
 
-    def _read_positions(self, tail: Tail | None) -> dict[Place, Position | None]:
+    def _read_positions(self, tail: CommittedRange | None) -> dict[Place, Position | None]:
         """The last position of each partition; None where a person deleted it."""
         said: dict[Place, Position | None] = {}
         if tail is None:
             return said
-        for record in self._tails.read(tail, deadline_s=self._left_s):
+        for record in self._reader.read(tail, deadline_s=self._left_s):
             try:
                 if record.value is None:
                     place = json.loads(record.key or b"")
@@ -140,13 +145,13 @@ class _Refresh:
                 said[row.topic, row.partition] = row
         return said
 
-    def _read_runs(self, tail: Tail) -> None:
-        for chunk in _chunks(self._tails.read(tail, deadline_s=self._left_s)):
+    def _read_runs(self, tail: CommittedRange) -> None:
+        for chunk in _chunks(self._reader.read(tail, deadline_s=self._left_s)):
             with transaction.atomic(savepoint=False):
-                self._advance(**_runs_at(Bookmark(tail.topic_id, chunk[-1].offset + 1)))
+                self._advance(**_runs_at(LogPosition(tail.topic_id, chunk[-1].offset + 1)))
                 self._store(chunk)
         with transaction.atomic(savepoint=False):
-            self._advance(**_runs_at(tail.done))
+            self._advance(**_runs_at(tail.end_position))
 
     def _store(self, records: list[InternalRecord]) -> None:
         found = read_records(records)
@@ -173,7 +178,7 @@ class _Refresh:
         self,
         said: dict[Place, Position | None],
         before: set[int],
-        tail: Tail | None,
+        tail: CommittedRange | None,
         as_of: datetime,
     ) -> None:
         """Positions are stored last: now the index holds everything below them."""
@@ -184,7 +189,7 @@ class _Refresh:
             for key, pk in self._maps.items()
             if pk in before and key[:2] in said and key != keys.get((key[0], key[1]))
         }
-        done = Bookmark() if tail is None else tail.done
+        done = LogPosition() if tail is None else tail.end_position
         with transaction.atomic(savepoint=False):
             self._advance(**_positions_at(done), as_of=as_of)
             if gone:
@@ -215,19 +220,19 @@ class _Refresh:
         )
 
 
-def _positions_at(at: Bookmark) -> dict[str, object]:
+def _positions_at(at: LogPosition) -> dict[str, object]:
     return {
         "positions_id": at.topic_id,
-        "positions_next": at.next,
+        "positions_next": at.offset,
         "positions_epoch": at.epoch,
     }
 
 
-def _runs_at(at: Bookmark) -> dict[str, object]:
-    return {"runs_id": at.topic_id, "runs_next": at.next, "runs_epoch": at.epoch}
+def _runs_at(at: LogPosition) -> dict[str, object]:
+    return {"runs_id": at.topic_id, "runs_next": at.offset, "runs_epoch": at.epoch}
 
 
-def _together(runs: Tail | None) -> contextlib.AbstractContextManager[object]:
+def _together(runs: CommittedRange | None) -> contextlib.AbstractContextManager[object]:
     """One transaction for a short range; a long one stores what was read if the rest fails."""
     if runs is None or runs.records is None:
         return contextlib.nullcontext()
