@@ -156,8 +156,7 @@ class LogReader:
         """Batches without aborted ones, up to the high watermark, once every transaction below it
         has ended: what was committed before the call is complete.
 
-        Raises TooLong after `most` responses, KafkaUnavailable for a transaction that
-        stays open.
+        Raises TooLong after `most` responses, OpenTransaction for a transaction that stays open.
         """
         wait_ms, replies = 0, 0
         began = time.monotonic()
@@ -267,11 +266,13 @@ class LogReader:
             raise
         # By name, a recreated topic would be read on: its id is looked up before each read.
         self._keeps_leader &= newest is None and link.versions[FetchRequest.API_KEY][1] >= BY_ID
-        (part,) = [part for topic in answer.responses for part in topic.partitions] or (answer,)
-        if (number := answer.error_code or part.error_code) == Code.OFFSET_OUT_OF_RANGE:
+        parts = [part for topic in answer.responses for part in topic.partitions]
+        number = answer.error_code or (parts[0].error_code if parts else Code.UNKNOWN)
+        if number == Code.OFFSET_OUT_OF_RANGE:
             raise OutOfRange
         if number:
             raise self._error(number)
+        (part,) = parts
         if part.diverging_epoch is not None and part.diverging_epoch.end_offset >= 0:
             raise Truncated
         return self._read(part, isolation)
