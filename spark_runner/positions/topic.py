@@ -121,21 +121,26 @@ def read_positions(
 
 
 class _Content:
-    """The last record of each key."""
+    """The last record of each key. A position that was superseded is not decoded."""
 
     def __init__(self, alias: str, topic: str, committed: bool) -> None:
         self._alias, self._topic, self._committed = alias, topic, committed
         self._forget()
 
     def _forget(self) -> None:
-        self._positions: dict[Place, Position] = {}
+        self._last: dict[bytes, bytes] = {}
         self._slices: int | None = None
         self._owner: str | None = None
         self._removed: set[Place] = set()
 
     def stored(self) -> StoredPositions:
-        removed = frozenset(self._removed)
-        return StoredPositions(self._positions, self._slices, self._owner, removed)
+        records = [self._decoded(key, value) for key, value in self._last.items()]
+        return StoredPositions(
+            {(row.topic, row.partition): row for row in records if isinstance(row, Position)},
+            self._slices,
+            self._owner,
+            frozenset(self._removed),
+        )
 
     def read(self, log: LogReader, deadline: float) -> None:
         """The rest of the topic. After KafkaUnavailable, call it again."""
@@ -156,18 +161,26 @@ class _Content:
         if value is None:
             # An operator deletes a position to have the partition copied again.
             self._removed.add(_place(key))
-            self._positions.pop(_place(key), None)
+            self._last.pop(key, None)
             return
         if key == OWNER_KEY:
             self._owner = read_owner(value)
-            return
-        record = _decoded(self._alias, self._topic, key, value)
-        if isinstance(record, SliceCount):
+        elif b'"topic"' in key:
+            self._last[key] = value
+        elif isinstance(record := self._decoded(key, value), SliceCount):
             # Uncommitted counts may be included: fencing an id too many is harmless.
             known = 0 if self._committed else self._slices or 0
             self._slices = max(record.count, known)
-        else:
-            self._positions[record.topic, record.partition] = record
+
+    def _decoded(self, key: bytes, value: bytes) -> Position | SliceCount:
+        try:
+            return read_position(key, value)
+        except MalformedRecord as error:
+            raise KafkaRefused(
+                f"Cluster {self._alias}: {self._topic} holds a record that is not a position "
+                f"({error}). Only Understudy may write that topic.",
+                code="positions_damaged",
+            ) from None
 
 
 def truncated_below_position(alias: str, topic: str) -> KafkaUnavailable:
@@ -202,14 +215,3 @@ def _place(key: bytes) -> Place:
         return row["topic"], row["partition"]
     except (ValueError, TypeError, KeyError):
         return "", -1
-
-
-def _decoded(alias: str, topic: str, key: bytes, value: bytes) -> Position | SliceCount:
-    try:
-        return read_position(key, value)
-    except MalformedRecord as error:
-        raise KafkaRefused(
-            f"Cluster {alias}: {topic} holds a record that is not a position ({error}). "
-            "Only Understudy may write that topic.",
-            code="positions_damaged",
-        ) from None

@@ -266,7 +266,7 @@ def test_a_connection_that_broke_is_replaced(side: Side, topic: str) -> None:
     assert committed(reader) == [b"one"]
     side.write(topic, 0, [row("two")])
     for (_, purpose), link in list(side.client._links.items()):
-        if purpose == "internal":
+        if purpose == "ask":
             link.stream.close()
     with pytest.raises(KafkaUnavailable):
         committed(reader)

@@ -7,8 +7,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer import FetchRequest
 
 from mirrors.kafka.error_codes import Code
+from mirrors.kafka.protocol.connection import BrokerConnection
 from spark_runner.engine.model import broker_availability
 from spark_runner.engine.recovery.position_reader import PositionReader
 from spark_runner.engine.source.fetch_connection import FetchConnection
@@ -82,14 +84,15 @@ def test_a_single_look_takes_no_place_in_the_broker_s_memory(
     flow = Flow(source, target)
     flow.add(topic)
     flow.copy()
-    plain, seen = fetch.read_reply, []
+    plain, seen = BrokerConnection.call, []
 
-    def noted(frame: memoryview, version: int) -> tuple[int, fetch.Reply]:
-        session, reply = plain(frame, version)
-        seen.append(session)
-        return session, reply
+    def noted(self: BrokerConnection, request: Any, *args: Any, **kwargs: Any) -> Any:
+        reply = plain(self, request, *args, **kwargs)
+        if isinstance(request, FetchRequest):
+            seen.append(reply.session_id)
+        return reply
 
-    monkeypatch.setattr(fetch, "read_reply", noted)
+    monkeypatch.setattr(BrokerConnection, "call", noted)
     known = PositionReader(target.client, flow.positions_topic).read(soon())
     assert known[topic, 0].position == 1
     assert seen

@@ -25,7 +25,7 @@ from kafka.record.default_records import DefaultRecordBatch
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.kafka.error_codes import RETRY, Code, failure
-from mirrors.kafka.protocol.broker_pool import BrokerPool
+from mirrors.kafka.protocol.broker_pool import ASK, BrokerPool
 from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
 from mirrors.kafka.protocol.metadata import Leader, TopicView, describe_topics, id_text
 
@@ -258,7 +258,7 @@ class LogReader:
             raise self._error(Code.REQUEST_TIMED_OUT)
         until = min(deadline, time.monotonic() + _REQUEST_S) + wait_ms / 1000
         newest = BY_ID - 1 if self._topic_uuid == UUID(int=0) else None
-        link = self._cluster.link(self._leader.node, "internal", deadline)
+        link = self._cluster.link(self._leader.node, ASK, deadline)
         try:
             answer = link.call(self._request(isolation, wait_ms), until, newest=newest)
         except BaseException:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 CONNECT_S = 10.0
 REQUEST_S = 30.0
 # The purpose of connections for requests other than Fetch and Produce.
-_ASK = "ask"
+ASK = "ask"
 # The node of a connection to a bootstrap address: it need not be that of one broker.
 _BOOTSTRAP = -1
 
@@ -100,8 +100,8 @@ class BrokerPool(Generic[C]):
                 code="unreachable",
             )
         address = self.brokers[node]
-        link = self._links.get((_BOOTSTRAP, _ASK))
-        if link is None or purpose != _ASK or (link.host, link.port) != address:
+        link = self._links.get((_BOOTSTRAP, ASK))
+        if link is None or purpose != ASK or (link.host, link.port) != address:
             link = self.connect_broker(address, deadline)
         self._links[node, purpose] = link
         return link
@@ -117,7 +117,7 @@ class BrokerPool(Generic[C]):
         """A connection to an address that did not fail: one that is open, else a new one."""
         failed = {} if failures is None else failures
         for (_, purpose), link in self._links.items():
-            if purpose == _ASK and (link.host, link.port) not in failed:
+            if purpose == ASK and (link.host, link.port) not in failed:
                 return link
         addresses = dict.fromkeys([*self.brokers.values(), *self._facts.bootstrap])
         try:
@@ -131,7 +131,7 @@ class BrokerPool(Generic[C]):
             )
         except AllAddressesFailed as none:
             raise self._unanswered({**failed, **none.failures}) from None
-        self._links[_BOOTSTRAP, _ASK] = link
+        self._links[_BOOTSTRAP, ASK] = link
         return link
 
     def _unanswered(self, failures: Mapping[Address, Exception]) -> UnderstudyError:
@@ -153,7 +153,7 @@ class BrokerPool(Generic[C]):
         """
         node, newest, backoff = how.get("node"), how.get("newest"), RetryBackoff(deadline)
         while True:
-            link = None if node is None else self.link(node, _ASK, deadline)
+            link = None if node is None else self.link(node, ASK, deadline)
             try:
                 if link is None:
                     return self._ask_any(request, deadline, newest=newest)
