@@ -17,7 +17,7 @@ from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, re
 
 @dataclasses.dataclass(frozen=True)
 class Positions:
-    """What a positions topic says last; `strange` counts records that are neither kind.
+    """What a positions topic says last; `unreadable` counts records of neither kind.
 
     `written`: when each position was written down, in milliseconds since the epoch.
     """
@@ -25,7 +25,7 @@ class Positions:
     places: dict[Place, Position]
     written: dict[Place, int]
     slices: int | None
-    strange: int
+    unreadable: int
 
 
 def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) -> Positions:
@@ -36,7 +36,7 @@ def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) 
     """
     places: dict[Place, Position] = {}
     written: dict[Place, int] = {}
-    slices, strange = None, 0
+    slices, unreadable = None, 0
     until = time.monotonic() + deadline_s
     tail = find_range(admin, topic, LogPosition(), deadline_s=deadline_s)
     left = max(0.5, until - time.monotonic())
@@ -47,8 +47,8 @@ def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) 
             places[known.topic, known.partition] = known
             written[known.topic, known.partition] = at
         else:
-            strange += 1
-    return Positions(places, written, slices, strange)
+            unreadable += 1
+    return Positions(places, written, slices, unreadable)
 
 
 def count_slices(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) -> int:

@@ -1,4 +1,4 @@
-"""Read on in an internal topic of one partition, from where one stopped the last time."""
+"""Reads an internal topic of one partition from a stored position to its end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ KEPT = 8
 # A longer range is read by librdkafka, which needs less CPU time a record.
 REPLY_BYTES = 1024 * 1024
 REPLIES = 4
-# Ranges that only a closer look can tell, and records that kafka-python cannot decode.
+# A range that `find_range` has to determine, and records that kafka-python cannot decode.
 _FALL_BACK = OutOfRange, Recreated, TooLong, KafkaError, ValueError, IndexError
 
 
@@ -113,7 +113,7 @@ def find_range(
 def read_range(
     spec: ClusterSpec, tail: CommittedRange, *, deadline_s: float
 ) -> Iterator[InternalRecord]:
-    """Its records in order. Who stops early goes on behind the last record that was taken."""
+    """Its records in order. A caller that stops early continues after its last record."""
     if tail.records is not None:
         return iter(tail.records)
     if tail.start >= tail.end:
