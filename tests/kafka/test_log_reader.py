@@ -109,7 +109,7 @@ def test_it_waits_for_open_transactions_and_reports_one_that_stays_open(
     began = time.monotonic()
     with pytest.raises(KafkaUnavailable, match=f"a transaction has been open in {topic}"):
         committed(reader, 0.5)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     # What comes before it was read already.
     later = threading.Timer(0.3, lambda: writer.end(commit=True))
     later.start()
@@ -141,7 +141,7 @@ def test_aborted_transactions_at_the_end_do_not_delay_it(side: Side, topic: str)
     began = time.monotonic()
     reader = LogReader(side.client, topic)
     assert committed(reader) == [b"kept"]
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert reader.next_offset == side.ends(topic)[0]
 
 
