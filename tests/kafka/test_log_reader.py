@@ -105,7 +105,9 @@ def test_it_waits_for_open_transactions_and_reports_one_that_stays_open(
     side.write(topic, 0, [row("before")])
     writer.write(topic, 0, [row("open")])
     side.write(topic, 0, [row("after")])
-    reader = LogReader(side.client, topic)
+    # The transaction ends in another thread, and a client is for one.
+    other = Side("two", side.spec.bootstrap_servers)
+    reader = LogReader(other.client, topic)
     began = time.monotonic()
     with pytest.raises(KafkaUnavailable, match=f"a transaction has been open in {topic}"):
         committed(reader, 0.5)
@@ -115,6 +117,7 @@ def test_it_waits_for_open_transactions_and_reports_one_that_stays_open(
     later.start()
     assert committed(reader) == [b"open", b"after"]
     later.join()
+    other.close()
 
 
 def test_open_and_aborted_records_are_returned_on_request(side: Side, topic: str) -> None:
