@@ -41,7 +41,7 @@ class Runs:
     def known(self, replicated: ReplicatedFilter) -> list[int]:
         """Where the stretches begin that it knows of now."""
         replicated._catch_up(soon())
-        stretches = replicated._stretches[id_text(self.partition.source_id), 0]
+        stretches = replicated._ranges[id_text(self.partition.source_id), 0]
         return [run.downstream for run in stretches.inside(0, 10_000)]
 
 
