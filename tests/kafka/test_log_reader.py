@@ -16,7 +16,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics import log_reader
 from mirrors.kafka.internal_topics.log_reader import LogReader, Recreated, TooLong, Truncated
 from mirrors.kafka.internal_topics.topic import read_to_end
-from mirrors.kafka.protocol.messages import SPOKEN
+from mirrors.kafka.protocol.messages import SUPPORTED_VERSIONS
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.records import Record, decode_batch
 from tests.wire.world import Side, soon, unique
@@ -65,7 +65,7 @@ def everything(reader: LogReader, *, with_outcome: bool = False) -> list[bytes |
 def test_it_returns_what_is_committed_and_goes_on_where_it_stopped(
     side: Side, topic: str, newest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(SPOKEN, FetchRequest, (12, newest))
+    monkeypatch.setitem(SUPPORTED_VERSIONS, FetchRequest, (12, newest))
     reader, chance, wanted = LogReader(side.client, topic), random.Random(7), []
     assert committed(reader) == []
     writers = [side.transaction(unique("writer")) for _ in range(3)]
