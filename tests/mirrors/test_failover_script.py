@@ -20,7 +20,7 @@ TOOL = """\
 for word in "$0" "$@"; do printf '%s\\0' "$word" >> "$NOTES/calls"; done
 printf '\\0' >> "$NOTES/calls"
 for word in "$@"; do
-  if [[ $word == "$NOTES"* || $word == /tmp/*places.csv ]]; then cp "$word" "$NOTES/kept"; fi
+  if [[ $word == "$NOTES"* || $word == /tmp/*offsets.csv ]]; then cp "$word" "$NOTES/kept"; fi
   if [[ $word == --export && ! -e $NOTES/busy ]]; then cat "$NOTES/kept"; fi
 done
 """
