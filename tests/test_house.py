@@ -14,8 +14,9 @@ FINDINGS_LEFT = {
     "forbidden_names": 7,
     "folders_too_full": 0,
     "files_too_long": 0,
-    "small_files": 27,
-    "too_many_small_files": 1,
+    "small_files": 3,
+    "too_many_small_files": 0,
+    "small_on_purpose_matches_files": 0,
     "folder_word_repeated": 2,
 }
 
