@@ -10,8 +10,7 @@ from rest_framework import mixins, viewsets
 from mirrors.api.base import StrictModelSerializer
 from mirrors.api.viewsets import OfFlow
 from mirrors.lists.audit import AUDIT, SETTING_CHANGES
-from mirrors.models import Flow, Transition
-from mirrors.models.setting_changes import SettingChange
+from mirrors.models import Flow, SettingChange, Transition
 from mirrors.models.transitions import by_people, human_transitions
 
 

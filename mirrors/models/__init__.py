@@ -7,13 +7,12 @@ from mirrors.models.drift import AclPreview, CarriedAcl, Drift, TopicBaseline
 from mirrors.models.drills import Certificate, Drill, DrillRun, FlowObjectives, SigningKey
 from mirrors.models.failback import Divergence, Failback, OrphanChunk, OrphanStretch
 from mirrors.models.failover import FailoverRun, FailoverStep, LeftBehind
-from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job
+from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job, SettingChange
 from mirrors.models.gaps import Gap
 from mirrors.models.groups import GroupBookmark, GroupOffset, KnownCheckpoint, SyncedPartition
 from mirrors.models.offsets import OffsetBounds, PartitionMap, RunBlock, RunIndex
 from mirrors.models.roles import Role, needs, role_of
 from mirrors.models.runners import Runner, RunnerLog, Sighting
-from mirrors.models.setting_changes import SettingChange
 from mirrors.models.sync import DutyRun, FlowPlan, HeartbeatState, StandbyNote
 from mirrors.models.transitions import Transition, claim
 

@@ -1,7 +1,8 @@
-"""Flow: an ordered pair of clusters and its settings. Job: one run of it."""
+"""Flow: an ordered pair of clusters and its settings; its jobs and changes of its settings."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from django.db import models
@@ -10,6 +11,7 @@ from django.utils import timezone
 
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.totals import Total
+from mirrors.domain.settings.changes import kept
 from mirrors.domain.settings.flow_control import without_old_schedule
 from mirrors.domain.specs import FlowSpec
 from mirrors.models.clusters import Cluster
@@ -246,3 +248,39 @@ class FlowPartition(models.Model):
     @property
     def counted_range(self) -> CountedRange | None:
         return CountedRange(*self.counted) if self.counted else None
+
+
+class SettingChange(models.Model):
+    """`before` is null where the key was not set, `after` where the edit removed it."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="setting_changes")
+    generation = models.PositiveIntegerField()
+    when = models.DateTimeField(default=timezone.now)
+    who = models.CharField(max_length=150)
+    key = models.CharField(max_length=255)
+    before = models.TextField(null=True)  # noqa: DJ001 (null: it was not set)
+    after = models.TextField(null=True)  # noqa: DJ001 (null: it is not set)
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=["flow", "-id"], name="setting_changes_of"),)
+
+    def __str__(self) -> str:
+        return f"{self.key} of flow {self.flow_id}"
+
+
+def keep_edit(flow: Flow, changes: Iterable[Mapping[str, str | None]], *, who: str) -> None:
+    """Store what an edit changed; `flow` is its state after the edit."""
+    now = timezone.now()
+    SettingChange.objects.bulk_create(
+        SettingChange(
+            flow=flow,
+            generation=flow.generation,
+            when=now,
+            who=who[:150],
+            key=(key := str(change["key"]))[:255],
+            before=kept(key, change["before"]),
+            after=kept(key, change["after"]),
+        )
+        for change in changes
+    )

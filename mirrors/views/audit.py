@@ -10,8 +10,7 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 
 from mirrors.lists.audit import AUDIT, SUBJECTS
-from mirrors.models import Flow, Role, Transition, needs
-from mirrors.models.setting_changes import SettingChange
+from mirrors.models import Flow, Role, SettingChange, Transition, needs
 from mirrors.models.transitions import by_people
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import export, table_of

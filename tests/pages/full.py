@@ -22,7 +22,7 @@ from mirrors.models import (
     LeftBehind,
     RunnerLog,
 )
-from mirrors.models.setting_changes import keep_edit
+from mirrors.models.flows import keep_edit
 from monitoring.models import Alert, AlertRule, Channel, Delivery, LagSample, Silence
 from tests.drill_runs import drill_rows
 from tests.failback_rows import going_back

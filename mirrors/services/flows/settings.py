@@ -16,8 +16,7 @@ from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.settings.changes import first_edit
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import Cluster, Flow, Job, Runner
-from mirrors.models.flows import DesiredState
-from mirrors.models.setting_changes import keep_edit
+from mirrors.models.flows import DesiredState, keep_edit
 from mirrors.models.transitions import note, record
 from mirrors.services.errors import Conflict
 from mirrors.services.runners.settings import ensure_default_runner
