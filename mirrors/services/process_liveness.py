@@ -52,11 +52,6 @@ def readiness() -> list[Readiness]:
     return [*processes, _process(WATCHER, name="watch worker"), *_runners()]
 
 
-def delete_old_rows(*, older_than: timedelta = timedelta(days=1)) -> int:
-    gone, _ = Sighting.objects.filter(seen_at__lt=timezone.now() - older_than).delete()
-    return gone
-
-
 def _process(kind: str, name: str = "") -> Readiness:
     name = name or kind
     last = Sighting.objects.filter(kind=kind).order_by("-seen_at").first()

@@ -1,12 +1,16 @@
-"""Retention of rows: deletes or shrinks what exceeds its retention time."""
+"""Retention of rows: deletes or shrinks what exceeds its retention time.
+
+Executed failovers, failbacks, drills and certificates are evidence and stay.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Model, Q
 from django.utils import timezone
 
 from mirrors.models import (
@@ -17,14 +21,48 @@ from mirrors.models import (
     FailoverRun,
     Gap,
     Job,
+    Sighting,
     Transition,
 )
 from mirrors.models.failover import FailoverKind
-from mirrors.services.process_liveness import delete_old_rows
 
 AT_ONCE = 200
-_RUNS_FOR = timedelta(days=400)
 _SHOWN_FINDINGS = 30
+_LONG = timedelta(days=400)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """Rows of one kind are deleted when the moment in `field` is older than `keep`.
+
+    A row that has not ended has no such moment, so it stays.
+    """
+
+    kind: str
+    model: type[Model]
+    field: str
+    keep: timedelta
+
+    def delete(self, now: datetime) -> int:
+        """Number of deleted rows of this kind; rows that belong to them are not counted."""
+        rows = self.model._default_manager.filter(**{f"{self.field}__lt": now - self.keep})
+        _, deleted = rows.delete()
+        return deleted.get(self.model._meta.label, 0)
+
+
+RULES = (
+    Rule("tests", ClusterTest, "created_at", timedelta(days=7)),
+    Rule("jobs", Job, "ended_at", timedelta(days=90)),
+    Rule("duty_runs", DutyRun, "ended_at", timedelta(days=30)),
+    Rule("comparisons", Comparison, "ended_at", timedelta(days=90)),
+    Rule("gaps", Gap, "closed_at", _LONG),
+    Rule("drift", Drift, "closed_at", _LONG),
+    Rule("transitions", Transition, "when", _LONG),
+    # Processes that no longer report.
+    Rule("sightings", Sighting, "seen_at", timedelta(days=1)),
+)
+# A simulation: its rows for UNDERSTUDY_EVIDENCE_DAYS, the run itself for this time.
+SIMULATIONS_KEPT = _LONG
 
 
 def drop_old_rows(*, now: datetime) -> int:
@@ -44,7 +82,7 @@ def drop_old_rows(*, now: datetime) -> int:
 
 def delete_old_runs(*, now: datetime) -> int:
     old = FailoverRun.objects.filter(
-        kind=FailoverKind.SIMULATION, ended_at__lt=now - _RUNS_FOR, swept_at__isnull=False
+        kind=FailoverKind.SIMULATION, ended_at__lt=now - SIMULATIONS_KEPT, swept_at__isnull=False
     )
     keys = list(old.order_by("pk").values_list("pk", flat=True)[:AT_ONCE])
     FailoverRun.objects.filter(pk__in=keys).delete()
@@ -69,35 +107,11 @@ def _result(result: dict[str, Any] | None, now: datetime) -> dict[str, Any] | No
     return {**kept, "dropped_at": now.isoformat()}
 
 
-_TESTS_FOR = timedelta(days=7)
-_TRANSITIONS_FOR = timedelta(days=400)
-_JOBS_FOR = timedelta(days=90)
-_COMPARISONS_FOR = _JOBS_FOR
-_DUTY_RUNS_FOR = timedelta(days=30)
-_GAPS_FOR = _TRANSITIONS_FOR
-
-
 def prune() -> dict[str, int]:
     """Number of deleted rows by kind."""
     now = timezone.now()
-    tests, _ = ClusterTest.objects.filter(created_at__lt=now - _TESTS_FOR).delete()
-    jobs, _ = Job.objects.filter(ended_at__lt=now - _JOBS_FOR).delete()
-    duty_runs, _ = DutyRun.objects.filter(ended_at__lt=now - _DUTY_RUNS_FOR).delete()
-    old = Comparison.objects.filter(ended_at__lt=now - _COMPARISONS_FOR)
-    compared = old.count()
-    old.delete()
-    gaps, _ = Gap.objects.filter(closed_at__lt=now - _GAPS_FOR).delete()
-    drift, _ = Drift.objects.filter(closed_at__lt=now - _GAPS_FOR).delete()
-    transitions, _ = Transition.objects.filter(when__lt=now - _TRANSITIONS_FOR).delete()
     return {
-        "tests": tests,
-        "jobs": jobs,
-        "duty_runs": duty_runs,
-        "comparisons": compared,
-        "gaps": gaps,
-        "drift": drift,
-        "transitions": transitions,
+        **{rule.kind: rule.delete(now) for rule in RULES},
         "evidence": drop_old_rows(now=now),
         "simulations": delete_old_runs(now=now),
-        "sightings": delete_old_rows(),
     }
