@@ -94,7 +94,7 @@ def test_a_second_start_is_refused(operator: APIClient, flow: dict[str, Any]) ->
     assert operator.post(f"{url}/start/").json()["desired_state"] == "running"
     again = operator.post(f"{url}/start/")
     assert again.status_code == 409
-    assert "started already" in error_of(again)["message"]
+    assert "already started" in error_of(again)["message"]
 
 
 def test_a_start_beside_other_writers_is_recorded(

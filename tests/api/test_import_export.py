@@ -121,7 +121,7 @@ def test_a_text_that_is_too_large_or_no_text_is_refused_with_a_reason(admin: API
     answer = admin.post("/api/v1/imports/", body("#" * 10_000_000))
     assert answer.status_code == 413
     answer = admin.post("/api/v1/imports/", body("#" * 600_000))
-    assert "at most" in answer.json()["lines"][0]["reason"]
+    assert "the limit is" in answer.json()["lines"][0]["reason"]
     raw = b'{"kind": "mm2-properties", "text": "\xff\xfe"}'
     answer = admin.post("/api/v1/imports/", raw, content_type="application/json")
     assert answer.status_code == 400
@@ -155,7 +155,7 @@ def test_the_commands_do_the_same(db: None, tmp_path: Path) -> None:
     assert "clusters=primary,backup" in out.getvalue()
     for raw, word in (
         (b"a=\xff", "line 1"),
-        (b"x" * 600_000, "at most"),
+        (b"x" * 600_000, "the limit is"),
         (b"xxx=1", "unsupported"),
     ):
         path.write_bytes(raw)

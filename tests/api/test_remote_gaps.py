@@ -49,7 +49,7 @@ def test_it_names_what_the_target_lost_and_which_source_offsets_those_were(
     [gap] = listed(operator, runner)
     assert (gap["state"], gap["first_lost"], gap["last_lost"]) == ("open", 7, 9)
     told = operator.get(f"/api/v1/flows/{runner.flow.pk}/transitions/").json()["results"]
-    assert "offsets 18 to 29 of the remote partition, 12 in all" in told[0]["why"]
+    assert "offsets 18 to 29 of the remote partition, 12 in total" in told[0]["why"]
     assert decide(operator, gap, digest=gap["digest"]).status_code == 200
     assert decisions(runner) == [(0, "accept", 0)]
     # Cut again before that was done: nobody decided on it.

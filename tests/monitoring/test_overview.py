@@ -46,7 +46,7 @@ def test_what_drills_have_proven_is_one_sentence() -> None:
     )
     assert drill_sentence([never, good, failed, old]) == (
         "Of 4 standbys 1 failed the last drill (c→a), 1 verified by a drill, "
-        "1 proven too long ago, 1 never drilled."
+        "1 verified too long ago, 1 never drilled."
     )
 
 

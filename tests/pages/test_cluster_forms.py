@@ -159,5 +159,5 @@ def test_a_runner_is_added_and_its_edit_says_what_it_restarts(admin: Client) -> 
     Runner.objects.update(state="ready")
     change = {"master": "local[16,4]", "slots": "16", "host": ""}
     text = admin.post("/runners/second/edit/", change).content.decode()
-    assert "its process ends and starts again on local[16,4]" in text
+    assert "its process stops and starts again on local[16,4]" in text
     assert Runner.objects.get().master == "local[8,4]"

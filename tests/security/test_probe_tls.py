@@ -77,7 +77,7 @@ def test_a_key_of_another_certificate_is_refused_before_connecting(
     other = vault.put("other.key", vault.authority.issue("somebody").key)
     report = ask(secured.spec("MTLS", ssl_key=other))
     assert report.code == "secret_unavailable"
-    assert "belong together" in report.message
+    assert "must match" in report.message
 
 
 def test_an_encrypted_key_is_refused_and_no_terminal_is_asked(

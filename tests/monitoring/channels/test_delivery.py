@@ -91,7 +91,7 @@ def test_a_receiver_on_this_host_is_refused_and_the_error_names_the_setting(
     address = receiver.url.split("/")[2]
     assert dead.state == "dead"
     assert dead.error.endswith(
-        f"name it in UNDERSTUDY_NOTIFY_ALLOW of the service that sends, such as {address}."
+        f"list it in UNDERSTUDY_NOTIFY_ALLOW of the service that sends, such as {address}."
     )
 
 

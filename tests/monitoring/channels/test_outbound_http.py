@@ -45,7 +45,7 @@ def test_link_local_addresses_stay_forbidden_whatever_is_allowed(
     monkeypatch.setenv("UNDERSTUDY_NOTIFY_ALLOW", "*,0.0.0.0/0")
     assert "link-local" in post("http://169.254.169.254/", b"", {}).words
     monkeypatch.setenv("UNDERSTUDY_NOTIFY_ALLOW", "hooks.example.com:443")
-    assert "No rule of UNDERSTUDY_NOTIFY_ALLOW" in post("http://192.0.2.1/", b"", {}).words
+    assert "No rule in UNDERSTUDY_NOTIFY_ALLOW" in post("http://192.0.2.1/", b"", {}).words
 
 
 def test_a_malformed_host_name_is_an_outcome_too() -> None:
