@@ -89,7 +89,7 @@ def test_a_certificate_does_not_vouch_for_its_own_key() -> None:
     text = seal(FACTS, public_key=public, sign=other.sign)
     assert verify(text, KEYS).code == "unknown_key"
     assert verify(text, {fingerprint_of(public): public.hex()}).genuine
-    # A stranger who names our key has not signed with it.
+    # A foreign certificate may name our key without being signed with it.
     assert verify(seal(FACTS, public_key=PUBLIC, sign=other.sign), KEYS).code == "changed"
 
 

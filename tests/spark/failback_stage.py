@@ -156,7 +156,7 @@ class WayBack:
             }
         )
 
-    # -- the way back
+    # -- failback
 
     def promote(self, mark: str) -> list[Any]:
         return divergence_points.keep(flow=self.there, mark=mark, now=timezone.now())

@@ -52,7 +52,7 @@ def test_nasty_records_of_every_codec_arrive_field_for_field(lab: Lab, codec: st
     status = flow.wait_in_sync(topic)
     assert lab.read(flow.remote(topic), target=True) == lab.read(topic)
     assert status.records == 3 * 61
-    # Every record that crossed did so by a lane that is told, and by a reason where it is not raw.
+    # Each replicated record is counted in a lane, with a reason where the lane is not raw.
     assert sum(row.records for row in status.lanes) == status.records
     assert {(row.lane, bool(row.why)) for row in status.lanes} <= {("raw", False), ("repack", True)}
     assert {row.lane for row in status.partitions} <= {row.lane for row in status.lanes}

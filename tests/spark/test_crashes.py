@@ -41,7 +41,7 @@ def victim(doomed: Lab) -> Lab:
 
 
 def in_load(lab: Lab, flow: Flow, topic: str, more: int = 300) -> None:
-    """Wait until so many more records have crossed."""
+    """Wait until this number of further records is replicated."""
     before = sum(row.position or 0 for row in flow.wait(lambda s: s.partitions).partitions)
     flow.wait(
         lambda s: sum(row.position or 0 for row in s.partitions) >= before + more, seconds=BACK_S

@@ -62,7 +62,7 @@ class Flow:
         self._copying.collect(0)
 
     def resumes(self, at: int, *, epoch: int) -> None:
-        """A person's choice: the partition goes on at an offset, after so many epochs."""
+        """A person's decision: the partition resumes at an offset, after a number of epochs."""
         place = ("t", 0)
         work = PartitionWork(
             topic="t", topic_id="1", partition=0, remote_topic="a.t", remote_topic_id="2", start=at

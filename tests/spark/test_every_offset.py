@@ -3,8 +3,8 @@
 Aborted and open transactions, compaction before and after copying, deleted records, gaps that were
 accepted, partitions that are added, another number of slices, and kill -9 of workers and of the
 runner; two flows copy the same topics, exactly once and at least once. Both logs are read by
-confluent-kafka, records are told apart by their numbers, and each offset is asked of the topic of
-runs, of the index (as it grew, and built anew) and of `POST offsets/translate/`.
+confluent-kafka, records are identified by their numbers, and each offset is asked of the topic of
+runs, of the index (as it grew, and rebuilt) and of `POST offsets/translate/`.
 
 UNDERSTUDY_MAP_ROUNDS and UNDERSTUDY_MAP_SEEDS make the long form (`make test-soak`) longer.
 """
@@ -45,7 +45,7 @@ def judge(nasty: Nasty, copying: Copying, ends: dict[Place, int]) -> list[str]:
     RunIndex.objects.filter(flow=copying.row).delete()
     PartitionMap.objects.filter(flow=copying.row).delete()
     refresh_index(flow=copying.row)
-    said["the index built anew"] = index_answers(copying.row, ends)
+    said["the rebuilt index"] = index_answers(copying.row, ends)
     wrong = []
     for scan in known:
         wrong += scan.wrong_copies(nasty.may_lack(scan.place))

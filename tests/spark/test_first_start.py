@@ -184,7 +184,7 @@ def test_a_flow_that_another_installation_runs_is_left_to_it(lab: Lab) -> None:
         assert "other installation" in status.reason
         flow.wait_state("running")
     flow.wait_in_sync(topic)
-    # At rest there, it may be taken up here: a database that was set up anew.
+    # Stopped there, it may be started here: the database was rebuilt.
     flow.stop()
     time.sleep(2)
     other.restart()

@@ -89,7 +89,7 @@ def test_a_task_copies_on_though_its_driver_takes_no_figures(
     told = [number for number in range(1, REPORTS + 1) if tell(channel, number)]
     assert channel.order() is None
     assert len(told) < REPORTS, "nothing was tested"
-    # Figures are kept back while others wait: what moved meanwhile is told with the next ones.
+    # Figures are held back while others wait, and reported with the next ones.
     driver.thaw()
     wait_for(lambda: tell(channel, REPORTS + 1), seconds=5, what="the driver to take the rest")
     wait_for(lambda: driver.heard == [*told, REPORTS + 1], seconds=5, what="all of it, in order")

@@ -37,7 +37,7 @@ Places = dict[int, int]
 
 
 class Traffic:
-    """Numbered records into every partition, until it is told to end."""
+    """Numbered records into every partition, until it is stopped."""
 
     def __init__(self, lab: Lab, topic: str) -> None:
         self._lab, self._topic = lab, topic
@@ -151,7 +151,7 @@ class World:
         return name not in found or found[name].state in {"Empty", "Dead"}
 
     def stored(self) -> Places:
-        """The next record by MM2's own positions, whoever wrote them last."""
+        """The next record by MM2's own positions, whichever process wrote them last."""
         spec = ClusterSpec(alias="target", bootstrap_servers=self.lab.target)
         last: Places = {}
         with Admin(spec) as admin:

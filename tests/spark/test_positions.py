@@ -55,7 +55,7 @@ def test_positions_are_committed_with_the_data_and_name_their_generation(lab: La
 
 def test_a_position_that_a_person_took_away_lets_its_partition_begin_anew(lab: Lab) -> None:
     flow = lab.flow()
-    topic = lab.create(flow.topic("anew"))
+    topic = lab.create(flow.topic("renewed"))
     lab.write(topic, range(10))
     flow.start().wait_in_sync(topic)
     lab.delete(topic)
@@ -68,7 +68,7 @@ def test_a_position_that_a_person_took_away_lets_its_partition_begin_anew(lab: L
     key = json.dumps({"topic": topic, "partition": 0})
     last, _ = positions(lab, flow.source_alias)
     writer.produce(name, None, last[topic, 0].key)
-    writer.produce(name, None, key.replace("anew", "never-there"))
+    writer.produce(name, None, key.replace("renewed", "never-there"))
     assert writer.flush(20) == 0
     flow.restart()
     flow.wait_in_sync(topic)

@@ -21,7 +21,7 @@ def test_new_topics_are_looked_for_at_the_interval_and_never_when_switched_off(l
     status = never.status()
     assert status is not None
     assert topic_row(status, missed) is None
-    # A person who starts it anew has it look.
+    # A restart by a person looks again.
     never.stop()
     never.restart()
     never.wait(lambda status: topic_row(status, missed), seconds=20)

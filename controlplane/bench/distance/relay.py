@@ -108,13 +108,13 @@ class Relay:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            self._pipe(self._process.stdin).close()
+            self._checked(self._process.stdin).close()
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(_STOP_S)
-        self._pipe(self._process.stdout).close()
+        self._checked(self._process.stdout).close()
 
     def __enter__(self) -> Self:
         return self
@@ -128,17 +128,17 @@ class Relay:
         self.close()
 
     def _order(self, text: str) -> str:
-        orders = self._pipe(self._process.stdin)
+        orders = self._checked(self._process.stdin)
         orders.write(text + "\n")
         orders.flush()
         return self._answer()
 
     def _answer(self) -> str:
         # It answers at once, or has died: both end the read.
-        return self._pipe(self._process.stdout).readline().strip()
+        return self._checked(self._process.stdout).readline().strip()
 
     @staticmethod
-    def _pipe(pipe: IO[str] | None) -> IO[str]:
+    def _checked(pipe: IO[str] | None) -> IO[str]:
         if pipe is None:
             raise BenchError("The relay has no pipe to this process.")
         return pipe

@@ -47,7 +47,7 @@ rootLogger.appenderRef.file.ref = file
 class Listener:
     """A listener beside the plaintext one; `name` is free (`SECURE`), `protocol` Kafka's word.
 
-    `advertised`: the port that clients are told, 0 for its own.
+    `advertised`: the port that clients use, 0 for its own.
     """
 
     name: str
