@@ -239,7 +239,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "DesiredStateEnum": "mirrors.models.flows.DesiredState",
         "FailoverKindEnum": "mirrors.models.failover.FailoverKind",
-        "FailoverStateEnum": "mirrors.models.failover.FailoverState",
+        "FailoverStateEnum": "mirrors.domain.states.runs.FAILOVER_RUN.choices",
         "AccountStateEnum": "mirrors.api.account.STATES",
         "CertaintyEnum": "mirrors.api.account.CERTAINTIES",
     },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema, extend_schema_view
+from drf_spectacular.utils import extend_schema, extend_schema_serializer, extend_schema_view
 from rest_framework import serializers
 
 from mirrors.api.base import StrictModelSerializer
@@ -49,6 +49,7 @@ class GapSerializer(StrictModelSerializer):
         return lost_ranges.digest_of(gap)
 
 
+@extend_schema_serializer(component_name="Decision")
 class GapDecisionSerializer(DecisionSerializer):
     choice = serializers.ChoiceField(choices=[lost_ranges.STOP, *CHOICES])
 

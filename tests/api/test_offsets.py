@@ -58,7 +58,7 @@ def test_each_outcome_is_named_and_answers_come_in_the_order_asked(
     }  # fmt: skip
     assert found[0]["remote_topic"] == "primary.orders"
     assert "1 offsets ahead" in found[0]["reason"]
-    assert "record by record" in found[1]["reason"]
+    assert "by the record lane" in found[1]["reason"]
     assert "does not replicate nowhere-7" in found[5]["reason"]
 
 

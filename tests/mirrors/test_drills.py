@@ -68,7 +68,7 @@ def test_moments_that_were_missed_are_made_up_once_and_say_so(drill: Drill) -> N
     assert schedules.next_at(drill, now=late) == MONDAY + HOUR + timedelta(days=14)
     assert schedules.take_due(now=late) == 1
     run = finished(DrillRun.objects.get(), now=late)
-    assert "It runs 23 h late: no worker ran it in time." in run.run.why
+    assert "It starts 23 h late: no worker ran it in time." in run.run.why
     assert schedules.take_due(now=late) == 0
 
 
@@ -164,7 +164,7 @@ def test_history_and_certificates_outlive_schedule_and_flow(drill: Drill) -> Non
         ({"schedule": "0 25 * * *"}, "schedule", "five cron fields"),
         ({"schedule": "0 0 31 2 *"}, "schedule", "never runs"),
         ({"time_zone": "Mars/Olympus"}, "time_zone", "time zone"),
-        ({"groups": [str(number) for number in range(501)]}, "groups", "more than the 500"),
+        ({"groups": [str(number) for number in range(501)]}, "groups", "more than the limit of 500"),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused_by_field(

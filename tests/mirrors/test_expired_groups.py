@@ -198,7 +198,7 @@ def test_records_that_the_source_deletes_meanwhile_leave_the_other_groups_proven
     rows = found(simulate(world.flow))
     assert rows[good]["verdict"] == "proven"
     assert rows[slow]["verdict"] == "unproven"
-    assert "its log now begins at 80" in rows[slow]["reason"]
+    assert "its log now starts at 80" in rows[slow]["reason"]
 
 
 def test_a_group_whose_coordinator_refuses_blocks_by_name_and_leaves_the_others_proven(

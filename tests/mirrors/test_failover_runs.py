@@ -118,7 +118,7 @@ def test_what_is_asked_of_a_run_is_refused_in_words_where_it_does_not_fit(
     advance(run_id=run.pk)
     acts: list[tuple[Callable[..., Any], str]] = [
         (commands.approve, "another person"),
-        (commands.resume, "does not wait"),
+        (commands.resume, "is not waiting"),
         (commands.confirm, "No step"),
         (commands.pause, "nothing to pause"),
     ]

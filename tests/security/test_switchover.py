@@ -236,7 +236,7 @@ def test_without_the_right_to_make_rules_the_fence_says_so_and_asks_the_hook(
     assert json.loads(body)["step"] == "fence_producers"
     step.refresh_from_db()
     assert step.result["how"] == "webhook"
-    assert "authorised" in step.result["fell_back"]
+    assert "authorized" in step.result["fell_back"]
     lifecycle.abort_run(run=run, who="tester")
     run.refresh_from_db()
     advance(run_id=run.pk)
