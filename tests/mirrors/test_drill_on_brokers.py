@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -26,15 +27,22 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def worker() -> Iterator[None]:
-    """What a task sends is done at once, in this process."""
+def run_drills(
+    django_capture_on_commit_callbacks: Callable[..., Any],
+) -> Iterator[Callable[[], None]]:
+    """Runs the task, then in this process what it sent with its commit."""
+
+    def run() -> None:
+        with django_capture_on_commit_callbacks(execute=True):
+            tasks.run_drills()
+
     app.conf.task_always_eager = True
-    yield
+    yield run
     app.conf.task_always_eager = False
 
 
 def test_a_drill_runs_from_cron_and_leaves_a_certificate_that_the_public_page_verifies(
-    scene: SimulatedFlow, flow: Flow, signing_key: Path, worker: None
+    scene: SimulatedFlow, flow: Flow, signing_key: Path, run_drills: Callable[[], None]
 ) -> None:
     group = scene.group("drill", 7)
     objectives = Objectives(rpo_records=scene.lost, rto_seconds=60)
@@ -44,9 +52,9 @@ def test_a_drill_runs_from_cron_and_leaves_a_certificate_that_the_public_page_ve
     )
     Drill.objects.update(since=timezone.now() - timedelta(minutes=2))
 
-    tasks.run_drills()
+    run_drills()
     Drill.objects.update(enabled=False)
-    tasks.run_drills()
+    run_drills()
 
     run = DrillRun.objects.get()
     assert run.state == "passed", run.reason
@@ -67,10 +75,15 @@ def test_a_drill_runs_from_cron_and_leaves_a_certificate_that_the_public_page_ve
 
 
 def test_a_drill_that_misses_its_objective_is_certified_as_failed_by_how_much(
-    scene: SimulatedFlow, flow: Flow, signing_key: Path, worker: None
+    scene: SimulatedFlow,
+    flow: Flow,
+    signing_key: Path,
+    run_drills: Callable[[], None],
+    django_capture_on_commit_callbacks: Callable[..., Any],
 ) -> None:
     set_objectives(flow=flow, wanted=Objectives(rpo_records=scene.lost - 3), who="eve")
-    schedules.request_drill(flow=flow, groups=[scene.group("drill", 7)], who="ann")
+    with django_capture_on_commit_callbacks(execute=True):
+        schedules.request_drill(flow=flow, groups=[scene.group("drill", 7)], who="ann")
     tasks.run_drills()
     tasks.run_drills()
     document = json.loads(Certificate.objects.get().text)

@@ -107,5 +107,5 @@ def test_the_rights_of_the_page_are_enough_and_one_forbidden_topic_harms_no_othe
     rows = {row.topic: row for row in world.rows(group=group)}
     assert rows[kept].sync_state == "moved"
     assert rows[forbidden].sync_state == "failed"
-    assert "authorised" in rows[forbidden].reason
+    assert "authorized" in rows[forbidden].reason
     assert forbidden in rows[forbidden].reason

@@ -153,7 +153,7 @@ def test_ninety_nine_get_their_settings_and_the_one_is_named(
             seen = admin.describe_configs(list(remote.values())).done
             done = [name for name in seen if seen[name]["retention.ms"].value == "1234567"]
             told = [text for text in outcome.reasons if remote[hundred.forbidden] in text]
-            return len(done) == COUNT - 1 and len(told) == 1 and "authoris" in told[0]
+            return len(done) == COUNT - 1 and len(told) == 1 and "authoriz" in told[0]
 
         eventually(settled)
         kept = admin.describe_configs([remote[hundred.forbidden]]).done
