@@ -63,7 +63,7 @@ class EndOffsets:
         if self._as_of is None:
             return ""
         if self._named:
-            return f"the offsets that {UNTIL} names"
+            return f"the offsets in {UNTIL}"
         if self._moment is None:
             return f"the ends as of {_shown(self._as_of)}"
         return f"the offsets of {_shown(self._moment)}"

@@ -21,7 +21,7 @@ def test_a_run_between_offsets_copies_just_that_and_the_next_goes_on(lab: Lab) -
     flow.job.properties["run.until"] = f"{topic}:0:23, {topic}:1:30"
     status = flow.start().wait_state("stopped")
     assert status.finished
-    assert status.reason == "Reached the offsets in run.until are reached."
+    assert status.reason == "Reached the offsets in run.until."
     source, copied = lab.read(topic), lab.read(flow.remote(topic), target=True)
     assert copied.get(0, []) == source[0][5:23]
     assert copied.get(1, []) == source[1][7:30]
