@@ -164,7 +164,11 @@ def test_history_and_certificates_outlive_schedule_and_flow(drill: Drill) -> Non
         ({"schedule": "0 25 * * *"}, "schedule", "five cron fields"),
         ({"schedule": "0 0 31 2 *"}, "schedule", "never runs"),
         ({"time_zone": "Mars/Olympus"}, "time_zone", "time zone"),
-        ({"groups": [str(number) for number in range(501)]}, "groups", "more than the limit of 500"),
+        (
+            {"groups": [str(number) for number in range(501)]},
+            "groups",
+            "more than the limit of 500",
+        ),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused_by_field(
