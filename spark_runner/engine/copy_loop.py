@@ -104,7 +104,6 @@ class CopyLoop:
             buffers,
             target.alias,
             merged_bytes=tuning.merged_bytes,
-            small_bytes=tuning.small_bytes,
             stop_reading=stops.stop_reading,
         )
         self._transaction = TransactionPartitions(identity, request_s=target.request_s)
@@ -168,10 +167,8 @@ class CopyLoop:
         self._reader.send_requests(now)
         self._writer.send_ready(now)
         if self._timing.is_due(now, idle=not self._writer.is_busy()):
-            if not (self._timing.may_postpone(now) and self._reader.is_behind(self.partitions)):
-                self.commit(hurry=hurry)
-                return
-            self._timing.postpone(now)
+            self.commit(hurry=hurry)
+            return
         for connection in self._poller.wait(now):
             self._poller.handle(connection, time.monotonic())
         self._reader.give_up_overdue(now)

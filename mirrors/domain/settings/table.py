@@ -161,8 +161,7 @@ OURS = (
         verdict="ours",
         kind=Whole(10, 60000),
         default="500",
-        meaning="How often a slice commits; a restart repeats or delays at most this much. "
-        "Exactly once and behind a distant target, up to five seconds.",
+        meaning="How often a slice commits; a restart repeats or delays at most this much.",
     ),
     Setting(
         name="start.from",
