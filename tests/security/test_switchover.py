@@ -105,7 +105,7 @@ def go_on(world: World, orders: Orders, run: FailoverRun, told: Receiver) -> Fai
         copy_if_asked(world)
         orders.consume(at_most=2 if not moved else 1000)
         reading = run.steps.get(name="read_checkpoints")
-        if not moved and "still read" in reading.reason and len(orders.consumed) > 4:
+        if not moved and "still consume" in reading.reason and len(orders.consumed) > 4:
             orders.stop_consumer()
         run.refresh_from_db()
     return run
