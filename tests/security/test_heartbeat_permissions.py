@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -77,7 +78,7 @@ def test_rights_that_are_granted_later_are_used_at_the_next_turn(
         with _everything_allowed(secured_pair[opened]):
             emitter.beat(now=now + timedelta(seconds=5))
         state.refresh_from_db()
-        assert state.written_at == now + timedelta(seconds=5)
+        assert state.written_at == now + timedelta(seconds=5), (state.error, state.reason)
         assert state.place == ("source", "target")[opened]
         assert state.error == ""
     finally:
@@ -98,5 +99,13 @@ def _everything_allowed(broker: SecuredBroker) -> Iterator[None]:
     ]
     with Acls(broker.spec("PLAINTEXT")) as acls:
         acls.create_rules(rules).raise_first()
+        # The broker responds before its authorizer has them.
+        until = time.monotonic() + 10
+        wanted = {rule.operation for rule in rules}
+        while not wanted <= {
+            rule.operation for rule in acls.rules() or () if rule.principal == f"User:{LIMITED}"
+        }:
+            assert time.monotonic() < until, "the authorizer has no ACL of the principal"
+            time.sleep(0.05)
         yield
         acls.delete_rules(rules).raise_first()
