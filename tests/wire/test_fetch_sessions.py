@@ -67,7 +67,7 @@ def test_a_session_that_the_broker_does_not_know_is_begun_anew(
     flow = Flow(source, target, commit_interval_ms="50")
     remote = flow.add(topic)
     with Running(flow, topic) as running:
-        running.write(25)
+        running.write(60)
         running.caught_up()
     assert met[code] > 3, met
     for partition in range(PARTITIONS):
