@@ -76,7 +76,7 @@ def test_rights_that_are_granted_later_are_used_at_the_next_turn(
             assert "Cluster closed" in state.reason
             assert "So they are written" not in state.reason
         with _everything_allowed(secured_pair[opened]):
-            # Each node of the cluster, the controller too, learns of new ACLs a moment later.
+            # Each node of the cluster, the controller too, applies new ACLs a moment later.
             for turn in range(5, 25):
                 emitter.beat(now=now + timedelta(seconds=turn))
                 state.refresh_from_db()

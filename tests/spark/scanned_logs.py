@@ -40,8 +40,8 @@ class Scan:
     def wrong_copies(self, may_lack: set[int]) -> list[str]:
         """`may_lack`: what compaction or a deletion may have taken before it was copied."""
         found, upstream = [], [copy.upstream for copy in self.copies]
-        if strangers := set(upstream) - self.committed.keys():
-            found.append(f"{self.place}: aborted or foreign ones were copied: {strangers}")
+        if unexpected := set(upstream) - self.committed.keys():
+            found.append(f"{self.place}: aborted or foreign ones were copied: {unexpected}")
         if not self.deaths and any(a >= b for a, b in itertools.pairwise(upstream)):
             found.append(f"{self.place}: repeated or out of order: {upstream}")
         lost = self.committed.keys() - set(upstream) - (may_lack - self.held)

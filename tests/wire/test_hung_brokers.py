@@ -6,8 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -39,8 +38,8 @@ class Named(ClusterClient):
     def recover(self) -> None:
         self._hung = None
 
-    def learn(self, reply: Any) -> dict[str, TopicView]:
-        views = super().learn(reply)
+    def describe(self, names: Iterable[str], deadline: float) -> dict[str, TopicView]:
+        views = super().describe(names, deadline)
         if self._hung is not None:
             self.brokers[HUNG] = self._hung
             for view in views.values():
