@@ -104,6 +104,7 @@ class CopyLoop:
             buffers,
             target.alias,
             merged_bytes=tuning.merged_bytes,
+            small_bytes=tuning.small_bytes,
             stop_reading=stops.stop_reading,
         )
         self._transaction = TransactionPartitions(identity, request_s=target.request_s)
@@ -167,8 +168,10 @@ class CopyLoop:
         self._reader.send_requests(now)
         self._writer.send_ready(now)
         if self._timing.is_due(now, idle=not self._writer.is_busy()):
-            self.commit(hurry=hurry)
-            return
+            if not (self._timing.may_postpone(now) and self._reader.is_behind(self.partitions)):
+                self.commit(hurry=hurry)
+                return
+            self._timing.postpone(now)
         for connection in self._poller.wait(now):
             self._poller.handle(connection, time.monotonic())
         self._reader.give_up_overdue(now)

@@ -17,6 +17,7 @@ from spark_runner.engine import setup
 from spark_runner.engine.commit_timing import CommitTiming
 from spark_runner.engine.copy_loop import CopyLoop
 from spark_runner.engine.identity_checks import check_clusters, check_owner
+from spark_runner.engine.model.distance import FAR_S, Distance
 from spark_runner.engine.model.lane_counters import LaneCounters
 from spark_runner.engine.model.target_settings import ProducerSettings
 from spark_runner.engine.recovery import target_truncation, truncated_positions
@@ -127,6 +128,14 @@ class _Epoch:
             # same.
             self._newest_produce = min(self._newest_produce, produce.ADDS_BY_ITSELF - 1)
         brokers = setup.source_brokers(work, self._source, until)
+        distance = Distance(
+            self._source.round_trip_s(FAR_S, until), self._target.round_trip_s(FAR_S, until)
+        )
+        self._producer_settings = distance.adapt(
+            self._producer_settings,
+            {**work.target.properties, **settings.producer},
+            transactional=self._transactional,
+        )
         limits = setup.limits_of(
             settings.consumer,
             brokers=brokers,
@@ -134,6 +143,8 @@ class _Epoch:
             newest=self._newest_fetch,
             memory_bytes=self._producer_settings.memory_bytes,
             request_s=self._source.request_s,
+            distance=distance,
+            partitions=len(self._partitions),
         )
         replicated_filter = None
         if settings.skip_replicated:
@@ -158,9 +169,16 @@ class _Epoch:
             self._identity,
             self._hanging_transactions,
             limits=limits,
-            buffers=setup.buffers_for(limits, brokers=brokers),
+            buffers=setup.buffers_for(
+                limits,
+                brokers=brokers,
+                memory_bytes=self._producer_settings.memory_bytes,
+                distance=distance,
+            ),
             timing=CommitTiming(
-                longest_s=settings.commit_interval_ms / 1000, readers_wait=self._transactional
+                longest_s=settings.commit_interval_ms / 1000,
+                readers_wait=self._transactional,
+                behind_s=distance.commit_s if self._transactional else 0.0,
             ),
             lane_counters=self._lane_counters,
             throttle=self._throttle,

@@ -14,6 +14,7 @@ from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
 from mirrors.kafka.protocol.metadata import id_bytes
 from mirrors.kafka.retry import RetryBackoff
 from spark_runner.engine.commit_records import CommitRecords
+from spark_runner.engine.model.distance import NEAR, Distance
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.receive_buffers import ReceiveBuffers
 from spark_runner.engine.model.target_settings import TopicSettings
@@ -76,14 +77,25 @@ def limits_of(
     newest: int,
     memory_bytes: int,
     request_s: float,
+    distance: Distance = NEAR,
+    partitions: int = 1,
 ) -> FetchLimits:
-    """Fetch limits: one reply in flight per broker, one being sent and one spare use the task's
-    memory."""
-    share = memory_bytes // (brokers + 2) - _HEADROOM
+    """Fetch limits: one reply in flight per connection, one being sent and one spare use the task's
+    memory.
+
+    A distant source gets several connections to each broker, if there are enough `partitions`.
+    """
+    connections = max(1, min(distance.fetch_connections, partitions // brokers))
+    replies = brokers * connections
+    share = memory_bytes // (replies + 2) - _HEADROOM
     wanted = int(consumer.get("fetch.max.bytes", _REPLY_BYTES))
     most = min(wanted, max(_LEAST_REPLY_BYTES, share))
-    partition = min(int(consumer.get("max.partition.fetch.bytes", _PARTITION_BYTES)), most)
+    partition = _PARTITION_BYTES
+    if distance.is_source_far:
+        partition = max(partition, most * replies // partitions)
+    partition = min(int(consumer.get("max.partition.fetch.bytes", partition)), most)
     return FetchLimits(
+        connections=connections,
         max_bytes=most,
         partition_bytes=partition,
         queue_bytes=3 * partition,
@@ -99,8 +111,14 @@ def limits_of(
     )
 
 
-def buffers_for(limits: FetchLimits, *, brokers: int) -> ReceiveBuffers:
-    return ReceiveBuffers(size=limits.max_bytes + _HEADROOM, count=brokers + 2)
+def buffers_for(
+    limits: FetchLimits, *, brokers: int, memory_bytes: int = 0, distance: Distance = NEAR
+) -> ReceiveBuffers:
+    """One buffer for each connection, and two more; as many as fit into memory at a distance."""
+    size, count = limits.max_bytes + _HEADROOM, brokers * limits.connections + 2
+    if distance.is_target_far or distance.is_source_far:
+        count = max(count, memory_bytes // size)
+    return ReceiveBuffers(size=size, count=count)
 
 
 def commit_records_for(

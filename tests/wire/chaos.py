@@ -48,12 +48,21 @@ class Killed(BaseException):
 
 
 class Fate:
-    """What befalls one epoch, and how often."""
+    """What befalls one epoch, and how often. `pace` stretches times, for slow connections."""
 
-    def __init__(self, chance: random.Random, *, dies: bool, freezes: bool, wild: float) -> None:
+    def __init__(
+        self,
+        chance: random.Random,
+        *,
+        dies: bool,
+        freezes: bool,
+        wild: float,
+        pace: float = 1.0,
+    ) -> None:
         self.chance = chance
-        self._dies_at = time.monotonic() + chance.uniform(0.05, 0.5) if dies else None
-        self._freezes_at = time.monotonic() + chance.uniform(0.05, 0.4) if freezes else None
+        now = time.monotonic()
+        self._dies_at = now + pace * chance.uniform(0.05, 0.5) if dies else None
+        self._freezes_at = now + pace * chance.uniform(0.05, 0.4) if freezes else None
         self.frozen = threading.Event()
         self.thawed = threading.Event()
         self._wild = wild

@@ -91,9 +91,16 @@ class Round:
     """One flow under chaos from beginning to end."""
 
     def __init__(
-        self, source: Side, target: Side, patch: pytest.MonkeyPatch, seed: int, delivery: str
+        self,
+        source: Side,
+        target: Side,
+        patch: pytest.MonkeyPatch,
+        seed: int,
+        delivery: str,
+        pace: float,
     ) -> None:
         self.chance = chance = random.Random(seed)
+        self._pace = pace
         self.chaos = Chaos(patch)
         self.topic = unique("chaos")
         source.make(self.topic, PARTITIONS)
@@ -115,12 +122,13 @@ class Round:
         with Traffic(self.flow.source.spec.bootstrap_servers, self.topic, own):
             for _ in range(epochs):
                 kind = self.chance.choice(("ends", "ends", "ends", "dies", "freezes", "overlaps"))
-                seconds = self.chance.uniform(0.05, 0.5)
+                seconds = self._pace * self.chance.uniform(0.05, 0.5)
                 fate = Fate(
                     random.Random(self.chance.random()),
                     dies=kind == "dies",
                     freezes=kind == "freezes",
                     wild=self._wild,
+                    pace=self._pace,
                 )
                 stop_at = time.monotonic() + seconds + (0.3 if kind == "overlaps" else 0)
                 thread = threading.Thread(target=self._epoch, args=(fate, stop_at))
@@ -216,10 +224,16 @@ def _difference(
 
 
 def one_round(
-    source: Side, target: Side, seed: int, *, epochs: int, delivery: str = "exactly_once"
+    source: Side,
+    target: Side,
+    seed: int,
+    *,
+    epochs: int,
+    delivery: str = "exactly_once",
+    pace: float = 1.0,
 ) -> Counter[str]:
     with pytest.MonkeyPatch.context() as patch:
-        trial = Round(source, target, patch, seed, delivery)
+        trial = Round(source, target, patch, seed, delivery, pace)
         trial.run(epochs)
         trial.settle()
     faults = list(trial.faults())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.bench.distance.relay import build
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
 from spark_runner.engine.batches.header_scan import OLD_FORMAT
@@ -18,6 +19,7 @@ from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.kafka_protocol.request_header import FETCH, PRODUCE
 from tests.spark.lab import Lab
+from tests.wire.far import Trouble, far_away
 from tests.wire.independent import compare
 from tests.wire.older import ZooKept, kraft
 from tests.wire.running import NOW, PARTITIONS, Running
@@ -82,6 +84,32 @@ def test_live_traffic_crosses_as_it_is(
         (node,) = side.client.brokers
         speaks = side.client.link(node, "look", soon()).versions
         assert tuple(speaks[key][1] for key in (PRODUCE, FETCH)) == NEWEST[version]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_distance_is_crossed_exactly_once_while_connections_break(
+    older: KafkaBroker | ZooKept,
+    primary: str,
+    way: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    above, below = sides(way, older, primary)
+    source, target = Side("one", above), Side("two", below)
+    topic = unique("far")
+    source.make(topic, PARTITIONS)
+    flow = Flow(source, target, commit_interval_ms="200")
+    remote = flow.add(topic)
+    with (
+        far_away(build(tmp_path), (above, below), monkeypatch) as relays,
+        Running(flow, topic) as running,
+    ):
+        running.write(200, pause=0)
+        with Trouble(relays, 7, every_s=1.0) as trouble:
+            running.write(200, pause=0.005)
+            running.caught_up(90)
+    assert trouble.cuts > 0
+    compare(flow, topic, remote)
 
 
 @pytest.mark.parametrize("version", ["2.8.2"], indirect=True)

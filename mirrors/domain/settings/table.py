@@ -161,7 +161,8 @@ OURS = (
         verdict="ours",
         kind=Whole(10, 60000),
         default="500",
-        meaning="How often a slice commits; a restart repeats or delays at most this much.",
+        meaning="How often a slice commits; a restart repeats or delays at most this much. "
+        "Exactly once and behind a distant target, up to five seconds.",
     ),
     Setting(
         name="start.from",

@@ -65,6 +65,8 @@ class BrokerPool(Generic[C]):
         self._links: dict[tuple[int, str], C] = {}
         # How many connections broke so far: a broker may have died.
         self.broken = 0
+        # Duration of the quickest request, in seconds.
+        self.quickest_s = float("inf")
 
     def open(self, deadline: float) -> None:
         """Learn the brokers from the first address that answers."""
@@ -191,7 +193,10 @@ class BrokerPool(Generic[C]):
         """The response on this connection, which is dropped when it breaks."""
         try:
             until = min(deadline, time.monotonic() + self.request_s)
-            return link.call(request, until, newest=newest)
+            began = time.monotonic()
+            reply = link.call(request, until, newest=newest)
+            self.quickest_s = min(self.quickest_s, time.monotonic() - began)
+            return reply
         except KafkaUnavailable:
             ADDRESS_HISTORY.record_failure(self.alias, (link.host, link.port))
             self.broken += 1

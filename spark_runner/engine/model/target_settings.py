@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from typing import Self
 
 # Brokers remember the last five batches of a producer in a partition (KIP-98).
-_MOST_IN_FLIGHT = 5
+REMEMBERED_BATCHES = 5
 # Brokers accept 100 MB (socket.request.max.bytes). Smaller requests overlap better.
 _REQUEST_BYTES = 8 << 20
 _MERGED_BYTES = 256 << 10
+# Below this size a batch costs the target broker more than repacking costs here. With one batch per
+# partition and request, small batches are also slow.
+SMALL_BYTES = 12 << 10
 # Bytes in flight of one task.
 _MEMORY_BYTES = 64 << 20
 _GIVE_UP_AFTER_S = 30.0
@@ -21,11 +24,21 @@ _REQUEST_TIMEOUT_MS = 30_000
 class ProducerSettings:
     """Limits of produce requests, in bytes, seconds and milliseconds."""
 
-    in_flight: int = _MOST_IN_FLIGHT
+    # Requests of one connection, and batches of one partition.
+    in_flight: int = REMEMBERED_BATCHES
+    partition_in_flight: int = REMEMBERED_BATCHES
+    # Connections to a broker that has a backlog.
+    connections: int = 2
+    # Bytes in flight of one connection, if fewer than follow from the others; 0 for no such limit.
+    window_bytes: int = 0
+    # Whether a round trip to the target takes long (`distance.py`).
+    is_far: bool = False
     # A request is complete once it holds more than this.
     request_bytes: int = _REQUEST_BYTES
     # Size of rebuilt batches.
     merged_bytes: int = _MERGED_BYTES
+    # Smaller batches are merged while several wait.
+    small_bytes: int = SMALL_BYTES
     memory_bytes: int = _MEMORY_BYTES
     # After this time without an acknowledgement the partition stops.
     give_up_s: float = _GIVE_UP_AFTER_S
@@ -38,7 +51,7 @@ class ProducerSettings:
             return int(producer.get(name, usual))
 
         return cls(
-            in_flight=number("max.in.flight.requests.per.connection", _MOST_IN_FLIGHT),
+            in_flight=number("max.in.flight.requests.per.connection", REMEMBERED_BATCHES),
             request_bytes=number("max.request.size", _REQUEST_BYTES),
             merged_bytes=number("batch.size", _MERGED_BYTES),
             memory_bytes=number("buffer.memory", _MEMORY_BYTES),

@@ -61,6 +61,8 @@ class FetchLimits:
     request_s: float
     max_wait_ms: int = 500
     min_bytes: int = 1
+    # Connections to each broker.
+    connections: int = 1
     isolation: int = fetch.READ_COMMITTED
     newest: int = fetch.MOST
 
@@ -78,8 +80,11 @@ def throttled_s(told_s: float, empty_throttled: int) -> float:
 class FetchConnection:
     """Blocking. Raises KafkaUnavailable when the connection breaks, and is unusable then."""
 
-    def __init__(self, node: int, link: Connection, limits: FetchLimits) -> None:
-        self.node = node
+    def __init__(
+        self, connection_id: tuple[int, int], link: Connection, limits: FetchLimits
+    ) -> None:
+        # Node id, and number of the connection to that node.
+        self.connection_id = connection_id
         self.link = link
         self.members: dict[tuple[bytes, int], Partition] = {}
         self.buffer: ReceiveBuffer | None = None
@@ -94,6 +99,8 @@ class FetchConnection:
         # Time spent so far on reading the current reply.
         self._reading_s = 0.0
         self._fetch_size = FetchSize(limits.max_bytes)
+        # Of several connections each brings its part of the rate.
+        self._part = _PART // limits.connections
         self._partition_bytes = limits.partition_bytes
         self._request_s = limits.request_s
         self._session = fetch.FetchSession(
@@ -161,7 +168,7 @@ class FetchConnection:
         buffer = self.buffer
         assert buffer is not None  # noqa: S101 - the loop reads only what was asked for
         began = time.monotonic()
-        frame = self.link.receive_part(buffer.view, now + RECEIVE_S, _PART)
+        frame = self.link.receive_part(buffer.view, now + RECEIVE_S, self._part)
         self._reading_s += time.monotonic() - began
         if frame is None:
             self._heard_at = time.monotonic()

@@ -7,6 +7,7 @@ fetched again after a pause, from its new leader if it moved.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
@@ -39,7 +40,11 @@ class SourceLeaders:
         self._buffers = buffers
         self._limits = limits
         self._stop = stop
-        self.connections: dict[int, FetchConnection] = {}
+        # By node id, and number of the connection to that node.
+        self.connections: dict[tuple[int, int], FetchConnection] = {}
+        self._connection_of: dict[Partition, tuple[int, int]] = {}
+        # Brokers that refused a second connection.
+        self._single: set[int] = set()
         self.errors = SourceErrors(cluster)
         self.outage = Outage(cluster.alias)
         self._leaderless = LeaderlessPartitions(partitions, _RETRY_S)
@@ -54,7 +59,7 @@ class SourceLeaders:
 
     def want(self, partition: Partition) -> None:
         """Fetch the partition from its `next_fetch` on, from its leader if that is known."""
-        connection = self.connections.get(partition.source_node)
+        connection = self._connection(partition)
         if connection is not None:
             connection.want(partition)
         elif partition not in self._leaderless.not_before:
@@ -62,9 +67,13 @@ class SourceLeaders:
 
     def forget(self, partition: Partition) -> None:
         """Stop fetching the partition; its leader stays known."""
-        connection = self.connections.get(partition.source_node)
+        connection = self._connection(partition)
         if connection is not None:
             connection.forget(partition)
+
+    def _connection(self, partition: Partition) -> FetchConnection | None:
+        connection_id = self._connection_of.get(partition)
+        return None if connection_id is None else self.connections.get(connection_id)
 
     def stop_reading(self, partition: Partition) -> None:
         self._leaderless.drop(partition)
@@ -78,6 +87,7 @@ class SourceLeaders:
         for connection in self.connections.values():
             self._close(connection)
         self.connections.clear()
+        self._connection_of.clear()
         self._leaderless.begin(partitions)
 
     def handle_error(self, partition: Partition, number: int, now: float) -> None:
@@ -97,7 +107,7 @@ class SourceLeaders:
         The cluster may be healthy otherwise, and this broker may keep failing. So its partitions
         have a time limit.
         """
-        if self.connections.get(connection.node) is connection:
+        if self.connections.get(connection.connection_id) is connection:
             self.connection_closed(connection, now)
             self.outage.note(now, error)
             for partition in list(connection.members.values()):
@@ -105,9 +115,9 @@ class SourceLeaders:
 
     def connection_closed(self, connection: FetchConnection, now: float) -> None:
         """The connection is closed: look up the leaders of its partitions, which may have moved."""
-        if self.connections.get(connection.node) is connection:
+        if self.connections.get(connection.connection_id) is connection:
             self._close(connection)
-            del self.connections[connection.node]
+            del self.connections[connection.connection_id]
             self._leaderless.add(connection.members.values(), now + _RETRY_S)
 
     def find_leaders(self, now: float) -> list[Partition]:
@@ -125,6 +135,7 @@ class SourceLeaders:
             self.outage.note(now, error)
             return []
         settled = []
+        shares = Counter(self._connection_of.values())
         for partition in waiting:
             leader, number = leader_or_error(
                 views.get(partition.topic),
@@ -134,7 +145,7 @@ class SourceLeaders:
             )
             if leader is None:
                 self.handle_error(partition, number, now)
-            elif not self._connect(leader.node, now):
+            elif not self._assign(partition, leader.node, shares, now):
                 self.handle_error(partition, Code.BROKER_NOT_AVAILABLE, now)
             else:
                 self._leaderless.drop(partition)
@@ -142,14 +153,34 @@ class SourceLeaders:
                 settled.append(partition)
         return settled
 
-    def _connect(self, node: int, now: float) -> bool:
-        if node not in self.connections:
+    def _assign(
+        self, partition: Partition, node: int, shares: Counter[tuple[int, int]], now: float
+    ) -> bool:
+        """Assign the partition to the connection of this node that has the fewest."""
+        width = 1 if node in self._single else self._limits.connections
+        before = self._connection_of.pop(partition, None)
+        if before is not None:
+            shares[before] -= 1
+        number = min(range(width), key=lambda at: shares[node, at])
+        if not self._connect((node, number), now):
+            if not number:
+                return False
+            self._single.add(node)
+            return self._assign(partition, node, shares, now)
+        self._connection_of[partition] = node, number
+        shares[node, number] += 1
+        return True
+
+    def _connect(self, connection_id: tuple[int, int], now: float) -> bool:
+        if connection_id not in self.connections:
+            node, number = connection_id
+            purpose = f"fetch {number}" if number else "fetch"
             try:
-                link = self._cluster.link(node, "fetch", now + _LOOK_S)
+                link = self._cluster.link(node, purpose, now + _LOOK_S)
             except KafkaUnavailable as error:
                 self.outage.note(now, error)
                 return False
-            self.connections[node] = FetchConnection(node, link, self._limits)
+            self.connections[connection_id] = FetchConnection(connection_id, link, self._limits)
         return True
 
     def _close(self, connection: FetchConnection) -> None:

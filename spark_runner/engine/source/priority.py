@@ -21,11 +21,11 @@ class ReadPriority:
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
         self._rank_of: dict[str, Rank] = {}
-        self._orders: dict[int, FetchOrder] = {}
+        self._orders: dict[tuple[int, int], FetchOrder] = {}
         # Partitions with a backlog, and partitions omitted from the session.
         self._behind: dict[Partition, None] = {}
         self._withheld: set[Partition] = set()
-        self._turn: dict[int, Rank | None] = {}
+        self._turn: dict[tuple[int, int], Rank | None] = {}
 
     def clear(self) -> None:
         self._orders.clear()
@@ -42,7 +42,7 @@ class ReadPriority:
         """Before a request: choose the class, and omit backlogs of the others."""
         behind = [partition for partition in self._behind if _is_member(connection, partition)]
         turn = self._order_of(connection).next({self._rank(partition) for partition in behind})
-        self._turn[connection.node] = turn
+        self._turn[connection.connection_id] = turn
         for partition in behind:
             if self._rank(partition) != turn:
                 connection.withhold(partition)
@@ -61,7 +61,7 @@ class ReadPriority:
                 sizes[rank] = sizes.get(rank, 0) + row.stop - row.start
         for rank, size in sizes.items():
             self._order_of(connection).took(rank, size)
-        turn = self._turn.get(connection.node)
+        turn = self._turn.get(connection.connection_id)
         if turn is not None and turn not in sizes:
             for partition in [
                 partition for partition in self._behind if self._rank(partition) == turn
@@ -83,7 +83,7 @@ class ReadPriority:
         return rank
 
     def _order_of(self, connection: FetchConnection) -> FetchOrder:
-        return self._orders.setdefault(connection.node, FetchOrder())
+        return self._orders.setdefault(connection.connection_id, FetchOrder())
 
 
 def _is_member(connection: FetchConnection, partition: Partition) -> bool:

@@ -176,6 +176,15 @@ class SourceReader:
     def reads_by_name(self) -> bool:
         return self._leaders.reads_by_name
 
+    def is_behind(self, partitions: Iterable[Partition]) -> bool:
+        """Whether the last replies left records of a partition unread."""
+        committed = self._limits.isolation == READ_COMMITTED
+        for partition in partitions:
+            end = partition.last_stable_offset if committed else partition.high_watermark
+            if partition.error is None and end is not None and partition.next_fetch < end:
+                return True
+        return False
+
     # -- one reply
 
     def _accept(

@@ -13,13 +13,12 @@ from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.model.receive_buffers import ReceiveBuffers
 from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.model.target_settings import SMALL_BYTES
 from spark_runner.engine.target import errors
 from spark_runner.kafka_protocol.batch_header import BatchStamper, checksum_holds
 from spark_runner.kafka_protocol.crc32c import address_of
 
-# Below this size a batch costs the target broker more than repacking costs here. With one batch per
-# partition and request, small batches are also slow. Several waiting ones are merged.
-SMALL_BYTES: Final = 12 << 10
+# So many small batches are waiting before they are merged.
 SMALL_LEAST: Final = 4
 
 
@@ -36,12 +35,15 @@ class BatchPreparer:
         target: str,
         *,
         merged_bytes: int,
+        small_bytes: int = SMALL_BYTES,
         stop_reading: Callable[[Partition], None],
     ) -> None:
         self._stamper = stamper
         self._buffers = buffers
         self._target = target
         self._merged_bytes = merged_bytes
+        # Smaller batches are merged while several wait.
+        self._small_bytes = small_bytes
         self._stop_reading = stop_reading
 
     def next(self, partition: Partition) -> PendingBatch | None:
@@ -57,7 +59,7 @@ class BatchPreparer:
                     continue
                 if (
                     (
-                        batch.size < SMALL_BYTES
+                        batch.size < self._small_bytes
                         or batch.repack_reason
                         or partition.suspect_offset >= 0
                     )
@@ -81,9 +83,9 @@ class BatchPreparer:
             return True
         queue = partition.queue
         if (
-            batch.size < SMALL_BYTES
+            batch.size < self._small_bytes
             and len(queue) >= SMALL_LEAST
-            and queue[1].size < SMALL_BYTES
+            and queue[1].size < self._small_bytes
             and queue[1].buffer is not None
         ):
             batch.repack_reason = SMALL
@@ -158,7 +160,7 @@ class BatchPreparer:
             if batch.repack_reason:
                 if batch.repack_reason in (REFUSED, TOO_LARGE):
                     break
-            elif batch.size >= SMALL_BYTES:
+            elif batch.size >= self._small_bytes:
                 break
             size += batch.size
             if size > most:

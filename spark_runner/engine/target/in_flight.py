@@ -31,21 +31,29 @@ def by_topic(batches: BatchesInFlight) -> tuple[list[tuple[TopicKey, EncodedBatc
 
 
 _FIRST: Final = 512 << 10
+_FIRST_FAR: Final = 1 << 20
 _LEAST: Final = 16 << 10
 # A commit waits for the requests in flight, and a stopping process has 3 s.
 _LONG_S: Final = 1.0
+# A response may take this much longer than the quickest one, or twice as long.
+_QUEUED_S: Final = 0.05
 
 
 class SendWindow:
-    """How many bytes one connection may have in flight; adapts to the broker's response times."""
+    """How many bytes one connection may have in flight; adapts to the broker's response times.
 
-    __slots__ = ("_flying", "_most", "_quickest_s", "size")
+    To a distant broker it doubles with each round trip, until requests wait as long as they travel:
+    then the connection carries what it can.
+    """
 
-    def __init__(self, most: int) -> None:
+    __slots__ = ("_flying", "_is_far", "_most", "_quickest_s", "size")
+
+    def __init__(self, most: int, *, is_far: bool = False) -> None:
         self._most = most
+        self._is_far = is_far
         self._flying = 0
         self._quickest_s = float("inf")
-        self.size = min(_FIRST, most)
+        self.size = min(_FIRST_FAR if is_far else _FIRST, most)
 
     @property
     def room(self) -> int:
@@ -64,6 +72,9 @@ class SendWindow:
             self.size = max(self.size // 2, _LEAST)
         elif throttle_s > 0:
             return
+        elif self._is_far and waited_s <= _LONG_S / 2:
+            if waited_s <= max(self._quickest_s, _QUEUED_S):
+                self.size = min(self.size + size, self._most)
         elif waited_s <= _LONG_S / 2:
             self.size = min(self.size + size // 4, self._most)
         elif waited_s > _LONG_S:

@@ -16,7 +16,7 @@ from mirrors.kafka.error_codes import Code
 from mirrors.kafka.protocol.metadata import leader_or_error
 from spark_runner.engine.model.broker_availability import LeaderlessPartitions, Outage
 from spark_runner.engine.model.partition import Partition
-from spark_runner.engine.model.target_settings import ProducerSettings
+from spark_runner.engine.model.target_settings import REMEMBERED_BATCHES, ProducerSettings
 from spark_runner.engine.target.produce_connection import ProduceConnection, connections_after
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -162,7 +162,8 @@ class TargetLeaders:
             by_node.setdefault(connection.connection_id[0], []).append(connection)
         for node, connections in by_node.items():
             before = self._widths.get(node, 1)
-            width = connections_after(before, connections, self.tuning.in_flight)
+            few = min(self.tuning.in_flight, REMEMBERED_BATCHES)
+            width = connections_after(before, connections, few, self.tuning.connections)
             for connection in connections:
                 connection.reset_load()
             if width > before and node in self._single:

@@ -36,7 +36,10 @@ class ProduceConnection:
         self._sent: deque[tuple[int, float]] = deque()
         self._max_in_flight, self._request_bytes = tuning.in_flight, tuning.request_bytes
         # Rebuilt batches occupy memory beside the buffers, at most as much as those.
-        self._window = SendWindow(min(tuning.in_flight * tuning.request_bytes, tuning.memory_bytes))
+        most = min(tuning.in_flight * tuning.request_bytes, tuning.memory_bytes)
+        most = min(most, tuning.window_bytes or most)
+        self._window = SendWindow(most, is_far=tuning.is_far)
+        self._is_far = tuning.is_far
         self.ready: dict[Partition, None] = {}
         self.heard_at = 0.0
         # Duration of the last request.
@@ -70,6 +73,13 @@ class ProduceConnection:
                 not self.in_flight or (len(self.in_flight) < self._max_in_flight and self.room > 0)
             )
         )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another request has to wait for a response."""
+        if len(self.in_flight) >= self._max_in_flight:
+            return True
+        return self._is_far and bool(self.in_flight) and self.room <= 0
 
     @property
     def room(self) -> int:
@@ -115,11 +125,13 @@ class ProduceConnection:
         return self.in_flight.popleft(), answers
 
 
-def connections_after(width: int, connections: list[ProduceConnection], in_flight: int) -> int:
+def connections_after(
+    width: int, connections: list[ProduceConnection], in_flight: int, most: int = 2
+) -> int:
     """The number of connections that a broker should have, given their load.
 
-    Two after a connection was full; one again when one connection could have carried all requests.
+    `most` after a connection was full; one again when one could have carried all requests.
     """
     if any(connection.was_full for connection in connections):
-        return 2
+        return most
     return 1 if sum(connection.most_in_flight for connection in connections) <= in_flight else width

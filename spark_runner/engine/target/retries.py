@@ -25,6 +25,7 @@ from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.partition_state import DRAINING, RETRYING
 from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.model.target_settings import REMEMBERED_BATCHES
 from spark_runner.engine.recovery import target_truncation
 from spark_runner.engine.target import errors
 from spark_runner.engine.target.batch_preparation import BatchPreparer
@@ -233,6 +234,11 @@ class Retries:
         if self._leaders.connections.get(connection.connection_id) is not connection:
             return
         touched: dict[Partition, None] = {}
+        is_doubtful = any(
+            len(partition.in_flight) > REMEMBERED_BATCHES
+            for batches in connection.in_flight
+            for partition in batches
+        )
         for batches in connection.in_flight:
             for partition, batch in batches.items():
                 partition.answered()
@@ -241,6 +247,9 @@ class Retries:
         self.outcome_unknown.update(touched)
         self._leaders.connection_lost(connection, now)
         self._leaders.outage.note(now, error)
+        if is_doubtful:
+            # Brokers would not recognize all of them: abort, and restart at the last commit.
+            raise ProducerLost(Code.NETWORK_EXCEPTION, "find out what was written")
         for partition in touched:
             partition.begin_retry(now)
             self.requeue(partition)

@@ -4,7 +4,8 @@ Three rules keep the order within a partition:
 
 - The first batch of a producer epoch is sent alone: a first sequence must be 0, and error 51 may
   return it.
-- At most five requests per connection are in flight.
+- At most five requests per connection are in flight. To a distant target there are more, but at
+  least once no more than five batches of a partition.
 - A retried batch is sent before anything newer, with the same bytes and sequence, once nothing else
   of that partition is in flight. A lost response does no harm: the broker recognizes the batch and
   returns its first offset.
@@ -111,9 +112,7 @@ class TargetWriter:
                 continue
             while connection.may_send(now) and self._send(connection, now, selected):
                 pass
-            connection.was_full |= (
-                bool(connection.ready) and len(connection.in_flight) >= self._tuning.in_flight
-            )
+            connection.was_full |= bool(connection.ready) and connection.is_full
 
     def receive(self, connection: ProduceConnection, now: float) -> None:
         """Read the oldest response of a connection, and all that are buffered behind it."""
@@ -237,7 +236,10 @@ class TargetWriter:
     def _may_send(self, partition: Partition, now: float) -> bool:
         if partition.retry_at > now or partition.to_retry:
             return False
-        return not partition.in_flight or partition.confirmed_epoch == self._epoch_number
+        return not partition.in_flight or (
+            partition.confirmed_epoch == self._epoch_number
+            and len(partition.in_flight) < self._tuning.partition_in_flight
+        )
 
     # -- in
 
