@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
-from mirrors.domain.flows.schedule import Runs, state_of_runs
+from mirrors.domain.flows.schedule import RunSchedule, state_of_runs
 from mirrors.domain.settings.flow_control import SCHEDULE, UNTIL, WINDOW, ZONE
 from mirrors.models import Job, Transition
 from mirrors.models.flow_queries import flows_with_lag
@@ -41,7 +41,7 @@ def set_schedules(flows: list[Any], now: datetime) -> list[Any]:
     jobs = Job.objects.in_bulk([flow.last_job for flow in flows if flow.last_job])
     for flow in flows:
         mark_flow(flow, now)
-        runs = Runs.of(flow.properties)
+        runs = RunSchedule.of(flow.properties)
         flow.schedule, flow.until = runs.schedule, runs.until
         # A long list of end offsets wraps at its commas.
         flow.until_shown = (runs.until or "").replace(",", ", ")

@@ -9,11 +9,11 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.utils import timezone
 
-from mirrors.domain.drills.certificates.signature import fingerprint_of, seal
-from mirrors.domain.drills.objectives import Measured, Objectives, judge
+from mirrors.domain.drills.certificates.signature import fingerprint_of, sign_certificate
+from mirrors.domain.drills.objectives import Measurement, Objectives, judge
 from mirrors.domain.failover.plan import plan_failover
 from mirrors.domain.failover.simulation_result import Totals
-from mirrors.domain.failover.verification_level import Compared, verify
+from mirrors.domain.failover.verification_level import ComparisonCounts, verify
 from mirrors.models import Certificate, Drill, DrillRun, FailoverRun, Flow, SigningKey
 from mirrors.services.drills import runs, schedules
 from mirrors.services.drills.certificates import issuance
@@ -50,7 +50,7 @@ def simulated(run: FailoverRun, *, state: str = "succeeded", **totals: Any) -> N
         lifecycle.begin_step(run=taken, name=name)
         lifecycle.end_step(run=taken, name=name, state="succeeded", reason="As it should.")
     found = dataclasses.replace(TOTALS, **totals)
-    compared = Compared(places=found.places, proven=found.proven, differs=found.differs)
+    compared = ComparisonCounts(places=found.places, proven=found.proven, differs=found.differs)
     verified = verify(compared if state == "succeeded" else None)
     lifecycle.end_run(
         run_id=run.pk,
@@ -92,7 +92,7 @@ def drill_rows(flow: Flow) -> None:
         flow=flow, kind="simulation", mark="drill", requested_by="ann", ended_at=now, swept_at=now
     )
     wanted = Objectives(rpo_seconds=30, rto_seconds=60)
-    measured = Measured(groups=1, places=1, proven=1, loss=7, loss_is="counted", rpo_ms=42_000)
+    measured = Measurement(groups=1, places=1, proven=1, loss=7, loss_is="counted", rpo_ms=42_000)
     verdict = judge(wanted, measured)
     run = DrillRun.objects.create(
         pk=flow.pk,
@@ -121,6 +121,6 @@ def drill_rows(flow: Flow) -> None:
         flow=flow,
         flow_name=flow.name,
         passed=False,
-        text=seal(facts, public_key=public, sign=key.sign).decode(),
+        text=sign_certificate(facts, public_key=public, sign=key.sign).decode(),
         issued_at=now,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from mirrors.domain.failback.orphans import to_line
+from mirrors.domain.failback.orphans import record_as_json
 from mirrors.models import (
     Divergence,
     Failback,
@@ -43,8 +43,8 @@ def going_back(flow: Flow, **facts: Any) -> Failback:
     none = flow.pk + 1_000_000
     OrphanStretch.objects.create(pk=none, **place, partition=1, end=20, settled_to=20)
     lines = [
-        to_line(offset=20, timestamp=5, key=b"k", value=b"=1+1", headers=[("h", b"\xff")]),
-        to_line(offset=21, timestamp=6, key=None, value=b"\xfe\xff", headers=[]),
+        record_as_json(offset=20, timestamp=5, key=b"k", value=b"=1+1", headers=[("h", b"\xff")]),
+        record_as_json(offset=21, timestamp=6, key=None, value=b"\xfe\xff", headers=[]),
     ]
     body = zlib.compress("\n".join(map(json.dumps, lines)).encode())
     OrphanChunk.objects.create(stretch=found, first=20, count=2, body=body)

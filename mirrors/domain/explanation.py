@@ -9,7 +9,7 @@ from mirrors.domain.filters.groups import GroupSelection
 from mirrors.domain.filters.topics import RuleVerdict, TopicSelection
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSettings, FlowSpec
-from mirrors.domain.topics.priority import Ranks
+from mirrors.domain.topics.priority import PriorityRules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ _STANDS = ("faulted", "gap")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SeenTopic:
+class TopicObservation:
     """The topic as the flow's runner last reported it."""
 
     state: str
@@ -63,7 +63,7 @@ class SeenTopic:
 
 
 def explain_topic(
-    topic: str, spec: FlowSpec, *, looked_at: str = "", seen: SeenTopic | None = None
+    topic: str, spec: FlowSpec, *, looked_at: str = "", seen: TopicObservation | None = None
 ) -> Explanation:
     """Explain one topic. `looked_at`: when the runner last listed the source; empty if never."""
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
@@ -74,7 +74,7 @@ def explain_topic(
 
 
 def _priority(topic: str, wanted: bool, spec: FlowSpec) -> RuleVerdict:
-    ranks = Ranks(spec.settings)
+    ranks = PriorityRules(spec.settings)
     if not wanted or not ranks.are_used:
         why = "the flow has no priority classes" if wanted else "the flow does not select it"
         return RuleVerdict("priority", None, f"not evaluated: {why}")
@@ -82,7 +82,7 @@ def _priority(topic: str, wanted: bool, spec: FlowSpec) -> RuleVerdict:
 
 
 def _found(
-    wanted: bool, spec: FlowSpec, looked_at: str, seen: SeenTopic | None
+    wanted: bool, spec: FlowSpec, looked_at: str, seen: TopicObservation | None
 ) -> tuple[RuleVerdict, ...]:
     if not wanted or not looked_at:
         why = "the flow does not select it" if not wanted else "no runner has listed topics yet"
@@ -145,7 +145,7 @@ _AFTER_FILTERS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SeenPlace:
+class GroupObservation:
     """The group in one partition as a sync task last saw it; without a topic, the whole group."""
 
     topic: str
@@ -166,7 +166,7 @@ def explain_group(
     *,
     looked_at: str = "",
     next_look: str = "",
-    places: Sequence[SeenPlace] = (),
+    places: Sequence[GroupObservation] = (),
 ) -> Explanation:
     """Explain one group. `looked_at`: when the groups were last listed; empty if never."""
     selection = GroupSelection(settings)
@@ -193,7 +193,9 @@ def explain_group(
 
 
 def _of_places(
-    rows: Sequence[SeenPlace], places: Sequence[SeenPlace], settings: FlowSettings
+    rows: Sequence[GroupObservation],
+    places: Sequence[GroupObservation],
+    settings: FlowSettings,
 ) -> list[RuleVerdict]:
     if not rows:
         told = "; ".join(dict.fromkeys(row.reason for row in places)) or "it has no offset"
@@ -214,7 +216,7 @@ def _of_places(
     return rules
 
 
-_TESTS: tuple[tuple[str, Callable[[SeenPlace], bool], str], ...] = (
+_TESTS: tuple[tuple[str, Callable[[GroupObservation], bool], str], ...] = (
     ("topics", lambda row: row.state == "not_copied", "the flow replicates what it reads"),
     ("offsets", lambda row: row.source_offset is None, "it has offsets on the source"),
     ("map", lambda row: row.translated is None, "its resume offset on the target is known"),
@@ -225,7 +227,10 @@ _TESTS: tuple[tuple[str, Callable[[SeenPlace], bool], str], ...] = (
 
 
 def _verdict(
-    rule: str, hit: Sequence[SeenPlace], asked: Sequence[SeenPlace], fine: str
+    rule: str,
+    hit: Sequence[GroupObservation],
+    asked: Sequence[GroupObservation],
+    fine: str,
 ) -> RuleVerdict:
     """Return no if the rule fails in every remaining partition, else yes with exceptions."""
     if not asked:
@@ -240,7 +245,7 @@ def _verdict(
     return RuleVerdict(rule, True, f"not in {len(hit)} of {len(asked)} partitions, such as {told}")
 
 
-def _kind(odd: SeenPlace | None) -> RuleVerdict:
+def _kind(odd: GroupObservation | None) -> RuleVerdict:
     if odd is not None:
         return RuleVerdict("kind", False, odd.reason)
     return RuleVerdict("kind", True, "is a consumer group, or not known to be another kind")

@@ -21,12 +21,12 @@ NOTES_MS = {True: 59_999, False: 59_998}
 _NOTES = {timeout_ms: committed for committed, timeout_ms in NOTES_MS.items()}
 
 
-def note_of(timeout_ms: int) -> bool | None:
+def stored_outcome(timeout_ms: int) -> bool | None:
     """Return whether the hanging transaction was committed, as a fence stored it, or None."""
     return _NOTES.get(timeout_ms)
 
 
-class LastEnd:
+class LastTransaction:
     """The outcome as read from the coordinator, once or more often, before the fence.
 
     - `bumps`: each transaction on this cluster has its own epoch (version 2, KIP-890), if its
@@ -45,7 +45,7 @@ class LastEnd:
 
     def learn(self, state: str, epoch: int, timeout_ms: int) -> None:
         """Process the coordinator's state; `epoch` is the producer's."""
-        note = note_of(timeout_ms)
+        note = stored_outcome(timeout_ms)
         if note is not None:
             self._set(note, range(epoch + 1))
         elif state == ONGOING:

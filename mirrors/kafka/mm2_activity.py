@@ -11,7 +11,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import Heartbeat
-from mirrors.domain.migration.start_check import StartSigns
+from mirrors.domain.migration.start_check import TargetActivity
 from mirrors.domain.migration.takeover import Place, internal_topics
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
@@ -56,7 +56,7 @@ def look_before_start(
     is_planned: bool,
     now: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
-) -> StartSigns:
+) -> TargetActivity:
     """What speaks against a first start; returns early when a sign is found or none can be.
 
     `is_planned`: the positions topic shows an earlier plan of this flow. Then only its own growth
@@ -74,8 +74,8 @@ def look_before_start(
     copies = not (state or beats) or _copies(target, spec.source.alias)
     before = {at: end for at, end in ends_of(target, watched).items() if end}
 
-    def signs(after: dict[Place, int], seconds: float) -> StartSigns:
-        return StartSigns(
+    def signs(after: dict[Place, int], seconds: float) -> TargetActivity:
+        return TargetActivity(
             source=spec.source.alias,
             target=spec.target.alias,
             seconds=seconds,

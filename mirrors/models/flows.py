@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.totals import Total
-from mirrors.domain.settings.changes import kept
+from mirrors.domain.settings.changes import redacted_value
 from mirrors.domain.settings.flow_control import without_old_schedule
 from mirrors.domain.specs import FlowSpec
 from mirrors.models.clusters import Cluster
@@ -279,8 +279,8 @@ def keep_edit(flow: Flow, changes: Iterable[Mapping[str, str | None]], *, who: s
             when=now,
             who=who[:150],
             key=(key := str(change["key"]))[:255],
-            before=kept(key, change["before"]),
-            after=kept(key, change["after"]),
+            before=redacted_value(key, change["before"]),
+            after=redacted_value(key, change["after"]),
         )
         for change in changes
     )

@@ -15,12 +15,12 @@ from django.db.models.functions import Coalesce
 from mirrors.domain.account.partition import BLOCKING, State
 from mirrors.domain.account.sentences import STATE_TEXTS
 from mirrors.domain.account.totals import Total
-from mirrors.domain.drills.last_drill import LastDrills, Proven, last_proven
+from mirrors.domain.drills.last_drill import DrillProof, LastDrills, last_proven
 from mirrors.domain.drills.objectives import Objectives
-from mirrors.domain.drills.readiness import Readiness, ReadinessPicture, readiness
+from mirrors.domain.drills.readiness import Readiness, ReadinessFacts, readiness
 from mirrors.domain.formatting import short_name
 from mirrors.domain.gaps.foreign_records import ONGOING
-from mirrors.domain.sync.tasks import DUTY_NAMES
+from mirrors.domain.sync.tasks import SYNC_TASK_NAMES
 from mirrors.models.drift import Drift, DriftState
 from mirrors.models.drills import ENDED_WELL, Drill, DrillRun, DrillState, FlowObjectives
 from mirrors.models.failover import FailoverKind, FailoverRun
@@ -51,7 +51,7 @@ def with_proof(rows: QuerySet[Any]) -> QuerySet[Any]:
     )
 
 
-def proof_of(flow: Any, now: datetime) -> Proven:
+def proof_of(flow: Any, now: datetime) -> DrillProof:
     """When the flow was last proven; `with_proof` must have read it."""
     last = LastDrills(
         passed_at=flow.proven_at,
@@ -105,7 +105,7 @@ def readiness_of(flows: Iterable[Any], now: datetime) -> dict[int, Readiness]:
     failed, groups = _failed_tasks(keys, now), _group_partitions(keys)
     return {
         flow.pk: readiness(
-            ReadinessPicture(
+            ReadinessFacts(
                 state=flow.observed_state,
                 reason=flow.reason,
                 figures_age=None if flow.as_of is None else now - flow.as_of,
@@ -186,7 +186,7 @@ def _failed_tasks(keys: list[int], now: datetime) -> dict[int, list[tuple[str, s
     since = int((now - _TASKS_FOR).timestamp()) // 3_600 * 3_600
     found: dict[int, list[tuple[str, str]]] = {}
     for key, *errors in _last_errors(since).filter(pk__in=keys):
-        for duty, error in zip(DUTY_NAMES, errors, strict=True):
+        for duty, error in zip(SYNC_TASK_NAMES, errors, strict=True):
             if error:
                 found.setdefault(key, []).append((duty, error))
     return found
@@ -198,6 +198,6 @@ def _last_errors(since: int) -> QuerySet[Any, Any]:
     ended = DutyRun.objects.filter(flow=OuterRef("pk"), slot__gte=since, ended_at__isnull=False)
     last = [
         Subquery(ended.filter(duty=duty).order_by("-slot").values("error")[:1])
-        for duty in DUTY_NAMES
+        for duty in SYNC_TASK_NAMES
     ]
     return Flow.objects.order_by().values_list("pk", *last)

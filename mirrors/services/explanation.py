@@ -8,8 +8,8 @@ from typing import Any
 
 from mirrors.domain.explanation import (
     Explanation,
-    SeenPlace,
-    SeenTopic,
+    GroupObservation,
+    TopicObservation,
     explain_group,
     explain_topic,
 )
@@ -27,7 +27,9 @@ def explain_topic_of(*, flow: Flow, topic: str) -> dict[str, Any]:
     """The verdict on a topic name, whether it exists or not."""
     spec = flow.spec
     row = FlowTopic.objects.filter(flow=flow, topic=topic).first()
-    seen = SeenTopic(state=row.state, reason=row.reason, at=_time(row.as_of)) if row else None
+    seen = (
+        TopicObservation(state=row.state, reason=row.reason, at=_time(row.as_of)) if row else None
+    )
     found = explain_topic(topic, spec, looked_at=_time(flow.as_of), seen=seen)
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     return {
@@ -43,7 +45,7 @@ def explain_group_of(*, flow: Flow, group: str, now: datetime) -> dict[str, Any]
     rows = GroupOffset.objects.filter(flow=flow)
     last = rows.order_by("-as_of").values_list("as_of", flat=True).first()
     places = [
-        SeenPlace(
+        GroupObservation(
             topic=row.topic,
             partition=row.partition,
             state=row.sync_state,

@@ -13,7 +13,7 @@ from django.db.models import Count, OuterRef, Subquery
 
 from mirrors.domain.account.partition import BLOCKING
 from mirrors.domain.account.sentences import blocked_text
-from mirrors.domain.flows.schedule import Runs
+from mirrors.domain.flows.schedule import RunSchedule
 from mirrors.domain.settings.flow_control import WINDOW
 from mirrors.domain.sync.tasks import CHECKPOINTS
 from mirrors.models import (
@@ -155,7 +155,7 @@ def _open_gaps() -> dict[int, int]:
 def _windows(flows: list[Any], now: datetime) -> dict[int, tuple[datetime, datetime]]:
     """Of flows that a schedule started: when, and until when they may catch up on their backlog."""
     runs = {
-        flow.pk: Runs.of(flow.properties)
+        flow.pk: RunSchedule.of(flow.properties)
         for flow in flows
         if flow.desired_state == DesiredState.RUNNING and WINDOW in flow.properties
     }

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.generation import generation
-from mirrors.domain.offsets.runs import BlockKey, OpenBlock, Run, left_out, pack
-from mirrors.domain.offsets.truncation_marks import MARK_BODY, cut_key
+from mirrors.domain.offsets.runs import BlockKey, OpenBlock, Run, pack, skipped_generation
+from mirrors.domain.offsets.truncation_marks import MARK_BODY, truncation_key
 from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.pending_batch import PendingBatch
@@ -105,7 +105,7 @@ class CommitRecords(PositionRecords):
         blocks: list[tuple[bytes, bytes]] = []
         for partition in self.to_rewrite & self._truncated.keys():
             into, end = id_text(partition.remote_id), self._truncated[partition]
-            key = cut_key(
+            key = truncation_key(
                 partition.topic, partition.partition, self._generation(partition), into, end
             )
             blocks.append((key.to_bytes(), MARK_BODY))
@@ -118,7 +118,7 @@ class CommitRecords(PositionRecords):
             )
             blocks += self._blocks(
                 partition,
-                left_out(born),
+                skipped_generation(born),
                 partition.skipped.runs_until(partition.acknowledged_offset),
             )
         _queue_records(self.positions, positions, now_ms)

@@ -11,7 +11,7 @@ from mirrors.domain.runners.job_files import JobSpec, SliceStatus
 from mirrors.domain.settings.client_properties import without_effect
 from mirrors.domain.settings.flow_control import HIGH, LOW
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.topics.priority import Ranks
+from mirrors.domain.topics.priority import PriorityRules
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.ipc.messages import (
     Figures,
@@ -41,7 +41,7 @@ def lane_warnings(job: JobSpec, lane: str) -> tuple[str, ...]:
     flow = FlowSpec(source=job.source, target=job.target, properties=job.properties)
     settings = flow.settings
     if lane != "raw":
-        return (NO_CLASSES,) if Ranks(settings).are_used else ()
+        return (NO_CLASSES,) if PriorityRules(settings).are_used else ()
     return (
         *without_effect(settings.consumer, "consumer"),
         *without_effect(settings.producer, "producer"),

@@ -21,7 +21,7 @@ from mirrors.domain.gaps.lost_ranges import (
 )
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.generation import generation_of
-from mirrors.domain.offsets.truncation_marks import MARK_BODY, again_key
+from mirrors.domain.offsets.truncation_marks import MARK_BODY, restart_key
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from spark_runner.ipc.messages import PartitionError
@@ -141,7 +141,7 @@ def truncation_marks(
     """Records for the topic of runs: where the maps that are kept start again."""
     return [
         (
-            again_key(
+            restart_key(
                 row.topic, row.partition, generation_of(row), row.target_topic_id, row.position
             ).to_bytes(),
             MARK_BODY,

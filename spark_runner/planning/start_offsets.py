@@ -8,7 +8,12 @@ from collections.abc import Iterable, Mapping
 
 from mirrors.domain.cluster_snapshot import ClusterSnapshot
 from mirrors.domain.errors import KafkaRefused
-from mirrors.domain.flows.named_offsets import missing, named_by, outside, refusal
+from mirrors.domain.flows.named_offsets import (
+    offsets_by_setting,
+    refusal,
+    why_missing,
+    why_out_of_range,
+)
 from mirrors.domain.settings.flow_control import START
 from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.topics.plan import TopicPlan
@@ -87,11 +92,11 @@ def check_named_offsets(
     For a flow with positions only end offsets are checked: everything before its positions is done.
     """
     alias = spec.source.alias
-    for key, named in named_by(spec.settings).items():
+    for key, named in offsets_by_setting(spec.settings).items():
         if not named or (key == START and not is_new):
             continue
         for place, offset in named.items():
-            if (why := missing(place, seen, topics, alias)) is not None:
+            if (why := why_missing(place, seen, topics, alias)) is not None:
                 raise KafkaRefused(refusal(key, place, offset, why), code="offsets_named")
         ends = source.list_offsets(named, "latest", deadline_s=deadline_s)
         first = dict.fromkeys(named, 0)
@@ -103,5 +108,5 @@ def check_named_offsets(
             # The flow was checked before. A partition without a leader waits, others do not.
             if place not in ends.done:
                 continue
-            if (why := outside(offset, first[place], ends.done[place], alias)) is not None:
+            if (why := why_out_of_range(offset, first[place], ends.done[place], alias)) is not None:
                 raise KafkaRefused(refusal(key, place, offset, why), code="offsets_named")

@@ -19,7 +19,7 @@ from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.generation import generation_of
 from mirrors.domain.offsets.run_blocks import read_block
-from mirrors.domain.offsets.runs import BlockKey, Run, is_left_out
+from mirrors.domain.offsets.runs import BlockKey, Run, is_skipped_generation
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import InternalRecord
 from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, read_range
@@ -128,7 +128,9 @@ def _furthest(records: Iterable[InternalRecord], rows: Iterable[Position]) -> di
             continue
         try:
             key = BlockKey.from_bytes(record.key or b"")
-            if (key.topic, key.partition, key.into) not in wanted or is_left_out(key.generation):
+            if (key.topic, key.partition, key.into) not in wanted or is_skipped_generation(
+                key.generation
+            ):
                 continue
             *_, last = read_block(record.value)
         except (MalformedRecord, ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirrors.domain.flows.bandwidth import deal, limit_of
+from mirrors.domain.flows.bandwidth import allocate, limit_of
 from mirrors.domain.settings.flow_control import BANDWIDTH
 from spark_runner.ipc.messages import Figures, SliceResult
 from spark_runner.slices.run import SliceRun
@@ -48,7 +48,7 @@ class BandwidthShares:
             for index, run in runs.items()
             if run.epochs()
         }
-        shares = {} if self._limit is None else deal(self._limit, needs, self._weights)
+        shares = {} if self._limit is None else allocate(self._limit, needs, self._weights)
         for index in needs:
             for epoch in runs[index].epochs():
                 epoch.connection.send_share(shares.get(index))

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Self
 
-from mirrors.domain.flows.lanes import LaneFigure, grown
+from mirrors.domain.flows.lanes import LaneFigure, counter_increase
 from spark_runner.ipc.messages import Figures, SliceResult
 
 RATE_OVER_S = 5.0
@@ -28,7 +28,7 @@ class Amount:
             self,
             records=max(0, self.records - before.records),
             bytes=max(0, self.bytes - before.bytes),
-            lanes=grown(before.lanes, self.lanes),
+            lanes=counter_increase(before.lanes, self.lanes),
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from mirrors.domain.cron import shown
-from mirrors.domain.flows.lanes import LaneFigure, summed
+from mirrors.domain.flows.lanes import LaneFigure, sum_by_lane
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import GapFacts, skips_exactly
 from mirrors.domain.runners.job_files import (
@@ -138,7 +138,7 @@ class FlowProgress:
         self._records += growth.records
         self._bytes += growth.bytes
         if growth.lanes:
-            self._lanes = summed((*self._lanes, *growth.lanes))
+            self._lanes = sum_by_lane((*self._lanes, *growth.lanes))
 
     def apply_figures(self, figures: Iterable[PartitionFigure], now: int) -> None:
         for figure in figures:

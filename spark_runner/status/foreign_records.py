@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from mirrors.domain.gaps.foreign_records import ForeignRange, Hole, foreign_ranges
+from mirrors.domain.gaps.foreign_records import ForeignRange, UnmappedRange, foreign_ranges
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.engine.recovery.target_batches import read_ranges
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -101,7 +101,9 @@ class ForeignRecordFinder:
                 stretches = None
                 if read < MOST_READ and time.monotonic() < until:
                     read += 1
-                    stretches = self._read(remote, Hole(known.scanned, known.end_then), until)
+                    stretches = self._read(
+                        remote, UnmappedRange(known.scanned, known.end_then), until
+                    )
                 if stretches is None:
                     scanned = known.scanned
                 elif stretches:
@@ -115,7 +117,9 @@ class ForeignRecordFinder:
         for place in places:
             self._scans[place] = self._found_after[place]
 
-    def _read(self, remote: RemotePartition, hole: Hole, until: float) -> list[ForeignRange] | None:
+    def _read(
+        self, remote: RemotePartition, hole: UnmappedRange, until: float
+    ) -> list[ForeignRange] | None:
         """None if the range cannot be read now."""
         for _, batches in read_ranges(self._cluster, remote, [hole], until):
             return foreign_ranges(hole, batches, ())

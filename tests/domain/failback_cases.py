@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from mirrors.domain.failback.divergence import (
-    diverge,
+    divergence_point,
 )
 from mirrors.domain.failback.orphans import find_orphan_range, is_own
 from mirrors.domain.failback.reverse_flow import Side, plan_starts
@@ -93,7 +93,7 @@ class World:
         for number in range(orphans):
             self.a.write(f"o{number}")
         last = self.there.runs[-1] if self.there.runs else None
-        self.point = diverge(
+        self.point = divergence_point(
             position(self.there.position), remote_topic=TOPIC, last=last, end=len(self.b.rows),
             mark="failover-1", at=0,
         )  # fmt: skip

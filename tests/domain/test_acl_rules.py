@@ -9,15 +9,15 @@ from mirrors.domain.topics.acls import (
     NOT_SEEN,
     AclPlan,
     AclRule,
-    Names,
+    ExistingNames,
+    approved_settings,
     plan_acls,
-    shape_of,
     why_acls_wait,
 )
 from tests.domain.cases import flow
 
 IDENTITY = "IdentityReplicationPolicy"
-NAMES = Names(
+NAMES = ExistingNames(
     source_topics=frozenset({"pay.in", "pay.out", "__x"}),
     target_topics=frozenset({"pay.in", "pay.own", "a.pay.in"}),
     groups=frozenset({"app-1", "connect-x"}),
@@ -113,7 +113,7 @@ def test_a_look_at_the_preview_counts_for_those_settings_alone() -> None:
     def settings(**keys: str) -> FlowSettings:
         return FlowSettings.from_properties({k.replace("_", "."): v for k, v in keys.items()})
 
-    seen = shape_of(settings())
+    seen = approved_settings(settings())
     assert why_acls_wait(settings(), None) == NOT_SEEN
     assert why_acls_wait(settings(topics="x", tasks_max="3"), seen) == ""
     both = settings(sync_acls_scope="complete", replication_policy_class=IDENTITY)

@@ -7,13 +7,13 @@ import random
 import pytest
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.flows.bandwidth import Bucket, deal, is_live_edit, limit_of
+from mirrors.domain.flows.bandwidth import TokenBucket, allocate, is_live_edit, limit_of
 from mirrors.domain.specs import FlowSettings
 
 
 def test_the_mean_holds_whatever_each_reply_brings() -> None:
     chance = random.Random(1)
-    bucket, now, taken = Bucket(1_000_000, 0.0), 0.0, 0
+    bucket, now, taken = TokenBucket(1_000_000, 0.0), 0.0, 0
     while now < 60:
         now = max(now + 0.001, bucket.opens_at(now))
         size = chance.choice([1, 300, 250_000, 3_000_000])
@@ -23,7 +23,7 @@ def test_the_mean_holds_whatever_each_reply_brings() -> None:
 
 
 def test_a_pause_earns_half_a_second_and_no_more() -> None:
-    bucket = Bucket(1000, 0.0)
+    bucket = TokenBucket(1000, 0.0)
     bucket.take(500, 100.0)
     assert bucket.opens_at(100.0) == 100.0
     bucket.take(100, 100.0)
@@ -31,7 +31,7 @@ def test_a_pause_earns_half_a_second_and_no_more() -> None:
 
 
 def test_another_rate_holds_at_once_and_none_is_no_limit() -> None:
-    bucket = Bucket(1000, 0.0)
+    bucket = TokenBucket(1000, 0.0)
     bucket.take(10_000, 1.0)
     bucket.set_rate(1_000_000, 1.0)
     assert bucket.opens_at(1.0) < 1.02
@@ -41,18 +41,18 @@ def test_another_rate_holds_at_once_and_none_is_no_limit() -> None:
 
 
 def test_one_request_asks_for_a_part_of_a_second() -> None:
-    assert Bucket(1_000_000, 0.0).most(16 << 20) == 250_000
-    assert Bucket(1000, 0.0).most(16 << 20) == 4096
+    assert TokenBucket(1_000_000, 0.0).most(16 << 20) == 250_000
+    assert TokenBucket(1000, 0.0).most(16 << 20) == 4096
 
 
 def test_idle_slices_leave_their_part_to_those_that_are_held_back() -> None:
-    shares = deal(1_000_000, {0: None, 1: 0.0, 2: 0.0, 3: 0.0})
+    shares = allocate(1_000_000, {0: None, 1: 0.0, 2: 0.0, 3: 0.0})
     assert shares[0] > 900_000
     assert min(shares.values()) >= 25_000, "so that a slice that wakes up begins at once"
 
 
 def test_slices_that_are_all_held_back_get_the_same() -> None:
-    assert set(deal(900_000, {0: None, 1: None, 2: None}).values()) == {300_000}
+    assert set(allocate(900_000, {0: None, 1: None, 2: None}).values()) == {300_000}
 
 
 def test_all_that_is_dealt_is_never_more_than_the_limit() -> None:
@@ -63,8 +63,8 @@ def test_all_that_is_dealt_is_never_more_than_the_limit() -> None:
             index: chance.choice([None, 0.0, limit / 3, limit * 2.0])
             for index in range(chance.randrange(1, 40))
         }
-        assert sum(deal(limit, needs).values()) <= limit
-    assert deal(1000, {}) == {}
+        assert sum(allocate(limit, needs).values()) <= limit
+    assert allocate(1000, {}) == {}
 
 
 def test_the_limit_is_a_setting_in_bytes_a_second() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.flows.schedule import Runs, RunState, state_of_runs
+from mirrors.domain.flows.schedule import RunSchedule, RunState, state_of_runs
 
 MINUTE = 60_000
 NOON = 1_767_268_800_000  # 2026-01-01 12:00 UTC
@@ -30,7 +30,7 @@ def standing(
 ) -> RunState:
     keys = {"run.schedule": schedule, "run.until": until, "run.window.minutes": minutes}
     return state_of_runs(
-        Runs.of({key: text for key, text in keys.items() if text is not None}),
+        RunSchedule.of({key: text for key, text in keys.items() if text is not None}),
         desired=desired,
         asked_at=rests_since,
         by_itself=rests_since is not None,

@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.groups.checkpoints import IDLE, Move, plan_checkpoint, plan_move
-from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.groups.checkpoints import (
+    IDLE,
+    OffsetUpdate,
+    plan_checkpoint,
+    plan_offset_update,
+)
+from mirrors.domain.groups.resume import GroupPartition, resume_offset_of
 from mirrors.domain.internal_topics.records import Checkpoint
 from mirrors.domain.offsets.mm2_syncs import Sync
 from mirrors.domain.offsets.runs import Run
@@ -26,7 +31,7 @@ EMITS = [case for case in GOLDEN if "steps" in case]
 QUIET = {("rewind emits although downstream goes back", 13, 5)}
 
 
-def place(**seen: Any) -> GroupPlace:
+def place(**seen: Any) -> GroupPartition:
     usual: dict[str, Any] = {
         "group": "g",
         "topic": "t",
@@ -35,7 +40,7 @@ def place(**seen: Any) -> GroupPlace:
         "metadata": "meta",
         "target_end": 10_000_000,
     }
-    return GroupPlace(**usual | seen)
+    return GroupPartition(**usual | seen)
 
 
 def told(upstream: int, downstream: int | None) -> Translation:
@@ -73,12 +78,12 @@ def test_groups_move_as_mm2_moves_them(row: dict[str, Any]) -> None:
     to = row["checkpoint_downstream"]
     seen = place(source_offset=to, translation=told(to, to), target_offset=stands)
     state = "Empty" if row["group_idle_on_target"] else ""
-    assert plan_move(seen, enabled=True, state=state, wrote=None).to == row["commits"]
+    assert plan_offset_update(seen, enabled=True, state=state, wrote=None).to == row["commits"]
 
 
-def decide(wrote: int | None = None, state: str = "Empty", **seen: Any) -> Move:
+def decide(wrote: int | None = None, state: str = "Empty", **seen: Any) -> OffsetUpdate:
     usual: dict[str, Any] = {"source_offset": 50, "translation": told(50, 40)}
-    return plan_move(place(**usual | seen), enabled=True, state=state, wrote=wrote)
+    return plan_offset_update(place(**usual | seen), enabled=True, state=state, wrote=wrote)
 
 
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance", "Assigning", "Reconciling"])
@@ -124,10 +129,10 @@ def test_who_is_not_moved_says_why(seen: dict[str, Any], state: str, reason: str
 
 def test_without_the_switch_nothing_moves_but_who_is_there_already_is_in_sync() -> None:
     seen = place(source_offset=50, translation=told(50, 40), target_offset=10)
-    off = plan_move(seen, enabled=False, state="Empty", wrote=None)
+    off = plan_offset_update(seen, enabled=False, state="Empty", wrote=None)
     assert off == ("off", None, "sync.group.offsets.enabled is false")
     there = dataclasses.replace(seen, target_offset=40)
-    assert plan_move(there, enabled=False, state="Stable", wrote=None).state == "in_sync"
+    assert plan_offset_update(there, enabled=False, state="Stable", wrote=None).state == "in_sync"
 
 
 def test_a_checkpoint_that_was_ahead_of_a_topic_made_again_is_corrected() -> None:
@@ -162,7 +167,7 @@ def runs_of(pieces: list[tuple[int, int, int]]) -> list[Run]:
     return runs
 
 
-def seen_at(runs: list[Run], upstream: int | None, **more: Any) -> GroupPlace:
+def seen_at(runs: list[Run], upstream: int | None, **more: Any) -> GroupPartition:
     position = runs[-1].upstream + runs[-1].length
     found = None
     if upstream is not None:
@@ -197,7 +202,7 @@ def test_checkpoints_go_on_with_the_group_and_back_only_when_it_does(
             assert found.downstream > earlier.downstream
         last = found or earlier
         assert last is not None
-        assert last.downstream == resume_of(seen).downstream
+        assert last.downstream == resume_offset_of(seen).downstream
         earlier = last
         assert plan_checkpoint(seen, earlier).checkpoint is None
 
@@ -222,7 +227,7 @@ def test_a_move_is_safe_whatever_was_seen_and_applied_twice_is_nothing(
     enabled: bool,
 ) -> None:
     seen = seen_at(runs_of(pieces), upstream, target_offset=stands, target_end=end)
-    move = plan_move(seen, enabled=enabled, state=state, wrote=wrote)
+    move = plan_offset_update(seen, enabled=enabled, state=state, wrote=wrote)
     assert (move.to is None) == (move.state != "moved")
     assert move.reason or move.state == "in_sync"
     if move.to is None:
@@ -234,5 +239,5 @@ def test_a_move_is_safe_whatever_was_seen_and_applied_twice_is_nothing(
     if stands is not None and stands > move.to:
         assert stands == wrote or stands > end
     after = dataclasses.replace(seen, target_offset=move.to)
-    again = plan_move(after, enabled=enabled, state=state, wrote=move.to)
+    again = plan_offset_update(after, enabled=enabled, state=state, wrote=move.to)
     assert again[:2] == ("in_sync", None)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from mirrors.domain.settings.client_properties import TABLES, ClientKey, Role, refusal
-from mirrors.domain.settings.value_types import Flag, OneOf, Whole
+from mirrors.domain.settings.value_types import Boolean, Integer, OneOf
 from mirrors.kafka.connection.client_config import to_librdkafka
 
 EVERY = [(role, key) for role, table in TABLES.items() for key in table.values()]
@@ -20,7 +20,7 @@ IN_PAIRS = {"reconnect.backoff.ms": 10_000, "reconnect.backoff.max.ms": 100}
 
 
 def extremes(key: ClientKey) -> Iterator[str]:
-    if isinstance(key.kind, Whole):
+    if isinstance(key.kind, Integer):
         low, high = key.kind.low, key.kind.high
         if key.name == "reconnect.backoff.ms":
             high = min(high, IN_PAIRS[key.name])
@@ -29,7 +29,7 @@ def extremes(key: ClientKey) -> Iterator[str]:
         yield from (str(low), str(high))
     elif isinstance(key.kind, OneOf):
         yield from key.kind.names
-    elif isinstance(key.kind, Flag):
+    elif isinstance(key.kind, Boolean):
         yield from ("true", "False")
     else:
         yield "text"

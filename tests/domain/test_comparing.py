@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.comparison.alignment import MOST, Aligner, Difference, Row
-from mirrors.domain.comparison.digests import SideDigest, borders, chain, compare_chunks
+from mirrors.domain.comparison.digests import SideDigest, chain, chunk_boundaries, compare_chunks
 from mirrors.domain.comparison.findings import (
     Aspect,
     content_finding,
@@ -18,7 +18,7 @@ from mirrors.domain.comparison.findings import (
     with_later_translations,
 )
 from mirrors.domain.comparison.outcome import Content, judge, sentence
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.translation import Translation
 
 SIZES = st.integers(2, 900)
@@ -158,7 +158,7 @@ def test_digests_of_chunks_differ_where_the_fault_is_and_nowhere_else(
     for side, records in ((left, rows(contents)), (right, rows(faulty(contents, fault, at)))):
         for row in records:
             side.add(row.offset, row.digest)
-        side.reach(side.borders[-1])
+        side.reach(side.boundaries[-1])
     result = compare_chunks(left, right)
     wrong = {at} if fault != "swapped" else {at, at + 1}
     expected = [
@@ -186,17 +186,17 @@ def test_only_chunks_that_were_read_on_both_sides_count() -> None:
 
 @pytest.mark.parametrize(("first", "end"), [(0, 0), (7, 8), (3, 1503), (0, 100_000)])
 def test_borders_begin_at_the_first_offset_and_never_pass_the_end(first: int, end: int) -> None:
-    cuts = borders(first, end, 4)
+    cuts = chunk_boundaries(first, end, 4)
     assert cuts[0] == first
     assert len(cuts) >= 2
     assert cuts[-1] <= end
     assert cuts == sorted(cuts)
 
 
-def place(**facts: object) -> GroupPlace:
+def place(**facts: object) -> GroupPartition:
     at = Translation(upstream=5, downstream=50, outcome="exact")
     known = {"group": "g", "topic": "orders", "partition": 0, "source_offset": 5}
-    return GroupPlace(**{**known, "translation": at, "target_offset": 50, **facts})  # type: ignore[arg-type]
+    return GroupPartition(**{**known, "translation": at, "target_offset": 50, **facts})  # type: ignore[arg-type]
 
 
 def test_a_group_that_is_ahead_would_jump_over_records_and_one_behind_reads_again() -> None:

@@ -9,8 +9,12 @@ import pytest
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, ConfigEntry, TopicState
 from mirrors.domain.filters.topics import ConfigSelection
 from mirrors.domain.specs import FlowSettings
-from mirrors.domain.topics.drift import Baseline, Deviation, Finding, refusal, rule_on
-from mirrors.domain.topics.manual_changes import configs_by_hand, next_baselines, topics_by_hand
+from mirrors.domain.topics.drift import Baseline, Deviation, Finding, decide_drift, refusal
+from mirrors.domain.topics.manual_changes import (
+    manual_config_changes,
+    manual_topic_changes,
+    next_baselines,
+)
 from mirrors.domain.topics.plan import CopiedTopic
 from mirrors.domain.topics.sync_plan import ConfigChange
 
@@ -27,7 +31,7 @@ def found(state: str = "open", **facts: object) -> Finding:
 
 
 def ruled(known: Finding | None, now_s: int, grace_s: int = HOUR) -> tuple[bool, bool, bool]:
-    ruling = rule_on(SET, known, now=now_s * 1000, grace_s=grace_s)
+    ruling = decide_drift(SET, known, now=now_s * 1000, grace_s=grace_s)
     return ruling.leave, ruling.decided, ruling.is_new
 
 
@@ -62,17 +66,17 @@ def test_what_kafka_cannot_take_back_is_left_whatever_the_time() -> None:
     deleted = dataclasses.replace(SET, kind="deleted topic", key="", found=None)
     for row in (grown, deleted):
         for known in (None, found(), found("ignored", expires_at=1)):
-            assert rule_on(row, known, now=10**9, grace_s=0).leave
-    assert rule_on(grown, found("fixing"), now=1, grace_s=0).leave
-    assert not rule_on(deleted, found("fixing"), now=1, grace_s=0).leave
+            assert decide_drift(row, known, now=10**9, grace_s=0).leave
+    assert decide_drift(grown, found("fixing"), now=1, grace_s=0).leave
+    assert not decide_drift(deleted, found("fixing"), now=1, grace_s=0).leave
 
 
 def test_every_ruling_says_what_happened_until_when_and_who_decided() -> None:
-    told = rule_on(SET, None, now=0, grace_s=HOUR).reason
+    told = decide_drift(SET, None, now=0, grace_s=HOUR).reason
     assert "retention.ms of a.t was changed manually to 5; it was 10." in told
     assert "reverted at 1970-01-01 01:00 UTC" in told
     known = found("ignored", expires_at=HOUR * 1000, who="ann", why="A test runs.")
-    told = rule_on(SET, known, now=0, grace_s=0).reason
+    told = decide_drift(SET, known, now=0, grace_s=0).reason
     assert told.endswith("It is ignored until 1970-01-01 01:00 UTC by ann: A test runs.")
 
 
@@ -120,27 +124,27 @@ def change(stands: str | None, after: str | None) -> ConfigChange:
 
 def test_the_source_s_news_is_no_drift_and_a_first_look_finds_none() -> None:
     there = {"a.t": BASE}
-    assert configs_by_hand([change("10", "20")], picture(), there) == []
-    assert configs_by_hand([change("5", "20")], picture(), {}) == []
-    (drifted,) = configs_by_hand([change("5", "20")], picture(), there)
+    assert manual_config_changes([change("10", "20")], picture(), there) == []
+    assert manual_config_changes([change("5", "20")], picture(), {}) == []
+    (drifted,) = manual_config_changes([change("5", "20")], picture(), there)
     assert (drifted.expected, drifted.found, drifted.wanted) == ("10", "5", "20")
     # A default that somebody restored, and a topic that was recreated.
-    (drifted,) = configs_by_hand([change(None, "10")], picture(), there)
+    (drifted,) = manual_config_changes([change(None, "10")], picture(), there)
     assert drifted.found is None
-    assert configs_by_hand([change("5", "20")], picture(topic_id="y"), there) == []
+    assert manual_config_changes([change("5", "20")], picture(topic_id="y"), there) == []
 
 
 def test_deleted_topics_and_partitions_too_many_are_found() -> None:
     there = {"a.t": BASE}
-    assert topics_by_hand([COPIED], picture(), there) == []
-    (grown,) = topics_by_hand([COPIED], picture(partitions=5), there)
+    assert manual_topic_changes([COPIED], picture(), there) == []
+    (grown,) = manual_topic_changes([COPIED], picture(partitions=5), there)
     assert (grown.kind, grown.expected, grown.found, grown.wanted) == ("partitions", "2", "5", "2")
     gone = dataclasses.replace(picture(), topics={})
-    (deleted,) = topics_by_hand([COPIED], gone, there)
+    (deleted,) = manual_topic_changes([COPIED], gone, there)
     assert (deleted.kind, deleted.wanted) == ("deleted topic", "2 partitions")
-    assert topics_by_hand([COPIED], gone, {}) == []
+    assert manual_topic_changes([COPIED], gone, {}) == []
     unread = dataclasses.replace(gone, failed={"a.t": "Not authorised."})
-    assert topics_by_hand([COPIED], unread, there) == []
+    assert manual_topic_changes([COPIED], unread, there) == []
 
 
 def test_what_is_left_is_remembered_but_for_what_somebody_made_so() -> None:

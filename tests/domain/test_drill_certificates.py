@@ -15,7 +15,7 @@ from mirrors.domain.drills.certificates.signature import (
     canonical,
     digest_of,
     fingerprint_of,
-    seal,
+    sign_certificate,
     verify,
 )
 from tests.domain.cases import laws
@@ -30,7 +30,7 @@ FACTS: dict[str, Any] = {
     "measured": {"loss": 7, "rpo_ms": 42_000, "rto_ms": None},
     "steps": [{"name": "look", "state": "succeeded"}],
 }
-TEXT = seal(FACTS, public_key=PUBLIC, sign=KEY.sign)
+TEXT = sign_certificate(FACTS, public_key=PUBLIC, sign=KEY.sign)
 
 
 def test_what_was_issued_is_genuine_and_says_what_was_put_in() -> None:
@@ -38,7 +38,7 @@ def test_what_was_issued_is_genuine_and_says_what_was_put_in() -> None:
     assert (found.genuine, found.code) == (True, "genuine")
     assert found.document is not None
     assert {name: found.document[name] for name in FACTS} == FACTS
-    assert seal(FACTS, public_key=PUBLIC, sign=KEY.sign) == TEXT
+    assert sign_certificate(FACTS, public_key=PUBLIC, sign=KEY.sign) == TEXT
 
 
 @laws
@@ -86,11 +86,13 @@ def test_each_kind_of_change_is_named(text: bytes, code: str) -> None:
 def test_a_certificate_does_not_vouch_for_its_own_key() -> None:
     other = Ed25519PrivateKey.generate()
     public = other.public_key().public_bytes_raw()
-    text = seal(FACTS, public_key=public, sign=other.sign)
+    text = sign_certificate(FACTS, public_key=public, sign=other.sign)
     assert verify(text, KEYS).code == "unknown_key"
     assert verify(text, {fingerprint_of(public): public.hex()}).genuine
     # A foreign certificate may name our key without being signed with it.
-    assert verify(seal(FACTS, public_key=PUBLIC, sign=other.sign), KEYS).code == "changed"
+    assert (
+        verify(sign_certificate(FACTS, public_key=PUBLIC, sign=other.sign), KEYS).code == "changed"
+    )
 
 
 json_values = st.recursive(

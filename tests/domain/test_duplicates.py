@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.gaps.foreign_records import Hole, Seen
+from mirrors.domain.gaps.foreign_records import ObservedBatch, UnmappedRange
 from spark_runner.engine.recovery.duplicates import Duplicates, attempts
 
 OURS, FORMER, OTHER = 7, 6, 8
@@ -53,17 +53,17 @@ def _rising(offsets: list[int]) -> list[int]:
 
 def test_what_is_left_is_told_by_attempt_and_only_ours_counts() -> None:
     log = [
-        Seen(5, 9, 5, OURS, False, 1),  # committed
-        Seen(10, 12, 3, OURS, False, 1),
-        Seen(13, 13, 1, OTHER, False, 0),
-        Seen(14, 15, 2, OURS, False, 2),
-        Seen(16, 18, 3, OURS, False, 2),
-        Seen(19, 19, 1, OURS, True, 3),  # a marker
-        Seen(20, 21, 0, OURS, False, 3),  # aborted
-        Seen(22, 25, 4, FORMER, False, 2),
-        Seen(26, 30, 5, OURS, False, 4),  # landed now
+        ObservedBatch(5, 9, 5, OURS, False, 1),  # committed
+        ObservedBatch(10, 12, 3, OURS, False, 1),
+        ObservedBatch(13, 13, 1, OTHER, False, 0),
+        ObservedBatch(14, 15, 2, OURS, False, 2),
+        ObservedBatch(16, 18, 3, OURS, False, 2),
+        ObservedBatch(19, 19, 1, OURS, True, 3),  # a marker
+        ObservedBatch(20, 21, 0, OURS, False, 3),  # aborted
+        ObservedBatch(22, 25, 4, FORMER, False, 2),
+        ObservedBatch(26, 30, 5, OURS, False, 4),  # landed now
     ]
-    assert attempts(Hole(10, 26), log[::-1], {OURS, FORMER}) == (3, 5, 4)
+    assert attempts(UnmappedRange(10, 26), log[::-1], {OURS, FORMER}) == (3, 5, 4)
 
 
 def test_a_stretch_that_is_passed_owes_nothing() -> None:

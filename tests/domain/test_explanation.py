@@ -8,8 +8,8 @@ from mirrors.domain.explanation import (
     GROUP_FIXES,
     TOPIC_FIXES,
     Explanation,
-    SeenPlace,
-    SeenTopic,
+    GroupObservation,
+    TopicObservation,
     explain_group,
     explain_topic,
 )
@@ -34,15 +34,16 @@ TOPICS = [
      "bookkeeping"),
     ("b.orders", {}, None, "cycle"),
     ("orders", {}, None, "found"),
-    ("orders", {}, SeenTopic(state="skipped", reason="its name is too long", at=AT), "possible"),
-    ("orders", {}, SeenTopic(state="gap", reason="2 partitions stand.", at=AT), "copying"),
-    ("orders", {}, SeenTopic(state="in_sync", reason="", at=AT), None),
+    ("orders", {}, TopicObservation(state="skipped", reason="its name is too long", at=AT),
+     "possible"),
+    ("orders", {}, TopicObservation(state="gap", reason="2 partitions stand.", at=AT), "copying"),
+    ("orders", {}, TopicObservation(state="in_sync", reason="", at=AT), None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("topic", "keys", "seen", "rule"), TOPICS, ids=lambda v: str(v)[:24])
 def test_each_reason_of_a_topic_has_its_rule_in_order_and_a_fix(
-    topic: str, keys: dict[str, str], seen: SeenTopic | None, rule: str | None
+    topic: str, keys: dict[str, str], seen: TopicObservation | None, rule: str | None
 ) -> None:
     found = explain_topic(topic, flow("a", "b", **keys), looked_at=AT, seen=seen)
     assert first_no(found) == rule
@@ -59,19 +60,20 @@ def test_a_topic_that_was_not_looked_for_yet_is_judged_by_its_name_alone() -> No
     assert "only when it starts" in missing.reason
 
 
-def place(state: str = "in_sync", **facts: object) -> SeenPlace:
+def place(state: str = "in_sync", **facts: object) -> GroupObservation:
     usual = {"topic": "orders", "partition": 0, "source_offset": 5, "translated": 5}
-    return SeenPlace(**{**usual, "state": state, "reason": f"is {state}", **facts})  # type: ignore[arg-type]
+    return GroupObservation(**{**usual, "state": state, "reason": f"is {state}", **facts})  # type: ignore[arg-type]
 
 
 GROUPS = [
     ("app", {"groups": "x"}, [], "groups"),
     ("app", {"groups": ""}, [], "groups"),
     ("console-consumer-7", {}, [], "groups.exclude"),
-    ("app", {}, [SeenPlace(topic="", partition=-1, state="excluded", reason="is a share group")],
+    ("app", {},
+     [GroupObservation(topic="", partition=-1, state="excluded", reason="is a share group")],
      "kind"),
     ("app", {}, [], "found"),
-    ("app", ON, [SeenPlace(topic="", partition=-1, state="unknown", reason="no offset")],
+    ("app", ON, [GroupObservation(topic="", partition=-1, state="unknown", reason="no offset")],
      "offsets"),
     ("app", ON, [place("unknown", source_offset=None, translated=None)], "offsets"),
     ("app", ON, [place("not_copied")], "topics"),
@@ -81,13 +83,13 @@ GROUPS = [
     ("app", ON, [place("active")], "members"),
     ("app", ON, [place("kept")], "own progress"),
     ("app", ON, [place(), place("not_copied", partition=1)], None),
-    ("app", ON, [SeenPlace(topic="", partition=-1, state="waiting", reason="new")], None),
+    ("app", ON, [GroupObservation(topic="", partition=-1, state="waiting", reason="new")], None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("group", "keys", "places", "rule"), GROUPS, ids=lambda v: str(v)[:24])
 def test_each_reason_of_a_group_has_its_rule_in_order_and_a_fix(
-    group: str, keys: dict[str, str], places: list[SeenPlace], rule: str | None
+    group: str, keys: dict[str, str], places: list[GroupObservation], rule: str | None
 ) -> None:
     found = explain_group(
         group,

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from mirrors.domain.failback.divergence import (
     Divergence,
     divergence_topic,
-    keep_first,
+    merge_points,
 )
-from mirrors.domain.failback.orphans import to_line
+from mirrors.domain.failback.orphans import record_as_json
 from mirrors.domain.failback.reverse_flow import (
     Side,
-    left_out_topics,
     plan_starts,
     reverse_properties,
+    skipped_topics,
     starts_sentence,
     without_topics,
 )
@@ -83,13 +83,13 @@ def test_a_divergence_point_is_read_back_as_it_was_written() -> None:
 def test_the_first_point_of_a_promotion_counts_and_a_later_one_passes_no_own_record() -> None:
     first = World([3], 0, []).point
     later = dataclasses.replace(first, position=9, downstream=20, end=21)
-    assert keep_first(first, later) == first
+    assert merge_points(first, later) == first
     again = dataclasses.replace(later, mark="failover-2")
-    kept = keep_first(first, again)
+    kept = merge_points(first, again)
     assert (kept.position, kept.downstream, kept.mark) == (9, first.downstream, "failover-2")
     other = dataclasses.replace(again, target_topic_id="made again")
-    assert keep_first(first, other) == other
-    assert keep_first(None, again) == again
+    assert merge_points(first, other) == other
+    assert merge_points(None, again) == again
 
 
 def test_the_way_back_does_not_begin_where_the_old_primary_is_another_or_lost_records() -> None:
@@ -165,7 +165,7 @@ def test_a_blocked_partition_leaves_its_whole_topic_out_and_no_other_topic() -> 
     starts = plan_starts(points, BACK, {}, old=old, new=new)
     assert [start.kind for start in starts] == ["divergence", "blocked", "blocked"]
     assert "because of partition 1" in starts[1].reason
-    assert left_out_topics(starts, BACK) == ["cut"]
+    assert skipped_topics(starts, BACK) == ["cut"]
     assert "1 topic (2 partitions)" in starts_sentence(starts, "b->a")
     properties = without_topics({"topics": ".*"}, ["cut", "a.b"])
     assert properties["topics.exclude"] == f"{TOPICS_EXCLUDE},cut,a\\.b"
@@ -225,7 +225,7 @@ def test_the_flow_back_begins_where_it_must_whatever_the_flow_there_was_told() -
 
 @given(st.none() | st.binary(), st.none() | st.binary())
 def test_a_listed_orphan_keeps_every_byte(key: bytes | None, value: bytes | None) -> None:
-    row = to_line(offset=7, timestamp=9, key=key, value=value, headers=[("h", value)])
+    row = record_as_json(offset=7, timestamp=9, key=key, value=value, headers=[("h", value)])
     for found, name, data in (
         (row, "key", key),
         (row, "value", value),

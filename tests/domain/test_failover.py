@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.failover.plan import OLDEST_MS, FailoverPlan, plan_failover
-from mirrors.domain.failover.plan_types import FailoverPicture, GroupPicture, PartitionPicture
+from mirrors.domain.failover.plan_types import FailoverSnapshot, GroupSnapshot, PartitionSnapshot
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import ReplicationPolicy
@@ -27,20 +27,20 @@ SAME_NAMES = dataclasses.replace(PREFIXED, kind="identity")
 offsets = st.none() | st.integers(0, 10_000)
 
 
-def partition(**seen: Any) -> PartitionPicture:
+def partition(**seen: Any) -> PartitionSnapshot:
     usual = {"position": 90, "source_start": 0, "source_end": 100, "target_end": 95}
     names = {"topic": "orders", "partition": 0, "remote_topic": "east.orders"}
-    return PartitionPicture(**names | usual | seen)
+    return PartitionSnapshot(**names | usual | seen)
 
 
-def place(**seen: Any) -> GroupPlace:
+def place(**seen: Any) -> GroupPartition:
     told = Translation(upstream=50, downstream=55, outcome="exact")
     usual = {"source_offset": 50, "translation": told, "target_end": 95}
     names = {"group": "billing", "topic": "orders", "partition": 0, "remote_topic": "east.orders"}
-    return GroupPlace(**names | usual | seen)
+    return GroupPartition(**names | usual | seen)
 
 
-def picture(**seen: Any) -> FailoverPicture:
+def picture(**seen: Any) -> FailoverSnapshot:
     usual: dict[str, Any] = {
         "flow": "east->west",
         "policy": PREFIXED,
@@ -48,9 +48,9 @@ def picture(**seen: Any) -> FailoverPicture:
         "target_bootstrap": "west:9092",
         "taken_at": NOW,
         "partitions": (partition(),),
-        "groups": (GroupPicture(group="billing", places=(place(),)),),
+        "groups": (GroupSnapshot(group="billing", places=(place(),)),),
     }
-    return FailoverPicture(**usual | seen)
+    return FailoverSnapshot(**usual | seen)
 
 
 def codes(plan: FailoverPlan) -> set[str]:
@@ -58,7 +58,7 @@ def codes(plan: FailoverPlan) -> set[str]:
 
 
 @st.composite
-def pictures(draw: st.DrawFn) -> FailoverPicture:
+def pictures(draw: st.DrawFn) -> FailoverSnapshot:
     """Any numbers in any relation: the map is a true one where there is one."""
     rows, groups = [], []
     for number in range(draw(st.integers(0, 3))):
@@ -77,13 +77,15 @@ def pictures(draw: st.DrawFn) -> FailoverPicture:
         groups.append(place(partition=number, source_offset=offset, translation=found))
     state = draw(st.sampled_from(["", "Empty", "Stable"]))
     seen_at = draw(st.none() | st.integers(0, NOW))
-    group = GroupPicture(group="billing", target_state=state, seen_at=seen_at, places=tuple(groups))
+    group = GroupSnapshot(
+        group="billing", target_state=state, seen_at=seen_at, places=tuple(groups)
+    )
     return picture(partitions=tuple(rows), groups=(group,))
 
 
 @laws
 @given(seen=pictures())
-def test_loss_and_re_reads_are_never_negative_and_never_guessed(seen: FailoverPicture) -> None:
+def test_loss_and_re_reads_are_never_negative_and_never_guessed(seen: FailoverSnapshot) -> None:
     plan = plan_failover(seen)
     for row, known in zip(plan.partitions, seen.partitions, strict=True):
         assert (row.loss is None) == (known.source_end is None)
@@ -103,7 +105,7 @@ def test_loss_and_re_reads_are_never_negative_and_never_guessed(seen: FailoverPi
 @laws
 @given(seen=pictures(), later=st.integers(1, 10_000))
 def test_equal_pictures_give_equal_plans_and_the_digest_names_what_they_say(
-    seen: FailoverPicture, later: int
+    seen: FailoverSnapshot, later: int
 ) -> None:
     plan, again = plan_failover(seen), plan_failover(dataclasses.replace(seen))
     assert plan == again
@@ -126,7 +128,7 @@ def test_a_group_that_waits_behind_the_copy_repeats_nothing_and_the_tail_is_lost
 def test_a_group_ahead_of_the_copy_has_consumed_a_part_of_what_is_lost() -> None:
     told = RunMap([Run(0, 5, 90)]).translate(96, position=90)
     places = (place(source_offset=96, translation=told),)
-    plan = plan_failover(picture(groups=(GroupPicture(group="billing", places=places),)))
+    plan = plan_failover(picture(groups=(GroupSnapshot(group="billing", places=places),)))
     (one,) = plan.places
     assert (one.outcome, one.downstream_offset, one.re_reads) == ("ahead", 95, 0)
     assert (one.loss, one.unread_loss) == (10, 4)
@@ -153,11 +155,11 @@ def test_topics_that_the_source_no_longer_has_are_told_in_one_sentence() -> None
 
 
 def test_what_stands_in_the_way_is_named() -> None:
-    old = GroupPicture(
+    old = GroupSnapshot(
         group="old", target_state="Stable", seen_at=NOW - OLDEST_MS - 1, trouble="Not allowed."
     )
     lost = place(translation=Translation(upstream=50, downstream=None, outcome="unknown"))
-    groups = (old, GroupPicture(group="billing", places=(lost,)))
+    groups = (old, GroupSnapshot(group="billing", places=(lost,)))
     rows = (partition(gap="Records 5 to 9 were deleted."), partition(partition=1, target_end=None))
     plan = plan_failover(picture(groups=groups, partitions=rows, writing="Its job still writes."))
     every = {"gap", "unread", "group_active", "sample_too_old", "no_groups", "no_map", "writing"}
@@ -183,7 +185,7 @@ def test_a_flow_that_copies_nothing_and_still_owes_records_blocks_a_switchover(
 
 
 def test_clients_learn_the_names_that_the_policy_in_force_gives() -> None:
-    groups = (GroupPicture(group="billing", places=(place(topic="a.b"),)),)
+    groups = (GroupSnapshot(group="billing", places=(place(topic="a.b"),)),)
     prefixed = plan_failover(picture(groups=groups)).clients
     assert [change.group for change in prefixed] == ["", "billing"]
     assert prefixed[1].topics == ("east.a.b",)

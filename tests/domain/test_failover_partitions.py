@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.failover.left_behind import LeftBehind
 from mirrors.domain.failover.plan import plan_failover
-from mirrors.domain.failover.plan_types import FailoverPicture, GroupPicture, PartitionPicture
+from mirrors.domain.failover.plan_types import FailoverSnapshot, GroupSnapshot, PartitionSnapshot
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from tests.domain.cases import laws
 from tests.domain.test_failover import NOW, codes, partition, picture, place
@@ -26,7 +26,7 @@ def decision(topic: str = "orders", number: int | None = None) -> LeftBehind:
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> tuple[PartitionPicture, ...]:
+def rows(draw: st.DrawFn) -> tuple[PartitionSnapshot, ...]:
     found = []
     for number in range(draw(st.integers(0, 5))):
         code = draw(st.sampled_from(CODES))
@@ -48,7 +48,7 @@ def rows(draw: st.DrawFn) -> tuple[PartitionPicture, ...]:
     return tuple(found)
 
 
-def most_owed(row: PartitionPicture) -> int:
+def most_owed(row: PartitionSnapshot) -> int:
     """All that the source holds of it, beyond what is certainly copied."""
     end, start = row.source_end or 0, row.source_start or 0
     if row.position is None or (row.source_end_at is None and end < row.position):
@@ -59,7 +59,7 @@ def most_owed(row: PartitionPicture) -> int:
 @laws
 @given(seen=rows(), left=st.sets(st.integers(0, 5)))
 def test_every_selected_partition_counts_once_whatever_becomes_of_it(
-    seen: tuple[PartitionPicture, ...], left: set[int]
+    seen: tuple[PartitionSnapshot, ...], left: set[int]
 ) -> None:
     decisions = tuple(decision(number=number) for number in sorted(left))
     plan = plan_failover(picture(partitions=seen, left_behind=decisions))
@@ -80,8 +80,8 @@ def test_every_selected_partition_counts_once_whatever_becomes_of_it(
 
 @laws
 @given(seen=rows())
-def test_a_decision_passes_every_blocker_of_its_topic(seen: tuple[PartitionPicture, ...]) -> None:
-    groups = (GroupPicture(group="billing", places=(place(),)),)
+def test_a_decision_passes_every_blocker_of_its_topic(seen: tuple[PartitionSnapshot, ...]) -> None:
+    groups = (GroupSnapshot(group="billing", places=(place(),)),)
     before = plan_failover(picture(partitions=seen, groups=groups))
     after = plan_failover(picture(partitions=seen, groups=groups, left_behind=(decision(),)))
     assert after.blockers == ()
@@ -147,7 +147,7 @@ def test_topics_that_are_hidden_from_us_are_an_unknown_loss() -> None:
 
 
 def test_an_earlier_figure_is_a_lower_bound_only_where_records_were_counted() -> None:
-    def planned(**seen: Any) -> FailoverPicture:
+    def planned(**seen: Any) -> FailoverSnapshot:
         return picture(partitions=(partition(source_end_at=NOW - 19_000, **seen),))
 
     counted = plan_failover(planned(counted=CountedRange(90, 100, 10)))

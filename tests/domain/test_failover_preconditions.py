@@ -12,12 +12,12 @@ from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.failover.plan_types import Finding
 from mirrors.domain.failover.preconditions import (
     CheckedNames,
-    Drifted,
-    FencePicture,
-    Rights,
+    DriftFinding,
+    FenceSupport,
+    Permissions,
     TargetTopics,
 )
-from mirrors.domain.failover.runbook.plan_drift import remaining_blockers, what_is_worse
+from mirrors.domain.failover.runbook.plan_drift import find_regressions, remaining_blockers
 from tests.domain.test_failover import NOW, partition, picture
 
 THROWAWAY, KEPT_IN = "understudy-simulation-", "mm2-divergence.east.internal"
@@ -29,15 +29,15 @@ CHECKED = CheckedNames(
     divergence_topic=KEPT_IN,
 )
 ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DELETE", "ALTER", "CREATE"})
-SOURCE = Rights(alias="east", cluster=ALL, topics={"orders": ALL})
-TARGET = Rights(
+SOURCE = Permissions(alias="east", cluster=ALL, topics={"orders": ALL})
+TARGET = Permissions(
     alias="west",
     cluster=ALL,
     topics={"east.orders": ALL, KEPT_IN: ALL},
     groups={"billing": ALL, THROWAWAY: ALL},
 )
 SEEN = TargetTopics(seen_at=NOW, replicas={"east.orders": 1})
-FENCE = FencePicture(how="acl", fallback="person")
+FENCE = FenceSupport(how="acl", fallback="person")
 
 
 def plan_of(**seen: Any) -> FailoverPlan:
@@ -55,8 +55,10 @@ def target_topics(**seen: Any) -> FailoverPlan:
     return plan_of(target_topics=dataclasses.replace(SEEN, **seen))
 
 
-def drifted(kind: str, **seen: Any) -> Drifted:
-    return Drifted(**{"kind": kind, "name": "east.orders", "sentence": "It was changed.", **seen})
+def drifted(kind: str, **seen: Any) -> DriftFinding:
+    return DriftFinding(
+        **{"kind": kind, "name": "east.orders", "sentence": "It was changed.", **seen}
+    )
 
 
 def told(findings: tuple[Finding, ...]) -> dict[str, str]:
@@ -93,7 +95,7 @@ def test_what_takes_records_or_writes_away_is_in_the_way_and_stops_a_run(
     assert blocker.page in ("drift", "plan")
     known, now = plan_of().to_dict(), plan.to_dict()
     assert known["digest"] != now["digest"]
-    assert what_is_worse("failover", known, now) == (blocker.sentence,)
+    assert find_regressions("failover", known, now) == (blocker.sentence,)
     assert remaining_blockers("switchover", now) == (blocker.sentence,)
 
 
@@ -107,7 +109,9 @@ def test_what_takes_records_or_writes_away_is_in_the_way_and_stops_a_run(
         drifted("topic config", key="min.insync.replicas", name="elsewhere", found="9"),
     ],
 )
-def test_what_works_otherwise_is_to_be_known_until_somebody_decides_on_it(row: Drifted) -> None:
+def test_what_works_otherwise_is_to_be_known_until_somebody_decides_on_it(
+    row: DriftFinding,
+) -> None:
     plan = target_topics(drifted=(row,))
     assert plan.blockers == ()
     (warning,) = [one for one in plan.warnings if one.code == "drift"]
@@ -194,7 +198,7 @@ def test_a_right_that_only_the_way_back_needs_is_to_be_known() -> None:
 
 
 def test_a_cluster_that_does_not_tell_is_not_taken_for_a_refusal() -> None:
-    plan = plan_of(target_rights=Rights(alias="west", trouble="No answer in time."))
+    plan = plan_of(target_rights=Permissions(alias="west", trouble="No answer in time."))
     assert plan.blockers == ()
     assert told(plan.warnings) == {"rights_unknown": "west"}
 

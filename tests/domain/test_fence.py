@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.failover.preconditions import FencePicture, effective_fence
+from mirrors.domain.failover.preconditions import FenceSupport, effective_fence
 
 
 def seen(**facts: Any) -> dict[str, Any]:
-    return dataclasses.asdict(FencePicture(how="acl", fallback="person", **facts))
+    return dataclasses.asdict(FenceSupport(how="acl", fallback="person", **facts))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,14 @@ import pytest
 
 from mirrors.domain.offsets.replicated_ranges import ReplicatedRanges
 from mirrors.domain.offsets.run_blocks import read_block
-from mirrors.domain.offsets.runs import BlockKey, Run, is_left_out, left_out, pack
-from mirrors.domain.offsets.truncation_marks import MARK_BODY, cut_key, is_cut
+from mirrors.domain.offsets.runs import (
+    BlockKey,
+    Run,
+    is_skipped_generation,
+    pack,
+    skipped_generation,
+)
+from mirrors.domain.offsets.truncation_marks import MARK_BODY, is_truncation, truncation_key
 
 
 def test_every_batch_is_found_as_a_set_of_offsets_has_it() -> None:
@@ -79,8 +85,8 @@ def test_a_block_that_is_taken_away_counts_no_more() -> None:
 
 @pytest.mark.parametrize("born", ["0123456789abcdef", ""])
 def test_what_was_left_out_is_kept_apart_from_the_map(born: str) -> None:
-    assert is_left_out(left_out(born))
-    assert not is_left_out(born)
+    assert is_skipped_generation(skipped_generation(born))
+    assert not is_skipped_generation(born)
 
 
 def test_behind_a_cut_only_what_was_said_since_counts_and_of_that_flow_alone() -> None:
@@ -108,9 +114,9 @@ def copied_by(ranges: ReplicatedRanges) -> set[int]:
 
 
 def test_a_cut_is_no_part_of_the_map_and_no_note_of_what_was_left_out() -> None:
-    key = cut_key("t", 0, "0123456789abcdef", "id", 40)
-    assert is_left_out(key.generation)
-    assert is_cut(BlockKey.from_bytes(key.to_bytes()))
+    key = truncation_key("t", 0, "0123456789abcdef", "id", 40)
+    assert is_skipped_generation(key.generation)
+    assert is_truncation(BlockKey.from_bytes(key.to_bytes()))
     assert key.first == 40
-    assert not is_cut(BlockKey("t", 0, left_out("0123456789abcdef"), 40, "id"))
+    assert not is_truncation(BlockKey("t", 0, skipped_generation("0123456789abcdef"), 40, "id"))
     assert list(read_block(MARK_BODY))

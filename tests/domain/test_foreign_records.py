@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mirrors.domain.gaps.foreign_records import (
     ForeignRange,
-    Hole,
-    Seen,
+    ObservedBatch,
+    UnmappedRange,
     foreign_ranges,
     foreign_sentence,
     unreported_ranges,
@@ -19,8 +19,8 @@ from mirrors.domain.gaps.foreign_records import (
 OURS, OTHER, NOBODY = 7, 8, -1
 
 
-def batch(first: int, count: int = 1, *, by: int = OTHER, control: bool = False) -> Seen:
-    return Seen(first, first + count - 1, count, by, control)
+def batch(first: int, count: int = 1, *, by: int = OTHER, control: bool = False) -> ObservedBatch:
+    return ObservedBatch(first, first + count - 1, count, by, control)
 
 
 @given(
@@ -40,7 +40,7 @@ def test_exactly_the_offsets_of_others_are_told(
         if by != OURS and not control:
             theirs |= set(range(at, at + count))
         at += count
-    found = foreign_ranges(Hole(start, at), log[::-1], {OURS})
+    found = foreign_ranges(UnmappedRange(start, at), log[::-1], {OURS})
     told = [offset for row in found for offset in range(row.first, row.last + 1)]
     assert (set(told), len(told)) == (theirs, len(theirs))
     assert sum(row.records for row in found) == len(theirs)
@@ -49,8 +49,8 @@ def test_exactly_the_offsets_of_others_are_told(
 
 
 def test_what_lies_outside_the_hole_or_was_aborted_is_nobodys() -> None:
-    log = [batch(0), batch(5), batch(10), Seen(6, 7, 0, OTHER, False)]
-    assert foreign_ranges(Hole(5, 10), log, {OURS}) == [ForeignRange(5, 5, 1)]
+    log = [batch(0), batch(5), batch(10), ObservedBatch(6, 7, 0, OTHER, False)]
+    assert foreign_ranges(UnmappedRange(5, 10), log, {OURS}) == [ForeignRange(5, 5, 1)]
 
 
 def test_what_was_told_is_not_told_again() -> None:

@@ -8,18 +8,24 @@ import pytest
 
 from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.domain.sync.heartbeats import Arrival, Figures, carried_as, figures, newest
+from mirrors.domain.sync.heartbeats import (
+    Figures,
+    ReceivedHeartbeat,
+    figures,
+    newest_time,
+    remote_heartbeats_topic,
+)
 
 SENT = 1_800_000_000_000
 IDENTITY = "IdentityReplicationPolicy"
 
 
-def arrival(sent: int, at: int, source: str = "a", target: str = "b") -> Arrival:
+def arrival(sent: int, at: int, source: str = "a", target: str = "b") -> ReceivedHeartbeat:
     beat = Heartbeat(source, target, sent)
-    return Arrival(beat.key, beat.value, at)
+    return ReceivedHeartbeat(beat.key, beat.value, at)
 
 
-def told(*arrivals: Arrival, fresh: int | None = SENT) -> Figures:
+def told(*arrivals: ReceivedHeartbeat, fresh: int | None = SENT) -> Figures:
     return figures(arrivals, source="a", target="b", fresh=fresh)
 
 
@@ -39,7 +45,10 @@ def test_nothing_seen_tells_nothing() -> None:
 
 def test_other_directions_and_strangers_records_do_not_count() -> None:
     other = arrival(SENT, SENT + 5, source="c")
-    assert told(other, Arrival(b"?", b"?", SENT), Arrival(None, None, SENT)) == Figures()
+    assert (
+        told(other, ReceivedHeartbeat(b"?", b"?", SENT), ReceivedHeartbeat(None, None, SENT))
+        == Figures()
+    )
 
 
 def test_a_heartbeat_from_the_future_says_how_far_the_writers_clock_is_ahead() -> None:
@@ -50,10 +59,10 @@ def test_a_heartbeat_from_the_future_says_how_far_the_writers_clock_is_ahead() -
 def test_a_look_that_did_not_read_as_far_takes_nothing_back() -> None:
     now = datetime(2026, 11, 22, 10, 5, tzinfo=UTC)
     older, newer = now - timedelta(minutes=5), now - timedelta(minutes=3)
-    assert newest(newer, older, now) == newest(older, newer, now) == newer
-    assert newest(newer, None, now) == newest(None, newer, now) == newer
+    assert newest_time(newer, older, now) == newest_time(older, newer, now) == newer
+    assert newest_time(newer, None, now) == newest_time(None, newer, now) == newer
     # A clock that was ahead must not hide a silence until its time has come.
-    assert newest(now + timedelta(hours=1), older, now) == older
+    assert newest_time(now + timedelta(hours=1), older, now) == older
 
 
 @pytest.mark.parametrize(
@@ -71,4 +80,4 @@ def test_the_flow_carries_heartbeats_whatever_topics_says(
 ) -> None:
     source, target = (ClusterSpec(alias=alias, bootstrap_servers="h:1") for alias in ("a", "b"))
     spec = FlowSpec.build(source=source, target=target, properties=properties)
-    assert carried_as(spec) == name
+    assert remote_heartbeats_topic(spec) == name

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.migration.imports.line_verdicts import Line
+from mirrors.domain.migration.imports.line_verdicts import KeyVerdict
 from mirrors.domain.migration.imports.plan import LONGEST_TEXT, ImportPlan, plan_import
 from tests.domain.cases import flow, golden, laws
 
@@ -30,7 +30,7 @@ def plan(text: str, head: str = HEAD) -> ImportPlan:
     return plan_import("mm2-properties", head + text)
 
 
-def line(found: ImportPlan, key: str) -> Line:
+def line(found: ImportPlan, key: str) -> KeyVerdict:
     return next(line for line in found.lines if line.key == key)
 
 

@@ -14,7 +14,7 @@ from mirrors.domain.offsets import runs
 from mirrors.domain.offsets.run_blocks import Block, first_run, follows, read_block
 from mirrors.domain.offsets.runs import OpenBlock, Run, pack
 from mirrors.domain.offsets.translation import Translation, nearest, translate_between
-from mirrors.domain.offsets.truncation_marks import cut_off, cut_upstream
+from mirrors.domain.offsets.truncation_marks import truncate_downstream, truncate_upstream
 from tests.domain.cases import laws
 
 # Upstream gap, length; each transaction ends in a marker downstream.
@@ -170,7 +170,7 @@ def test_who_reads_without_asking_finds_the_same_runs() -> None:
 
 def test_what_a_block_follows_stays_when_its_end_is_cut_off() -> None:
     (block,) = pack(None, [Run(10, 20, 5), Run(17, 26, 1)], 12).blocks
-    for cut in (cut_off(block.to_bytes(), 22), cut_upstream(block.to_bytes(), 12)):
+    for cut in (truncate_downstream(block.to_bytes(), 22), truncate_upstream(block.to_bytes(), 12)):
         assert cut is not None
         assert (list(read_block(cut)), follows(cut)) == ([Run(10, 20, 2)], 12)
 

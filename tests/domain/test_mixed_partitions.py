@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.failback.mixed_partitions import MixedPartition, count_re_reads, verify_mixed
-from mirrors.domain.failover.read_verification import Seen
+from mirrors.domain.failover.read_verification import ReadRecord
 from tests.domain.failback_cases import Log, World, worlds
 
 
-def seen(log: Log, start: int, end: int) -> list[Seen]:
+def seen(log: Log, start: int, end: int) -> list[ReadRecord]:
     return [
-        Seen(at, hashlib.blake2b(name.encode()).digest(), 1)
+        ReadRecord(at, hashlib.blake2b(name.encode()).digest(), 1)
         for at, name in enumerate(log.rows)
         if start <= at < end and name is not None
     ]

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.flows.conflicts import check_flow
-from mirrors.domain.flows.named_offsets import missing, outside, refusal, without_offsets
-from mirrors.domain.settings.run_bounds import Start, named_offsets
+from mirrors.domain.flows.named_offsets import (
+    refusal,
+    why_missing,
+    why_out_of_range,
+    without_offsets,
+)
+from mirrors.domain.settings.run_bounds import StartFrom, named_offsets
 from mirrors.domain.settings.validation import validate_properties
 from mirrors.domain.topics.plan import SkippedTopic, TopicPlan
 from tests.domain.cases import flow, laws, settings
@@ -39,7 +44,7 @@ def test_what_kafka_get_offsets_prints_is_read_back(offsets: dict[tuple[str, int
     ],
 )
 def test_a_moment_is_not_taken_for_offsets(text: str) -> None:
-    assert Start().parse(text) == text
+    assert StartFrom().parse(text) == text
     assert named_offsets(text) is None
 
 
@@ -106,7 +111,7 @@ def test_what_the_source_does_not_have_is_named() -> None:
         ("secret", 0): "No right to describe it",
         ("bad", 0): "bad is not replicated: its name is too long",
     }
-    assert {place: missing(place, seen, plan, "west") for place in places} == places
+    assert {place: why_missing(place, seen, plan, "west") for place in places} == places
     assert refusal("start.from", ("payments", 0), 5, "west has no topic payments") == (
         "start.from names payments:0:5, but west has no topic payments. "
         "Nothing is replicated until the setting is changed."
@@ -123,7 +128,7 @@ def test_what_the_source_does_not_have_is_named() -> None:
     ],
 )
 def test_an_offset_is_held_from_the_first_to_the_end(offset: int, words: str | None) -> None:
-    assert outside(offset, 10, 20, "west") == words
+    assert why_out_of_range(offset, 10, 20, "west") == words
 
 
 def test_the_way_back_does_not_begin_at_offsets_of_this_source() -> None:

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from mirrors.domain.drills.measurement import FlowFigures, StepTimes, measure
-from mirrors.domain.drills.objectives import Measured, Objectives, judge, result_text
+from mirrors.domain.drills.objectives import Measurement, Objectives, judge, result_text
 from mirrors.domain.errors import InvalidSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
-GOOD = Measured(
+GOOD = Measurement(
     groups=2, places=4, proven=4, re_reads=0, loss=0, loss_is="counted", rpo_ms=0, rto_ms=4_200
 )
 
 
-def measured(**facts: Any) -> Measured:
-    return Measured(**{**GOOD.__dict__, **facts})
+def measured(**facts: Any) -> Measurement:
+    return Measurement(**{**GOOD.__dict__, **facts})
 
 
 def step(name: str, start: float, end: float | None) -> StepTimes:
@@ -108,7 +108,7 @@ def test_a_drill_without_objectives_is_not_called_passed() -> None:
 
 
 def test_a_simulation_that_failed_fails_the_drill_with_its_own_words() -> None:
-    verdict = judge(Objectives(rpo_seconds=1), Measured(), trouble="backup refused.")
+    verdict = judge(Objectives(rpo_seconds=1), Measurement(), trouble="backup refused.")
     assert (verdict.passed, verdict.sentence, verdict.breaches) == (False, "backup refused.", ())
 
 
@@ -124,7 +124,7 @@ def test_what_should_be_known_is_remarked_and_fails_nothing() -> None:
         "passed",
         ("1 blocker would prevent a switchover: orders waits.",),
     )
-    nothing = judge(Objectives(rto_seconds=9), Measured(loss=0, rto_ms=1))
+    nothing = judge(Objectives(rto_seconds=9), Measurement(loss=0, rto_ms=1))
     assert "No consumer group has offsets" in " ".join(nothing.remarks)
 
 

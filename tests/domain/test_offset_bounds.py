@@ -7,8 +7,8 @@ import itertools
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mirrors.domain.groups.checkpoints import plan_checkpoint, plan_move
-from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.groups.checkpoints import plan_checkpoint, plan_offset_update
+from mirrors.domain.groups.resume import GroupPartition, resume_offset_of
 from mirrors.domain.internal_topics.records import Checkpoint
 from mirrors.domain.offsets.mm2_bounds import Neighbors, Pair, bound_of, candidates, sentence
 from mirrors.domain.offsets.translation import Translation
@@ -99,20 +99,22 @@ def test_no_bound_skips_a_record_and_none_costs_more_than_it_says(
     assert first <= bound.re_reads
 
 
-def place(**facts: object) -> GroupPlace:
+def place(**facts: object) -> GroupPartition:
     found = Translation(
         upstream=120, downstream=201, outcome="lower_bound", reason="a bound", re_reads=50
     )
     plain = {"remote_topic": "a.t", "source_offset": 120, "target_start": 0, "target_end": 900}
-    return GroupPlace(group="g", topic="t", partition=0, **{"translation": found, **plain, **facts})  # type: ignore[arg-type]
+    return GroupPartition(
+        group="g", topic="t", partition=0, **{"translation": found, **plain, **facts}
+    )  # type: ignore[arg-type]
 
 
 def test_a_group_resumes_at_the_bound_but_nobody_goes_back_to_it() -> None:
-    resume = resume_of(place())
+    resume = resume_offset_of(place())
     assert (resume.downstream, resume.outcome, resume.re_reads) == (201, "lower_bound", 50)
-    move = plan_move(place(), enabled=True, state="Empty", wrote=None)
+    move = plan_offset_update(place(), enabled=True, state="Empty", wrote=None)
     assert (move.state, move.to) == ("moved", 201)
-    further = plan_move(place(target_offset=230), enabled=True, state="Empty", wrote=None)
+    further = plan_offset_update(place(target_offset=230), enabled=True, state="Empty", wrote=None)
     assert (further.state, further.to) == ("kept", None)
     mine = Checkpoint("g", "a.t", 0, 120, 230, "")
     assert plan_checkpoint(place(), mine).checkpoint is None
@@ -123,7 +125,7 @@ def test_a_group_resumes_at_the_bound_but_nobody_goes_back_to_it() -> None:
 
 
 def test_a_bound_below_the_targets_log_start_costs_an_unknown_number() -> None:
-    resume = resume_of(place(target_start=300))
+    resume = resume_offset_of(place(target_start=300))
     assert (resume.downstream, resume.outcome) == (300, "expired")
     assert (resume.re_reads, resume.skipped) == (None, 99)
     assert "at offset 201 or later of a.t-0" in resume.reason

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.explanation import explain_topic
-from mirrors.domain.flows.bandwidth import deal
-from mirrors.domain.topics.priority import WEIGHTS, FetchOrder, Rank, Ranks
+from mirrors.domain.flows.bandwidth import allocate
+from mirrors.domain.topics.priority import WEIGHTS, FetchOrder, PriorityRules, Rank
 from tests.domain.cases import flow, laws, settings
 
 RANKS: tuple[Rank, ...] = ("high", "normal", "low")
@@ -15,7 +15,9 @@ LARGEST = 1000
 
 
 def test_a_topic_is_of_the_first_class_that_names_it_and_says_by_which_pattern() -> None:
-    ranks = Ranks(settings(topics_priority_high="pay, orders.*", topics_priority_low=".*log"))
+    ranks = PriorityRules(
+        settings(topics_priority_high="pay, orders.*", topics_priority_low=".*log")
+    )
     said = {name: ranks.of(name) for name in ("pay", "orders.log", "app.log", "clicks")}
     assert [ranking.rank for ranking in said.values()] == ["high", "high", "low", "normal"]
     assert said["orders.log"].reason == (
@@ -26,7 +28,7 @@ def test_a_topic_is_of_the_first_class_that_names_it_and_says_by_which_pattern()
         "has priority normal: matches neither topics.priority.high nor topics.priority.low"
     )
     assert ranks.are_used
-    assert not Ranks(settings()).are_used
+    assert not PriorityRules(settings()).are_used
 
 
 def test_the_explanation_of_a_topic_names_its_class_and_why() -> None:
@@ -128,7 +130,7 @@ def test_of_those_that_begin_together_the_higher_class_goes_first() -> None:
 def test_slices_that_are_held_back_share_the_limit_by_what_waits_in_them(
     limit: int, weights: dict[int, int]
 ) -> None:
-    shares = deal(limit, dict.fromkeys(weights), weights)
+    shares = allocate(limit, dict.fromkeys(weights), weights)
     assert sum(shares.values()) <= limit
     least = 0.1 * limit / len(weights)
     for index, share in shares.items():

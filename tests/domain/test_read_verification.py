@@ -5,19 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.failover.read_verification import Proof, Samples, Seen, prove
+from mirrors.domain.failover.read_verification import ReadRecord, ReadVerification, Samples, verify
 from tests.domain.cases import laws
 
 FIRST = 1_000  # downstream
 
 
-def seen(numbers: range, first: int = 0) -> list[Seen]:
-    return [Seen(first + at, b"record %d" % at, at) for at in numbers]
+def seen(numbers: range, first: int = 0) -> list[ReadRecord]:
+    return [ReadRecord(first + at, b"record %d" % at, at) for at in numbers]
 
 
-def proof(*, offset: int, starts: int, copied: int, amount: int = 20) -> Proof:
+def proof(*, offset: int, starts: int, copied: int, amount: int = 20) -> ReadVerification:
     """A group at `offset` that would start at the record `starts`, of `copied` in all."""
-    return prove(
+    return verify(
         Samples(
             source_after=seen(range(offset, min(copied, offset + amount))),
             target_after=seen(range(starts, min(copied, starts + amount)), FIRST),
@@ -53,32 +53,32 @@ def test_a_group_at_the_end_is_proven_by_its_last_consumed_record() -> None:
 
 
 def test_other_records_in_the_same_place_are_no_proof() -> None:
-    ours = [Seen(row.offset, b"other", row.timestamp) for row in seen(range(5), FIRST)]
-    found = prove(Samples(source_after=seen(range(5)), target_after=ours))
+    ours = [ReadRecord(row.offset, b"other", row.timestamp) for row in seen(range(5), FIRST)]
+    found = verify(Samples(source_after=seen(range(5)), target_after=ours))
     assert (found.verdict, found.in_order, found.re_reads) == ("differs", False, None)
-    compacted = prove(Samples(source_after=seen(range(5)), target_after=ours, compacted=True))
+    compacted = verify(Samples(source_after=seen(range(5)), target_after=ours, compacted=True))
     assert compacted.verdict == "unproven"
     assert "compacted" in compacted.reason
 
 
 def test_a_target_that_stamps_arrival_is_compared_without_times() -> None:
-    ours = [Seen(row.offset, row.digest, 99) for row in seen(range(5), FIRST)]
+    ours = [ReadRecord(row.offset, row.digest, 99) for row in seen(range(5), FIRST)]
     theirs = seen(range(5))
-    assert prove(Samples(source_after=theirs, target_after=ours)).verdict == "differs"
-    loose = prove(Samples(source_after=theirs, target_after=ours, keeps_time=False))
+    assert verify(Samples(source_after=theirs, target_after=ours)).verdict == "differs"
+    loose = verify(Samples(source_after=theirs, target_after=ours, keeps_time=False))
     assert loose.verdict == "proven"
 
 
 def test_without_the_source_nothing_is_called_proven() -> None:
-    found = prove(Samples(source_after=None, target_after=seen(range(3))))
+    found = verify(Samples(source_after=None, target_after=seen(range(3))))
     assert (found.verdict, found.re_reads) == ("unproven", None)
 
 
 def test_what_cannot_be_read_yet_is_no_proof_unless_the_record_before_it_is_there() -> None:
-    found = prove(Samples(source_after=seen(range(5, 9)), target_after=()))
+    found = verify(Samples(source_after=seen(range(5, 9)), target_after=()))
     assert (found.verdict, "cannot be read on the target yet" in found.reason) == ("unproven", True)
     before, last = seen(range(5), FIRST), seen(range(4, 5))[0]
     known = Samples(
         source_after=seen(range(5, 9)), target_after=(), last_consumed=last, target_before=before
     )
-    assert prove(known).verdict == "proven"
+    assert verify(known).verdict == "proven"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.drills.last_drill import LastDrills, Proven, last_proven
+from mirrors.domain.drills.last_drill import DrillProof, LastDrills, last_proven
 from mirrors.domain.drills.objectives import Objectives
-from mirrors.domain.drills.readiness import ReadinessPicture, Term, readiness
+from mirrors.domain.drills.readiness import ReadinessFacts, Term, readiness
 from tests.domain.cases import laws
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
@@ -22,13 +22,13 @@ MONTH = timedelta(days=30)
 DOCUMENT = Path(__file__).parents[2] / "docs" / "readiness.md"
 
 
-def proof(**facts: Any) -> Proven:
+def proof(**facts: Any) -> DrillProof:
     usual = {"passed_at": NOW - timedelta(days=3), "ended_at": NOW - timedelta(days=3)}
     last = LastDrills(**{**usual, "ended_well": True, **facts})
     return last_proven(last, now=NOW, stale_after=MONTH)
 
 
-PERFECT = ReadinessPicture(
+PERFECT = ReadinessFacts(
     state="running",
     figures_age=timedelta(seconds=1),
     target="backup",
@@ -125,7 +125,7 @@ def test_the_worse_of_both_rpo_objectives_counts() -> None:
 @laws
 @given(
     st.builds(
-        ReadinessPicture,
+        ReadinessFacts,
         state=st.sampled_from(["running", "paused", "failed", "draft"]),
         figures_age=st.none() | st.timedeltas(timedelta(), timedelta(days=2)),
         target_reachable=st.none() | st.booleans(),
@@ -151,7 +151,7 @@ def test_the_worse_of_both_rpo_objectives_counts() -> None:
     )
 )
 def test_any_picture_has_0_to_100_points_and_every_lost_one_a_sentence_and_a_mend(
-    picture: ReadinessPicture,
+    picture: ReadinessFacts,
 ) -> None:
     found = readiness(picture)
     assert 0 <= found.score <= 100

@@ -7,20 +7,20 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.groups.resume import GroupPartition, resume_offset_of
 from mirrors.domain.offsets.translation import Translation
 from tests.domain.cases import laws
 
 offsets = st.integers(0, 60)
 
 
-def place(**seen: Any) -> GroupPlace:
+def place(**seen: Any) -> GroupPartition:
     usual: dict[str, Any] = {"group": "g", "topic": "t", "partition": 0, "remote_topic": "east.t"}
-    return GroupPlace(**usual | seen)
+    return GroupPartition(**usual | seen)
 
 
 @st.composite
-def places(draw: st.DrawFn) -> GroupPlace:
+def places(draw: st.DrawFn) -> GroupPartition:
     """Everything was copied one to one, and both sides have deleted what they like."""
     end = draw(offsets)
     source, target = draw(st.integers(0, end)), draw(st.integers(0, end))
@@ -43,9 +43,9 @@ def places(draw: st.DrawFn) -> GroupPlace:
 @laws
 @given(seen=places())
 def test_nobody_resumes_outside_the_remote_log_or_past_an_unread_record_without_a_word(
-    seen: GroupPlace,
+    seen: GroupPartition,
 ) -> None:
-    found = resume_of(seen)
+    found = resume_offset_of(seen)
     assert found.reason or found.outcome == "exact"
     if found.downstream is None:
         assert found.outcome == "unknown"
@@ -68,24 +68,24 @@ def test_nobody_resumes_outside_the_remote_log_or_past_an_unread_record_without_
 
 @laws
 @given(seen=places())
-def test_an_offset_that_still_exists_on_both_sides_is_never_expired(seen: GroupPlace) -> None:
+def test_an_offset_that_still_exists_on_both_sides_is_never_expired(seen: GroupPartition) -> None:
     offset, copied = seen.source_offset, seen.translation and seen.translation.downstream
     if offset is None or copied is None:
         return
     end = offset if seen.source_end is None else seen.source_end
     if (seen.source_start or 0) <= offset <= end and (seen.target_start or 0) <= copied:
-        assert resume_of(seen).outcome != "expired"
+        assert resume_offset_of(seen).outcome != "expired"
 
 
 def test_a_group_that_idled_longer_than_the_retention_resumes_at_the_log_start() -> None:
     told = Translation(upstream=10, downstream=8, outcome="exact")
     usual = {"source_offset": 10, "translation": told, "source_start": 60, "source_end": 100}
-    found = resume_of(place(**usual, target_start=5, target_end=90, kept_from=50))
+    found = resume_offset_of(place(**usual, target_start=5, target_end=90, kept_from=50))
     assert found[:2] == (5, "expired")
     assert (found.re_reads, found.skipped) == (3, 0)
     assert "the committed offset 10 is below the source's log start 60" in found.reason
     assert "resumes at the log start of east.t-0, 5" in found.reason
-    late = resume_of(place(**usual, target_start=55, target_end=90, kept_from=50))
+    late = resume_offset_of(place(**usual, target_start=55, target_end=90, kept_from=50))
     assert (late.downstream, late.re_reads, late.skipped) == (55, 0, 5)
     # Without a log start nobody guesses.
-    assert resume_of(place(**usual, target_end=90)).downstream is None
+    assert resume_offset_of(place(**usual, target_end=90)).downstream is None

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.offsets.retention import (
-    Border,
+    LogStarts,
     OldRuns,
     RemoteLog,
-    Starts,
-    border,
+    RetentionBoundary,
     notes_due,
+    retention_boundary,
     retirement,
 )
 from mirrors.domain.offsets.runs import Run
@@ -78,21 +78,23 @@ def test_each_answer_says_why() -> None:
 
 
 _offset = st.none() | st.integers(0, 30)
-_starts = st.builds(Starts, _offset, _offset)
+_starts = st.builds(LogStarts, _offset, _offset)
 
 
 @laws
 @given(before=_starts, now=_starts, groups=_starts, position=st.integers(0, 30))
 def test_the_border_lies_at_or_below_all_that_is_known_to_matter(
-    before: Starts, now: Starts, groups: Starts, position: int
+    before: LogStarts, now: LogStarts, groups: LogStarts, position: int
 ) -> None:
-    found = border(before=before, now=now, groups=groups, position=position)
+    found = retention_boundary(before=before, now=now, groups=groups, position=position)
     if None in (*before, *now):
         assert found is None, "what a cluster does not say is not guessed"
         return
     upstream = [before.source, now.source, position, groups.source]
     downstream = [before.target, now.target, groups.target]
-    lowest = Border(*(min(at for at in side if at is not None) for side in (upstream, downstream)))
+    lowest = RetentionBoundary(
+        *(min(at for at in side if at is not None) for side in (upstream, downstream))
+    )
     assert found == (lowest if lowest.upstream and lowest.downstream else None)
 
 

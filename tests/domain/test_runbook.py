@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.failover.runbook.state_machine import (
-    Do,
-    End,
-    Hold,
+    AwaitPerson,
+    EndRun,
+    ExecuteStep,
     Outcome,
     RunFacts,
     StepFacts,
-    Undo,
+    UndoStep,
     judge,
-    next_move,
+    next_action,
 )
 from mirrors.domain.failover.runbook.steps import BY_NAME, STEPS
 
@@ -77,21 +77,21 @@ def run_to_its_end(world: World, *, abort_at: str = "") -> list[str]:
     """Workers come and go; the order in which steps were looked at."""
     seen: list[str] = []
     for _ in range(500):
-        move = next_move(world.facts())
+        move = next_action(world.facts())
         try:
             match move:
-                case Do(step):
+                case ExecuteStep(step):
                     seen.append(step)
                     world.do(step, DONE)
                     world.aborts = world.aborts or step == abort_at
-                case Undo(step):
+                case UndoStep(step):
                     world.undo(step)
-                case End(state):
+                case EndRun(state):
                     return [*seen, state]
-                case Hold():
+                case AwaitPerson():
                     raise AssertionError(move)
         except Crash:
-            world.aborts = world.aborts or (isinstance(move, Do) and move.step == abort_at)
+            world.aborts = world.aborts or (isinstance(move, ExecuteStep) and move.step == abort_at)
     raise AssertionError("it does not end")
 
 
@@ -128,27 +128,29 @@ def test_an_abort_undoes_what_was_begun_last_first_and_leaves_nothing(
 )
 def test_no_step_is_done_before_those_before_it(states: list[Any], pause: bool) -> None:
     steps = [StepFacts(name=name, state=at) for name, at in zip(NAMES, states, strict=True)]
-    move = next_move(RunFacts(steps=steps, pause_asked=pause))
+    move = next_action(RunFacts(steps=steps, pause_asked=pause))
     first = next((step for step in steps if step.state not in ("succeeded", "skipped")), None)
     if first is None:
-        assert move == End("succeeded")
+        assert move == EndRun("succeeded")
     else:
         assert getattr(move, "step", "") == first.name
-        assert isinstance(move, Do) <= (first.state in ("pending", "running") and not pause)
+        assert isinstance(move, ExecuteStep) <= (
+            first.state in ("pending", "running") and not pause
+        )
 
 
 def test_trouble_before_anything_was_changed_ends_the_run_and_after_it_waits_for_a_person() -> None:
     before = [StepFacts(name="detect", state="succeeded"), StepFacts(name="b", state="failed")]
-    assert next_move(RunFacts(steps=before)) == End("failed", "b")
+    assert next_action(RunFacts(steps=before)) == EndRun("failed", "b")
     begun = [dataclasses.replace(before[0], begun=True), before[1]]
-    assert next_move(RunFacts(steps=begun)) == Hold("trouble", "b")
+    assert next_action(RunFacts(steps=begun)) == AwaitPerson("trouble", "b")
 
 
 def test_a_way_back_that_does_not_work_is_left_to_a_person_after_some_tries() -> None:
     step = StepFacts(name="drain", begun=True, undo_tries=2)
-    assert next_move(RunFacts(steps=[step], abort_asked=True)) == Undo("drain")
+    assert next_action(RunFacts(steps=[step], abort_asked=True)) == UndoStep("drain")
     tired = dataclasses.replace(step, undo_tries=3)
-    assert next_move(RunFacts(steps=[tired], abort_asked=True)) == Hold("trouble", "drain")
+    assert next_action(RunFacts(steps=[tired], abort_asked=True)) == AwaitPerson("trouble", "drain")
 
 
 @pytest.mark.parametrize(

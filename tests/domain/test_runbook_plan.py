@@ -8,8 +8,8 @@ from typing import Any
 from mirrors.domain.failover.runbook.commands import commands
 from mirrors.domain.failover.runbook.plan_drift import (
     blast_radius,
+    find_regressions,
     remaining_blockers,
-    what_is_worse,
 )
 from mirrors.domain.failover.runbook.steps import STEPS
 
@@ -30,34 +30,38 @@ def plan(**changes: Any) -> dict[str, Any]:
 
 
 def test_live_figures_may_move_but_what_nobody_agreed_to_stops_the_run() -> None:
-    assert what_is_worse("failover", plan(), plan(loss=1_050)) == ()
-    assert "2,000 records would be lost" in what_is_worse("failover", plan(), plan(loss=2_000))[0]
-    assert "data loss is now unknown" in what_is_worse("failover", plan(), plan(loss=None))[0]
-    assert what_is_worse("failover", plan(), plan(certainty="last_known")) == ()
+    assert find_regressions("failover", plan(), plan(loss=1_050)) == ()
+    assert (
+        "2,000 records would be lost" in find_regressions("failover", plan(), plan(loss=2_000))[0]
+    )
+    assert "data loss is now unknown" in find_regressions("failover", plan(), plan(loss=None))[0]
+    assert find_regressions("failover", plan(), plan(certainty="last_known")) == ()
     # A switchover waits for what lags, but not without the source.
-    assert what_is_worse("switchover", plan(), plan(loss=10_000)) == ()
-    assert "needs it" in what_is_worse("switchover", plan(), plan(certainty="last_known"))[0]
+    assert find_regressions("switchover", plan(), plan(loss=10_000)) == ()
+    assert "needs it" in find_regressions("switchover", plan(), plan(certainty="last_known"))[0]
 
 
 def test_a_hidden_topic_that_is_left_behind_does_not_make_the_source_silent() -> None:
     """Its last figures are old, and the source answers for everything that takes part."""
     hidden = plan(certainty="last_known", partitions=plan()["partitions"])
-    assert what_is_worse("switchover", plan(), hidden) == ()
-    assert "needs it" in what_is_worse("switchover", plan(), {**hidden, "partitions": []})[0]
+    assert find_regressions("switchover", plan(), hidden) == ()
+    assert "needs it" in find_regressions("switchover", plan(), {**hidden, "partitions": []})[0]
 
 
 def test_a_new_blocker_and_a_lost_place_stop_the_run_each_said_once() -> None:
     blocker = {"code": "gap", "where": "orders-0", "sentence": "orders-0 has an open gap."}
     known = plan(blockers=[blocker])
-    assert what_is_worse("failover", plan(), known) == ("orders-0 has an open gap.",)
-    assert what_is_worse("failover", known, known) == ()
+    assert find_regressions("failover", plan(), known) == ("orders-0 has an open gap.",)
+    assert find_regressions("failover", known, known) == ()
     assert remaining_blockers("switchover", known) == ("orders-0 has an open gap.",)
     writing = plan(blockers=[{"code": "writing", "where": "x", "sentence": "It still writes."}])
-    assert what_is_worse("failover", plan(), writing) == ()
+    assert find_regressions("failover", plan(), writing) == ()
     lost = plan(places=[{**plan()["places"][0], "downstream_offset": None}])
-    assert "had a resume offset" in what_is_worse("failover", plan(), lost)[0]
+    assert "had a resume offset" in find_regressions("failover", plan(), lost)[0]
     told = {"code": "no_map", "where": "billing in orders-0", "sentence": "Nobody can say."}
-    assert what_is_worse("failover", plan(), {**lost, "blockers": [told]}) == ("Nobody can say.",)
+    assert find_regressions("failover", plan(), {**lost, "blockers": [told]}) == (
+        "Nobody can say.",
+    )
 
 
 def test_the_blast_radius_counts_what_is_touched() -> None:

@@ -13,7 +13,7 @@ from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.standby import records
 from mirrors.domain.standby.flow_definition import flow_body, read_flow
-from mirrors.domain.standby.records import Kept, from_records, kept_topic, to_records
+from mirrors.domain.standby.records import BackupRecord, backup_topic, from_records, to_records
 from tests.domain.cases import is_internal
 
 SOURCE = ClusterSpec(
@@ -50,7 +50,7 @@ def test_the_last_writing_is_read_back_whatever_its_size(flow: str, old: dict, n
         # As compaction leaves them: for each key the last value, parts of the longer one left over.
         rows = dict(to_records(flow, "plan", old)) | dict(to_records(flow, "plan", new))
         found, trouble = from_records(rows.items())
-    assert (found, trouble) == ([Kept(flow=flow, kind="plan", body=new)], [])
+    assert (found, trouble) == ([BackupRecord(flow=flow, kind="plan", body=new)], [])
 
 
 def test_parts_of_two_writings_are_never_put_together() -> None:
@@ -100,4 +100,4 @@ def test_a_damaged_flow_is_refused_with_a_reason(body: object) -> None:
 
 
 def test_no_flow_ever_copies_the_topic() -> None:
-    assert is_internal(ReplicationPolicy(), kept_topic("primary"))
+    assert is_internal(ReplicationPolicy(), backup_topic("primary"))

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from mirrors.domain.migration.start_check import StartSigns
+from mirrors.domain.migration.start_check import TargetActivity
 
 ENDS = {("a.orders", 0): 9, ("a.orders", 1): 3, ("mm2-status.a.internal", 0): 4}
-QUIET = StartSigns(
+QUIET = TargetActivity(
     source="a",
     target="b",
     seconds=4.0,

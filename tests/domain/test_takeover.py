@@ -6,17 +6,24 @@ import dataclasses
 import json
 
 from mirrors.domain.internal_topics.records import ConnectOffset
-from mirrors.domain.migration.takeover import Signs, Stand, read_stand, watched_topics
+from mirrors.domain.migration.takeover import (
+    Mm2Activity,
+    Mm2Positions,
+    read_mm2_positions,
+    watched_topics,
+)
 from mirrors.domain.replication_policy import ReplicationPolicy
 
 ENDS = {("mm2-offsets.a.internal", 0): 5, ("a.orders", 0): 9}
-STAND = Stand(
+STAND = Mm2Positions(
     partitions=2, topics=frozenset({"orders"}), connectors=frozenset({"MirrorSourceConnector"})
 )
-QUIET = Signs(seconds=10, group_name="a-mm2", group="Empty", before=ENDS, after=ENDS, stand=STAND)
+QUIET = Mm2Activity(
+    seconds=10, group_name="a-mm2", group="Empty", before=ENDS, after=ENDS, stand=STAND
+)
 
 
-def said(signs: Signs) -> str:
+def said(signs: Mm2Activity) -> str:
     return " ".join(signs.sentences("a", "b"))
 
 
@@ -36,7 +43,7 @@ def test_one_sign_of_life_is_enough() -> None:
 
 
 def test_a_source_without_positions_is_said() -> None:
-    none = Stand(partitions=0, topics=frozenset(), connectors=frozenset())
+    none = Mm2Positions(partitions=0, topics=frozenset(), connectors=frozenset())
     assert "MirrorMaker 2 stored no position of a on b" in said(
         dataclasses.replace(QUIET, stand=none)
     )
@@ -51,9 +58,9 @@ def test_positions_are_read_whatever_the_connectors_were_called() -> None:
     other = ConnectOffset(cluster="z", topic="t", partition=0, offset=3)
     pairs = [(row.key, row.value) for row in (*rows, other)]
     junk = (json.dumps(["Checkpoint", {"group": "g"}]).encode(), b"{}")
-    stand = read_stand([*pairs, junk], "a")
+    stand = read_mm2_positions([*pairs, junk], "a")
     assert (stand.partitions, len(stand.connectors)) == (2, 2)
-    assert read_stand([*pairs, (gone.key, gone.value)], "a").partitions == 1
+    assert read_mm2_positions([*pairs, (gone.key, gone.value)], "a").partitions == 1
 
 
 def test_what_mm2_writes_on_the_target_is_watched() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrors.domain.transaction_outcome import NOTES_MS, LastEnd
+from mirrors.domain.transaction_outcome import NOTES_MS, LastTransaction
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
 
 PLAIN = TRANSACTION_TIMEOUT_MS
@@ -13,7 +13,7 @@ PLAIN = TRANSACTION_TIMEOUT_MS
 def of(
     *said: tuple[str, int, int], bumps: bool = True, orderly: bool = False
 ) -> dict[int, bool | None]:
-    end = LastEnd(bumps=bumps, orderly=orderly)
+    end = LastTransaction(bumps=bumps, orderly=orderly)
     for state, epoch, timeout_ms in said:
         end.learn(state, epoch, timeout_ms)
     return {epoch: known for epoch in range(12) if (known := end.of(epoch)) is not None}

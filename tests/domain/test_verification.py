@@ -6,16 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.failover.verification_level import NOT_REACHED, Compared, Verification, verify
+from mirrors.domain.failover.verification_level import (
+    NOT_REACHED,
+    ComparisonCounts,
+    Verification,
+    verify,
+)
 from tests.domain.cases import laws
 
 few = st.integers(0, 4)
 
 
 @st.composite
-def compared(draw: st.DrawFn) -> Compared:
+def compared(draw: st.DrawFn) -> ComparisonCounts:
     proven, differs, unread, unproven = (draw(few) for _ in range(4))
-    return Compared(
+    return ComparisonCounts(
         places=proven + differs + unread + unproven,
         proven=proven,
         differs=differs,
@@ -27,7 +32,7 @@ def compared(draw: st.DrawFn) -> Compared:
 
 @laws
 @given(seen=compared())
-def test_verified_means_that_everything_was_compared_and_is_known(seen: Compared) -> None:
+def test_verified_means_that_everything_was_compared_and_is_known(seen: ComparisonCounts) -> None:
     found = verify(seen)
     whole = 0 < seen.places == seen.proven and not seen.unknown_losses and not seen.blockers
     assert (found.verification == "verified") == whole
@@ -45,11 +50,11 @@ ORDER = ("not_verified", "none", "partly_verified", "verified")
 
 @laws
 @given(seen=compared(), field=st.sampled_from(("differs", "unread", "unknown_losses", "blockers")))
-def test_one_more_trouble_never_makes_a_run_look_better(seen: Compared, field: str) -> None:
+def test_one_more_trouble_never_makes_a_run_look_better(seen: ComparisonCounts, field: str) -> None:
     values = vars(seen) | {field: getattr(seen, field) + 1}
     if field in ("differs", "unread"):
         values["places"] += 1
-    before, after = verify(seen).verification, verify(Compared(**values)).verification
+    before, after = verify(seen).verification, verify(ComparisonCounts(**values)).verification
     if before != "none":
         assert ORDER.index(after) <= ORDER.index(before)
     assert after != "verified"
@@ -59,20 +64,28 @@ def test_one_more_trouble_never_makes_a_run_look_better(seen: Compared, field: s
     ("seen", "verification", "words"),
     [
         (None, "none", NOT_REACHED),
-        (Compared(places=0, proven=0), "none", "nothing to verify"),
-        (Compared(places=33, proven=0), "not_verified", "0 of 33 group-partitions are verified."),
-        (Compared(places=1, proven=0), "not_verified", "group-partition is not verified"),
-        (Compared(places=1, proven=1), "verified", "resumes at the correct record"),
-        (Compared(places=2, proven=1), "partly_verified", "1 of 2 group-partitions is verified."),
+        (ComparisonCounts(places=0, proven=0), "none", "nothing to verify"),
         (
-            Compared(places=2, proven=2, unknown_losses=3, blockers=1),
+            ComparisonCounts(places=33, proven=0),
+            "not_verified",
+            "0 of 33 group-partitions are verified.",
+        ),
+        (ComparisonCounts(places=1, proven=0), "not_verified", "group-partition is not verified"),
+        (ComparisonCounts(places=1, proven=1), "verified", "resumes at the correct record"),
+        (
+            ComparisonCounts(places=2, proven=1),
+            "partly_verified",
+            "1 of 2 group-partitions is verified.",
+        ),
+        (
+            ComparisonCounts(places=2, proven=2, unknown_losses=3, blockers=1),
             "partly_verified",
             "The loss is unknown for 3 partitions. 1 blocker is left.",
         ),
     ],
 )
 def test_each_outcome_says_why(
-    seen: Compared | None, verification: Verification, words: str
+    seen: ComparisonCounts | None, verification: Verification, words: str
 ) -> None:
     found = verify(seen)
     assert found.verification == verification

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.cron import next_run_ms
-from mirrors.domain.flows.schedule import Runs, Window
+from mirrors.domain.flows.schedule import RunSchedule, Window
 from tests.domain.cases import laws
 
 MINUTE = 60_000
@@ -142,34 +142,34 @@ TEN = at("2026-11-21T22:00:00")
 def test_a_flow_at_rest_begins_while_its_window_is_open(
     extra: dict[str, str], rests_since: int, now: int, expected: int
 ) -> None:
-    runs = Runs.of({**NIGHT, **extra})
+    runs = RunSchedule.of({**NIGHT, **extra})
     assert runs.begins(rests_since=rests_since, now=now) == expected
 
 
 def test_without_a_window_moments_that_were_missed_count_once() -> None:
-    runs = Runs.of({"run.schedule": "30 2 * * *", "run.until": "end"})
+    runs = RunSchedule.of({"run.schedule": "30 2 * * *", "run.until": "end"})
     missed = runs.begins(rests_since=NOON - 3 * DAY, now=NOON)
     assert missed == at("2026-11-19T02:30:00")
     assert runs.begins(rests_since=NOON, now=NOON) == at("2026-11-22T02:30:00")
-    assert Runs.of({}).begins(rests_since=NOON, now=NOON) is None
+    assert RunSchedule.of({}).begins(rests_since=NOON, now=NOON) is None
 
 
 def test_moments_that_pass_while_a_run_goes_on_count_once() -> None:
     """Of an hourly run that takes 70 minutes the next one begins at once."""
     began, ended = NOON + MINUTE // 60, NOON + 70 * MINUTE
-    hourly = Runs.of({"run.schedule": "0 * * * *", "run.until": "end"})
+    hourly = RunSchedule.of({"run.schedule": "0 * * * *", "run.until": "end"})
     assert hourly.begins(ran_since=began, rests_since=ended, now=ended) == NOON + 60 * MINUTE
     second = ended + MINUTE
     third = hourly.begins(ran_since=second, rests_since=second + MINUTE, now=second + MINUTE)
     assert third == NOON + 120 * MINUTE
     # In a window one run is had, whenever it began.
-    nightly = Runs.of({**NIGHT, "run.until": "end"})
+    nightly = RunSchedule.of({**NIGHT, "run.until": "end"})
     late = TEN + 60 * MINUTE
     assert nightly.begins(ran_since=NOON, rests_since=late, now=late) == TEN + DAY
 
 
 def test_a_schedule_is_read_by_the_clocks_of_its_zone() -> None:
-    runs = Runs.of({**NIGHT, "run.schedule.zone": "Asia/Tokyo"})
+    runs = RunSchedule.of({**NIGHT, "run.schedule.zone": "Asia/Tokyo"})
     assert runs.begins(rests_since=NOON, now=NOON) == at("2026-11-21T13:00:00")
 
 
@@ -189,14 +189,14 @@ def test_a_schedule_is_read_by_the_clocks_of_its_zone() -> None:
 def test_a_run_ends_with_its_window_and_a_persons_word_with_the_next(
     asked_at: int, insists: bool, now: int, expected: int
 ) -> None:
-    assert Runs.of(NIGHT).ends(asked_at=asked_at, insists=insists, now=now) == expected
-    assert Runs.of({}).ends(asked_at=asked_at, insists=insists, now=now) is None
+    assert RunSchedule.of(NIGHT).ends(asked_at=asked_at, insists=insists, now=now) == expected
+    assert RunSchedule.of({}).ends(asked_at=asked_at, insists=insists, now=now) is None
 
 
 def test_half_of_a_run_may_go_by_with_what_waited_for_it() -> None:
-    runs = Runs.of(NIGHT)
+    runs = RunSchedule.of(NIGHT)
     for now in (TEN, TEN + 60 * MINUTE):
         assert runs.catches_up_until(asked_at=TEN, now=now) == TEN + 240 * MINUTE
-    assert Runs.of({}).catches_up_until(asked_at=TEN, now=TEN) is None
-    always = Runs.of({"run.schedule": "0 * * * *", "run.window.minutes": "60"})
+    assert RunSchedule.of({}).catches_up_until(asked_at=TEN, now=TEN) is None
+    always = RunSchedule.of({"run.schedule": "0 * * * *", "run.window.minutes": "60"})
     assert always.catches_up_until(asked_at=TEN, now=TEN) is None

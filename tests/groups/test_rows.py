@@ -10,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.domain.groups.checkpoints import Move
-from mirrors.domain.groups.resume import GroupPlace
-from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.groups.checkpoints import OffsetUpdate
+from mirrors.domain.groups.resume import GroupPartition
+from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.kafka.admin.groups import GroupListing, GroupsListed
 from mirrors.models import Flow, FlowPartition, GroupBookmark, GroupOffset, PartitionMap
 from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
@@ -38,8 +38,10 @@ def states(flow: Flow) -> dict[tuple[str, str], str]:
 
 
 def settle(flow: Flow, group: str, **seen: int | None) -> None:
-    place = GroupPlace(group=group, topic="t", partition=0, remote_topic="a.t", **seen)  # type: ignore[arg-type]
-    store_places(flow=flow, groups=[group], found=[(place, Move("off", None, "off"))], now=NOW)
+    place = GroupPartition(group=group, topic="t", partition=0, remote_topic="a.t", **seen)  # type: ignore[arg-type]
+    store_places(
+        flow=flow, groups=[group], found=[(place, OffsetUpdate("off", None, "off"))], now=NOW
+    )
 
 
 def test_groups_come_go_and_are_left_out_as_the_settings_say() -> None:
@@ -88,7 +90,7 @@ def test_a_flow_that_rests_costs_its_offset_syncs_no_question_to_kafka() -> None
             flow=flow, topic="orders", partition=number, generation="g", position=position
         )
     GroupBookmark.objects.create(flow=flow, syncs_id=f"{flow.source.alias}:id")
-    turn = DutyContext(flow_id=flow.pk, spec=flow.spec, now=0, deadline_s=3)
+    turn = SyncTaskContext(flow_id=flow.pk, spec=flow.spec, now=0, deadline_s=3)
     # No broker is there to be asked.
     assert write_offset_syncs(turn).counts == {"partitions": 0, "syncs": 0}
     FlowPartition.objects.filter(partition=0).update(position=41)

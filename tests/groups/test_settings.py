@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrors.domain.specs import FlowSettings
-from mirrors.domain.sync.schedule import Past, Schedule, judge
+from mirrors.domain.sync.schedule import PastRuns, Schedule, judge
 from mirrors.domain.sync.tasks import CHECKPOINTS, GROUP_OFFSETS, GROUPS, OFFSET_SYNCS
 from mirrors.services.sync.scheduler import TABLE
 
@@ -30,14 +30,14 @@ def test_a_duty_keeps_to_its_switch_and_its_interval(
     settings = FlowSettings.from_properties(given)
     period = 7 if interval else every
     times = range(3 * period + 1)
-    past, ran = Past(), []
+    past, ran = PastRuns(), []
     for now in times:
         judged = judge(schedule, settings, past, now=now, running=True)
         if judged.due:
             ran.append(now)
-            past = Past(slot=judged.slot)
+            past = PastRuns(slot=judged.slot)
     assert ran == [0, period, 2 * period, 3 * period]
     off = judge(
-        schedule, FlowSettings.from_properties({switch: "false"}), Past(), now=9, running=True
+        schedule, FlowSettings.from_properties({switch: "false"}), PastRuns(), now=9, running=True
     )
     assert (off.due, off.reason) == (False, f"{switch} is false.")

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer
 from django.utils import timezone
 
 from mirrors.domain.internal_topics.records import Checkpoint, OffsetSync
-from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.groups import GroupOffset, read_offsets, write_offsets
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.client_config import client_config
@@ -61,7 +61,7 @@ class World:
     def do(self, act: Callable[..., Outcome]) -> Outcome:
         """Run a sync task, with its own survey if it needs one."""
         self.flow.refresh_from_db()
-        context = DutyContext(
+        context = SyncTaskContext(
             flow_id=self.flow.pk,
             spec=self.flow.spec,
             now=milliseconds(timezone.now()),

@@ -14,8 +14,8 @@ from django.utils import timezone
 from mirrors.domain.comparison.alignment import Kind
 from mirrors.domain.comparison.findings import About, Finding, Weight
 from mirrors.domain.gaps.lost_ranges import GapKind
-from mirrors.domain.groups.checkpoints import Move, SyncState
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.checkpoints import OffsetUpdate, SyncState
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.internal_topics.records import Checkpoint
 from mirrors.domain.offsets.translation import Outcome
 from mirrors.domain.runners.job_files import (
@@ -139,11 +139,11 @@ def test_a_remote_name_that_is_longer_than_kafka_allows_is_told_nevertheless(flo
 
 @pytest.mark.parametrize("group", ["g" * LONGEST_GROUP, ODD_GROUP])
 def test_a_group_of_such_a_topic_is_kept(flow: Flow, group: str) -> None:
-    place = GroupPlace(
+    place = GroupPartition(
         group=group, topic="t" * LONGEST_NAME, partition=0, remote_topic=TOO_LONG,
         source_offset=5,
     )  # fmt: skip
-    now, found = timezone.now(), [(place, Move("unknown", None, ""))]
+    now, found = timezone.now(), [(place, OffsetUpdate("unknown", None, ""))]
     store.store_places(flow=flow, groups=[place.group], found=found, now=now)
     assert GroupOffset.objects.get(flow=flow).remote_topic == TOO_LONG
 

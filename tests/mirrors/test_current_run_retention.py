@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mirrors.domain.offsets import runs
 from mirrors.domain.offsets.replicated_ranges import ReplicatedRanges
-from mirrors.domain.offsets.retention import Border
+from mirrors.domain.offsets.retention import RetentionBoundary
 from mirrors.domain.offsets.runs import BlockKey, Run, pack
 from mirrors.domain.offsets.translation import Translation
 from mirrors.kafka.admin.topics import Admin
@@ -120,7 +120,7 @@ def test_what_lies_in_either_log_is_answered_as_before(
     build(known, records)
     before = ask(known.flow, "t", *range(position + 2))
     home = back_home(known.flow, there, end)
-    due = due_blocks(known, begin_at(known, Border(min(here, position), there)))
+    due = due_blocks(known, begin_at(known, RetentionBoundary(min(here, position), there)))
     taken = set(due.values_list("first", flat=True))
     due.delete()
     for rebuilt in (False, True):
@@ -138,7 +138,7 @@ def test_what_lies_in_either_log_is_answered_as_before(
     assert skipped(records, taken, there, end) == skipped(records, set(), there, end)
 
 
-def begin_at(known: PartitionMap, at: Border) -> Border:
+def begin_at(known: PartitionMap, at: RetentionBoundary) -> RetentionBoundary:
     """Both logs were seen to begin there."""
     known.source_start, known.target_start = at
     known.save(update_fields=["source_start", "target_start"])
@@ -159,9 +159,9 @@ def test_the_oldest_block_stays_and_the_one_that_the_border_lies_in(
     cases = {(99, 99): [20, 40, 60], (79, 99): [20, 40], (99, 53): [20], (60, 54): [20, 40]}
     cases |= {(59, 99): [20], (19, 99): [], (99, 0): []}
     for border, wanted in cases.items():
-        due = due_blocks(known, Border(*border)).order_by("first")
+        due = due_blocks(known, RetentionBoundary(*border)).order_by("first")
         assert list(due.values_list("first", flat=True)) == wanted
-    due_blocks(known, begin_at(known, Border(79, 99))).delete()
+    due_blocks(known, begin_at(known, RetentionBoundary(79, 99))).delete()
     answers = ask(known.flow, "t", 3, 19, 25, 59, 61)
     assert [(row.downstream, row.outcome) for row in answers] == [
         (3, "exact"), (54, "gap"), (54, "gap"), (54, "gap"), (55, "exact"),

@@ -14,7 +14,7 @@ from django.utils import timezone
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.failover.drift import drift_blockers
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.models import Drift, Flow, FlowPlan, Transition
 from mirrors.services import clusters as cluster_services
@@ -83,7 +83,7 @@ def value_of(admin: Admin, topic: str) -> str | None:
 
 def sync(flow: Flow, later: timedelta = timedelta()) -> dict[str, int]:
     now = milliseconds(timezone.now() + later)
-    context = DutyContext(flow_id=flow.pk, spec=flow.spec, now=now, deadline_s=20)
+    context = SyncTaskContext(flow_id=flow.pk, spec=flow.spec, now=now, deadline_s=20)
     return configs.sync_configs(context).counts
 
 
@@ -144,7 +144,7 @@ def test_accepted_stays_and_ignored_stays_until_it_expires_and_a_plan_leaves_bot
     shown = drift.digest_of(found)
     drift.decide(finding=found, choice="accept", who=WHO, why="Room.", shown=shown, now=now)
     assert sync(flow, 9 * HOUR)["changed"] == 0
-    context = DutyContext(flow_id=flow.pk, spec=flow.spec, now=milliseconds(now), deadline_s=20)
+    context = SyncTaskContext(flow_id=flow.pk, spec=flow.spec, now=milliseconds(now), deadline_s=20)
     plan = configs.look(context)
     assert plan.changes() == ()
     assert any("accepted by" in text and "Room." in text for text in plan.left_out)

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from mirrors.domain.drills.certificates.signature import canonical, fingerprint_of
-from mirrors.domain.drills.certificates.tables import sheets_of
+from mirrors.domain.drills.certificates.tables import tables_of
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.models import FailoverRun, Flow, SigningKey
 from mirrors.services.drills import runs, schedules
@@ -130,5 +130,5 @@ def test_the_certificate_names_what_a_decision_left_behind(
     (row,) = document["left_behind"]
     assert (row["topic"], row["records"], row["certainty"]) == ("orders", 10, "at_most")
     assert {"who": "ann", "did": "left orders behind: moved"} in document["people"]
-    (sheet,) = [one for one in sheets_of(document) if one.title == "Left behind by decision"]
+    (sheet,) = [one for one in tables_of(document) if one.title == "Left behind by decision"]
     assert "by decision of ann (moved): at most 10 records" in sheet.rows[0][1]

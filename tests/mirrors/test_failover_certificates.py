@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.domain.drills.certificates.tables import sheets_of, title_of
+from mirrors.domain.drills.certificates.tables import tables_of, title_of
 from mirrors.domain.failover.runbook.steps import STEPS
 from mirrors.domain.formatting import arrow
 from mirrors.models import Certificate, FailoverRun, FailoverStep, Flow
@@ -91,7 +91,7 @@ def test_what_is_counted_later_is_signed_beside_the_first_which_stays_genuine(
         assert "Genuine." in client.get(f"/verify/{one.number}/").content.decode()
     changed = later.text.replace("2844", "0")
     assert issuance.verify_text(text=changed.encode()).code == "changed"
-    said = " ".join(" ".join(row) for sheet in sheets_of(added) for row in sheet.rows)
+    said = " ".join(" ".join(row) for sheet in tables_of(added) for row in sheet.rows)
     assert "at least 2,485 records" in said
     assert "2,844 records" in said
     assert LEFT["sentence"] in said

@@ -12,7 +12,7 @@ from controlplane.celery import app
 from mirrors import tasks
 from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.sync.heartbeats import Arrival
+from mirrors.domain.sync.heartbeats import ReceivedHeartbeat
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.internal_topics.topic import InternalRecord, Row, append, read_to_end
 from mirrors.models import Cluster, DutyRun, Flow, HeartbeatState
@@ -122,7 +122,11 @@ def test_what_came_to_another_target_does_not_count_for_this_one(
 ) -> None:
     """One source beats to all its targets, so each of them has every direction's heartbeats."""
     turn = take_turns(emitting(), now)[0]
-    other = (turn.flow.target_id + 1, "one.heartbeats", Arrival(turn.beat.key, turn.beat.value, 0))
+    other = (
+        turn.flow.target_id + 1,
+        "one.heartbeats",
+        ReceivedHeartbeat(turn.beat.key, turn.beat.value, 0),
+    )
     arrivals._note([turn], *other)
     assert not turn.has_arrived()
     arrivals._note([turn], turn.flow.target_id, *other[1:])

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.standby.records import kept_topic
+from mirrors.domain.standby.records import backup_topic
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
 from mirrors.models import (
     Cluster,
@@ -54,7 +54,7 @@ def world(sides: tuple[Side, Side], db: None, monkeypatch: pytest.MonkeyPatch) -
     here = World.make(*sides, topics=unique("kept") + ".*")
     yield here
     with contextlib.suppress(UnderstudyError):
-        here.delete(sides[1], kept_topic(here.alias))
+        here.delete(sides[1], backup_topic(here.alias))
 
 
 def forget_all() -> None:
@@ -131,7 +131,7 @@ def test_a_secret_never_lies_on_the_standby_only_its_reference(world: World) -> 
     )
     world.flow = Flow.objects.select_related("source", "target").get(pk=world.flow.pk)
     assert world.do(keep_flow).counts == {"written": 1}
-    kept = [row.value or b"" for row in world.copy.target.read(kept_topic(world.alias))]
+    kept = [row.value or b"" for row in world.copy.target.read(backup_topic(world.alias))]
     assert any(f"env:{SECRET}".encode() in value for value in kept)
     assert not any(b"a-very-secret-word" in value for value in kept)
 

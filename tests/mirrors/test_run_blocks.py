@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrors.domain.offsets.runs import BlockKey, OpenBlock, Run, pack
-from mirrors.domain.offsets.truncation_marks import MARK_BODY, again_key
+from mirrors.domain.offsets.truncation_marks import MARK_BODY, restart_key
 from mirrors.kafka.internal_topics.topic import InternalRecord
 from mirrors.models import PartitionMap, SyncedPartition
 from mirrors.services.offsets.index_refresh import due_flows, is_behind
@@ -68,7 +68,7 @@ BEFORE = [
 ]
 # Where it was cut, the source has the marker of a transaction that was aborted.
 AFTER = written(4, Run(58, 110, 5))
-MARK = InternalRecord(0, 3, 0, again_key("orders", 0, "g", "id", LOST_FROM).to_bytes(), MARK_BODY)
+MARK = InternalRecord(0, 3, 0, restart_key("orders", 0, "g", "id", LOST_FROM).to_bytes(), MARK_BODY)
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 4])

@@ -6,7 +6,7 @@ import pytest
 
 from mirrors.domain.offsets import runs
 from mirrors.domain.offsets.run_blocks import read_block
-from mirrors.domain.offsets.runs import BlockKey, is_left_out
+from mirrors.domain.offsets.runs import BlockKey, is_skipped_generation
 from mirrors.models import Flow, PartitionMap
 from mirrors.services.offsets.retention.skipped_records import flows_with_notes, retire_notes
 from mirrors.services.offsets.run_index import refresh_index
@@ -25,7 +25,7 @@ def notes(copy: Copy) -> list[tuple[int, int, int]]:
     found = []
     for raw, value in latest.items():
         key = BlockKey.from_bytes(raw or b"")
-        if value is not None and is_left_out(key.generation):
+        if value is not None and is_skipped_generation(key.generation):
             *_, run = read_block(value)
             found.append((key.partition, key.first, run.upstream + run.length))
     return sorted(found)

@@ -7,26 +7,26 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mirrors.domain.errors import KafkaRefused
-from mirrors.domain.sync.schedule import DutyContext, Outcome, Schedule
+from mirrors.domain.sync.schedule import Outcome, Schedule, SyncTaskContext
 from mirrors.models import Cluster, DutyRun, Flow
 from mirrors.services.flows import commands
 from mirrors.services.sync import runs, scheduler
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-ASKED: list[DutyContext] = []
+ASKED: list[SyncTaskContext] = []
 
 
-def look(context: DutyContext) -> Outcome:
+def look(context: SyncTaskContext) -> Outcome:
     ASKED.append(context)
     return Outcome(counts={"looked": 1}, reasons=("a was left: it is odd.",))
 
 
-def refuse(context: DutyContext) -> Outcome:
+def refuse(context: SyncTaskContext) -> Outcome:
     raise KafkaRefused("Cluster two: the principal may not do that. Grant it.")
 
 
-def collapse(context: DutyContext) -> Outcome:
+def collapse(context: SyncTaskContext) -> Outcome:
     raise ValueError("what nobody thought of")
 
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from mirrors.domain.cluster_snapshot import ConfigEntry
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.models import DutyRun, Flow, FlowPlan
 from mirrors.services import clusters as cluster_services
@@ -66,8 +66,8 @@ def value(admin: Admin, topic: str, key: str) -> tuple[str | None, str]:
     return entry.value, entry.source
 
 
-def context(flow: Flow) -> DutyContext:
-    return DutyContext(flow_id=flow.pk, spec=flow.spec, now=0, deadline_s=20)
+def context(flow: Flow) -> SyncTaskContext:
+    return SyncTaskContext(flow_id=flow.pk, spec=flow.spec, now=0, deadline_s=20)
 
 
 def test_a_setting_changed_on_the_source_follows_and_goes_back_with_it(

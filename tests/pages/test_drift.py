@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from mirrors.domain.topics.acls import NOT_SEEN
-from mirrors.domain.topics.drift import Deviation, rule_on
+from mirrors.domain.topics.drift import Deviation, decide_drift
 from mirrors.models import Drift, Flow, FlowPlan, GroupOffset
 from mirrors.services.clock import milliseconds
 from mirrors.services.migration import import_export
@@ -43,7 +43,7 @@ def flow(db: None) -> Flow:
 @pytest.fixture
 def finding(flow: Flow) -> Drift:
     now = timezone.now()
-    ruling = rule_on(SET, None, now=milliseconds(now), grace_s=3600)
+    ruling = decide_drift(SET, None, now=milliseconds(now), grace_s=3600)
     drift_store.store_findings(
         flow.pk, {SET.place: (SET, ruling)}, kinds=[SET.kind], put_back=(), now=now
     )

@@ -13,11 +13,11 @@ from django.test import Client
 from django.utils import timezone
 
 from mirrors.domain.failover.plan import plan_failover
-from mirrors.domain.failover.preconditions import Drifted, FencePicture, TargetTopics
-from mirrors.domain.failover.read_verification import Proof
+from mirrors.domain.failover.preconditions import DriftFinding, FenceSupport, TargetTopics
+from mirrors.domain.failover.read_verification import ReadVerification
 from mirrors.domain.failover.simulation_result import (
-    Loss,
-    Reading,
+    GroupReadResult,
+    RangeLoss,
     group_partition_result,
     sentence,
     sum_up,
@@ -45,18 +45,18 @@ def finish(run: FailoverRun, group: str = "billing", **proof: Any) -> FailoverRu
     rows = (partition(), partition(partition=1, source_end=None))
     groups = (GroupPicture(group=group, places=(place(group=group),)),)
     seen: dict[str, Any] = {"partitions": rows, "groups": groups, "writing": "It still writes."}
-    gone = Drifted(kind="deleted topic", name="east.old", sentence="east.old was deleted.")
+    gone = DriftFinding(kind="deleted topic", name="east.old", sentence="east.old was deleted.")
     seen["target_topics"] = TargetTopics(drifted=(gone,))
-    seen["fence"] = FencePicture(how="acl", fallback="person", refused="It has no authorizer.")
+    seen["fence"] = FenceSupport(how="acl", fallback="person", refused="It has no authorizer.")
     plan = plan_failover(picture(**seen))
     facts: dict[str, Any] = {"verdict": "proven", "reason": "the same", "re_reads": 0, **proof}
-    losses = [Loss(records=7, unread=7, how="counted")]
+    losses = [RangeLoss(records=7, unread=7, how="counted")]
     found = [
         group_partition_result(
             row,
             loss=losses[0],
-            reading=Reading(first_offset=55, first_record_ms=12, records=16),
-            proof=Proof(**facts),
+            reading=GroupReadResult(first_offset=55, first_record_ms=12, records=16),
+            proof=ReadVerification(**facts),
             rate=1000.0,
         )
         for row in plan.places

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.domain.topics.acls import NOT_SEEN, AclRule
 from mirrors.kafka.admin.acls import Acls
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
@@ -89,10 +89,10 @@ def eventually(look: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def context(flow: Flow) -> DutyContext:
+def context(flow: Flow) -> SyncTaskContext:
     flow.refresh_from_db()
     now = milliseconds(timezone.now())
-    return DutyContext(flow_id=flow.pk, spec=flow.spec, now=now, deadline_s=20)
+    return SyncTaskContext(flow_id=flow.pk, spec=flow.spec, now=now, deadline_s=20)
 
 
 def grant(spec: ClusterSpec, topic: str, made: list[AclRule]) -> None:

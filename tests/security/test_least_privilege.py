@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 )
 
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import HeartbeatState
 from mirrors.services import clusters
@@ -169,7 +169,7 @@ def test_the_rights_of_the_page_are_enough_for_heartbeats_and_settings(
     changes = {"retention.ms": "1234567"}
     with Admin(ClusterSpec(alias="x", bootstrap_servers=flow.lab.source)) as admin:
         admin.alter_configs({TOPIC: changes}).raise_first()
-    context = DutyContext(flow_id=row.pk, spec=row.spec, now=0, deadline_s=20)
+    context = SyncTaskContext(flow_id=row.pk, spec=row.spec, now=0, deadline_s=20)
     # The broker answers a change before it shows it.
     until = time.monotonic() + 10
     while not (done := configs.sync_configs(context)).counts["changed"]:

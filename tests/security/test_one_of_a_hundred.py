@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.domain.topics.acls import AclRule
 from mirrors.kafka.admin.acls import Acls
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
@@ -145,7 +145,7 @@ def test_ninety_nine_get_their_settings_and_the_one_is_named(
     ]
     properties = {"topics": rf"{hundred.name}\..*", "heartbeats.replication.enabled": "false"}
     row = settings.create_flow(source=pair[0], target=pair[1], properties=properties, who="tester")
-    context = DutyContext(flow_id=row.pk, spec=row.spec, now=0, deadline_s=30)
+    context = SyncTaskContext(flow_id=row.pk, spec=row.spec, now=0, deadline_s=30)
     with Admin(hundred.open[1]) as admin:
 
         def settled() -> bool:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from mirrors.domain.offsets.run_blocks import read_block
-from mirrors.domain.offsets.runs import BlockKey, is_left_out, runs_topic
+from mirrors.domain.offsets.runs import BlockKey, is_skipped_generation, runs_topic
 from tests.domain.run_map import RunMap
 from tests.domain.scanned import Copy, counted, scan
 from tests.spark.lab import Flow
@@ -154,7 +154,7 @@ def library_answers(flow: Flow, ends: Mapping[Place, int]) -> tuple[dict[Place, 
     runs = 0
     for place, end in ends.items():
         mine = [key for key, row in keys.items() if (row.topic, row.partition) == place]
-        mine = [key for key in mine if not is_left_out(keys[key].generation)]
+        mine = [key for key in mine if not is_skipped_generation(keys[key].generation)]
         assert len({keys[key].generation for key in mine}) <= 1, "nothing was begun again"
         rows = [run for _, body in sorted(blocks[key] for key in mine) for run in read_block(body)]
         runs += len(rows)

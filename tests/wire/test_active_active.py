@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mirrors.domain.internal_topics.records import Position, read_position
 from mirrors.domain.offsets.run_blocks import read_block
-from mirrors.domain.offsets.runs import BlockKey, Run, is_left_out, pack, runs_topic
+from mirrors.domain.offsets.runs import BlockKey, Run, is_skipped_generation, pack, runs_topic
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.record_lane.epoch import RecordLane
 from spark_runner.kafka_protocol.records import Record
@@ -87,7 +87,7 @@ def test_what_is_left_out_is_noted_with_the_place_it_came_from(source: Side, tar
     for record in source.read(runs_topic(back.alias)):
         key = BlockKey.from_bytes(record.key or b"")
         if key.topic == pair.topic and key.partition == 0:
-            assert is_left_out(key.generation), "nothing was copied back"
+            assert is_skipped_generation(key.generation), "nothing was copied back"
             noted += read_block(record.value or b"")
     assert sorted((run.upstream, run.downstream, run.length) for run in noted) == [(0, 0, 9)]
     assert back.runs(pair.topic) == []
@@ -199,7 +199,7 @@ def pretend_to_lose(flow: Flow, topic: str, count: int) -> int:
         (key, value)
         for key, value in blocks.items()
         if key is not None and f'"topic":"{topic}","partition":0,'.encode() in key
-        and not is_left_out(BlockKey.from_bytes(key).generation)
+        and not is_skipped_generation(BlockKey.from_bytes(key).generation)
     ]  # fmt: skip
     longer = [*read_block(block or b""), Run(known.position, had, count)]
     [packed] = pack(None, longer).blocks

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import pytest
 
 from mirrors.domain.offsets.run_blocks import read_block
-from mirrors.domain.offsets.runs import BlockKey, is_left_out
+from mirrors.domain.offsets.runs import BlockKey, is_skipped_generation
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.recovery.position_reader import PositionReader
 from spark_runner.ipc.messages import SliceResult
@@ -198,7 +198,7 @@ class Round:
     def _maps(self) -> dict[int, list[tuple[int, int]]]:
         latest: dict[bytes, bytes] = {}
         for record in self.flow.target.read(self.flow.runs_topic):
-            if not is_left_out(BlockKey.from_bytes(record.key or b"").generation):
+            if not is_skipped_generation(BlockKey.from_bytes(record.key or b"").generation):
                 latest[record.key or b""] = record.value or b""
         found: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for key, value in latest.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mirrors.domain.offsets.run_blocks import read_block
-from mirrors.domain.offsets.runs import BlockKey, Run, is_left_out, runs_topic
+from mirrors.domain.offsets.runs import BlockKey, Run, is_skipped_generation, runs_topic
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.epoch import RawCopier
@@ -137,7 +137,7 @@ class Flow:
         for record in self.target.read(self.runs_topic):
             assert record.key is not None
             assert record.value is not None
-            if not is_left_out(BlockKey.from_bytes(record.key).generation):
+            if not is_skipped_generation(BlockKey.from_bytes(record.key).generation):
                 latest[record.key] = record.value
         return latest
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from django.db import connection
 
 from controlplane.bench.scale.bulk_sql import earlier, multiply, table
-from mirrors.domain.drills.objectives import Measured
+from mirrors.domain.drills.objectives import Measurement
 from mirrors.models import (
     Drill,
     DrillRun,
@@ -124,7 +124,7 @@ def _drills(flows: Sequence[Flow], now: datetime) -> None:
         (Drill(flow=flow, schedule="0 3 * * 1", changed_by="bench") for flow in flows),
         batch_size=_BATCH,
     )
-    measured = dataclasses.asdict(Measured(groups=2, places=200, proven=200, loss=0, rpo_ms=900))
+    measured = dataclasses.asdict(Measurement(groups=2, places=200, proven=200, loss=0, rpo_ms=900))
     asked = [(plan, number) for plan in plans for number in range(DRILLS_A_FLOW)]
     ends = [now - timedelta(days=7 * number) for _, number in asked]
     runs = FailoverRun.objects.bulk_create(

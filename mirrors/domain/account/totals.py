@@ -16,7 +16,7 @@ _NEVER_OWED: frozenset[State] = frozenset({"filtered", "deleted_on_source"})
 NAMED = 3
 
 
-class Part(Protocol):
+class OwedPartition(Protocol):
     """What a sum reads of its parts: an `Owed` or a stored row."""
 
     @property
@@ -106,7 +106,7 @@ def is_old(observed_at: int | None, now: int, old_after_ms: int = OLD_AFTER_MS) 
     return observed_at is None or now - observed_at > old_after_ms
 
 
-def total(parts: Iterable[Part]) -> Total:
+def total(parts: Iterable[OwedPartition]) -> Total:
     """Return the sum of what the parts owe."""
     records = unknown = count = least = 0
     oldest: int | None = None

@@ -13,27 +13,27 @@ from collections.abc import Sequence
 CHUNK = 500
 
 
-def borders(first: int, end: int, most: int) -> list[int]:
+def chunk_boundaries(first: int, end: int, most: int) -> list[int]:
     """Return the source offsets where chunks begin, and the end: at most `most` chunks."""
     until = min(end, first + CHUNK * most)
     return [*(range(first, until, CHUNK) or [first]), until]
 
 
 class SideDigest:
-    """The chunk digests of one side of a partition. Two equal `borders` make an empty chunk."""
+    """The chunk digests of one side of a partition. Two equal `boundaries` make an empty chunk."""
 
-    def __init__(self, borders: Sequence[int]) -> None:
-        self.borders = list(borders)
-        self.counts = [0] * (len(borders) - 1)
+    def __init__(self, boundaries: Sequence[int]) -> None:
+        self.boundaries = list(boundaries)
+        self.counts = [0] * (len(boundaries) - 1)
         self._hashes = [hashlib.blake2b(digest_size=16) for _ in self.counts]
         self._at = 0
-        self.reached = self.borders[0]
+        self.reached = self.boundaries[0]
 
     def add(self, offset: int, digest: bytes) -> None:
-        """Add a record. Records come in offset order; those outside the borders are ignored."""
-        if not self.borders[0] <= offset < self.borders[-1]:
+        """Add a record. Records come in offset order; those outside the boundaries are ignored."""
+        if not self.boundaries[0] <= offset < self.boundaries[-1]:
             return
-        while offset >= self.borders[self._at + 1]:
+        while offset >= self.boundaries[self._at + 1]:
             self._at += 1
         self.counts[self._at] += 1
         self._hashes[self._at].update(digest)
@@ -45,14 +45,14 @@ class SideDigest:
     @property
     def complete(self) -> int:
         """How many chunks, from the first on, were read to their end."""
-        return sum(end <= self.reached for end in self.borders[1:])
+        return sum(end <= self.reached for end in self.boundaries[1:])
 
     def digest(self, chunk: int) -> tuple[int, bytes]:
         return self.counts[chunk], self._hashes[chunk].digest()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Compared:
+class DigestComparison:
     """The result: `chunks` were read on both sides; `ranges` differ, with neighbors merged."""
 
     chunks: int
@@ -61,7 +61,7 @@ class Compared:
     target_records: int
 
 
-def compare_chunks(source: SideDigest, target: SideDigest) -> Compared:
+def compare_chunks(source: SideDigest, target: SideDigest) -> DigestComparison:
     """Compare chunk by chunk, as far as both sides were read."""
     done = min(source.complete, target.complete)
     ranges: list[tuple[int, int]] = []
@@ -72,7 +72,7 @@ def compare_chunks(source: SideDigest, target: SideDigest) -> Compared:
             ranges[-1] = (ranges[-1][0], at + 1)
         else:
             ranges.append((at, at + 1))
-    return Compared(
+    return DigestComparison(
         chunks=done,
         ranges=tuple(ranges),
         source_records=sum(source.counts[:done]),

@@ -9,7 +9,7 @@ from typing import Literal
 from mirrors.domain.comparison.alignment import Difference
 from mirrors.domain.formatting import plural
 from mirrors.domain.groups.checkpoints import IDLE
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.topics.sync_plan import Change, SyncPlan
 
 About = Literal["topic", "partition", "config", "acl", "group", "content"]
@@ -96,7 +96,7 @@ def extra_partition_finding(
 
 
 def group_findings(
-    places: Iterable[GroupPlace], states: dict[str, str], *, synced: bool
+    places: Iterable[GroupPartition], states: dict[str, str], *, synced: bool
 ) -> tuple[list[Finding], Aspect]:
     """Compare each group's offset on the target with the offset by the exact map."""
     found: list[Finding] = []
@@ -128,8 +128,8 @@ def group_findings(
 
 
 def with_later_translations(
-    places: Iterable[GroupPlace], again: Iterable[GroupPlace]
-) -> list[GroupPlace]:
+    places: Iterable[GroupPartition], again: Iterable[GroupPartition]
+) -> list[GroupPartition]:
     """Combine target offsets of a first look with translations of a second one.
 
     A group that reads advances between the two requests, and its translation only rises with it. So
@@ -145,7 +145,7 @@ def with_later_translations(
     ]
 
 
-def _of_group(place: GroupPlace, exact: int, *, synced: bool) -> Finding | None:
+def _of_group(place: GroupPartition, exact: int, *, synced: bool) -> Finding | None:
     at = place.target_offset
     if at == exact or (at is None and not synced):
         return None

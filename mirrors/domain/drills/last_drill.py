@@ -25,7 +25,7 @@ class LastDrills:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Proven:
+class DrillProof:
     state: ProvenState
     at: datetime | None
     age: timedelta | None
@@ -47,7 +47,7 @@ def proven_state(
     return "stale" if age > stale_after else "proven", age
 
 
-def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> Proven:
+def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> DrillProof:
     """Return the same with a sentence."""
     state, age = proven_state(last, now=now, stale_after=stale_after)
     if last.ended_at is not None and state == "failed":
@@ -65,7 +65,7 @@ def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> P
         sentence = f"The last drill verified the offsets {_old(age)} ago. No objectives are set."
     else:
         sentence = f"The last drill passed {_old(age)} ago."
-    return Proven(state=state, at=last.passed_at, age=age, sentence=sentence)
+    return DrillProof(state=state, at=last.passed_at, age=age, sentence=sentence)
 
 
 def _old(age: timedelta) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from mirrors.domain.drills.objectives import Measured
+from mirrors.domain.drills.objectives import Measurement
 from mirrors.domain.formatting import OLD_AFTER, duration
 
 # The steps of a real failover before consumers may read: the plan and the resume offsets.
@@ -45,7 +45,7 @@ def measure(
     steps: Sequence[StepTimes],
     figures: FlowFigures | None,
     blockers: Sequence[str] = (),
-) -> Measured:
+) -> Measurement:
     """Return the measurements of a drill.
 
     - `result`: the simulation's result; None if it ended before it had one.
@@ -56,7 +56,7 @@ def measure(
     loss, loss_is, loss_why = _loss(totals, source_trouble)
     rpo_ms, rpo_why = _rpo(loss, loss_is, loss_why, figures)
     rto_ms, rto_why = _rto(steps)
-    return Measured(
+    return Measurement(
         **{name: int(totals.get(name) or 0) for name in _COUNTS},
         blockers=tuple(blockers),
         re_reads=totals.get("re_reads"),

@@ -50,7 +50,7 @@ class Objectives:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measurement:
     """The numbers of one drill. A number is None if unknown; its `…_why` says why."""
 
     groups: int = 0
@@ -113,7 +113,7 @@ def result_text(state: str, verification: str) -> str:
     return f"{verified}, no objectives set"
 
 
-def judge(objectives: Objectives, measured: Measured, *, trouble: str = "") -> Verdict:
+def judge(objectives: Objectives, measured: Measurement, *, trouble: str = "") -> Verdict:
     """Judge a drill. `trouble` says why the simulation did not succeed; empty if it did."""
     faults = tuple(_faults(measured, trouble))
     breaches = () if trouble and not measured.places else tuple(_breaches(objectives, measured))
@@ -131,7 +131,7 @@ def judge(objectives: Objectives, measured: Measured, *, trouble: str = "") -> V
     )
 
 
-def _faults(measured: Measured, trouble: str) -> Iterator[str]:
+def _faults(measured: Measurement, trouble: str) -> Iterator[str]:
     if trouble:
         yield trouble
     elif measured.differs or measured.unread:
@@ -146,7 +146,7 @@ def _faults(measured: Measured, trouble: str) -> Iterator[str]:
         )
 
 
-def _breaches(objectives: Objectives, measured: Measured) -> Iterator[Breach]:
+def _breaches(objectives: Objectives, measured: Measurement) -> Iterator[Breach]:
     if (wanted := objectives.rpo_records) is not None:
         most = ", at most" if measured.loss_is == "at_most" else ""
         yield from _missed(
@@ -194,7 +194,7 @@ def _missed(
         yield Breach(objective=name, wanted=wanted, found=found, by=by, sentence=text)
 
 
-def _remarks(objectives: Objectives, measured: Measured, trouble: str) -> Iterator[str]:
+def _remarks(objectives: Objectives, measured: Measurement, trouble: str) -> Iterator[str]:
     if not objectives.is_set:
         yield "The flow has no objectives, so only the resume offsets of its groups were verified."
     if not measured.places and not trouble:
@@ -216,7 +216,7 @@ def _remarks(objectives: Objectives, measured: Measured, trouble: str) -> Iterat
         yield f"The data loss is unknown: {measured.loss_why or 'no reason was given'}."
 
 
-def _success_sentence(objectives: Objectives, measured: Measured) -> str:
+def _success_sentence(objectives: Objectives, measured: Measurement) -> str:
     parts = [
         f"Verified: {measured.proven:,} of {plural(measured.places, 'group-partition')} of "
         f"{plural(measured.groups, 'group')}."

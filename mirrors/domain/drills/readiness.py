@@ -12,7 +12,7 @@ import dataclasses
 from datetime import timedelta
 from typing import Any, Literal
 
-from mirrors.domain.drills.last_drill import Proven
+from mirrors.domain.drills.last_drill import DrillProof
 from mirrors.domain.drills.objectives import Objectives
 from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER, duration, plural
 
@@ -34,7 +34,7 @@ Fix = Literal[
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReadinessPicture:
+class ReadinessFacts:
     """What is stored of one flow; None where a figure is unknown.
 
     - `dead_addresses`: warnings of either cluster's last check. `source_warned`: the first one is
@@ -67,7 +67,7 @@ class ReadinessPicture:
     translated: int = 0
     open_gaps: int = 0
     failed_duties: tuple[tuple[str, str], ...] = ()
-    proven: Proven
+    proven: DrillProof
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class Readiness:
         }
 
 
-def readiness(picture: ReadinessPicture) -> Readiness:
+def readiness(picture: ReadinessFacts) -> Readiness:
     terms = (
         _drill(picture),
         _rpo(picture),
@@ -124,13 +124,13 @@ def _term(name: str, title: str, most: int, share: float, sentence: str, fix: Fi
     return Term(name=name, title=title, most=most, points=points, sentence=sentence, fix=fix)
 
 
-def _drill(picture: ReadinessPicture) -> Term:
+def _drill(picture: ReadinessFacts) -> Term:
     share = 1.0 if picture.proven.state == "proven" else 0.0
     fix: Fix = "drills" if picture.proven.state == "failed" else "drill"
     return _term("drill", "Verified by a drill", 20, share, picture.proven.sentence, fix)
 
 
-def _rpo(picture: ReadinessPicture) -> Term:
+def _rpo(picture: ReadinessFacts) -> Term:
     """Full points up to the objective, none from twice that on, proportional in between."""
     title = "Up to date with the source"
     if picture.offset_lag is None or _is_old(picture):
@@ -156,7 +156,7 @@ def _rpo(picture: ReadinessPicture) -> Term:
     return _term("rpo", title, 15, share, text, "topics")
 
 
-def _groups(picture: ReadinessPicture) -> Term:
+def _groups(picture: ReadinessFacts) -> Term:
     missing = picture.places - picture.translated
     share = 1.0 if not picture.places else picture.translated / picture.places
     text = (
@@ -166,7 +166,7 @@ def _groups(picture: ReadinessPicture) -> Term:
     return _term("groups", "Groups have their offset", 10, share, text, "groups")
 
 
-def _topics(picture: ReadinessPicture) -> Term:
+def _topics(picture: ReadinessFacts) -> Term:
     text = picture.not_visible
     if picture.not_copied:
         count = plural(picture.not_copied, "topic")
@@ -180,7 +180,7 @@ def _such_as(count: int, first: str) -> str:
     return first if count == 1 else f"{first} and {count - 1:,} more"
 
 
-def _rights(picture: ReadinessPicture) -> Term:
+def _rights(picture: ReadinessFacts) -> Term:
     title = "Permissions for a failover"
     if picture.lacking is None:
         text = "Whether permissions are missing is unknown. Simulate a failover to check them."
@@ -190,7 +190,7 @@ def _rights(picture: ReadinessPicture) -> Term:
     return _term("rights", title, 5, share, text, "simulation")
 
 
-def _drift(picture: ReadinessPicture) -> Term:
+def _drift(picture: ReadinessFacts) -> Term:
     text = (
         f"{plural(picture.drift, 'change')} made manually on {picture.target} "
         f"{'waits' if picture.drift == 1 else 'wait'} for a decision: "
@@ -199,7 +199,7 @@ def _drift(picture: ReadinessPicture) -> Term:
     return _term("drift", "No drift", 5, 0.0 if picture.drift else 1.0, text, "drift")
 
 
-def _foreign(picture: ReadinessPicture) -> Term:
+def _foreign(picture: ReadinessFacts) -> Term:
     text = (
         "Another producer writes into remote topics, recently "
         f"{plural(picture.foreign_records, 'record')}. Consumers read them as if they came from "
@@ -209,7 +209,7 @@ def _foreign(picture: ReadinessPicture) -> Term:
     return _term("foreign_writes", "No foreign writes", 5, share, text, "gaps")
 
 
-def _copies(picture: ReadinessPicture) -> Term:
+def _copies(picture: ReadinessFacts) -> Term:
     runs = picture.state == "running"
     text = f"The flow is {picture.state.replace('_', ' ')}"
     text += f": {picture.reason}" if picture.reason else "."
@@ -219,7 +219,7 @@ def _copies(picture: ReadinessPicture) -> Term:
     return _term("copies", "The flow replicates", 5, 1.0 if runs else 0.0, text, "jobs")
 
 
-def _target(picture: ReadinessPicture) -> Term:
+def _target(picture: ReadinessFacts) -> Term:
     if picture.target_reachable is None:
         text = f"{picture.target} was never checked."
     else:
@@ -235,7 +235,7 @@ def _target(picture: ReadinessPicture) -> Term:
     return _term("target", title, 5, share, text, "cluster")
 
 
-def _gaps(picture: ReadinessPicture) -> Term:
+def _gaps(picture: ReadinessFacts) -> Term:
     text = (
         f"Data loss detected: {plural(picture.open_gaps, 'gap')} "
         f"{'waits' if picture.open_gaps == 1 else 'wait'} for a decision. These partitions are "
@@ -244,14 +244,14 @@ def _gaps(picture: ReadinessPicture) -> Term:
     return _term("gaps", "No open gap", 10, 0.0 if picture.open_gaps else 1.0, text, "gaps")
 
 
-def _duties(picture: ReadinessPicture) -> Term:
+def _duties(picture: ReadinessFacts) -> Term:
     failed = picture.failed_duties
     named = "; ".join(f"{name}: {error}" for name, error in failed[:2])
     text = f"{plural(len(failed), 'sync task')} failed at the last run. {named}"
     return _term("duties", "Sync tasks succeed", 5, 0.0 if failed else 1.0, text, "duties")
 
 
-def _objectives(picture: ReadinessPicture) -> Term:
+def _objectives(picture: ReadinessFacts) -> Term:
     """Full points for an RPO in either unit and an RTO."""
     given = picture.objectives
     has_rpo = given.rpo_seconds is not None or given.rpo_records is not None
@@ -271,7 +271,7 @@ def _within(value: float, limit: float) -> float:
     return 0.0 if limit <= 0 else max(0.0, 2 - value / limit)
 
 
-def _is_old(picture: ReadinessPicture) -> bool:
+def _is_old(picture: ReadinessFacts) -> bool:
     return picture.figures_age is None or picture.figures_age > OLD_AFTER
 
 

@@ -82,7 +82,7 @@ class Divergence:
         return *ids, self.target_cluster, self.target_topic_id
 
 
-def diverge(
+def divergence_point(
     row: Position, *, remote_topic: str, last: Run | None, end: int, mark: str, at: int
 ) -> Divergence:
     """Return the point from the flow's position and its last run, at or below that position."""
@@ -111,7 +111,7 @@ def diverge(
     )
 
 
-def keep_first(known: Divergence | None, fresh: Divergence) -> Divergence:
+def merge_points(known: Divergence | None, fresh: Divergence) -> Divergence:
     """Return the point to store, given the known one.
 
     - The first point of a promotion counts.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from mirrors.domain.failover.read_verification import Proof, Seen, Verdict
+from mirrors.domain.failover.read_verification import ReadRecord, ReadVerification, Verdict
 from mirrors.domain.formatting import plural
 from mirrors.domain.offsets.runs import Run
 
@@ -27,10 +27,10 @@ class MixedPartition:
     """
 
     stands: int
-    after: Sequence[Seen]
-    before: Sequence[Seen]
+    after: Sequence[ReadRecord]
+    before: Sequence[ReadRecord]
     twins: Mapping[int, int]
-    theirs: Mapping[int, Seen]
+    theirs: Mapping[int, ReadRecord]
     again: int
     keeps_time: bool = True
 
@@ -45,7 +45,7 @@ def count_re_reads(asked: int, place: int, *, forth: Iterable[Run], back: Iterab
     return again
 
 
-def verify_mixed(case: MixedPartition) -> Proof:
+def verify_mixed(case: MixedPartition) -> ReadVerification:
     """Return whether the group resumes at a record that it has not read, and skips none."""
     skipped = sum(case.twins.get(row.offset, -1) >= case.stands for row in case.before)
     last = next((row for row in reversed(case.before) if row.offset in case.twins), None)
@@ -57,7 +57,7 @@ def verify_mixed(case: MixedPartition) -> Proof:
     if not wrong and rows and not known:
         verdict = "unproven"
         wrong = "its next records could not be read on the side that it leaves"
-    return Proof(
+    return ReadVerification(
         verdict=verdict,
         reason=wrong or _agreement_text(case, len(known)),
         re_reads=case.again,
@@ -68,7 +68,7 @@ def verify_mixed(case: MixedPartition) -> Proof:
     )
 
 
-def _wrong(case: MixedPartition, known: Sequence[Seen], skipped: int) -> str:
+def _wrong(case: MixedPartition, known: Sequence[ReadRecord], skipped: int) -> str:
     other = next((row for row in known if not _same(case, row)), None)
     if other is not None:
         return f"the record at offset {other.offset} differs from the one that the offset maps name"
@@ -83,11 +83,11 @@ def _within(length: int, first: int, end: int) -> int:
     return max(0, min(length, end) - max(0, first))
 
 
-def _known(case: MixedPartition, row: Seen | None) -> list[Seen]:
+def _known(case: MixedPartition, row: ReadRecord | None) -> list[ReadRecord]:
     return [row] if row is not None and case.twins[row.offset] in case.theirs else []
 
 
-def _same(case: MixedPartition, row: Seen) -> bool:
+def _same(case: MixedPartition, row: ReadRecord) -> bool:
     there = case.theirs[case.twins[row.offset]]
     # A record from before 1970 got the time of its replication.
     timed = case.keeps_time and row.timestamp > 0 and there.timestamp > 0

@@ -46,13 +46,13 @@ def is_own(offset: int, written: Sequence[Run]) -> bool:
     return at < 0 or offset >= written[at].downstream + written[at].length
 
 
-def mark_of(cluster: str, topic: str, partition: int, offset: int, timestamp: int) -> bytes:
+def replay_header(cluster: str, topic: str, partition: int, offset: int, timestamp: int) -> bytes:
     """Return the value of the header that distinguishes a replayed record from a produced one."""
     place = {"cluster": cluster, "topic": topic, "partition": partition, "offset": offset}
     return json.dumps({**place, "timestamp": timestamp}, separators=(",", ":")).encode()
 
 
-def to_line(
+def record_as_json(
     *,
     offset: int,
     timestamp: int,

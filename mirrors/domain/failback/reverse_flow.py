@@ -43,7 +43,7 @@ class Side:
     undescribed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class Start(NamedTuple):
+class PartitionStart(NamedTuple):
     """One partition of the reverse flow. `row`, if any, is written before the flow begins.
 
     - divergence: it begins at the divergence point.
@@ -69,7 +69,7 @@ def plan_starts(
     old: Side,
     new: Side,
     deleted: Collection[Place] = (),
-) -> list[Start]:
+) -> list[PartitionStart]:
     """Return the start of each partition.
 
     - `back`: the policy of the reverse flow; `known`: its positions. `old`: the side that failed.
@@ -88,12 +88,12 @@ def plan_starts(
     ]
 
 
-def _with_its_topic(start: Start, other: Start) -> Start:
+def _with_its_topic(start: PartitionStart, other: PartitionStart) -> PartitionStart:
     reason = f"{start.topic} is left out completely because of partition {other.partition}"
-    return Start(start.topic, start.partition, "blocked", None, reason)
+    return PartitionStart(start.topic, start.partition, "blocked", None, reason)
 
 
-def left_out_topics(starts: Iterable[Start], back: ReplicationPolicy) -> list[str]:
+def skipped_topics(starts: Iterable[PartitionStart], back: ReplicationPolicy) -> list[str]:
     """Return the topics that the reverse flow must not copy although its filters select them."""
     names = {start.topic for start in starts if start.kind == "blocked"}
     return sorted(name for name in names if not back.is_cycle(name))
@@ -101,7 +101,7 @@ def left_out_topics(starts: Iterable[Start], back: ReplicationPolicy) -> list[st
 
 def _without_destination(
     point: Divergence, back: ReplicationPolicy, old: Side, new: Side, deleted: Collection[Place]
-) -> Start | None:
+) -> PartitionStart | None:
     if point.topic in old.topic_ids or _is_another(point, old):
         return None
     reason = f"{point.topic} no longer exists on {back.target_alias}, "
@@ -119,7 +119,7 @@ def _without_destination(
             f"and did not when the flow to {back.source_alias} last listed its topics; the reverse "
             f"flow creates it again, for what was written on {back.source_alias} only"
         )
-    return Start(point.remote_topic, point.partition, "gone", None, reason)
+    return PartitionStart(point.remote_topic, point.partition, "gone", None, reason)
 
 
 def _start(
@@ -128,16 +128,16 @@ def _start(
     known: Mapping[Place, Position],
     old: Side,
     new: Side,
-) -> Start:
-    trouble = what_differs(point, old, old_alias=back.target_alias or "") or _moved(point, new)
+) -> PartitionStart:
+    trouble = why_diverged(point, old, old_alias=back.target_alias or "") or _moved(point, new)
     if trouble:
-        return Start(point.remote_topic, point.partition, "blocked", None, trouble)
+        return PartitionStart(point.remote_topic, point.partition, "blocked", None, trouble)
     if _stays(point, back):
         reason = (
             f"{point.remote_topic} holds what came from {back.target_alias}; by its name the "
             "reverse flow does not replicate it (cycle rule)"
         )
-        return Start(point.remote_topic, point.partition, "names", None, reason)
+        return PartitionStart(point.remote_topic, point.partition, "names", None, reason)
     row = Position(
         topic=point.remote_topic,
         partition=point.partition,
@@ -153,7 +153,7 @@ def _start(
             f"the reverse flow ran before and resumes at offset {held.position}; by the offset "
             "runs it skips what came from the other side"
         )
-        return Start(row.topic, row.partition, "goes_on", held.position, reason)
+        return PartitionStart(row.topic, row.partition, "goes_on", held.position, reason)
     reason = f"all records before offset {point.downstream} came from {back.target_alias}"
     if _has_fewer(point, old):
         reason = (
@@ -166,10 +166,10 @@ def _start(
             f"offset {point.downstream} was the end offset when {back.source_alias} took over; no "
             f"offset map says which records before it came from {back.target_alias}"
         )
-    return Start(row.topic, row.partition, "divergence", point.downstream, reason, row)
+    return PartitionStart(row.topic, row.partition, "divergence", point.downstream, reason, row)
 
 
-def starts_sentence(starts: Sequence[Start], name: str) -> str:
+def starts_sentence(starts: Sequence[PartitionStart], name: str) -> str:
     """Return what a reverse flow of this name does, as one sentence."""
     begun = sum(start.kind == "divergence" for start in starts)
     on = sum(start.kind == "goes_on" for start in starts)
@@ -194,7 +194,7 @@ def starts_sentence(starts: Sequence[Start], name: str) -> str:
     return said if said.endswith(".") else f"{said}."
 
 
-def what_differs(point: Divergence, old: Side, *, old_alias: str) -> str:
+def why_diverged(point: Divergence, old: Side, *, old_alias: str) -> str:
     """Return why the side that failed is not the one that was left (invariant C), or ""."""
     again = (
         "A reverse flow would omit its history there. Copy the topic in full instead: create a "
@@ -273,7 +273,7 @@ def reverse_properties(there: Mapping[str, str], policy: ReplicationPolicy) -> d
         for key, value in there.items()
         if key not in _OWN and not key.endswith(_START_OF_MM2)
     }
-    return both_ways(kept, policy)
+    return bidirectional_settings(kept, policy)
 
 
 def without_topics(properties: Mapping[str, str], topics: Iterable[str]) -> dict[str, str]:
@@ -286,14 +286,18 @@ def without_topics(properties: Mapping[str, str], topics: Iterable[str]) -> dict
     return {**properties, _EXCLUDE: ",".join([*known, *(n for n in names if n not in known)])}
 
 
-def both_ways(properties: Mapping[str, str], policy: ReplicationPolicy) -> dict[str, str]:
+def bidirectional_settings(
+    properties: Mapping[str, str], policy: ReplicationPolicy
+) -> dict[str, str]:
     """Return the settings with which each of two flows skips what the other one wrote."""
     if policy.kind != "identity":
         return dict(properties)
     return {**properties, SKIP: "true", DELIVERY: "exactly_once"}
 
 
-def changes_of(name: str, before: Mapping[str, str] | None, after: Mapping[str, str]) -> list[str]:
+def setting_changes(
+    name: str, before: Mapping[str, str] | None, after: Mapping[str, str]
+) -> list[str]:
     """Return the changes as sentences. `before` is None for a new flow."""
     if before is None:
         return [f"{name} is created with the settings of the forward flow."]

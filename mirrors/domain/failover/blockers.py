@@ -9,19 +9,23 @@ from mirrors.domain.account.sentences import amount
 from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import total
 from mirrors.domain.failover.drift import drift_blockers, drift_warnings
-from mirrors.domain.failover.partition_blockers import ended, not_copied_blockers, part_blockers
-from mirrors.domain.failover.partitions import Part
+from mirrors.domain.failover.partition_blockers import (
+    ended,
+    not_copied_blockers,
+    partition_blockers,
+)
+from mirrors.domain.failover.partitions import PartitionAccount
 from mirrors.domain.failover.permissions import (
     fence_warnings,
-    rights_blockers,
-    rights_warnings,
-    where_lacking,
+    permission_blockers,
+    permission_warnings,
+    where_missing,
 )
 from mirrors.domain.failover.plan_types import (
-    FailoverPicture,
+    FailoverSnapshot,
     Finding,
     GroupPartitionPlan,
-    GroupPicture,
+    GroupSnapshot,
     PartitionPlan,
 )
 from mirrors.domain.formatting import duration, plural
@@ -32,8 +36,8 @@ NAMED = 5
 
 
 def find_blockers(
-    picture: FailoverPicture,
-    parts: Sequence[Part],
+    picture: FailoverSnapshot,
+    parts: Sequence[PartitionAccount],
     places: tuple[GroupPartitionPlan, ...],
     oldest_ms: int,
 ) -> Iterator[Finding]:
@@ -62,7 +66,7 @@ def find_blockers(
     reported = {finding.where for finding in beside}
     for part in parts:
         if part.role == "replicated":
-            yield from part_blockers(picture, part, reported)
+            yield from partition_blockers(picture, part, reported)
     for group in picture.groups:
         yield from _group_blockers(picture, group, oldest_ms)
     for place in places:
@@ -76,7 +80,7 @@ def find_blockers(
             yield Finding(code="no_map", where=where, sentence=text, page="groups")
 
 
-def _amount_owed(parts: Sequence[Part]) -> str:
+def _amount_owed(parts: Sequence[PartitionAccount]) -> str:
     """What the partitions that take part still owe; empty if that is nothing."""
     found = total(part.owed for part in parts if part.role == "replicated")
     if found.records == 0 and not found.unknown:
@@ -84,19 +88,19 @@ def _amount_owed(parts: Sequence[Part]) -> str:
     return owed_text(found)
 
 
-def _not_taking_part(parts: Sequence[Part]) -> set[str]:
+def _not_taking_part(parts: Sequence[PartitionAccount]) -> set[str]:
     """Return the remote topics of which no partition takes part; their problem is reported once."""
     remote = {part.row.remote_topic for part in parts}
     return remote - {part.row.remote_topic for part in parts if part.role == "replicated"}
 
 
-def _topics(picture: FailoverPicture, parts: Sequence[Part]) -> dict[str, str]:
+def _topics(picture: FailoverSnapshot, parts: Sequence[PartitionAccount]) -> dict[str, str]:
     """Map the name in a finding to the topic that a decision has to leave behind."""
     names: dict[str, str] = {}
     for part in parts:
         topic, remote = part.row.topic, part.row.remote_topic
-        names[remote] = names[where_lacking(remote, picture.target)] = topic
-        names[where_lacking(topic, picture.source)] = topic
+        names[remote] = names[where_missing(remote, picture.target)] = topic
+        names[where_missing(topic, picture.source)] = topic
     return names
 
 
@@ -105,15 +109,15 @@ def _name_in(row: Finding) -> str:
     return row.where.partition(": ")[0]
 
 
-def _topic_and_permission_blockers(picture: FailoverPicture) -> Iterator[Finding]:
+def _topic_and_permission_blockers(picture: FailoverSnapshot) -> Iterator[Finding]:
     """Yield blockers of topics and rights, which offsets do not show."""
     if picture.target_topics is not None:
         yield from drift_blockers(picture.target_topics, target=picture.target)
-    yield from rights_blockers(picture.checked, picture.source_rights, picture.target_rights)
+    yield from permission_blockers(picture.checked, picture.source_rights, picture.target_rights)
 
 
 def _group_blockers(
-    picture: FailoverPicture, group: GroupPicture, oldest_ms: int
+    picture: FailoverSnapshot, group: GroupSnapshot, oldest_ms: int
 ) -> Iterator[Finding]:
     if group.trouble:
         text = (
@@ -144,7 +148,7 @@ def _group_blockers(
 
 
 def find_warnings(
-    picture: FailoverPicture,
+    picture: FailoverSnapshot,
     partitions: tuple[PartitionPlan, ...],
     places: tuple[GroupPartitionPlan, ...],
 ) -> Iterator[Finding]:
@@ -181,7 +185,7 @@ def _skipped(place: GroupPartitionPlan) -> str:
     )
 
 
-def _without_offset(picture: FailoverPicture) -> Iterator[Finding]:
+def _without_offset(picture: FailoverSnapshot) -> Iterator[Finding]:
     for group in picture.groups:
         for place in group.places:
             if place.has_no_offset:
@@ -194,7 +198,7 @@ def _without_offset(picture: FailoverPicture) -> Iterator[Finding]:
                 yield Finding(code="no_offset", where=where, sentence=text, page="groups")
 
 
-def _deleted_topics(picture: FailoverPicture) -> Finding:
+def _deleted_topics(picture: FailoverSnapshot) -> Finding:
     names, more = ", ".join(picture.deleted_topics[:NAMED]), len(picture.deleted_topics) - NAMED
     seen = ""
     if picture.deleted_seen_at is not None:
@@ -209,10 +213,10 @@ def _deleted_topics(picture: FailoverPicture) -> Finding:
     return Finding(code="gone", where=picture.flow, sentence=text, page="topics")
 
 
-def _topic_and_permission_warnings(picture: FailoverPicture) -> Iterator[Finding]:
+def _topic_and_permission_warnings(picture: FailoverSnapshot) -> Iterator[Finding]:
     source, target = picture.source, picture.target
     if picture.target_topics is not None:
         yield from drift_warnings(picture.target_topics, target=target, now=picture.taken_at)
-    yield from rights_warnings(picture.checked, picture.source_rights, picture.target_rights)
+    yield from permission_warnings(picture.checked, picture.source_rights, picture.target_rights)
     if picture.fence is not None:
         yield from fence_warnings(picture.fence, source=source)

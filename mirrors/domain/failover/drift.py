@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirrors.domain.failover.plan_types import Finding
-from mirrors.domain.failover.preconditions import Drifted, TargetTopics
+from mirrors.domain.failover.preconditions import DriftFinding, TargetTopics
 from mirrors.domain.formatting import duration, plural
 
 # A look is made every ten minutes while the flow runs.
@@ -109,14 +109,14 @@ def _unseen(target_topics: TargetTopics, target: str, now: int) -> Iterator[Find
     yield Finding(code="drift_not_seen", where=target, sentence=text, page="plan")
 
 
-def _refuses_writes(row: Drifted, target_topics: TargetTopics) -> bool:
+def _refuses_writes(row: DriftFinding, target_topics: TargetTopics) -> bool:
     if row.kind != "topic config" or row.key != _LEAST or row.name not in target_topics.replicas:
         return False
     text = row.found or ""
     return text.isdecimal() and int(text) > target_topics.replicas[row.name]
 
 
-def _effect(row: Drifted, target: str) -> str:
+def _effect(row: DriftFinding, target: str) -> str:
     if row.kind == "acl":
         return f"Clients that need this ACL are denied on {target}."
     if row.kind == "partitions":

@@ -8,17 +8,19 @@ from mirrors.domain.account.sentences import STATE_TEXTS
 from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import Total, total
 from mirrors.domain.failover.left_behind import LeftBehind
-from mirrors.domain.failover.partitions import Part, stated
-from mirrors.domain.failover.plan_types import FailoverPicture, LeftOut
+from mirrors.domain.failover.partitions import PartitionAccount, with_lower_bound
+from mirrors.domain.failover.plan_types import FailoverSnapshot, LeftBehindTotal
 from mirrors.domain.formatting import plural
 
 # Groups named in one sentence.
 _NAMED = 3
 
 
-def left_out(picture: FailoverPicture, parts: Iterable[Part]) -> Iterator[LeftOut]:
+def left_behind_totals(
+    picture: FailoverSnapshot, parts: Iterable[PartitionAccount]
+) -> Iterator[LeftBehindTotal]:
     """Yield one row for each decision that covers a selected partition."""
-    by_decision: dict[LeftBehind, list[Part]] = {}
+    by_decision: dict[LeftBehind, list[PartitionAccount]] = {}
     for part in parts:
         if part.decision is not None:
             by_decision.setdefault(part.decision, []).append(part)
@@ -28,8 +30,10 @@ def left_out(picture: FailoverPicture, parts: Iterable[Part]) -> Iterator[LeftOu
             yield _row(picture, decision, mine)
 
 
-def _row(picture: FailoverPicture, decision: LeftBehind, parts: Sequence[Part]) -> LeftOut:
-    found = total(stated(part.owed) for part in parts)
+def _row(
+    picture: FailoverSnapshot, decision: LeftBehind, parts: Sequence[PartitionAccount]
+) -> LeftBehindTotal:
+    found = total(with_lower_bound(part.owed) for part in parts)
     groups = sorted(
         {
             place.group
@@ -38,7 +42,7 @@ def _row(picture: FailoverPicture, decision: LeftBehind, parts: Sequence[Part]) 
             if decision.covers(place.topic, place.partition) and place.source_offset is not None
         }
     )
-    return LeftOut(
+    return LeftBehindTotal(
         topic=decision.topic,
         partition=decision.partition,
         partitions=len(parts),
@@ -55,7 +59,7 @@ def _row(picture: FailoverPicture, decision: LeftBehind, parts: Sequence[Part]) 
 
 
 def _sentence(
-    picture: FailoverPicture, decision: LeftBehind, found: Total, groups: Sequence[str]
+    picture: FailoverSnapshot, decision: LeftBehind, found: Total, groups: Sequence[str]
 ) -> str:
     many = "" if decision.partition is not None else f" ({plural(found.partitions, 'partition')})"
     text = (
@@ -69,7 +73,7 @@ def _sentence(
     return text
 
 
-def state_text(part: Part) -> str:
+def state_text(part: PartitionAccount) -> str:
     """Return why a part is not copied, as a predicate that follows its name."""
     if part.owed.state in ("behind", "in_step", "unknown", "stalled"):
         return "is not replicated yet"

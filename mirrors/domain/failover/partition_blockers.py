@@ -11,9 +11,9 @@ from mirrors.domain.account.sentences import amount
 from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import total
 from mirrors.domain.failover.left_behind_totals import state_text
-from mirrors.domain.failover.partitions import NOT_COPIED, Part
-from mirrors.domain.failover.permissions import where_lacking
-from mirrors.domain.failover.plan_types import FailoverPicture, Finding, Page
+from mirrors.domain.failover.partitions import NOT_COPIED, PartitionAccount
+from mirrors.domain.failover.permissions import where_missing
+from mirrors.domain.failover.plan_types import FailoverSnapshot, Finding, Page
 from mirrors.domain.formatting import plural
 
 _LEAVE = "leave it behind by decision"
@@ -23,9 +23,11 @@ _CHANGED = {
 }
 
 
-def not_copied_blockers(picture: FailoverPicture, parts: Sequence[Part]) -> Iterator[Finding]:
+def not_copied_blockers(
+    picture: FailoverSnapshot, parts: Sequence[PartitionAccount]
+) -> Iterator[Finding]:
     """Yield one finding for each selected topic that is not replicated."""
-    by_topic: dict[str, list[Part]] = {}
+    by_topic: dict[str, list[PartitionAccount]] = {}
     for part in parts:
         # Hidden topics have no names; they have their own finding.
         if part.role == "not_copied" and part.row.topic:
@@ -47,8 +49,8 @@ def not_copied_blockers(picture: FailoverPicture, parts: Sequence[Part]) -> Iter
         yield Finding(code=code, where=topic, sentence=text, page="topics", topic=topic)
 
 
-def part_blockers(
-    picture: FailoverPicture, part: Part, reported: Collection[str]
+def partition_blockers(
+    picture: FailoverSnapshot, part: PartitionAccount, reported: Collection[str]
 ) -> Iterator[Finding]:
     """Yield the blockers of one part. `reported`: remote topics and clusters already reported."""
     row, owed = part.row, part.owed
@@ -68,7 +70,7 @@ def part_blockers(
             f"{found} Fix the cause, or {_LEAVE}."
         )
         yield _finding("stalled", part, text, "topics")
-    reasons = {row.remote_topic, where_lacking(row.remote_topic, picture.target)}
+    reasons = {row.remote_topic, where_missing(row.remote_topic, picture.target)}
     if row.target_end is None and not reasons & set(reported):
         text = (
             f"Cannot read {row.remote_topic}-{row.partition} on {picture.target}: it does not "
@@ -77,7 +79,7 @@ def part_blockers(
         yield _finding("unread", part, text, "topics")
 
 
-def _finding(code: str, part: Part, text: str, page: Page) -> Finding:
+def _finding(code: str, part: PartitionAccount, text: str, page: Page) -> Finding:
     row = part.row
     return Finding(
         code=code,

@@ -20,7 +20,7 @@ from mirrors.domain.account.partition import (
     owed_from,
 )
 from mirrors.domain.failover.left_behind import LeftBehind, decision_on
-from mirrors.domain.failover.plan_types import FailoverPicture, GroupPicture, PartitionPicture
+from mirrors.domain.failover.plan_types import FailoverSnapshot, GroupSnapshot, PartitionSnapshot
 from mirrors.domain.gaps.lost_ranges import GapFacts
 
 Role = Literal["replicated", "not_copied", "left_behind"]
@@ -29,14 +29,14 @@ NOT_COPIED = "not_copied"
 _NEVER_COPIED = (NOT_COPIED, "cannot_be_created", "not_described", "not_visible")
 
 
-class Part(NamedTuple):
+class PartitionAccount(NamedTuple):
     """One topic-partition.
 
     - `start`: the first source offset that is owed; None if unknown.
     - `other_log`: the id of the owed log, if it is not the log that was copied.
     """
 
-    row: PartitionPicture
+    row: PartitionSnapshot
     owed: Owed
     start: int | None
     role: Role
@@ -44,14 +44,14 @@ class Part(NamedTuple):
     other_log: str | None = None
 
 
-def parts_of(picture: FailoverPicture) -> tuple[Part, ...]:
+def partition_accounts(picture: FailoverSnapshot) -> tuple[PartitionAccount, ...]:
     return tuple(_part(row, picture) for row in (*picture.partitions, *_hidden(picture)))
 
 
-def _hidden(picture: FailoverPicture) -> Iterator[PartitionPicture]:
+def _hidden(picture: FailoverSnapshot) -> Iterator[PartitionSnapshot]:
     """Yield one row without a name for the topics that the flow's principal cannot see."""
     if picture.not_visible:
-        yield PartitionPicture(
+        yield PartitionSnapshot(
             topic="",
             partition=-1,
             remote_topic="",
@@ -61,7 +61,9 @@ def _hidden(picture: FailoverPicture) -> Iterator[PartitionPicture]:
         )
 
 
-def taking_part(picture: FailoverPicture, parts: Iterable[Part]) -> FailoverPicture:
+def without_excluded(
+    picture: FailoverSnapshot, parts: Iterable[PartitionAccount]
+) -> FailoverSnapshot:
     """Return the picture without what is left behind or not copied, in groups too."""
     mine = list(parts)
     out = {(part.row.topic, part.row.partition) for part in mine if part.role != "replicated"}
@@ -72,7 +74,7 @@ def taking_part(picture: FailoverPicture, parts: Iterable[Part]) -> FailoverPict
     )
 
 
-def _part(row: PartitionPicture, picture: FailoverPicture) -> Part:
+def _part(row: PartitionSnapshot, picture: FailoverSnapshot) -> PartitionAccount:
     decision = decision_on(picture.left_behind, row.topic, row.partition)
     facts = _facts(row, picture.taken_at, is_left_behind=decision is not None)
     owed = evaluate(facts)
@@ -86,10 +88,10 @@ def _part(row: PartitionPicture, picture: FailoverPicture) -> Part:
         role = "left_behind"
     elif row.code in _NEVER_COPIED:
         role = "not_copied"
-    return Part(row, owed, owed_from(facts), role, decision, other_log(facts))
+    return PartitionAccount(row, owed, owed_from(facts), role, decision, other_log(facts))
 
 
-def _facts(row: PartitionPicture, now: int, *, is_left_behind: bool) -> PartitionFacts:
+def _facts(row: PartitionSnapshot, now: int, *, is_left_behind: bool) -> PartitionFacts:
     is_fresh = row.source_end is not None and row.source_end_at is None
     other = _another_log(row) if is_fresh and row.facts is None else None
     firsts = [first for first in (row.first, row.source_start) if first is not None]
@@ -110,12 +112,12 @@ def _facts(row: PartitionPicture, now: int, *, is_left_behind: bool) -> Partitio
     )
 
 
-def stated(owed: Owed) -> Owed:
+def with_lower_bound(owed: Owed) -> Owed:
     """Return what can be stated: an earlier figure gives only the lower bound."""
     return owed._replace(records=owed.least) if owed.certainty == "at_least" else owed
 
 
-def _another_log(row: PartitionPicture) -> GapFacts | None:
+def _another_log(row: PartitionSnapshot) -> GapFacts | None:
     """Return a gap if the log ends below the copied position: it is another log."""
     if row.position is None or row.source_end is None or row.source_end >= row.position:
         return None
@@ -128,10 +130,10 @@ def _another_log(row: PartitionPicture) -> GapFacts | None:
 
 
 def _without(
-    groups: Iterable[GroupPicture],
+    groups: Iterable[GroupSnapshot],
     out: set[tuple[str, int]],
     decisions: tuple[LeftBehind, ...],
-) -> Iterator[GroupPicture]:
+) -> Iterator[GroupSnapshot]:
     for group in groups:
         kept = tuple(
             place

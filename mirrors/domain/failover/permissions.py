@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mirrors.domain.failover.plan_types import Finding
-from mirrors.domain.failover.preconditions import CheckedNames, FencePicture, Rights, Side
+from mirrors.domain.failover.preconditions import CheckedNames, FenceSupport, Permissions, Side
 
 _SHOWN = 5
 _FALLBACK = {
@@ -20,8 +20,8 @@ _FALLBACK = {
 }
 
 
-def rights_blockers(
-    checked: CheckedNames, source: Rights | None, target: Rights | None
+def permission_blockers(
+    checked: CheckedNames, source: Permissions | None, target: Permissions | None
 ) -> Iterator[Finding]:
     if target is not None:
         yield from _on_target(checked, target)
@@ -35,7 +35,7 @@ def rights_blockers(
         yield _finding(name, source, text, "source")
 
 
-def _on_target(checked: CheckedNames, target: Rights) -> Iterator[Finding]:
+def _on_target(checked: CheckedNames, target: Permissions) -> Iterator[Finding]:
     there = [name for name in checked.remote_topics if name not in target.absent]
     for name in _lacking(target.topics, there, "READ"):
         text = (
@@ -65,8 +65,8 @@ def _on_target(checked: CheckedNames, target: Rights) -> Iterator[Finding]:
         yield _finding(checked.divergence_topic, target, text, "target")
 
 
-def rights_warnings(
-    checked: CheckedNames, source: Rights | None, target: Rights | None
+def permission_warnings(
+    checked: CheckedNames, source: Permissions | None, target: Permissions | None
 ) -> Iterator[Finding]:
     for side, rights in _sides(source, target):
         if rights.trouble:
@@ -93,7 +93,7 @@ def rights_warnings(
         yield _finding(checked.temporary_groups, target, text, "target")
 
 
-def fence_warnings(fence: FencePicture, *, source: str) -> Iterator[Finding]:
+def fence_warnings(fence: FenceSupport, *, source: str) -> Iterator[Finding]:
     """Yield warnings about the fence. `source` is its alias."""
     if fence.how == "acl" and fence.refused:
         text = (
@@ -108,7 +108,7 @@ def fence_warnings(fence: FencePicture, *, source: str) -> Iterator[Finding]:
     )
 
 
-def _no_acl_sentence(fence: FencePicture, source: str) -> str:
+def _no_acl_sentence(fence: FenceSupport, source: str) -> str:
     known = "" if fence.everybody else " (its brokers do not report the value)"
     text = (
         f"No ACL covers {_names(fence.bare)} on {source}, where "
@@ -124,7 +124,7 @@ def _no_acl_sentence(fence: FencePicture, source: str) -> str:
     return f"{text}{done} To fix it, add an ACL that allows the readers of each topic."
 
 
-def _lacking_to_store(name: str, target: Rights) -> list[str]:
+def _lacking_to_store(name: str, target: Permissions) -> list[str]:
     may = target.topics.get(name)
     if not name or may is None:
         return []
@@ -141,23 +141,25 @@ def _lacking(
     return [name for name in names if name in known and operation not in known[name]]
 
 
-def _sides(source: Rights | None, target: Rights | None) -> Iterator[tuple[Side, Rights]]:
+def _sides(
+    source: Permissions | None, target: Permissions | None
+) -> Iterator[tuple[Side, Permissions]]:
     if source is not None:
         yield "source", source
     if target is not None:
         yield "target", target
 
 
-def _who(rights: Rights) -> str:
+def _who(rights: Permissions) -> str:
     return f"The principal that connects to {rights.alias}"
 
 
-def _finding(name: str, rights: Rights, text: str, side: Side) -> Finding:
-    where = where_lacking(name, rights.alias)
+def _finding(name: str, rights: Permissions, text: str, side: Side) -> Finding:
+    where = where_missing(name, rights.alias)
     return Finding(code="rights", where=where, sentence=text, page=side)
 
 
-def where_lacking(name: str, alias: str) -> str:
+def where_missing(name: str, alias: str) -> str:
     """Return `where` of the finding; both clusters may have a resource of that name."""
     return f"{name} on {alias}"
 
@@ -171,7 +173,7 @@ def _names(names: Sequence[str]) -> str:
 _MOST = 20
 
 
-def lacking_rights(plan: Mapping[str, Any]) -> list[str]:
+def missing_permissions(plan: Mapping[str, Any]) -> list[str]:
     """Return the sentences of a plan (as JSON) about rights, blockers first."""
     rows = (*plan["blockers"], *plan["warnings"])
     return [row["sentence"] for row in rows if row["code"] in ("rights", "not_described")][:_MOST]

@@ -23,19 +23,25 @@ from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import Total, certainty_of, total
 from mirrors.domain.failover.blockers import find_blockers, find_warnings
 from mirrors.domain.failover.client_changes import ClientChange, client_changes
-from mirrors.domain.failover.left_behind_totals import left_out
-from mirrors.domain.failover.partitions import Part, Role, parts_of, stated, taking_part
+from mirrors.domain.failover.left_behind_totals import left_behind_totals
+from mirrors.domain.failover.partitions import (
+    PartitionAccount,
+    Role,
+    partition_accounts,
+    with_lower_bound,
+    without_excluded,
+)
 from mirrors.domain.failover.plan_types import (
     Certainty,
-    FailoverPicture,
+    FailoverSnapshot,
     Finding,
     GroupPartitionPlan,
-    LeftOut,
-    PartitionPicture,
+    LeftBehindTotal,
     PartitionPlan,
+    PartitionSnapshot,
 )
-from mirrors.domain.failover.preconditions import FencePicture
-from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.failover.preconditions import FenceSupport
+from mirrors.domain.groups.resume import GroupPartition, resume_offset_of
 from mirrors.domain.replication_policy import ReplicationPolicy
 
 
@@ -58,10 +64,10 @@ def sum_re_reads(places: Iterable[GroupPartitionPlan]) -> ReReads:
         else:
             is_exact = place.re_reads == 0 or place.outcome not in ("expired", "lower_bound")
             rows.append((place.re_reads, "counted" if is_exact else "at_most"))
-    return add_up(rows)
+    return sum_owed(rows)
 
 
-def add_up(rows: Iterable[tuple[int | None, OwedCertainty]]) -> ReReads:
+def sum_owed(rows: Iterable[tuple[int | None, OwedCertainty]]) -> ReReads:
     found = list(rows)
     known = sum(records for records, _ in found if records is not None)
     certainty = certainty_of((certainty for _, certainty in found), known=known > 0)
@@ -105,9 +111,9 @@ class FailoverPlan:
     re_reads_certainty: OwedCertainty = "unknown"
     re_reads_unknown: int = 0
     not_copied: tuple[PartitionPlan, ...] = ()
-    left_behind: tuple[LeftOut, ...] = ()
+    left_behind: tuple[LeftBehindTotal, ...] = ()
     left_partitions: tuple[PartitionPlan, ...] = ()
-    fence: FencePicture | None = None
+    fence: FenceSupport | None = None
 
     @property
     def every_partition(self) -> tuple[PartitionPlan, ...]:
@@ -125,10 +131,10 @@ class FailoverPlan:
         return {"digest": self.digest, **dataclasses.asdict(self)}
 
 
-def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> FailoverPlan:
+def plan_failover(picture: FailoverSnapshot, *, oldest_ms: int = OLDEST_MS) -> FailoverPlan:
     """Return all that a failover of these groups needs and costs, as of the picture."""
-    parts = parts_of(picture)
-    whole, picture = picture, taking_part(picture, parts)
+    parts = partition_accounts(picture)
+    whole, picture = picture, without_excluded(picture, parts)
     plans: dict[Role, list[PartitionPlan]] = {"replicated": [], "not_copied": [], "left_behind": []}
     for part in parts:
         plans[part.role].append(_partition(part, picture.taken_at))
@@ -162,18 +168,18 @@ def plan_failover(picture: FailoverPicture, *, oldest_ms: int = OLDEST_MS) -> Fa
         re_reads_certainty=re_reads.certainty,
         re_reads_unknown=re_reads.unknown,
         not_copied=tuple(plans["not_copied"]),
-        left_behind=tuple(left_out(whole, parts)),
+        left_behind=tuple(left_behind_totals(whole, parts)),
         left_partitions=tuple(plans["left_behind"]),
         fence=picture.fence,
     )
 
 
-def _totals(parts: Iterable[Part]) -> tuple[Total, Total, Total]:
+def _totals(parts: Iterable[PartitionAccount]) -> tuple[Total, Total, Total]:
     """Return what is owed by offsets, what can be stated of it, and what a switchover waits for."""
     parts = list(parts)
     mine = [part.owed for part in parts if part.role == "replicated"]
     every = [part.owed for part in parts]
-    return total(every), total(stated(owed) for owed in every), total(mine)
+    return total(every), total(with_lower_bound(owed) for owed in every), total(mine)
 
 
 def _loss_sentence(offsets: Total, loss: Total) -> str:
@@ -183,7 +189,7 @@ def _loss_sentence(offsets: Total, loss: Total) -> str:
     return text
 
 
-def _certainty(picture: FailoverPicture, rows: Collection[Certainty]) -> Certainty:
+def _certainty(picture: FailoverSnapshot, rows: Collection[Certainty]) -> Certainty:
     if "unknown" in rows:
         return "unknown"
     return (
@@ -191,7 +197,7 @@ def _certainty(picture: FailoverPicture, rows: Collection[Certainty]) -> Certain
     )
 
 
-def _clients(picture: FailoverPicture) -> tuple[ClientChange, ...]:
+def _clients(picture: FailoverSnapshot) -> tuple[ClientChange, ...]:
     return client_changes(
         picture.policy,
         bootstrap=picture.target_bootstrap,
@@ -207,13 +213,13 @@ def _clients(picture: FailoverPicture) -> tuple[ClientChange, ...]:
     )
 
 
-def _name_there(policy: ReplicationPolicy, place: GroupPlace) -> str:
+def _name_there(policy: ReplicationPolicy, place: GroupPartition) -> str:
     if policy.is_cycle(place.topic):
         return place.remote_topic or place.topic
     return policy.remote_topic(place.topic)
 
 
-def _partition(part: Part, now: int) -> PartitionPlan:
+def _partition(part: PartitionAccount, now: int) -> PartitionPlan:
     row, owed = part.row, part.owed
     return PartitionPlan(
         topic=row.topic,
@@ -234,13 +240,13 @@ def _partition(part: Part, now: int) -> PartitionPlan:
     )
 
 
-def _seen(row: PartitionPicture, owed: Owed) -> Certainty:
+def _seen(row: PartitionSnapshot, owed: Owed) -> Certainty:
     if owed.records is None:
         return "unknown"
     return "observed" if row.source_end_at is None else "last_known"
 
 
-def _why(row: PartitionPicture, owed: Owed) -> str:
+def _why(row: PartitionSnapshot, owed: Owed) -> str:
     if row.source_end is None and not row.reason:
         return "the source is unreachable, and no earlier end offset of it is known"
     if owed.reason:
@@ -251,9 +257,9 @@ def _why(row: PartitionPicture, owed: Owed) -> str:
 
 
 def _place(
-    place: GroupPlace, partition: PartitionPlan | None, seen_at: int | None
+    place: GroupPartition, partition: PartitionPlan | None, seen_at: int | None
 ) -> GroupPartitionPlan:
-    resume = resume_of(place)
+    resume = resume_offset_of(place)
     downstream = resume.downstream
     loss = unread = None
     if partition is not None and partition.source_end is not None:

@@ -9,9 +9,14 @@ from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.partition import Certainty as OwedCertainty
 from mirrors.domain.account.partition import State
 from mirrors.domain.failover.left_behind import LeftBehind
-from mirrors.domain.failover.preconditions import CheckedNames, FencePicture, Rights, TargetTopics
+from mirrors.domain.failover.preconditions import (
+    CheckedNames,
+    FenceSupport,
+    Permissions,
+    TargetTopics,
+)
 from mirrors.domain.gaps.lost_ranges import GapFacts
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.replication_policy import ReplicationPolicy
 
 # observed: read from the source for this plan. last_known: an earlier figure, more may be lost.
@@ -20,7 +25,7 @@ Page = Literal["", "drift", "plan", "gaps", "groups", "jobs", "topics", "source"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PartitionPicture:
+class PartitionSnapshot:
     """One selected topic-partition of the source, copied or not.
 
     - Partition -1 stands for a whole topic whose partitions could not be listed.
@@ -56,7 +61,7 @@ class PartitionPicture:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GroupPicture:
+class GroupSnapshot:
     """One group.
 
     - `target_state`: its state on the target as Kafka names it; empty if unknown there.
@@ -69,11 +74,11 @@ class GroupPicture:
     taken: str = ""
     trouble: str = ""
     seen_at: int | None = None
-    places: tuple[GroupPlace, ...] = ()
+    places: tuple[GroupPartition, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FailoverPicture:
+class FailoverSnapshot:
     """Both sides at one time; what was not read is None.
 
     - `source_trouble`: why the source was unreachable.
@@ -93,17 +98,17 @@ class FailoverPicture:
     source_trouble: str = ""
     writing: str = ""
     not_running: str = ""
-    partitions: tuple[PartitionPicture, ...] = ()
-    groups: tuple[GroupPicture, ...] = ()
+    partitions: tuple[PartitionSnapshot, ...] = ()
+    groups: tuple[GroupSnapshot, ...] = ()
     deleted_topics: tuple[str, ...] = ()
     deleted_seen_at: int | None = None
     left_behind: tuple[LeftBehind, ...] = ()
     not_visible: str = ""
     target_topics: TargetTopics | None = None
     checked: CheckedNames = dataclasses.field(default_factory=CheckedNames)
-    source_rights: Rights | None = None
-    target_rights: Rights | None = None
-    fence: FencePicture | None = None
+    source_rights: Permissions | None = None
+    target_rights: Permissions | None = None
+    fence: FenceSupport | None = None
 
     @property
     def source(self) -> str:
@@ -144,7 +149,7 @@ class PartitionPlan:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LeftOut:
+class LeftBehindTotal:
     """What one decision leaves on the source. `records` by the account; None if unknown.
 
     `unknown` counts the partitions without a figure. `groups` are those that have offsets there.

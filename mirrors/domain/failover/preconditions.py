@@ -10,7 +10,7 @@ Side = Literal["source", "target"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Drifted:
+class DriftFinding:
     """One open finding of drift. `decided`: somebody accepted it."""
 
     kind: str
@@ -33,7 +33,7 @@ class TargetTopics:
     """
 
     seen_at: int | None = None
-    drifted: tuple[Drifted, ...] = ()
+    drifted: tuple[DriftFinding, ...] = ()
     missing: tuple[str, ...] = ()
     too_few_partitions: tuple[tuple[str, int, int], ...] = ()
     settings: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class TargetTopics:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rights:
+class Permissions:
     """What the principal may do on one cluster, as Kafka's operations (READ, ALTER).
 
     - A name that is missing here could not be checked; nor could the cluster if it is None.
@@ -75,7 +75,7 @@ class CheckedNames:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FencePicture:
+class FenceSupport:
     """How the producers would be fenced.
 
     - `refused`: why ACLs cannot do it; `fallback`: what is done then.

@@ -16,7 +16,7 @@ from mirrors.domain.formatting import plural
 Verdict = Literal["proven", "differs", "unproven"]
 
 
-class Seen(NamedTuple):
+class ReadRecord(NamedTuple):
     """One record that was read: its offset, the digest of its content, its timestamp."""
 
     offset: int
@@ -34,16 +34,16 @@ class Samples:
       records before the downstream offset.
     """
 
-    target_after: Sequence[Seen]
-    source_after: Sequence[Seen] | None = None
-    last_consumed: Seen | None = None
-    target_before: Sequence[Seen] = ()
+    target_after: Sequence[ReadRecord]
+    source_after: Sequence[ReadRecord] | None = None
+    last_consumed: ReadRecord | None = None
+    target_before: Sequence[ReadRecord] = ()
     keeps_time: bool = True
     compacted: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Proof:
+class ReadVerification:
     """The result. `skipped`: copied records that the group would skip. None is unknown."""
 
     verdict: Verdict
@@ -55,10 +55,10 @@ class Proof:
     last_consumed_at: int | None = None
 
 
-def prove(samples: Samples) -> Proof:
+def verify(samples: Samples) -> ReadVerification:
     """Return whether the first record downstream is the first that the group has not consumed."""
     if samples.source_after is None:
-        return Proof(verdict="unproven", reason="the source could not be read")
+        return ReadVerification(verdict="unproven", reason="the source could not be read")
     theirs = [_content(row, samples) for row in samples.source_after]
     ours = [_content(row, samples) for row in samples.target_after]
     found = _aligned(theirs, ours)
@@ -71,9 +71,9 @@ def prove(samples: Samples) -> Proof:
         re_reads, skipped = _by_last_consumed(samples, last)
         if theirs and last is None:
             text = "its next records were replicated, but cannot be read on the target yet"
-            return Proof(verdict="unproven", reason=text)
+            return ReadVerification(verdict="unproven", reason=text)
     agrees = not re_reads and not skipped
-    return Proof(
+    return ReadVerification(
         verdict="proven" if agrees else "differs",
         reason=_agreement_text(re_reads, skipped, compared, last),
         re_reads=re_reads,
@@ -84,7 +84,9 @@ def prove(samples: Samples) -> Proof:
     )
 
 
-def prove_expired(start: int, seen: Sequence[Seen], skipped: int | None, reason: str) -> Proof:
+def verify_expired(
+    start: int, seen: Sequence[ReadRecord], skipped: int | None, reason: str
+) -> ReadVerification:
     """Verify a group that resumes at the remote partition's log start: a reader must begin there.
 
     The records that it read before are deleted on the source or the target, so there is no content
@@ -92,17 +94,19 @@ def prove_expired(start: int, seen: Sequence[Seen], skipped: int | None, reason:
     """
     if any(row.offset < start for row in seen):
         text = f"a reader that begins at offset {start} gets earlier records"
-        return Proof(verdict="differs", reason=text, in_order=False)
+        return ReadVerification(verdict="differs", reason=text, in_order=False)
     if skipped is None:
         text = f"{reason}; whether the target still has all unread records is unknown"
-        return Proof(verdict="unproven", reason=text)
+        return ReadVerification(verdict="unproven", reason=text)
     if skipped:
         text = f"{reason}; at most {plural(skipped, 'unread record')} deleted on the target"
-        return Proof(verdict="unproven", reason=text, skipped=skipped)
-    return Proof(verdict="proven", reason=reason, skipped=0, in_order=True)
+        return ReadVerification(verdict="unproven", reason=text, skipped=skipped)
+    return ReadVerification(verdict="proven", reason=reason, skipped=0, in_order=True)
 
 
-def prove_lower_bound(start: int, seen: Sequence[Seen], re_reads: int | None, reason: str) -> Proof:
+def verify_lower_bound(
+    start: int, seen: Sequence[ReadRecord], re_reads: int | None, reason: str
+) -> ReadVerification:
     """Verify a group that resumes at a safe lower bound: a reader must begin there.
 
     The bound itself follows from records that were compared on both sides. `re_reads` is an upper
@@ -110,8 +114,10 @@ def prove_lower_bound(start: int, seen: Sequence[Seen], re_reads: int | None, re
     """
     if any(row.offset < start for row in seen):
         text = f"a reader that begins at offset {start} gets earlier records"
-        return Proof(verdict="differs", reason=text, in_order=False)
-    return Proof(verdict="proven", reason=reason, re_reads=re_reads, skipped=0, in_order=True)
+        return ReadVerification(verdict="differs", reason=text, in_order=False)
+    return ReadVerification(
+        verdict="proven", reason=reason, re_reads=re_reads, skipped=0, in_order=True
+    )
 
 
 def _by_last_consumed(samples: Samples, last: int | None) -> tuple[int, int]:
@@ -153,16 +159,16 @@ def _last_consumed(samples: Samples) -> int | None:
     return next((row.offset for row in reversed(rows) if _content(row, samples) == face), None)
 
 
-def _different(samples: Samples, last: int | None) -> Proof:
+def _different(samples: Samples, last: int | None) -> ReadVerification:
     if samples.compacted:
         text = (
             "the topic is compacted, and both sides hold different records in this range; the "
             "resume offset comes from the offset map"
         )
-        return Proof(verdict="unproven", reason=text, last_consumed_at=last)
+        return ReadVerification(verdict="unproven", reason=text, last_consumed_at=last)
     amount = len(samples.target_after)
     text = f"none of the first {amount} records on the target is the next one of the source"
-    return Proof(verdict="differs", reason=text, in_order=False, last_consumed_at=last)
+    return ReadVerification(verdict="differs", reason=text, in_order=False, last_consumed_at=last)
 
 
 def _agreement_text(re_reads: int, skipped: int, compared: int, last: int | None) -> str:
@@ -179,5 +185,5 @@ def _agreement_text(re_reads: int, skipped: int, compared: int, last: int | None
     return "no replicated record is left for it to read"
 
 
-def _content(row: Seen, samples: Samples) -> object:
+def _content(row: ReadRecord, samples: Samples) -> object:
     return (row.digest, row.timestamp) if samples.keeps_time else row.digest

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from mirrors.domain.account.partition import Certainty
 from mirrors.domain.account.sentences import amount
-from mirrors.domain.failover.plan import FailoverPlan, add_up
+from mirrors.domain.failover.plan import FailoverPlan, sum_owed
 from mirrors.domain.failover.plan_types import GroupPartitionPlan
-from mirrors.domain.failover.read_verification import Proof
+from mirrors.domain.failover.read_verification import ReadVerification
 from mirrors.domain.formatting import duration, plural
 
 # counted: the records were read. at_most: too many to read, so offsets. The rest as in a plan.
@@ -27,7 +27,7 @@ _CERTAINTIES: dict[LossIs, Certainty] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Loss:
+class RangeLoss:
     """Records that the target lacks; the group has not consumed `unread` of them either.
 
     `least` is a lower bound if the figure is `last_known`.
@@ -45,7 +45,7 @@ class Loss:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Reading:
+class GroupReadResult:
     """What the reader of the temporary group read; `trouble` says why it read nothing."""
 
     first_offset: int | None = None
@@ -88,9 +88,9 @@ class GroupPartitionResult:
 def group_partition_result(
     plan: GroupPartitionPlan,
     *,
-    loss: Loss,
-    reading: Reading | None,
-    proof: Proof | None,
+    loss: RangeLoss,
+    reading: GroupReadResult | None,
+    proof: ReadVerification | None,
     rate: float | None,
 ) -> GroupPartitionResult:
     """Return the row. `reading` is None without an offset to start at; `rate`: records a second."""
@@ -162,16 +162,16 @@ class Totals:
     drain_ms: int | None
 
 
-def sum_up(rows: Sequence[GroupPartitionResult], losses: Iterable[Loss]) -> Totals:
+def sum_up(rows: Sequence[GroupPartitionResult], losses: Iterable[RangeLoss]) -> Totals:
     """Return the totals. `loss_is` and `loss_certainty` are those of the least certain part."""
     known = list(losses)
     hows = {loss.how for loss in known}
     order: tuple[LossIs, ...] = ("unknown", "last_known", "at_most", "counted")
     verdicts = [row.verdict for row in rows]
     firsts = [row.first_record_ms for row in rows if row.first_record_ms is not None]
-    loss = add_up(one.stated for one in known)
+    loss = sum_owed(one.stated for one in known)
     offsets = sum(one.records or 0 for one in known)
-    repeats = add_up((row.re_reads, _certainty(row)) for row in rows)
+    repeats = sum_owed((row.re_reads, _certainty(row)) for row in rows)
     return Totals(
         groups=len({row.group for row in rows}),
         places=len(rows),

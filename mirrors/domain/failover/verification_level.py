@@ -23,7 +23,7 @@ NOT_REACHED = "The run ended before it compared anything."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Compared:
+class ComparisonCounts:
     """What was compared, in group-partitions.
 
     - `differs`: would resume at a wrong record. `unread`: could not be read on the target.
@@ -40,22 +40,22 @@ class Compared:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Verified:
+class VerificationSummary:
     """The verification and its reason, one sentence or more."""
 
     verification: Verification
     reason: str
 
 
-def verify(compared: Compared | None) -> Verified:
+def verify(compared: ComparisonCounts | None) -> VerificationSummary:
     """Return the verification. `compared` is None if a run has not compared anything (yet)."""
     if compared is None:
-        return Verified(verification="none", reason=NOT_REACHED)
+        return VerificationSummary(verification="none", reason=NOT_REACHED)
     reason = " ".join(_sentences(compared))
-    return Verified(verification=_verification(compared), reason=reason)
+    return VerificationSummary(verification=_verification(compared), reason=reason)
 
 
-def _verification(compared: Compared) -> Verification:
+def _verification(compared: ComparisonCounts) -> Verification:
     if not compared.places:
         return "none"
     if compared.differs or not compared.proven:
@@ -65,7 +65,7 @@ def _verification(compared: Compared) -> Verification:
     return "verified"
 
 
-def _sentences(compared: Compared) -> Iterator[str]:
+def _sentences(compared: ComparisonCounts) -> Iterator[str]:
     yield _verified_text(compared)
     if compared.differs:
         yield f"{compared.differs:,} would resume at a wrong record."
@@ -78,7 +78,7 @@ def _sentences(compared: Compared) -> Iterator[str]:
         yield f"{plural(compared.blockers, 'blocker')} {left} left."
 
 
-def _verified_text(compared: Compared) -> str:
+def _verified_text(compared: ComparisonCounts) -> str:
     where = plural(compared.places, "group-partition")
     if not compared.places:
         return "No consumer group has offsets in what was compared, so there is nothing to verify."

@@ -99,7 +99,7 @@ class TopicSelection:
         return RuleVerdict("internal", True, "is not an internal topic")
 
     def _bookkeeping(self, topic: str) -> RuleVerdict:
-        if is_bookkeeping(topic):
+        if is_understudy_topic(topic):
             return RuleVerdict(
                 "bookkeeping", False, "holds Understudy's own positions or offset runs"
             )
@@ -113,7 +113,7 @@ class TopicSelection:
         return RuleVerdict("cycle", False, reason)
 
 
-def is_bookkeeping(topic: str) -> bool:
+def is_understudy_topic(topic: str) -> bool:
     """Return whether it is one of Understudy's topics, whose dots are literal."""
     return topic.startswith(("mm2-positions.", "mm2-runs.")) and topic.endswith(".internal")
 

@@ -38,7 +38,7 @@ def is_live_edit(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
     return rest[0] == rest[1]
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket that fills at `rate` bytes per second; None is no limit.
 
     More can be taken than is there, because the size of a reply is unknown. Then the bucket stays
@@ -82,7 +82,7 @@ class Bucket:
         self._at = now
 
 
-def deal(
+def allocate(
     limit: int, needs: Mapping[int, float | None], weights: Mapping[int, int] | None = None
 ) -> dict[int, int]:
     """Return each slice's share; the sum is never more than the limit.

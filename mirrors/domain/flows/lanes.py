@@ -48,12 +48,12 @@ class LaneFigure:
         )
 
 
-def grown(before: Iterable[LaneFigure], now: Iterable[LaneFigure]) -> list[LaneFigure]:
+def counter_increase(before: Iterable[LaneFigure], now: Iterable[LaneFigure]) -> list[LaneFigure]:
     known = {row.key: row for row in before}
     return [row.since(known[row.key]) if row.key in known else row for row in now]
 
 
-def summed(rows: Iterable[LaneFigure]) -> tuple[LaneFigure, ...]:
+def sum_by_lane(rows: Iterable[LaneFigure]) -> tuple[LaneFigure, ...]:
     """Return one row for each lane and reason."""
     sums: dict[tuple[str, str], LaneFigure] = {}
     for row in rows:

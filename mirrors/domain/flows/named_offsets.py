@@ -17,7 +17,7 @@ from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.topics.plan import TopicPlan
 
 
-def named_by(settings: FlowSettings) -> dict[str, dict[Place, int]]:
+def offsets_by_setting(settings: FlowSettings) -> dict[str, dict[Place, int]]:
     """Return the offsets that each setting names."""
     return {START: settings.start_offsets, UNTIL: settings.run_until_offsets}
 
@@ -36,7 +36,7 @@ def check_named(spec: FlowSpec) -> None:
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     selection = TopicSelection(spec.settings, policy)
     errors: dict[str, list[str]] = {}
-    for key, named in named_by(spec.settings).items():
+    for key, named in offsets_by_setting(spec.settings).items():
         for topic in dict.fromkeys(topic for topic, _ in named):
             verdict = selection.decide(topic)
             if not verdict.replicated:
@@ -48,7 +48,7 @@ def check_named(spec: FlowSpec) -> None:
         raise InvalidSettings(errors)
 
 
-def missing(place: Place, source: ClusterSnapshot, topics: TopicPlan, alias: str) -> str | None:
+def why_missing(place: Place, source: ClusterSnapshot, topics: TopicPlan, alias: str) -> str | None:
     """Return why the partition cannot be copied from or up to an offset; None if it can."""
     topic, partition = place
     state = source.topics.get(topic)
@@ -62,7 +62,7 @@ def missing(place: Place, source: ClusterSnapshot, topics: TopicPlan, alias: str
     return None
 
 
-def outside(offset: int, first: int, end: int, alias: str) -> str | None:
+def why_out_of_range(offset: int, first: int, end: int, alias: str) -> str | None:
     """Return why a partition cannot be copied from or up to the offset; None if it can."""
     if offset < first:
         return f"its log on {alias} starts at offset {first}"

@@ -16,7 +16,7 @@ _ALL = (SCHEDULE, ZONE, UNTIL, WINDOW)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Runs:
+class RunSchedule:
     """The schedule of a flow's runs. Times are epoch ms, passed in."""
 
     schedule: str | None
@@ -97,7 +97,7 @@ class RunState:
 
 
 def state_of_runs(
-    runs: Runs,
+    runs: RunSchedule,
     *,
     desired: str,
     asked_at: int | None,
@@ -134,7 +134,7 @@ def state_of_runs(
     return RunState(word="waiting", next_at=begins, sentence=_waits(runs, begins, waiting, now))
 
 
-def _waits(runs: Runs, begins: int | None, waiting: int | None, now: int) -> str:
+def _waits(runs: RunSchedule, begins: int | None, waiting: int | None, now: int) -> str:
     if begins is None:
         # An older edition took it.
         return f"No next run: no day matches {SCHEDULE}={runs.schedule}. Change it."
@@ -147,7 +147,7 @@ def _waits(runs: Runs, begins: int | None, waiting: int | None, now: int) -> str
     return f"{plural(waiting, 'record')} {verb} for the window, {opens}."
 
 
-def _running(runs: Runs, asked_at: int, now: int) -> RunState:
+def _running(runs: RunSchedule, asked_at: int, now: int) -> RunState:
     ends = runs.ends(asked_at=asked_at, insists=True, now=now)
     begins = None
     if runs.schedule is not None:
@@ -161,7 +161,7 @@ def _running(runs: Runs, asked_at: int, now: int) -> RunState:
     return RunState(word="running", next_at=begins, sentence=sentence, ends_at=ends)
 
 
-def _until(runs: Runs, ends: int | None) -> str:
+def _until(runs: RunSchedule, ends: int | None) -> str:
     """Return where and when a run ends, as a clause."""
     words = []
     if runs.until == "end":

@@ -18,14 +18,14 @@ SHOWN = 20
 ONGOING = timedelta(minutes=5)
 
 
-class Hole(NamedTuple):
+class UnmappedRange(NamedTuple):
     """Offsets from `first` to `stop` (exclusive) that no batch of the flow got."""
 
     first: int
     stop: int
 
 
-class Seen(NamedTuple):
+class ObservedBatch(NamedTuple):
     """One batch of the remote partition that is in no aborted transaction."""
 
     first: int
@@ -44,7 +44,9 @@ class ForeignRange(NamedTuple):
     records: int
 
 
-def foreign_ranges(hole: Hole, batches: Iterable[Seen], own: Collection[int]) -> list[ForeignRange]:
+def foreign_ranges(
+    hole: UnmappedRange, batches: Iterable[ObservedBatch], own: Collection[int]
+) -> list[ForeignRange]:
     """Return the foreign records between the flow's batches; adjacent ones are merged."""
     found: list[ForeignRange] = []
     for batch in sorted(batches):

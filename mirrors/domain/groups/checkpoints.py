@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, get_args
 
-from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.groups.resume import GroupPartition, resume_offset_of
 from mirrors.domain.internal_topics.records import Checkpoint
 
 # not_copied: the flow does not carry it. unknown: nobody can say where it would stand. off: the
@@ -46,7 +46,7 @@ def name_taken(kind: str) -> str:
 AT_LEAST = ("expired", "lower_bound")
 
 
-class Emission(NamedTuple):
+class CheckpointDecision(NamedTuple):
     """A checkpoint to write, or None and why not. Quiet if nothing changed."""
 
     checkpoint: Checkpoint | None
@@ -54,7 +54,7 @@ class Emission(NamedTuple):
     is_quiet: bool = False
 
 
-class Move(NamedTuple):
+class OffsetUpdate(NamedTuple):
     """What happens to a group on the target; `to` is None if it stays."""
 
     state: SyncState
@@ -62,15 +62,15 @@ class Move(NamedTuple):
     reason: str
 
 
-def plan_checkpoint(place: GroupPlace, earlier: Checkpoint | None) -> Emission:
+def plan_checkpoint(place: GroupPartition, earlier: Checkpoint | None) -> CheckpointDecision:
     """Return the checkpoint, if it differs from the `earlier` one of this group and partition."""
-    resume = resume_of(place)
+    resume = resume_offset_of(place)
     downstream = resume.downstream
     if downstream is None or place.source_offset is None or place.remote_topic is None:
-        return Emission(None, resume.reason)
+        return CheckpointDecision(None, resume.reason)
     if place.is_empty_there:
         # As MM2, which has no offset sync before the first record either.
-        return Emission(None, resume.reason, is_quiet=True)
+        return CheckpointDecision(None, resume.reason, is_quiet=True)
     found = Checkpoint(
         place.group,
         place.remote_topic,
@@ -80,64 +80,68 @@ def plan_checkpoint(place: GroupPlace, earlier: Checkpoint | None) -> Emission:
         place.metadata,
     )
     if earlier is None:
-        return Emission(found, "the first checkpoint of the group in this partition")
+        return CheckpointDecision(found, "the first checkpoint of the group in this partition")
     if resume.outcome in AT_LEAST and downstream <= earlier.downstream:
-        return Emission(None, resume.reason, is_quiet=found.upstream == earlier.upstream)
+        return CheckpointDecision(None, resume.reason, is_quiet=found.upstream == earlier.upstream)
     if found.upstream < earlier.upstream:
-        return Emission(found, "the group was reset to an earlier offset on the source")
+        return CheckpointDecision(found, "the group was reset to an earlier offset on the source")
     if downstream > earlier.downstream:
-        return Emission(found, "the group advanced")
+        return CheckpointDecision(found, "the group advanced")
     if downstream < earlier.downstream:
         # MM2 keeps quiet here, since its own guess may have got worse; ours is exact.
-        return Emission(found, "the earlier checkpoint was ahead: the remote topic was recreated")
+        return CheckpointDecision(
+            found, "the earlier checkpoint was ahead: the remote topic was recreated"
+        )
     if found.metadata != earlier.metadata:
-        return Emission(found, "the group's metadata changed")
-    return Emission(None, "unchanged since the last checkpoint", is_quiet=True)
+        return CheckpointDecision(found, "the group's metadata changed")
+    return CheckpointDecision(None, "unchanged since the last checkpoint", is_quiet=True)
 
 
-def plan_move(place: GroupPlace, *, enabled: bool, state: str, wrote: int | None) -> Move:
+def plan_offset_update(
+    place: GroupPartition, *, enabled: bool, state: str, wrote: int | None
+) -> OffsetUpdate:
     """Return whether this group's offset moves on the target, and to what.
 
     - `state`: the group's state on the target as Kafka reports it; "" if it does not exist.
     - `wrote`: the offset that this flow set last; None if none or unknown.
     """
-    resume = resume_of(place)
+    resume = resume_offset_of(place)
     to = resume.downstream
     if to is None:
-        return Move("not_copied" if place.left_out else "unknown", None, resume.reason)
+        return OffsetUpdate("not_copied" if place.left_out else "unknown", None, resume.reason)
     if place.target_trouble:
-        return Move("failed", None, place.target_trouble)
+        return OffsetUpdate("failed", None, place.target_trouble)
     stands = place.target_offset
     if stands == to:
-        return Move("in_sync", None, "")
+        return OffsetUpdate("in_sync", None, "")
     if resume.outcome in AT_LEAST and to < (stands or 0) <= (place.target_end or 0):
         # Where it was put while its offset existed is nearer to what it has read.
-        return Move(
+        return OffsetUpdate(
             "in_sync" if stands == wrote else "kept",
             None,
             f"{resume.reason}; its offset on the target is kept",
         )
     if not enabled:
-        return Move("off", None, "sync.group.offsets.enabled is false")
+        return OffsetUpdate("off", None, "sync.group.offsets.enabled is false")
     if state not in IDLE:
         reason = f"the group is {state} on the target: it has members there, or is about to"
-        return Move("active", None, reason)
+        return OffsetUpdate("active", None, reason)
     return _moved(place, stands, to, wrote)
 
 
-def _moved(place: GroupPlace, stands: int | None, to: int, wrote: int | None) -> Move:
+def _moved(place: GroupPartition, stands: int | None, to: int, wrote: int | None) -> OffsetUpdate:
     if stands is None:
-        return Move("moved", to, "the group had no offset on the target")
+        return OffsetUpdate("moved", to, "the group had no offset on the target")
     if stands < to:
-        return Move(
+        return OffsetUpdate(
             "moved", to, f"the group's offset on the target was {stands}, behind the source"
         )
     if place.target_end is not None and stands > place.target_end:
-        return Move(
+        return OffsetUpdate(
             "moved", to, f"the group's offset was {stands}, beyond the end of {place.remote}"
         )
     if stands == wrote:
-        return Move(
+        return OffsetUpdate(
             "moved",
             to,
             "the group was reset to an earlier offset on the source; its offset on the target "
@@ -147,4 +151,4 @@ def _moved(place: GroupPlace, stands: int | None, to: int, wrote: int | None) ->
         f"the group's offset on the target is {stands}, {stands - to} ahead of its translated "
         "source offset, and Understudy did not set it: moving it back would undo its progress"
     )
-    return Move("kept", None, reason)
+    return OffsetUpdate("kept", None, reason)

@@ -22,7 +22,7 @@ EMPTY = "nothing was replicated yet: the remote partition is empty"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GroupPlace:
+class GroupPartition:
     """What was read of one group in one partition of a source topic.
 
     - `left_out`: why the flow does not replicate it. `trouble`: why the source could not be read;
@@ -67,7 +67,7 @@ class GroupPlace:
         return is_empty and not copied
 
 
-class Resume(NamedTuple):
+class ResumeOffset(NamedTuple):
     """Where the group resumes on the target (`downstream`), or None and why it is unknown.
 
     `re_reads`: records that it has read already. `skipped`: unread records that the source still
@@ -81,31 +81,31 @@ class Resume(NamedTuple):
     skipped: int | None = 0
 
 
-def resume_of(place: GroupPlace) -> Resume:
+def resume_offset_of(place: GroupPartition) -> ResumeOffset:
     """Return where this group resumes in this partition."""
     if why := _why_nowhere(place):
-        return Resume(None, "unknown", why)
+        return ResumeOffset(None, "unknown", why)
     found, end = place.translation, place.target_end
     copied = found.downstream if found is not None else None
     if place.is_empty_there:
-        return Resume(end, "exact", EMPTY, 0)
+        return ResumeOffset(end, "exact", EMPTY, 0)
     if why := _why_expired(place):
         return _expired(place, copied, why)
     if found is None or copied is None:
         nothing = "no record of this partition was replicated yet"
-        return Resume(None, "unknown", found.reason if found else nothing)
+        return ResumeOffset(None, "unknown", found.reason if found else nothing)
     if end is not None and copied > end:
         why = (
             f"the offset map gives {copied}, but {place.remote} ends at {end}: it was emptied or "
             "recreated, and the flow must plan it again"
         )
-        return Resume(None, "unknown", why)
+        return ResumeOffset(None, "unknown", why)
     if place.target_start is not None and copied < place.target_start:
         return _expired(place, copied, _deleted_there(place, copied))
-    return Resume(copied, found.outcome, found.reason, found.re_reads)
+    return ResumeOffset(copied, found.outcome, found.reason, found.re_reads)
 
 
-def _why_nowhere(place: GroupPlace) -> str:
+def _why_nowhere(place: GroupPartition) -> str:
     if place.left_out or place.remote_topic is None:
         return place.left_out or "the flow does not replicate this topic"
     if place.trouble:
@@ -117,7 +117,7 @@ def _why_nowhere(place: GroupPlace) -> str:
     return ""
 
 
-def _why_expired(place: GroupPlace) -> str:
+def _why_expired(place: GroupPartition) -> str:
     """Return what happened to the committed offset on the source; empty while it exists."""
     offset, start, end = place.source_offset or 0, place.source_start, place.source_end
     if start is not None and offset < start:
@@ -130,7 +130,7 @@ def _why_expired(place: GroupPlace) -> str:
     return ""
 
 
-def _deleted_there(place: GroupPlace, copied: int) -> str:
+def _deleted_there(place: GroupPartition, copied: int) -> str:
     at = f"{copied} or later" if _is_bound(place) else str(copied)
     return (
         f"the group's next record is at offset {at} of {place.remote}, but its log starts at "
@@ -138,15 +138,17 @@ def _deleted_there(place: GroupPlace, copied: int) -> str:
     )
 
 
-def _is_bound(place: GroupPlace) -> bool:
+def _is_bound(place: GroupPartition) -> bool:
     """Return whether the translation is only a lower bound."""
     return place.translation is not None and place.translation.outcome == "lower_bound"
 
 
-def _expired(place: GroupPlace, copied: int | None, why: str) -> Resume:
+def _expired(place: GroupPartition, copied: int | None, why: str) -> ResumeOffset:
     start = place.target_start
     if start is None:
-        return Resume(None, "unknown", f"{why}, and the log start of {place.remote} is unknown")
+        return ResumeOffset(
+            None, "unknown", f"{why}, and the log start of {place.remote} is unknown"
+        )
     beyond = place.source_end is not None and (place.source_offset or 0) > place.source_end
     # Behind a lower bound lies more that it has read than the difference says.
     is_unsure = copied is None or beyond or _is_bound(place)
@@ -158,4 +160,4 @@ def _expired(place: GroupPlace, copied: int | None, why: str) -> Resume:
         f"{why}: its client would apply auto.offset.reset, so it resumes at the log start of "
         f"{place.remote}, {start}"
     )
-    return Resume(start, "expired", words, re_reads, skipped)
+    return ResumeOffset(start, "expired", words, re_reads, skipped)

@@ -35,7 +35,7 @@ class StartRefused(UnderstudyError):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StartSigns:
+class TargetActivity:
     """What was seen on the target while its topics were watched for `seconds`.
 
     - `group`: the state of MM2's Connect group; empty if there is none or it cannot be seen.

@@ -14,7 +14,7 @@ SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Stand:
+class Mm2Positions:
     """MM2's positions: how many partitions, of which topics, by which connectors."""
 
     partitions: int
@@ -23,7 +23,7 @@ class Stand:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Signs:
+class Mm2Activity:
     """What was seen of MM2 on the target over some seconds.
 
     `group`: the state of its Connect group; empty if there is none or it cannot be seen.
@@ -34,7 +34,7 @@ class Signs:
     group: str
     before: Mapping[Place, int]
     after: Mapping[Place, int]
-    stand: Stand
+    stand: Mm2Positions
 
     @property
     def moved(self) -> list[str]:
@@ -91,7 +91,9 @@ def internal_topics(policy: ReplicationPolicy) -> set[str]:
     return own | {policy.checkpoints_topic(), policy.offset_syncs_topic(source)}
 
 
-def watched_topics(policy: ReplicationPolicy, stand: Stand, copied: Iterable[str] = ()) -> set[str]:
+def watched_topics(
+    policy: ReplicationPolicy, stand: Mm2Positions, copied: Iterable[str] = ()
+) -> set[str]:
     """Return the topics of the target whose ends show that MM2 works.
 
     `copied`: source topics that the flow selects. MM2 writes positions once a minute, so in its
@@ -101,7 +103,9 @@ def watched_topics(policy: ReplicationPolicy, stand: Stand, copied: Iterable[str
     return internal_topics(policy) | {policy.remote_topic(topic) for topic in topics}
 
 
-def read_stand(rows: Iterable[tuple[bytes | None, bytes | None]], source: str) -> Stand:
+def read_mm2_positions(
+    rows: Iterable[tuple[bytes | None, bytes | None]], source: str
+) -> Mm2Positions:
     """Return MM2's positions from its topic's keys and values, oldest first."""
     last: dict[tuple[str, Place], int | None] = {}
     for key, value in rows:
@@ -112,7 +116,7 @@ def read_stand(rows: Iterable[tuple[bytes | None, bytes | None]], source: str) -
         if row.cluster == source:
             last[row.connector, (row.topic, row.partition)] = row.offset
     held = [(name, place) for (name, place), offset in last.items() if offset is not None]
-    return Stand(
+    return Mm2Positions(
         partitions=len({place for _, place in held}),
         topics=frozenset(topic for _, (topic, _) in held),
         connectors=frozenset(name for name, _ in held),

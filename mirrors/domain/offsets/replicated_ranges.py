@@ -8,7 +8,7 @@ import itertools
 
 from mirrors.domain.offsets.run_blocks import first_run, read_block
 from mirrors.domain.offsets.runs import BlockKey, Run
-from mirrors.domain.offsets.truncation_marks import cut_off
+from mirrors.domain.offsets.truncation_marks import truncate_downstream
 
 Block = tuple[str, BlockKey]
 """The topic of runs, and the key in it."""
@@ -45,7 +45,7 @@ class ReplicatedRanges:
         for block, (first, value) in list(self._packed.items()):
             if block[0] == topic:
                 body = value if first < end else None
-                self.put(block, None if body is None else cut_off(body, end))
+                self.put(block, None if body is None else truncate_downstream(body, end))
 
     def forget(self, topic: str) -> None:
         """Drop all blocks of that topic until they are read again."""

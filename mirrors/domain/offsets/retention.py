@@ -39,42 +39,50 @@ class RemoteLog:
 
 
 @dataclasses.dataclass(frozen=True)
-class Retirement:
+class RetirementDecision:
     is_due: bool
     reason: str
 
 
-def retirement(old: OldRuns, log: RemoteLog) -> Retirement:
+def retirement(old: OldRuns, log: RemoteLog) -> RetirementDecision:
     """Return whether the runs may be deleted, and why or why not."""
     if log.gone:
-        return Retirement(True, "the remote topic that they map to was deleted or recreated")
+        return RetirementDecision(
+            True, "the remote topic that they map to was deleted or recreated"
+        )
     if not old.superseded:
-        return Retirement(False, "no later generation of the partition has written runs yet")
+        return RetirementDecision(
+            False, "no later generation of the partition has written runs yet"
+        )
     if old.ends is None:
-        return Retirement(True, "they contain no records")
+        return RetirementDecision(True, "they contain no records")
     if log.start is None:
-        return Retirement(False, "the target does not report the log start of the remote topic")
+        return RetirementDecision(
+            False, "the target does not report the log start of the remote topic"
+        )
     if old.ends > log.start:
         kept = f"the remote topic holds records from {log.start} on, and the runs end at"
-        return Retirement(False, f"{kept} {old.ends}")
-    return Retirement(True, "the remote topic no longer holds any of their records")
+        return RetirementDecision(False, f"{kept} {old.ends}")
+    return RetirementDecision(True, "the remote topic no longer holds any of their records")
 
 
-class Starts(NamedTuple):
+class LogStarts(NamedTuple):
     """The first offset that matters on each side; None if unknown."""
 
     source: int | None = None
     target: int | None = None
 
 
-class Border(NamedTuple):
+class RetentionBoundary(NamedTuple):
     """Runs that end at or below it on both sides are no longer looked up."""
 
     upstream: int
     downstream: int
 
 
-def border(*, before: Starts, now: Starts, groups: Starts, position: int) -> Border | None:
+def retention_boundary(
+    *, before: LogStarts, now: LogStarts, groups: LogStarts, position: int
+) -> RetentionBoundary | None:
     """Return where the needed runs begin; None if all are needed.
 
     - `before` and `now`: the log starts of both clusters, some time ago and now. A flow that had
@@ -86,7 +94,7 @@ def border(*, before: Starts, now: Starts, groups: Starts, position: int) -> Bor
     downstream = _lowest((before.target, now.target), groups.target)
     if not upstream or not downstream:
         return None
-    return Border(upstream, downstream)
+    return RetentionBoundary(upstream, downstream)
 
 
 def _lowest(said: tuple[int | None, int | None], *others: int | None) -> int | None:

@@ -45,7 +45,7 @@ def is_runs_topic(name: str) -> bool:
     return name.startswith("mm2-runs.") and name.endswith(".internal")
 
 
-def left_out(born: str) -> str:
+def skipped_generation(born: str) -> str:
     """Return the generation under which a flow notes skipped copies of other flows.
 
     Its runs give the origin of these records: "upstream" in the source, "downstream" where the
@@ -54,7 +54,7 @@ def left_out(born: str) -> str:
     return f"{born}{_LEFT_OUT}"
 
 
-def is_left_out(born: str) -> bool:
+def is_skipped_generation(born: str) -> bool:
     return born.endswith(_LEFT_OUT)
 
 

@@ -15,42 +15,42 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mirrors.domain.offsets.run_blocks import follows, read_block
-from mirrors.domain.offsets.runs import BlockKey, Run, left_out, pack
+from mirrors.domain.offsets.runs import BlockKey, Run, pack, skipped_generation
 
-_CUT = left_out(".cut")
-_AGAIN = left_out(".again")
+_CUT = skipped_generation(".cut")
+_AGAIN = skipped_generation(".again")
 # A reader that does not know marks takes it for a note of skipped records and ignores it.
 MARK_BODY = pack(None, [Run(0, 0, 1)]).blocks[0].to_bytes()
 
 
-def cut_key(topic: str, partition: int, born: str, into: str, end: int) -> BlockKey:
+def truncation_key(topic: str, partition: int, born: str, into: str, end: int) -> BlockKey:
     """Return the key of a truncation mark at this offset of the remote partition."""
     return BlockKey(topic, partition, f"{born}{_CUT}", end, into)
 
 
-def again_key(topic: str, partition: int, born: str, into: str, upstream: int) -> BlockKey:
+def restart_key(topic: str, partition: int, born: str, into: str, upstream: int) -> BlockKey:
     """Return the key of the mark of a map that begins again at this source offset."""
     return BlockKey(topic, partition, f"{born}{_AGAIN}", upstream, into)
 
 
-def is_cut(key: BlockKey) -> bool:
+def is_truncation(key: BlockKey) -> bool:
     """Return whether it is a truncation mark; its `first` is the end of the remote partition."""
     return key.generation.endswith(_CUT)
 
 
-def begins_again(key: BlockKey) -> str | None:
+def restarted_generation(key: BlockKey) -> str | None:
     """Return the generation whose map begins again at `first`; None for any other key."""
     born = key.generation.removesuffix(_AGAIN)
     return born if born != key.generation else None
 
 
-def cut_off(block: bytes, end: int) -> bytes | None:
+def truncate_downstream(block: bytes, end: int) -> bytes | None:
     """Return the block without target offsets from `end` on; None if nothing is left."""
     runs = (run._replace(length=min(run.length, end - run.downstream)) for run in read_block(block))
     return _only(runs, follows(block))
 
 
-def cut_upstream(block: bytes, end: int) -> bytes | None:
+def truncate_upstream(block: bytes, end: int) -> bytes | None:
     """Return the block without source offsets from `end` on; None if nothing is left."""
     runs = (run._replace(length=min(run.length, end - run.upstream)) for run in read_block(block))
     return _only(runs, follows(block))

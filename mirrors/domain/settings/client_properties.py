@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from mirrors.domain.settings.table import nearest
-from mirrors.domain.settings.value_types import Flag, Kind, OneOf, Text, Url, Whole
+from mirrors.domain.settings.value_types import Boolean, Integer, Kind, OneOf, Text, Url
 
 Role = Literal["cluster", "consumer", "producer"]
 INT32 = 2**31 - 1
@@ -37,27 +37,27 @@ def _table(*keys: ClientKey) -> dict[str, ClientKey]:
 
 _PAUSES = "the backoff is fixed: from 50 ms to 1 s"
 COMMON = _table(
-    ClientKey("request.timeout.ms", Whole(1000, 60_000), "socket.timeout.ms",
+    ClientKey("request.timeout.ms", Integer(1000, 60_000), "socket.timeout.ms",
               "how long a broker's response may take"),
-    ClientKey("connections.max.idle.ms", Whole(0, INT32), "connections.max.idle.ms",
+    ClientKey("connections.max.idle.ms", Integer(0, INT32), "connections.max.idle.ms",
               "when an idle connection is closed",
               raw="connections are kept, and reopened when a broker closes one"),
-    ClientKey("reconnect.backoff.ms", Whole(0, 3_600_000), "reconnect.backoff.ms",
+    ClientKey("reconnect.backoff.ms", Integer(0, 3_600_000), "reconnect.backoff.ms",
               "the first backoff before reconnecting", raw=_PAUSES),
-    ClientKey("reconnect.backoff.max.ms", Whole(0, 3_600_000), "reconnect.backoff.max.ms",
+    ClientKey("reconnect.backoff.max.ms", Integer(0, 3_600_000), "reconnect.backoff.max.ms",
               "the longest backoff before reconnecting", raw=_PAUSES),
-    ClientKey("retry.backoff.ms", Whole(1, 300_000), "retry.backoff.ms",
+    ClientKey("retry.backoff.ms", Integer(1, 300_000), "retry.backoff.ms",
               "the first backoff before a request is retried", raw=_PAUSES),
-    ClientKey("retry.backoff.max.ms", Whole(1, 300_000), "retry.backoff.max.ms",
+    ClientKey("retry.backoff.max.ms", Integer(1, 300_000), "retry.backoff.max.ms",
               "the longest backoff before a request is retried", raw=_PAUSES),
-    ClientKey("metadata.max.age.ms", Whole(1000, 3_600_000), "topic.metadata.refresh.interval.ms",
+    ClientKey("metadata.max.age.ms", Integer(1000, 3_600_000), "topic.metadata.refresh.interval.ms",
               "how often metadata is refreshed without an error",
               raw="metadata is refreshed when a response reports that a leader moved"),
-    ClientKey("socket.connection.setup.timeout.ms", Whole(1000, 300_000),
+    ClientKey("socket.connection.setup.timeout.ms", Integer(1000, 300_000),
               "socket.connection.setup.timeout.ms", "how long connecting may take"),
-    ClientKey("send.buffer.bytes", Whole(0, 100_000_000), "socket.send.buffer.bytes",
+    ClientKey("send.buffer.bytes", Integer(0, 100_000_000), "socket.send.buffer.bytes",
               "the socket's send buffer; 0 leaves it to the system"),
-    ClientKey("receive.buffer.bytes", Whole(0, 100_000_000), "socket.receive.buffer.bytes",
+    ClientKey("receive.buffer.bytes", Integer(0, 100_000_000), "socket.receive.buffer.bytes",
               "the socket's receive buffer; 0 leaves it to the system"),
     ClientKey("client.dns.lookup",
               OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
@@ -74,39 +74,40 @@ CLUSTER = COMMON | _table(
 CONSUMER = COMMON | _table(
     ClientKey("auto.offset.reset", OneOf(("earliest", "latest")), None,
               "MM2's name for `start.from`, which wins if both say the same"),
-    ClientKey("check.crcs", Flag(), "check.crcs", "whether checksums of batches are verified",
+    ClientKey("check.crcs", Boolean(), "check.crcs", "whether checksums of batches are verified",
               raw="a batch keeps its checksum, and the target broker verifies each one"),
     ClientKey("client.rack", Text(200), "client.rack", "which replicas are read",
               raw="only leaders are read"),
-    ClientKey("fetch.max.bytes", Whole(1_000_000, INT32 - 512), "fetch.max.bytes",
+    ClientKey("fetch.max.bytes", Integer(1_000_000, INT32 - 512), "fetch.max.bytes",
               "the most that one fetch returns, within the producer's `buffer.memory`"),
-    ClientKey("fetch.max.wait.ms", Whole(0, 300_000), "fetch.wait.max.ms",
+    ClientKey("fetch.max.wait.ms", Integer(0, 300_000), "fetch.wait.max.ms",
               "how long a broker waits for `fetch.min.bytes`"),
-    ClientKey("fetch.min.bytes", Whole(1, 100_000_000), "fetch.min.bytes",
+    ClientKey("fetch.min.bytes", Integer(1, 100_000_000), "fetch.min.bytes",
               "for how many bytes a broker waits"),
     ClientKey("isolation.level", OneOf(("read_committed", "read_uncommitted")), "isolation.level",
               "whether records of aborted and open transactions are replicated; read_committed "
               "here"),
-    ClientKey("max.partition.fetch.bytes", Whole(1, 1_000_000_000), "max.partition.fetch.bytes",
+    ClientKey("max.partition.fetch.bytes", Integer(1, 1_000_000_000), "max.partition.fetch.bytes",
               "the most that one fetch returns of one partition"),
 )  # fmt: skip
 PRODUCER = COMMON | _table(
     ClientKey("acks", OneOf(("all", "-1")), "acks", "how many replicas must acknowledge a record"),
-    ClientKey("batch.size", Whole(1, INT32), "batch.size",
+    ClientKey("batch.size", Integer(1, INT32), "batch.size",
               "the most bytes in one batch; in the raw lane, a batch keeps its size"),
-    ClientKey("buffer.memory", Whole(1_048_576, 2**40), "queue.buffering.max.kbytes",
+    ClientKey("buffer.memory", Integer(1_048_576, 2**40), "queue.buffering.max.kbytes",
               "how many bytes may wait to be sent", divide=1024),
     ClientKey("compression.type", OneOf(("none", "gzip", "snappy", "lz4", "zstd")),
               "compression.type", "the codec of batches on the target"),
-    ClientKey("delivery.timeout.ms", Whole(5_000, 60_000), "delivery.timeout.ms",
+    ClientKey("delivery.timeout.ms", Integer(5_000, 60_000), "delivery.timeout.ms",
               "how long a record may take to be acknowledged"),
-    ClientKey("linger.ms", Whole(0, 4_000), "linger.ms", "how long a batch waits for more records",
+    ClientKey("linger.ms", Integer(0, 4_000), "linger.ms",
+              "how long a batch waits for more records",
               raw="batches are full already, and small ones are merged while they wait"),
-    ClientKey("max.in.flight.requests.per.connection", Whole(1, 5),
+    ClientKey("max.in.flight.requests.per.connection", Integer(1, 5),
               "max.in.flight.requests.per.connection", "how many requests are in flight"),
-    ClientKey("max.request.size", Whole(1000, 1_000_000_000), "message.max.bytes",
+    ClientKey("max.request.size", Integer(1000, 1_000_000_000), "message.max.bytes",
               "the largest record (record lane); a request of that size gets no more records"),
-    ClientKey("retries", Whole(1, INT32), "retries", "how often a request is retried",
+    ClientKey("retries", Integer(1, INT32), "retries", "how often a request is retried",
               raw="a request is retried until `delivery.timeout.ms` has passed"),
 )  # fmt: skip
 TABLES: dict[Role, dict[str, ClientKey]] = {

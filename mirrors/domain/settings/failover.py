@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mirrors.domain.settings.value_types import Flag, OneOf, Setting, Text, Url
+from mirrors.domain.settings.value_types import Boolean, OneOf, Setting, Text, Url
 
 FENCE = "failover.fence"
 CONSUMERS = "failover.start.consumers"
@@ -74,7 +74,7 @@ FAILOVER_KEYS = (
     Setting(
         name=SECOND,
         verdict="ours",
-        kind=Flag(),
+        kind=Boolean(),
         default=None,
         meaning="Whether a second person must approve a switchover or failover; if not "
         "set, the installation's default applies.",

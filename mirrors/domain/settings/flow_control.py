@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mirrors.domain.cron import Cron, Zone
-from mirrors.domain.settings.run_bounds import Until, named_offsets, shown_place
-from mirrors.domain.settings.value_types import Flag, Patterns, Setting, Whole
+from mirrors.domain.settings.run_bounds import RunUntil, named_offsets, shown_place
+from mirrors.domain.settings.value_types import Boolean, Integer, Patterns, Setting
 
 BANDWIDTH = "bandwidth.limit.bytes"
 SKIP = "skip.replicated"
@@ -22,7 +22,7 @@ CONTROL = (
     Setting(
         name=BANDWIDTH,
         verdict="ours",
-        kind=Whole(1000, 1_000_000_000_000),
+        kind=Integer(1000, 1_000_000_000_000),
         default=None,
         meaning="How many bytes per second all slices of the flow together may read "
         "from the source.",
@@ -47,7 +47,7 @@ CONTROL = (
     Setting(
         name=SKIP,
         verdict="ours",
-        kind=Flag(),
+        kind=Boolean(),
         default="false",
         meaning="Whether records that another flow wrote on the source are skipped. "
         "Two flows that both skip them may replicate the same names in both "
@@ -56,7 +56,7 @@ CONTROL = (
     Setting(
         name=UNTIL,
         verdict="ours",
-        kind=Until(),
+        kind=RunUntil(),
         default=None,
         meaning="Where a run ends and the flow stops: the end offsets as of its start, "
         "a time, or the first offsets that are not replicated. Partitions "
@@ -79,7 +79,7 @@ CONTROL = (
     Setting(
         name=WINDOW,
         verdict="ours",
-        kind=Whole(1, 40_320),
+        kind=Integer(1, 40_320),
         default=None,
         meaning="How long a window stays open from each time of `run.schedule`; when "
         "it closes, the flow commits and stops until the next one.",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mirrors.domain.settings.value_types import Flag, OneOf, Patterns, Setting, Whole
+from mirrors.domain.settings.value_types import Boolean, Integer, OneOf, Patterns, Setting
 
 GROUPS_EXCLUDE = "console-consumer-.*, connect-.*, __.*"
-_SECONDS = Whole(1, 86400)
-_FACTOR = Whole(-1, 32767, but=0)
+_SECONDS = Integer(1, 86400)
+_FACTOR = Integer(-1, 32767, but=0)
 _FEWER = "Lowered where the cluster has fewer brokers; MM2 would fail to create the topic."
 
 GROUP_KEYS = (
@@ -29,7 +29,7 @@ GROUP_KEYS = (
     Setting(
         name="refresh.groups.enabled",
         verdict="honoured",
-        kind=Flag(),
+        kind=Boolean(),
         default="true",
         mm2="true",
         meaning="Whether new groups are looked for after the first time.",
@@ -46,7 +46,7 @@ GROUP_KEYS = (
     Setting(
         name="emit.checkpoints.enabled",
         verdict="different",
-        kind=Flag(),
+        kind=Boolean(),
         default="true",
         mm2="true",
         meaning="Whether checkpoints are written.",
@@ -72,7 +72,7 @@ GROUP_KEYS = (
     Setting(
         name="sync.group.offsets.enabled",
         verdict="different",
-        kind=Flag(),
+        kind=Boolean(),
         default="false",
         mm2="false",
         meaning="Whether offsets of idle groups are synchronized to the target.",
@@ -91,7 +91,7 @@ GROUP_KEYS = (
     Setting(
         name="emit.offset-syncs.enabled",
         verdict="honoured",
-        kind=Flag(),
+        kind=Boolean(),
         default="true",
         mm2="true",
         meaning="Whether MM2's offset syncs are written in addition to the exact offset map.",
@@ -116,7 +116,7 @@ GROUP_KEYS = (
     Setting(
         name="offset.lag.max",
         verdict="honoured",
-        kind=Whole(0, 2**63 - 1),
+        kind=Integer(0, 2**63 - 1),
         default="100",
         mm2="100",
         meaning="How far apart offset syncs may be.",

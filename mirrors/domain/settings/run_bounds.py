@@ -24,7 +24,7 @@ _LARGEST_OFFSET = 2**63 - 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Start:
+class StartFrom:
     """Where to start: one of the two ends, a time, or an offset for each partition."""
 
     description = f"earliest, latest, {_OTHERS}"
@@ -37,7 +37,7 @@ class Start:
 
 
 @dataclasses.dataclass(frozen=True)
-class Until:
+class RunUntil:
     """Where a run ends: at the log ends of its start, at a time, or at offsets."""
 
     description = f"end, {_OTHERS}"
@@ -51,7 +51,7 @@ class Until:
         return word
 
 
-def start_milliseconds(text: str, words: str = Start.description) -> int | None:
+def start_milliseconds(text: str, words: str = StartFrom.description) -> int | None:
     """Return the time (epoch ms) in the text; None for earliest, latest and offsets.
 
     `words` is the description of valid values, for the error.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from mirrors.domain.settings.value_types import Flag, OneOf, Setting, Whole
+from mirrors.domain.settings.value_types import Boolean, Integer, OneOf, Setting
 
-_SECONDS = Whole(1, 86400)
+_SECONDS = Integer(1, 86400)
 
 SYNC_KEYS = (
     Setting(
         name="emit.heartbeats.enabled",
         verdict="different",
-        kind=Flag(),
+        kind=Boolean(),
         default="true",
         mm2="true",
         meaning="Whether heartbeats are written.",
@@ -31,7 +31,7 @@ SYNC_KEYS = (
     Setting(
         name="heartbeats.topic.replication.factor",
         verdict="different",
-        kind=Whole(-1, 32767, but=0),
+        kind=Integer(-1, 32767, but=0),
         default="3",
         mm2="3",
         meaning="Replication factor of the heartbeats topic; -1 for the cluster's default.",
@@ -40,7 +40,7 @@ SYNC_KEYS = (
     Setting(
         name="sync.topic.configs.enabled",
         verdict="honoured",
-        kind=Flag(),
+        kind=Boolean(),
         default="true",
         mm2="true",
         meaning="Whether later changes of topic configs are synchronized (new topics have them).",
@@ -58,7 +58,7 @@ SYNC_KEYS = (
     Setting(
         name="sync.topic.acls.enabled",
         verdict="different",
-        kind=Flag(),
+        kind=Boolean(),
         default="false",
         mm2="true",
         meaning="Whether the ACLs of replicated topics are synchronized.",
@@ -86,7 +86,7 @@ SYNC_KEYS = (
     Setting(
         name="drift.grace.seconds",
         verdict="ours",
-        kind=Whole(0, 2_592_000),
+        kind=Integer(0, 2_592_000),
         default="3600",
         meaning="How long a manual change on the target waits for a decision before it "
         "is reverted; 0 reverts it at the next run, as MM2 does.",

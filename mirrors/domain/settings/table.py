@@ -9,15 +9,15 @@ from typing import Literal
 from mirrors.domain.settings.failover import FAILOVER_KEYS
 from mirrors.domain.settings.flow_control import CONTROL
 from mirrors.domain.settings.groups import GROUP_KEYS
-from mirrors.domain.settings.run_bounds import Start
+from mirrors.domain.settings.run_bounds import StartFrom
 from mirrors.domain.settings.sync import SYNC_KEYS
 from mirrors.domain.settings.value_types import (
-    Flag,
+    Boolean,
+    Integer,
     OneOf,
     Patterns,
     Separator,
     Setting,
-    Whole,
 )
 
 DEFAULT_POLICY = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
@@ -97,7 +97,7 @@ HONOURED = (
     Setting(
         name="replication.policy.internal.topic.separator.enabled",
         verdict="honoured",
-        kind=Flag(),
+        kind=Boolean(),
         default="true",
         mm2="true",
         meaning="Whether MM2's internal topics use the separator too, or always a dot.",
@@ -105,7 +105,7 @@ HONOURED = (
     Setting(
         name="replication.factor",
         verdict="different",
-        kind=Whole(-1, 32767, but=0),
+        kind=Integer(-1, 32767, but=0),
         default=None,
         mm2="2",
         meaning="Replication factor of remote topics; -1 for the target's default.",
@@ -115,7 +115,7 @@ HONOURED = (
     Setting(
         name="tasks.max",
         verdict="honoured",
-        kind=Whole(1, 1000),
+        kind=Integer(1, 1000),
         default="1",
         mm2="1",
         meaning="Into how many slices a flow's partitions are divided; one task replicates each.",
@@ -123,7 +123,7 @@ HONOURED = (
     Setting(
         name="refresh.topics.enabled",
         verdict="honoured",
-        kind=Flag(),
+        kind=Boolean(),
         default="true",
         mm2="true",
         meaning="Whether new topics and partitions are looked for while the flow runs.",
@@ -131,7 +131,7 @@ HONOURED = (
     Setting(
         name="refresh.topics.interval.seconds",
         verdict="different",
-        kind=Whole(1, 86400),
+        kind=Integer(1, 86400),
         default="5",
         mm2="600",
         meaning="How often new topics and partitions are looked for.",
@@ -141,7 +141,7 @@ HONOURED = (
     Setting(
         name="heartbeats.replication.enabled",
         verdict="honoured",
-        kind=Flag(),
+        kind=Boolean(),
         default="true",
         mm2="true",
         meaning="Whether the heartbeats topic is replicated even if `topics` does not "
@@ -159,7 +159,7 @@ OURS = (
     Setting(
         name="commit.interval.ms",
         verdict="ours",
-        kind=Whole(10, 60000),
+        kind=Integer(10, 60000),
         default="500",
         meaning="How often a slice commits; a restart repeats or delays at most this much. "
         "Exactly once and behind a distant target, up to five seconds.",
@@ -167,7 +167,7 @@ OURS = (
     Setting(
         name="start.from",
         verdict="ours",
-        kind=Start(),
+        kind=StartFrom(),
         default="earliest",
         meaning="Where partitions start at the first start; partitions that named "
         "offsets leave out, and later ones, start at their first record.",

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 from mirrors.domain.cron import Cron, Zone
 from mirrors.domain.patterns.matcher import check_patterns
-from mirrors.domain.settings.run_bounds import Start, Until
+from mirrors.domain.settings.run_bounds import RunUntil, StartFrom
 
 
 @dataclasses.dataclass(frozen=True)
-class Flag:
+class Boolean:
     """true or false, in any case, as Java's ConfigDef reads it."""
 
     description = "true or false"
@@ -25,7 +25,7 @@ class Flag:
 
 
 @dataclasses.dataclass(frozen=True)
-class Whole:
+class Integer:
     """A whole number in a range."""
 
     low: int
@@ -145,7 +145,19 @@ def is_topic_text(text: str) -> bool:
     return text.isascii() and all(letter.isalnum() or letter in "._-" for letter in text)
 
 
-Kind = Flag | Whole | OneOf | Text | Url | Patterns | Separator | Start | Until | Cron | Zone
+Kind = (
+    Boolean
+    | Integer
+    | OneOf
+    | Text
+    | Url
+    | Patterns
+    | Separator
+    | StartFrom
+    | RunUntil
+    | Cron
+    | Zone
+)
 
 
 Verdict = Literal["honoured", "different", "ours", "fixed", "refused"]

@@ -15,7 +15,7 @@ _TEXTS = {field.name for field in dataclasses.fields(ClusterSpec)} - {"propertie
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class KeptFlow:
+class FlowDefinition:
     """The flow to restore. `desired`: its desired state when it was last stored."""
 
     source: ClusterSpec
@@ -49,12 +49,12 @@ def flow_body(spec: FlowSpec, *, runner: str, desired: str) -> dict[str, Any]:
     }
 
 
-def read_flow(body: Mapping[str, Any]) -> KeptFlow:
+def read_flow(body: Mapping[str, Any]) -> FlowDefinition:
     """Parse a definition. Raises ValueError, because other programs may write the topic."""
     properties = body.get("properties")
     if not _is_texts(properties):
         raise ValueError("its settings are not pairs of name and text")
-    return KeptFlow(
+    return FlowDefinition(
         source=_cluster(body.get("source"), "source"),
         target=_cluster(body.get("target"), "target"),
         properties=dict(properties or {}),

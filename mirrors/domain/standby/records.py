@@ -22,17 +22,17 @@ MOST_PARTS = 1000
 _PREFIX, _SUFFIX = "mm2-flow.", ".internal"
 
 
-def kept_topic(source_alias: str) -> str:
+def backup_topic(source_alias: str) -> str:
     """Return the topic's name. Its dots are literal, because MM2 must count it as internal."""
     return f"{_PREFIX}{source_alias}{_SUFFIX}"
 
 
-def is_kept_topic(name: str) -> bool:
+def is_backup_topic(name: str) -> bool:
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Kept:
+class BackupRecord:
     """The last stored body; `flow` is the flow's name."""
 
     flow: str
@@ -63,7 +63,7 @@ def to_records(flow: str, kind: Kind, body: dict[str, Any]) -> Iterator[tuple[by
 
 def from_records(
     records: Iterable[tuple[bytes | None, bytes | None]],
-) -> tuple[list[Kept], list[str]]:
+) -> tuple[list[BackupRecord], list[str]]:
     """Return the complete bodies by name and kind, and a sentence for each incomplete one."""
     parts: dict[tuple[str, str], dict[int, Any]] = {}
     trouble: list[str] = []
@@ -82,7 +82,7 @@ def from_records(
     for (name, kind), rows in sorted(parts.items()):
         body = _whole(rows)
         if isinstance(body, dict):
-            found.append(Kept(flow=name, kind=kind, body=body))
+            found.append(BackupRecord(flow=name, kind=kind, body=body))
         elif body:
             trouble.append(f"The {kind} of {name} is skipped: {body}.")
     return found, trouble

@@ -22,7 +22,7 @@ CONFIGS = {"cleanup.policy": "compact"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Arrival:
+class ReceivedHeartbeat:
     """One record of a heartbeats topic and the time (epoch ms) at which it was read."""
 
     key: bytes | None
@@ -45,7 +45,7 @@ class Figures:
     clock_skew_ms: int | None = None
 
 
-def carried_as(spec: FlowSpec) -> str | None:
+def remote_heartbeats_topic(spec: FlowSpec) -> str | None:
     """Return the heartbeats topic's name on the target; None if the flow does not replicate it."""
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     if not TopicSelection(spec.settings, policy).decide(TOPIC).replicated:
@@ -53,7 +53,9 @@ def carried_as(spec: FlowSpec) -> str | None:
     return policy.remote_topic(TOPIC)
 
 
-def newest(seen_before: datetime | None, seen: datetime | None, now: datetime) -> datetime | None:
+def newest_time(
+    seen_before: datetime | None, seen: datetime | None, now: datetime
+) -> datetime | None:
     """Return the newest heartbeat time: an earlier check may have read further than this one.
 
     A future time means that its writer's clock is ahead; it would hide a silence.
@@ -63,7 +65,9 @@ def newest(seen_before: datetime | None, seen: datetime | None, now: datetime) -
     return max(seen, seen_before) if seen_before and seen_before <= now else seen
 
 
-def figures(arrivals: Iterable[Arrival], *, source: str, target: str, fresh: int | None) -> Figures:
+def figures(
+    arrivals: Iterable[ReceivedHeartbeat], *, source: str, target: str, fresh: int | None
+) -> Figures:
     """Return the results of one direction. `fresh`: the time in the awaited heartbeat."""
     seen_at, latency, ahead = None, None, 0
     for arrival in arrivals:

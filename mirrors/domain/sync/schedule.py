@@ -16,7 +16,7 @@ FREQUENT_S = 300
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DutyContext:
+class SyncTaskContext:
     """The input of a sync task: flow, time (epoch ms), and time limit of all Kafka calls."""
 
     flow_id: int
@@ -60,7 +60,7 @@ class Schedule:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Past:
+class PastRuns:
     """What is known of a task's runs: the last slot, and whether one runs now."""
 
     slot: int | None = None
@@ -68,7 +68,7 @@ class Past:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Judgement:
+class ScheduleDecision:
     """Whether a task is due in `slot`, when its next run is, and why it is not due now."""
 
     due: bool
@@ -80,13 +80,13 @@ class Judgement:
 def judge(
     schedule: Schedule,
     settings: FlowSettings,
-    past: Past,
+    past: PastRuns,
     *,
     now: int,
     running: bool,
     unreachable: tuple[str, ...] = (),
     waits_for: str = "",
-) -> Judgement:
+) -> ScheduleDecision:
     """Return whether the task is due.
 
     - `now`: epoch seconds.
@@ -97,23 +97,25 @@ def judge(
     slot = now - now % interval
     if not schedule.is_on(settings):
         key = next(key.name for key in KEYS.values() if key.field == schedule.switch)
-        return Judgement(due=False, slot=slot, next_at=None, reason=f"{key} is false.")
+        return ScheduleDecision(due=False, slot=slot, next_at=None, reason=f"{key} is false.")
     if waits_for:
-        return Judgement(due=False, slot=slot, next_at=None, reason=waits_for)
+        return ScheduleDecision(due=False, slot=slot, next_at=None, reason=waits_for)
     if not running and not schedule.at_rest:
         reason = "The flow is stopped or paused, and so are its sync tasks."
-        return Judgement(due=False, slot=slot, next_at=None, reason=reason)
+        return ScheduleDecision(due=False, slot=slot, next_at=None, reason=reason)
     if unreachable:
         verb = "does" if len(unreachable) == 1 else "do"
         reason = (
             f"{' and '.join(unreachable)} {verb} not respond; it runs once as soon as that changes."
         )
-        return Judgement(due=False, slot=slot, next_at=None, reason=reason)
+        return ScheduleDecision(due=False, slot=slot, next_at=None, reason=reason)
     if past.runs:
-        return Judgement(due=False, slot=slot, next_at=slot + interval, reason="It is running.")
+        return ScheduleDecision(
+            due=False, slot=slot, next_at=slot + interval, reason="It is running."
+        )
     if past.slot is not None and past.slot >= slot:
-        return Judgement(due=False, slot=slot, next_at=past.slot + interval)
-    return Judgement(due=True, slot=slot, next_at=now)
+        return ScheduleDecision(due=False, slot=slot, next_at=past.slot + interval)
+    return ScheduleDecision(due=True, slot=slot, next_at=now)
 
 
 def total(before: dict[str, int], counts: dict[str, int]) -> dict[str, int]:

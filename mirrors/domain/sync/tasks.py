@@ -59,7 +59,7 @@ STANDBY = Schedule(
     every_s=60,
     at_rest=True,
 )
-DUTY_NAMES = tuple(
+SYNC_TASK_NAMES = tuple(
     sorted(
         duty.name
         for duty in (

@@ -70,7 +70,7 @@ class AclRule:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Names:
+class ExistingNames:
     """Existing names, which decide what a prefix covers."""
 
     source_topics: frozenset[str] = frozenset()
@@ -102,12 +102,12 @@ def plan_acls(
     target: Iterable[AclRule],
     spec: FlowSpec,
     *,
-    names: Names | None = None,
+    names: ExistingNames | None = None,
     ours: frozenset[AclRule] = frozenset(),
     shared_with: str = "",
 ) -> AclPlan:
     """Return the plan. `ours`: created by this flow. `shared_with`: a flow that may need them."""
-    carrier = _Carrier(spec, names or Names())
+    carrier = _AclTranslator(spec, names or ExistingNames())
     theirs, there = sorted(source), set(target)
     wanted: set[AclRule] = set()
     left: dict[str, list[AclRule]] = {}
@@ -134,10 +134,10 @@ def plan_acls(
     )
 
 
-class _Carrier:
+class _AclTranslator:
     """Target names and obstacles of one flow's ACLs."""
 
-    def __init__(self, spec: FlowSpec, names: Names) -> None:
+    def __init__(self, spec: FlowSpec, names: ExistingNames) -> None:
         self._complete = is_complete(spec)
         self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         self._topics = TopicSelection(spec.settings, self._policy)
@@ -256,7 +256,7 @@ _SHAPE = (
 )
 
 
-def shape_of(settings: FlowSettings) -> dict[str, str]:
+def approved_settings(settings: FlowSettings) -> dict[str, str]:
     """Return the settings that an approval covers; effects of the filters are visible anyway."""
     return {key: str(getattr(settings, key.replace(".", "_"))) for key in _SHAPE}
 
@@ -265,7 +265,7 @@ def why_acls_wait(settings: FlowSettings, seen: dict[str, str] | None) -> str:
     """Return why the sync task may not begin yet, or "". `seen`: the approved settings."""
     if seen is None:
         return NOT_SEEN
-    now = shape_of(settings)
+    now = approved_settings(settings)
     if changed := [key for key in _SHAPE if seen.get(key) != now[key]]:
         return SEEN_OTHERWISE.format(keys=" and ".join(changed))
     return ""

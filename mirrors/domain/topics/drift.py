@@ -81,7 +81,7 @@ class Finding:
     why: str = ""
 
 
-class Ruling(NamedTuple):
+class DriftDecision(NamedTuple):
     """Whether the deviation is left as it is, and why; `is_new`: it has no decision yet."""
 
     leave: bool
@@ -90,19 +90,21 @@ class Ruling(NamedTuple):
     decided: bool = False
 
 
-def rule_on(deviation: Deviation, known: Finding | None, *, now: int, grace_s: int) -> Ruling:
+def decide_drift(
+    deviation: Deviation, known: Finding | None, *, now: int, grace_s: int
+) -> DriftDecision:
     """Return what the sync tasks do about the deviation now."""
     if known is None:
         return _undecided(deviation, now, now, grace_s, is_new=True)
     expired = known.expires_at is not None and known.expires_at <= now
     if known.state == "fixing":
-        return Ruling(deviation.kind in _NEVER_FIXED, deviation.sentence)
+        return DriftDecision(deviation.kind in _NEVER_FIXED, deviation.sentence)
     if known.state == "ignored" and not expired:
         return _decided(deviation, known, "ignored")
     if known.state == "accepted" and not expired and known.found == deviation.found:
         return _decided(deviation, known, "accepted")
     if expired:
-        return Ruling(deviation.kind in _BY_PEOPLE, deviation.sentence)
+        return DriftDecision(deviation.kind in _BY_PEOPLE, deviation.sentence)
     is_new = known.found != deviation.found
     return _undecided(deviation, now if is_new else known.opened_at, now, grace_s, is_new=is_new)
 
@@ -128,20 +130,20 @@ def time_of(milliseconds: int) -> str:
 
 def _undecided(
     deviation: Deviation, opened_at: int, now: int, grace_s: int, *, is_new: bool
-) -> Ruling:
+) -> DriftDecision:
     if deviation.kind in _BY_PEOPLE:
-        return Ruling(True, f"{deviation.sentence} Decide on the Drift tab.", is_new)
+        return DriftDecision(True, f"{deviation.sentence} Decide on the Drift tab.", is_new)
     until = opened_at + grace_s * 1000
     if until <= now:
-        return Ruling(False, deviation.sentence, is_new)
+        return DriftDecision(False, deviation.sentence, is_new)
     reason = (
         f"{deviation.sentence} It is reverted at {time_of(until)} unless somebody accepts or "
         "ignores it on the Drift tab."
     )
-    return Ruling(True, reason, is_new)
+    return DriftDecision(True, reason, is_new)
 
 
-def _decided(deviation: Deviation, known: Finding, word: str) -> Ruling:
+def _decided(deviation: Deviation, known: Finding, word: str) -> DriftDecision:
     until = f" until {time_of(known.expires_at)}" if known.expires_at is not None else ""
     reason = f"{deviation.sentence} It is {word}{until} by {known.who}: {known.why}"
-    return Ruling(True, reason, decided=True)
+    return DriftDecision(True, reason, decided=True)

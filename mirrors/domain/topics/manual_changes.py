@@ -26,7 +26,7 @@ def rule_place(rule: AclRule) -> Place:
     return "acl", rule.where, rule.summary
 
 
-def configs_by_hand(
+def manual_config_changes(
     changes: Iterable[ConfigChange], target: ClusterSnapshot, baselines: Mapping[str, Baseline]
 ) -> list[Deviation]:
     """Return deviating configs of topics that were not recreated."""
@@ -48,7 +48,7 @@ def configs_by_hand(
     return found
 
 
-def topics_by_hand(
+def manual_topic_changes(
     copied: Iterable[CopiedTopic], target: ClusterSnapshot, baselines: Mapping[str, Baseline]
 ) -> list[Deviation]:
     """Return remote topics that were deleted, or have more partitions than the source."""
@@ -83,7 +83,7 @@ def topics_by_hand(
     return found
 
 
-def rules_by_hand(make: Iterable[AclRule], ours: Collection[AclRule]) -> list[Deviation]:
+def manual_acl_changes(make: Iterable[AclRule], ours: Collection[AclRule]) -> list[Deviation]:
     """Return ACLs to create that the flow created before: somebody deleted them."""
     return [
         Deviation(

@@ -17,12 +17,12 @@ WEIGHTS: dict[Rank, int] = {"high": 8, "normal": 4, "low": 1}
 
 
 @dataclasses.dataclass(frozen=True)
-class Ranking:
+class TopicPriority:
     rank: Rank
     reason: str
 
 
-class Ranks:
+class PriorityRules:
     """The classes of a flow's settings; a topic that both lists match is of the higher class."""
 
     def __init__(self, settings: FlowSettings) -> None:
@@ -35,13 +35,13 @@ class Ranks:
     def are_used(self) -> bool:
         return any(patterns.elements for _, _, patterns in self._lists)
 
-    def of(self, topic: str) -> Ranking:
+    def of(self, topic: str) -> TopicPriority:
         for rank, key, patterns in self._lists:
             if patterns.matches(topic):
-                return Ranking(
+                return TopicPriority(
                     rank, f"has priority {rank}: matches {key} ({_element(patterns, topic)})"
                 )
-        return Ranking("normal", f"has priority normal: matches neither {HIGH} nor {LOW}")
+        return TopicPriority("normal", f"has priority normal: matches neither {HIGH} nor {LOW}")
 
 
 def _element(patterns: NamePatterns, topic: str) -> str:

@@ -12,7 +12,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import EndTxnRequest
 
-from mirrors.domain.failover.preconditions import Rights
+from mirrors.domain.failover.preconditions import Permissions
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import DEADLINE_S
 from mirrors.kafka.connection.cluster_requests import ClusterRequests
@@ -210,7 +210,7 @@ def ask_rights(
     topics: Iterable[str],
     groups: Iterable[str],
     deadline_s: float = DEADLINE_S,
-) -> Rights:
+) -> Permissions:
     """Raises when the cluster does not answer; a group that cannot be asked is in `trouble`."""
     with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
         kind = MetadataRequest.MetadataRequestTopic
@@ -221,7 +221,7 @@ def ask_rights(
             include_topic_authorized_operations=True,
         )
         seen = cluster.ask_any(request, newest=_METADATA)
-        found = Rights(
+        found = Permissions(
             alias=spec.alias,
             cluster=_acl_operation_names(seen.authorized_operations),
             topics=_told(
@@ -241,7 +241,7 @@ def ask_rights(
         return _with_groups(cluster, found, sorted(set(groups)))
 
 
-def _with_groups(cluster: ClusterRequests, found: Rights, names: list[str]) -> Rights:
+def _with_groups(cluster: ClusterRequests, found: Permissions, names: list[str]) -> Permissions:
     """Each coordinator is asked for all of its groups at once."""
     coordinators = cluster.coordinators(names)
     groups: dict[str, frozenset[str]] = {}

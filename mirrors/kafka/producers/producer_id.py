@@ -17,7 +17,7 @@ from kafka.protocol.producer import (
 )
 
 from mirrors.domain.errors import Fenced
-from mirrors.domain.transaction_outcome import NOTES_MS, ONGOING, LastEnd, note_of
+from mirrors.domain.transaction_outcome import NOTES_MS, ONGOING, LastTransaction, stored_outcome
 from mirrors.kafka.error_codes import COORDINATOR_MOVING, FENCING, PRODUCER_LOST, Code, failure
 from mirrors.kafka.producers.cluster import Cluster, Place
 from mirrors.kafka.producers.coordinator import Coordinator
@@ -51,7 +51,7 @@ class ProducerLost(Exception):
 class ProducerIdentity:
     """Producer id and epoch of one transactional id. Nothing here touches the hot path.
 
-    `orderly` as in `LastEnd`.
+    `orderly` as in `LastTransaction`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ProducerIdentity:
         self.is_only_idempotent = False
         # How the predecessor's last transaction ended. Behind the fence the coordinator has
         # forgotten it, but for the note.
-        self.last_end = LastEnd(bumps=False, orderly=orderly)
+        self.last_end = LastTransaction(bumps=False, orderly=orderly)
         self.noted: bool | None = None
 
     def fence(self, deadline: float, *, may_hang: Callable[[int], bool] = lambda _: False) -> None:
@@ -88,7 +88,7 @@ class ProducerIdentity:
         backoff = RetryBackoff(deadline)
         offered = self._cluster.features.get("transaction.version", 0)
         self.version = 2 if offered >= 2 and self._most_version >= 2 else 1
-        self.last_end = LastEnd(bumps=self.version == 2, orderly=self._orderly)
+        self.last_end = LastTransaction(bumps=self.version == 2, orderly=self._orderly)
         while True:
             last = self._coordinator.describe(deadline)
             if last is not None:
@@ -132,7 +132,7 @@ class ProducerIdentity:
 
     def _commit_what_hangs(self, last: TransactionDescription, deadline: float) -> None:
         """What a predecessor began to commit, with nothing else in it: the fence would abort it."""
-        if last.state != ONGOING or not note_of(last.timeout_ms):
+        if last.state != ONGOING or not stored_outcome(last.timeout_ms):
             return
         self.producer_id, self.epoch = last.producer_id, last.epoch
         with contextlib.suppress(ProducerLost, Fenced):  # he lives, and was quicker

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import OFFSET_STORED, Consumer, Message, TopicPartition
 
-from mirrors.domain.failover.read_verification import Seen
+from mirrors.domain.failover.read_verification import ReadRecord
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.reading.samples import Place, Tick, give_up, messages, open_consumer, seen_of
@@ -26,7 +26,7 @@ MARKER_WAIT_S = 2.0
 class GroupReading:
     """What a group's reader saw of one partition, and when the first record came."""
 
-    seen: list[Seen] = dataclasses.field(default_factory=list)
+    seen: list[ReadRecord] = dataclasses.field(default_factory=list)
     first_ms: int | None = None
     ended: bool = False
 

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from mirrors.domain.failback.orphans import MARK_HEADER
-from mirrors.domain.failover.read_verification import Seen
+from mirrors.domain.failover.read_verification import ReadRecord
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.connection.client_config import client_config
@@ -40,7 +40,7 @@ def read_windows(
     committed: bool = True,
     at_most: int | None = None,
     tick: Tick = lambda: None,
-) -> Partial[Place, list[Seen]]:
+) -> Partial[Place, list[ReadRecord]]:
     """The committed records of each window in offset order; windows of a partition do not overlap.
 
     One consumer reads all partitions side by side, their windows one after the other, so that none
@@ -49,7 +49,7 @@ def read_windows(
     """
     waiting = {place: sorted(rows) for place, rows in windows.items()}
     waiting = {place: rows for place, rows in waiting.items() if rows}
-    result: Partial[Place, list[Seen]] = Partial(done={place: [] for place in waiting})
+    result: Partial[Place, list[ReadRecord]] = Partial(done={place: [] for place in waiting})
     if not waiting:
         return result
     deadline = time.monotonic() + deadline_s
@@ -89,7 +89,7 @@ def _read_on(
     consumer: Consumer,
     spec: ClusterSpec,
     left: Mapping[Place, _WindowRead],
-    result: Partial[Place, list[Seen]],
+    result: Partial[Place, list[ReadRecord]],
 ) -> set[Place]:
     """Take in what has come; the partitions whose window is read, or that failed."""
     over: set[Place] = set()
@@ -155,8 +155,8 @@ def open_consumer(spec: ClusterSpec, group: str, committed: bool) -> Consumer:
     return Consumer(client_config(spec, client_id=CLIENT_ID, role="consumer", extra=own))
 
 
-def seen_of(message: Message) -> Seen:
-    return Seen(message.offset() or 0, content_digest(message), message.timestamp()[1])
+def seen_of(message: Message) -> ReadRecord:
+    return ReadRecord(message.offset() or 0, content_digest(message), message.timestamp()[1])
 
 
 def content_digest(message: Message) -> bytes:

@@ -8,7 +8,7 @@ from mirrors.domain.cluster_snapshot import ClusterSnapshot
 from mirrors.domain.comparison.findings import Aspect, Finding, shape_findings
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.topics.acls import AclRule, Names, is_complete, plan_acls
+from mirrors.domain.topics.acls import AclRule, ExistingNames, is_complete, plan_acls
 from mirrors.domain.topics.sync_plan import SyncPlan
 from mirrors.kafka.admin.acls import Acls
 from mirrors.kafka.admin.groups import list_groups
@@ -52,8 +52,8 @@ def compare_rules(
 
 def _names(
     spec: FlowSpec, pictures: tuple[ClusterSnapshot, ClusterSnapshot], budget: Budget
-) -> Names:
-    return Names(
+) -> ExistingNames:
+    return ExistingNames(
         source_topics=frozenset(pictures[0].topics),
         target_topics=frozenset(pictures[1].topics),
         groups=frozenset(list_groups(spec.source, deadline_s=budget.left_s)),

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from mirrors.domain.comparison.alignment import Aligner, Difference, Row
-from mirrors.domain.comparison.digests import SideDigest, borders, chain, compare_chunks
+from mirrors.domain.comparison.digests import SideDigest, chain, chunk_boundaries, compare_chunks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.topics import Place
@@ -90,7 +90,7 @@ def _pairs(flow: Flow, parts: Iterable[ComparisonPart]) -> tuple[list[_Pair], li
     rows = {
         (part.topic, part.partition): (
             part,
-            borders(part.next or 0, part.source_end or 0, CHUNKS),
+            chunk_boundaries(part.next or 0, part.source_end or 0, CHUNKS),
         )
         for part in parts
     }
@@ -130,8 +130,8 @@ def _read(
         ]
         for known, _ in sides:
             for _, digest in known.values():
-                if digest.borders[0] >= digest.borders[-1]:
-                    digest.reach(digest.borders[-1])
+                if digest.boundaries[0] >= digest.boundaries[-1]:
+                    digest.reach(digest.boundaries[-1])
         while any(side.open for _, side in sides) and time.monotonic() < until:
             before = sum(side.bytes for _, side in sides)
             for known, side in sides:
@@ -152,7 +152,7 @@ def _stretches(
     cluster: object, known: dict[Place, tuple[_Pair, SideDigest]], *, committed: bool
 ) -> RangeReader:
     windows = {
-        place: (digest.borders[0], digest.borders[-1]) for place, (_, digest) in known.items()
+        place: (digest.boundaries[0], digest.boundaries[-1]) for place, (_, digest) in known.items()
     }
     return RangeReader(cluster, windows, committed=committed)  # type: ignore[arg-type]
 
@@ -181,7 +181,7 @@ def _compare(spec: FlowSpec, pair: _Pair, meter: Meter, *, committed: bool) -> S
             kept = unexplained(
                 spec,
                 part,
-                (pair.source.borders[first], pair.target.borders[first]),
+                (pair.source.boundaries[first], pair.target.boundaries[first]),
                 differences,
                 meter.tick,
             )
@@ -192,7 +192,7 @@ def _compare(spec: FlowSpec, pair: _Pair, meter: Meter, *, committed: bool) -> S
         refusal = meter.why() if not meter.is_open() else _TOO_SLOW.format(seconds=STEP_S)
     return Step(
         part=part,
-        next=pair.source.borders[result.chunks],
+        next=pair.source.boundaries[result.chunks],
         source_records=result.source_records,
         target_records=result.target_records,
         digests=(
@@ -211,7 +211,9 @@ def _align(
     """The differing records of chunks whose digests differ."""
     part, aligner = pair.part, Aligner()
     here, there = _here(part), _there(part)
-    windows = [(side.borders[first], side.borders[last]) for side in (pair.source, pair.target)]
+    windows = [
+        (side.boundaries[first], side.boundaries[last]) for side in (pair.source, pair.target)
+    ]
     with (
         RangeReader(spec.source, {here: windows[0]}, committed=committed) as source,
         RangeReader(spec.target, {there: windows[1]}) as target,

@@ -13,10 +13,10 @@ from django.db import transaction
 from django.db.models import Q
 
 from mirrors.domain.drills.measurement import FlowFigures, StepTimes, measure
-from mirrors.domain.drills.objectives import Measured, Objectives, Verdict, judge
+from mirrors.domain.drills.objectives import Measurement, Objectives, Verdict, judge
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
-from mirrors.domain.failover.verification_level import Verified, verify
+from mirrors.domain.failover.verification_level import VerificationSummary, verify
 from mirrors.models import DrillRun, FailoverRun, Flow
 from mirrors.models.drills import DrillState
 from mirrors.models.failover import FailoverState
@@ -100,7 +100,7 @@ def _judge(run: DrillRun, now: datetime) -> bool:
     blockers = remaining_blockers("switchover", simulated.plan) if simulated.plan else ()
     measured = measure(simulated.result, steps, _figures(run), blockers)
     verdict = judge(Objectives(**run.objectives), measured, trouble=_trouble(simulated))
-    verified = Verified(
+    verified = VerificationSummary(
         verification=simulated.verification,  # type: ignore[arg-type]
         reason=simulated.verification_reason,
     )
@@ -125,12 +125,16 @@ def _figures(run: DrillRun) -> FlowFigures | None:
 
 def _fail(run: DrillRun, why: str, now: datetime) -> bool:
     objectives = Objectives(**run.objectives)
-    verdict = judge(objectives, Measured(), trouble=why)
-    return _end(run, Measured(), verdict, now, verify(None))
+    verdict = judge(objectives, Measurement(), trouble=why)
+    return _end(run, Measurement(), verdict, now, verify(None))
 
 
 def _end(
-    run: DrillRun, measured: Measured, verdict: Verdict, now: datetime, verified: Verified
+    run: DrillRun,
+    measured: Measurement,
+    verdict: Verdict,
+    now: datetime,
+    verified: VerificationSummary,
 ) -> bool:
     return run_lifecycle.end(
         DrillRun.objects.filter(pk=run.pk, ended_at=None),

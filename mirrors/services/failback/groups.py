@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.filters.groups import GroupSelection
-from mirrors.domain.groups.checkpoints import IDLE, Move, plan_move
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.checkpoints import IDLE, OffsetUpdate, plan_offset_update
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
@@ -94,7 +94,7 @@ class _GroupFailback:
         }
         return {name: listed[name].state for name in names}, stands
 
-    def _translated(self, stands: Mapping[tuple[str, Place], GroupOffset]) -> list[GroupPlace]:
+    def _translated(self, stands: Mapping[tuple[str, Place], GroupOffset]) -> list[GroupPartition]:
         home = {
             (row.remote_topic, row.partition): row.topic
             for row in Divergence.objects.filter(flow=self._there)
@@ -119,7 +119,7 @@ class _GroupFailback:
         ]
         return [_left_out(place, self._blocked) for place in places]
 
-    def _with_ends(self, places: Iterable[GroupPlace]) -> list[GroupPlace]:
+    def _with_ends(self, places: Iterable[GroupPartition]) -> list[GroupPartition]:
         places = list(places)
         with Admin(self._spec.target, client_id=CLIENT_ID) as admin:
             there = set(admin.topic_names(deadline_s=self._budget.left_s))
@@ -140,8 +140,10 @@ class _GroupFailback:
             for place in places
         ]
 
-    def _write(self, moves: list[tuple[GroupPlace, Move]]) -> list[tuple[GroupPlace, Move]]:
-        movers: dict[str, list[tuple[GroupPlace, Move]]] = {}
+    def _write(
+        self, moves: list[tuple[GroupPartition, OffsetUpdate]]
+    ) -> list[tuple[GroupPartition, OffsetUpdate]]:
+        movers: dict[str, list[tuple[GroupPartition, OffsetUpdate]]] = {}
         for place, move in moves:
             if move.state == "moved":
                 movers.setdefault(place.group, []).append((place, move))
@@ -149,7 +151,7 @@ class _GroupFailback:
         for group, rows in movers.items():
             failed |= _move(self._spec.target, group, rows, self._budget)
         return [
-            (place, Move("failed", None, failed[key]))
+            (place, OffsetUpdate("failed", None, failed[key]))
             if (key := (place.group, (place.remote_topic or "", place.partition))) in failed
             else (place, move)
             for place, move in moves
@@ -158,8 +160,8 @@ class _GroupFailback:
 
 def _place(
     group: str, place: Place, offset: GroupOffset, topic: str, answer: Translation | None
-) -> GroupPlace:
-    return GroupPlace(
+) -> GroupPartition:
+    return GroupPartition(
         group=group,
         topic=place[0],
         partition=place[1],
@@ -170,22 +172,24 @@ def _place(
     )
 
 
-def _left_out(place: GroupPlace, blocked: Mapping[Place, str]) -> GroupPlace:
+def _left_out(place: GroupPartition, blocked: Mapping[Place, str]) -> GroupPartition:
     """The topic of this name on the old primary is not the one that the group read."""
     reason = blocked.get((place.topic, place.partition))
     return place if reason is None else dataclasses.replace(place, left_out=reason)
 
 
-def _plan(place: GroupPlace, standby: Mapping[str, str], here: Mapping[str, str]) -> Move:
+def _plan(
+    place: GroupPartition, standby: Mapping[str, str], here: Mapping[str, str]
+) -> OffsetUpdate:
     state = standby.get(place.group, "")
     if state not in IDLE:
         reason = f"the group is {state} on the standby: stop its consumers there first"
-        return Move("waiting", None, reason)
-    return plan_move(place, enabled=True, state=here.get(place.group, ""), wrote=None)
+        return OffsetUpdate("waiting", None, reason)
+    return plan_offset_update(place, enabled=True, state=here.get(place.group, ""), wrote=None)
 
 
 def _move(
-    target: ClusterSpec, group: str, rows: list[tuple[GroupPlace, Move]], budget: Budget
+    target: ClusterSpec, group: str, rows: list[tuple[GroupPartition, OffsetUpdate]], budget: Budget
 ) -> dict[tuple[str, Place], str]:
     wanted = {
         (place.remote_topic or "", place.partition): GroupOffset(move.to or 0, place.metadata)
@@ -198,7 +202,7 @@ def _move(
     return {(group, place): error.message for place, error in answer.failed.items()}
 
 
-def _shown(place: GroupPlace, move: Move) -> dict[str, Any]:
+def _shown(place: GroupPartition, move: OffsetUpdate) -> dict[str, Any]:
     answer = place.translation
     return {
         "group": place.group,

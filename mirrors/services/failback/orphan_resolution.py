@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from django.utils import timezone
 
 from mirrors.domain.errors import Fenced, KafkaRefused, UnderstudyError
-from mirrors.domain.failback.orphans import MARK_HEADER, mark_of
+from mirrors.domain.failback.orphans import MARK_HEADER, replay_header
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.generation import generation_of
 from mirrors.domain.offsets.runs import BlockKey, Run, pack, runs_topic
@@ -160,7 +160,7 @@ class _Resolution:
         return filter_own(run=self._run, row=row, records=within)
 
     def _copy(self, row: OrphanStretch, record: InternalRecord) -> ProducerRecord:
-        mark = mark_of(
+        mark = replay_header(
             self._spec.source.alias, row.topic, row.partition, record.offset, record.timestamp
         )
         return ProducerRecord(

@@ -18,7 +18,7 @@ from mirrors.domain.failback.orphans import (
     OrphanRange,
     find_orphan_range,
     is_own,
-    to_line,
+    record_as_json,
 )
 from mirrors.domain.failback.reverse_flow import Side
 from mirrors.domain.offsets.runs import Run
@@ -244,7 +244,7 @@ class _RecordStore:
         row.kept += 1
         lines = self._lines.setdefault(id(row), [])
         lines.append(
-            to_line(
+            record_as_json(
                 offset=record.offset,
                 timestamp=record.timestamp,
                 key=record.key,

@@ -16,12 +16,12 @@ from django.utils import timezone
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.reverse_flow import (
-    Start,
-    both_ways,
-    changes_of,
-    left_out_topics,
+    PartitionStart,
+    bidirectional_settings,
     plan_starts,
     reverse_properties,
+    setting_changes,
+    skipped_topics,
     starts_sentence,
     without_topics,
 )
@@ -149,13 +149,13 @@ class _Preparation:
         wanted = (
             reverse_properties(self._flow.properties, self._policy)
             if back is None
-            else both_ways(back.properties, self._policy)
+            else bidirectional_settings(back.properties, self._policy)
         )
         return FlowSpec.build(
             source=self._there.target, target=self._there.source, properties=wanted
         )
 
-    def _starts(self, points: list[Point], spec: FlowSpec, sides: Sides) -> list[Start]:
+    def _starts(self, points: list[Point], spec: FlowSpec, sides: Sides) -> list[PartitionStart]:
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         known = positions_of_flow(spec)
         deleted = deleted_before(self._flow, self._there, points, sides.old)
@@ -171,10 +171,10 @@ class _Preparation:
             raise KafkaRefused(" ".join(dict.fromkeys(blocked[:_SHOWN])) + more, code="blocked")
         return starts
 
-    def _without_blocked(self, spec: FlowSpec, starts: list[Start]) -> FlowSpec:
+    def _without_blocked(self, spec: FlowSpec, starts: list[PartitionStart]) -> FlowSpec:
         """The reverse flow excludes topics whose counterpart is not the one that was replicated."""
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-        topics = left_out_topics(starts, policy)
+        topics = skipped_topics(starts, policy)
         properties = without_topics(spec.properties, topics)
         return FlowSpec.build(source=spec.source, target=spec.target, properties=properties)
 
@@ -199,7 +199,7 @@ class _Preparation:
         )
         Failback.objects.filter(pk=self._run.pk).update(listed_at=timezone.now())
 
-    def _begin(self, back: Flow | None, spec: FlowSpec, starts: list[Start]) -> None:
+    def _begin(self, back: Flow | None, spec: FlowSpec, starts: list[PartitionStart]) -> None:
         """Write the reverse flow's positions before its first plan."""
         rows = [start.row for start in starts if start.row is not None]
         if back is not None and rows:
@@ -207,12 +207,12 @@ class _Preparation:
         self._tick("Writing the start offsets of the reverse flow.")
         write_positions(spec, rows)
 
-    def _start(self, back: Flow | None, spec: FlowSpec, starts: list[Start]) -> Flow:
+    def _start(self, back: Flow | None, spec: FlowSpec, starts: list[PartitionStart]) -> Flow:
         run, who, why = self._run, self._run.requested_by, f"Failback {self._run.pk}."
         before = None if back is None else dict(back.properties)
-        there = both_ways(self._flow.properties, self._policy)
-        changes = changes_of(self._flow.name, self._flow.properties, there)
-        changes += changes_of(spec.name, before, spec.properties)
+        there = bidirectional_settings(self._flow.properties, self._policy)
+        changes = setting_changes(self._flow.name, self._flow.properties, there)
+        changes += setting_changes(spec.name, before, spec.properties)
         changes += _fence_of(self._flow)
         with transaction.atomic():
             settings.update_flow(flow=self._flow, properties=there, who=who)
@@ -232,7 +232,7 @@ class _Preparation:
             raise run_lifecycle.Stopped(stop)
 
 
-def _begun(points: Sequence[Point], starts: Sequence[Start]) -> list[Point]:
+def _begun(points: Sequence[Point], starts: Sequence[PartitionStart]) -> list[Point]:
     """Without excluded partitions: their topic is not the one that was replicated."""
     blocked = {(start.topic, start.partition) for start in starts if start.kind == "blocked"}
     return [row for row in points if (row.remote_topic, row.partition) not in blocked]

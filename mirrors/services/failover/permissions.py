@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failback.divergence import divergence_topic
-from mirrors.domain.failover.partitions import parts_of, taking_part
-from mirrors.domain.failover.plan_types import FailoverPicture
-from mirrors.domain.failover.preconditions import CheckedNames, FencePicture, Rights
+from mirrors.domain.failover.partitions import partition_accounts, without_excluded
+from mirrors.domain.failover.plan_types import FailoverSnapshot
+from mirrors.domain.failover.preconditions import CheckedNames, FenceSupport, Permissions
 from mirrors.domain.settings import failover as keys
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin.client_fence import CLIENT_ID, Fence, keep_open
@@ -24,18 +24,18 @@ _ANY_TEMPORARY_GROUP = f"{PREFIX}rights"
 
 
 def with_rights(
-    picture: FailoverPicture,
+    picture: FailoverSnapshot,
     *,
     flow: Flow,
     spec: FlowSpec,
     away: bool,
     tick: Callable[[], None],
-) -> FailoverPicture:
+) -> FailoverSnapshot:
     """`away`: the source does not respond, so it is not asked again.
 
     Excluded topics and groups need no permissions.
     """
-    mine = taking_part(picture, parts_of(picture))
+    mine = without_excluded(picture, partition_accounts(picture))
     checked = CheckedNames(
         topics=_names(row.topic for row in mine.partitions),
         remote_topics=_names(
@@ -70,19 +70,19 @@ def with_rights(
 
 def _ask(
     spec: ClusterSpec, *, topics: Iterable[str], groups: Iterable[str], deadline_s: float
-) -> Rights:
+) -> Permissions:
     try:
         return ask_rights(spec, topics=topics, groups=groups, deadline_s=deadline_s)
     except UnderstudyError as error:
-        return Rights(alias=spec.alias, trouble=error.message)
+        return Permissions(alias=spec.alias, trouble=error.message)
 
 
 def _fence(
-    flow: Flow, source: ClusterSpec, topics: tuple[str, ...], rights: Rights
-) -> FencePicture:
+    flow: Flow, source: ClusterSpec, topics: tuple[str, ...], rights: Permissions
+) -> FenceSupport:
     """The result that the fence step would get, by the same requests."""
     hooks = keys.hooks_of(flow.properties)
-    seen = FencePicture(how=str(hooks[keys.FENCE] or "acl"), fallback=keys.fallback(hooks))
+    seen = FenceSupport(how=str(hooks[keys.FENCE] or "acl"), fallback=keys.fallback(hooks))
     try:
         with Fence(source, client_id=CLIENT_ID) as fence:
             there = fence.rules(deadline_s=SOURCE_DEADLINE_S)

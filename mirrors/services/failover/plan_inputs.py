@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
-from mirrors.domain.failover.plan_types import FailoverPicture, PartitionPicture
+from mirrors.domain.failover.plan_types import FailoverSnapshot, PartitionSnapshot
 from mirrors.domain.gaps.lost_ranges import UNCOPYABLE, GapFacts, GapKind
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.replication_policy import ReplicationPolicy
@@ -60,7 +60,7 @@ class Look:
     whole did not respond. `undescribed`: why single partitions did not.
     """
 
-    picture: FailoverPicture
+    picture: FailoverSnapshot
     committed: bool
     read_to: Mapping[Place, int]
     starts: Mapping[Place, int]
@@ -158,7 +158,7 @@ class _Questions:
             source=source,
         )
 
-    def _ask_groups(self, rows: Iterable[PartitionPicture]) -> GroupsSeen:
+    def _ask_groups(self, rows: Iterable[PartitionSnapshot]) -> GroupsSeen:
         names = {row.topic: row.remote_topic for row in rows}
         names |= {place[0]: source[0] for place, source in self._home.items()}
         seen = _groups(self._flow, self._spec, self._groups, names, self._source_s)
@@ -172,7 +172,7 @@ class _Questions:
     def _ask_source(
         self,
         target: Admin,
-        rows: list[PartitionPicture],
+        rows: list[PartitionSnapshot],
         there: ClusterSnapshot,
         seen: GroupsSeen,
     ) -> SourceSeen:
@@ -196,13 +196,13 @@ class _Questions:
             found, flow=self._flow, spec=self._spec, target=target, deadline_s=DEADLINE_S
         )
 
-    def picture(self, seen: _Answers, positions: Mapping[Place, int]) -> FailoverPicture:
+    def picture(self, seen: _Answers, positions: Mapping[Place, int]) -> FailoverSnapshot:
         flow, spec, theirs = self._flow, self._spec, seen.source
         here = without(seen.groups.groups, theirs.deleted, asked=bool(self._groups))
         logs = (seen.starts, seen.ends)
         # A named group that may not be described gets its own row.
         is_named = any(row.partition < 0 for row in theirs.rows)
-        return FailoverPicture(
+        return FailoverSnapshot(
             flow=flow.name,
             policy=self._policy,
             source_bootstrap=spec.source.bootstrap_servers,
@@ -233,7 +233,7 @@ def _states(spec: FlowSpec) -> dict[str, GroupListing]:
         raise KafkaUnavailable(words, code=error.code) from None
 
 
-def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionPicture]:
+def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionSnapshot]:
     """Every partition with a row or a position of the flow, without heartbeats topics."""
     gaps = {
         (gap.topic, gap.partition): gap
@@ -256,8 +256,8 @@ def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionPicture]:
 
 def _row(
     place: Place, row: FlowPartition | None, gap: Gap | None, policy: ReplicationPolicy
-) -> PartitionPicture:
-    seen = PartitionPicture(
+) -> PartitionSnapshot:
+    seen = PartitionSnapshot(
         topic=place[0],
         partition=place[1],
         remote_topic=policy.remote_topic(place[0]),
@@ -284,12 +284,12 @@ def _row(
 
 def _without_partitions(
     flow: Flow, named: Collection[str], policy: ReplicationPolicy
-) -> Iterator[PartitionPicture]:
+) -> Iterator[PartitionSnapshot]:
     """Selected topics without a row of any partition."""
     rows = FlowTopic.objects.filter(flow=flow, code__in=("cannot_be_created", "not_described"))
     for row in rows.exclude(topic__in=list(named)):
         for number in range(row.partitions) if row.partitions else (-1,):
-            yield PartitionPicture(
+            yield PartitionSnapshot(
                 topic=row.topic,
                 partition=number,
                 remote_topic=row.remote_topic or policy.remote_topic(row.topic),
@@ -310,8 +310,8 @@ def _positions(target: Admin, policy: ReplicationPolicy) -> Mapping[Place, Posit
 
 
 def _at_target(
-    row: PartitionPicture, positions: Mapping[Place, Position], there: ClusterSnapshot
-) -> PartitionPicture:
+    row: PartitionSnapshot, positions: Mapping[Place, Position], there: ClusterSnapshot
+) -> PartitionSnapshot:
     """Marks rows whose remote topic is not the one that the flow wrote."""
     position = positions.get((row.topic, row.partition))
     if position is None or row.facts is not None or row.remote_topic in there.failed:
@@ -365,7 +365,7 @@ def _groups(
         return dataclasses.replace(found, trouble=trouble, away=away)
 
 
-def _with_positions(flow: Flow, rows: list[PartitionPicture]) -> list[PartitionPicture]:
+def _with_positions(flow: Flow, rows: list[PartitionSnapshot]) -> list[PartitionSnapshot]:
     known = PartitionMap.objects.filter(flow=flow, position__isnull=False)
     positions = {(row.topic, row.partition): row.position for row in known}
     return [
@@ -376,7 +376,7 @@ def _with_positions(flow: Flow, rows: list[PartitionPicture]) -> list[PartitionP
 
 def _copied_by_then(
     flow: Flow,
-    picture: FailoverPicture,
+    picture: FailoverSnapshot,
     positions: Mapping[Place, int],
     read_to: Mapping[Place, int],
 ) -> dict[Place, int]:
@@ -395,8 +395,8 @@ def _copied_by_then(
 
 
 def _with_ends(
-    rows: Iterable[PartitionPicture], ends: Mapping[Place, int]
-) -> Iterator[PartitionPicture]:
+    rows: Iterable[PartitionSnapshot], ends: Mapping[Place, int]
+) -> Iterator[PartitionSnapshot]:
     for row in rows:
         yield dataclasses.replace(row, target_end=ends.get((row.remote_topic, row.partition)))
 

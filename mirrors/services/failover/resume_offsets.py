@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-from mirrors.domain.failover.plan_types import GroupPicture, PartitionPicture
+from mirrors.domain.failover.plan_types import GroupSnapshot, PartitionSnapshot
 from mirrors.domain.groups.checkpoints import name_taken
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.translation import Translation
 from mirrors.kafka.admin.groups import GroupListing
 from mirrors.kafka.admin.topics import Place
@@ -19,13 +19,13 @@ from mirrors.services.offsets.translation import translate_offsets
 
 def with_answers(
     flow: Flow,
-    groups: Iterable[GroupPicture],
-    source: Iterable[PartitionPicture],
+    groups: Iterable[GroupSnapshot],
+    source: Iterable[PartitionSnapshot],
     target: tuple[Mapping[Place, int], Partial[Place, int]],
     listed: Mapping[str, GroupListing],
     home: Mapping[Place, Place],
     positions: Mapping[Place, int],
-) -> Iterator[GroupPicture]:
+) -> Iterator[GroupSnapshot]:
     """Each group-partition with its translation and both logs' ends, each group with its state.
 
     `source`: the partitions as last seen on the source.
@@ -47,7 +47,7 @@ def with_answers(
 
 
 def _asked(
-    places: Iterable[GroupPlace], source: Mapping[Place, PartitionPicture]
+    places: Iterable[GroupPartition], source: Mapping[Place, PartitionSnapshot]
 ) -> dict[Place, set[int]]:
     """The groups' offsets, and the log start offsets of their partitions."""
     asked: dict[Place, set[int]] = {}
@@ -84,12 +84,12 @@ def copied_to(flow: Flow, positions: Mapping[Place, int]) -> dict[Place, int]:
 
 
 def _with_ends(
-    place: GroupPlace,
-    source: Mapping[Place, PartitionPicture],
+    place: GroupPartition,
+    source: Mapping[Place, PartitionSnapshot],
     known: Mapping[tuple[Place, int], Translation],
     starts: Mapping[Place, int],
     ends: Partial[Place, int],
-) -> GroupPlace:
+) -> GroupPartition:
     """Adds the translation, and both logs' start and end."""
     here, there = (place.topic, place.partition), (place.remote_topic or "", place.partition)
     row = source.get(here)
@@ -110,7 +110,7 @@ def _with_ends(
     )
 
 
-def _known(group: GroupPicture, home: Mapping[Place, Place]) -> GroupPicture:
+def _known(group: GroupSnapshot, home: Mapping[Place, Place]) -> GroupSnapshot:
     """Without partitions that no flow can translate back: their origin is unknown."""
     names = {topic for topic, _ in home}
     kept = [

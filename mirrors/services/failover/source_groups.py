@@ -6,9 +6,9 @@ import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from mirrors.domain.failover.plan_types import GroupPicture
+from mirrors.domain.failover.plan_types import GroupSnapshot
 from mirrors.domain.filters.groups import GroupSelection
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.groups import GroupOffset as Offset
 from mirrors.kafka.admin.groups import list_answered_groups, read_offsets
@@ -29,7 +29,7 @@ NOT_SEEN = "its offsets were never read while the source responded"
 class GroupsSeen:
     """The groups, and why the source is unknown; `away`: it does not respond at all."""
 
-    groups: tuple[GroupPicture, ...]
+    groups: tuple[GroupSnapshot, ...]
     trouble: str = ""
     away: bool = False
 
@@ -52,14 +52,14 @@ def groups_on_source(
     pictures = []
     for group in chosen:
         if group in found.failed:
-            pictures.append(GroupPicture(group=group, trouble=found.failed[group].message))
+            pictures.append(GroupSnapshot(group=group, trouble=found.failed[group].message))
             continue
         places = tuple(
             _places(group, found.done[group], held.get(group), known.get(group, set()), remote)
         )
         if places or asked:
             trouble = "" if places else NOTHING
-            pictures.append(GroupPicture(group=group, trouble=trouble, places=places))
+            pictures.append(GroupSnapshot(group=group, trouble=trouble, places=places))
     return GroupsSeen(groups=tuple(pictures))
 
 
@@ -75,7 +75,7 @@ def groups_from_rows(*, flow: Flow, names: Iterable[str], remote: Mapping[str, s
     for group in asked or sorted(by_group):
         seen = by_group.get(group, [])
         places = tuple(
-            GroupPlace(
+            GroupPartition(
                 group=group,
                 topic=row.topic,
                 partition=row.partition,
@@ -85,7 +85,7 @@ def groups_from_rows(*, flow: Flow, names: Iterable[str], remote: Mapping[str, s
             for row in seen
         )
         pictures.append(
-            GroupPicture(
+            GroupSnapshot(
                 group=group,
                 places=places,
                 trouble="" if seen else NOT_SEEN,
@@ -165,7 +165,7 @@ def _places(
     held: Partial[Place, Offset] | None,
     known: set[Place],
     remote: Mapping[str, str],
-) -> Iterator[GroupPlace]:
+) -> Iterator[GroupPartition]:
     done, failed = dict(found.done), dict(found.failed)
     if held is not None:
         done |= held.done
@@ -177,7 +177,7 @@ def _places(
             continue
         error = failed.get((topic, partition))
         offset = done.get((topic, partition))
-        yield GroupPlace(
+        yield GroupPartition(
             group=group,
             topic=topic,
             partition=partition,

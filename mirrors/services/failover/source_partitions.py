@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mirrors.domain.cluster_snapshot import ClusterSnapshot
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.partitions import NOT_COPIED
-from mirrors.domain.failover.plan_types import GroupPicture, PartitionPicture
+from mirrors.domain.failover.plan_types import GroupSnapshot, PartitionSnapshot
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
 from mirrors.domain.internal_topics.records import Position
@@ -36,7 +36,7 @@ class SourceSeen:
     `deleted`: partitions that the source no longer has; `deleted_at` (epoch ms): an earlier look.
     """
 
-    rows: tuple[PartitionPicture, ...]
+    rows: tuple[PartitionSnapshot, ...]
     silence: str = ""
     undescribed: Mapping[Place, str] = dataclasses.field(default_factory=dict)
     deleted: frozenset[Place] = frozenset()
@@ -78,7 +78,7 @@ def selected_by(spec: FlowSpec) -> Selected:
 
 def ask_source(
     spec: ClusterSpec,
-    rows: Iterable[PartitionPicture],
+    rows: Iterable[PartitionSnapshot],
     selected: Selected,
     *,
     positions: Mapping[Place, Position],
@@ -140,7 +140,7 @@ class _Ends(NamedTuple):
 
 def _ends(
     source: Admin,
-    known: Mapping[Place, PartitionPicture],
+    known: Mapping[Place, PartitionSnapshot],
     *,
     committed: bool,
     deadline_s: float,
@@ -159,7 +159,7 @@ def _ends(
     return _Ends(starts.done, ends.done, lasts, {**ends.failed, **starts.failed})
 
 
-def _with_ends(row: PartitionPicture, place: Place, ends: _Ends) -> PartitionPicture:
+def _with_ends(row: PartitionSnapshot, place: Place, ends: _Ends) -> PartitionSnapshot:
     if place not in ends.starts:
         return row
     return dataclasses.replace(
@@ -188,11 +188,11 @@ def list_selected(
 
 def not_copied(
     known: Collection[Place], listed: ClusterSnapshot, selected: Selected
-) -> dict[Place, PartitionPicture]:
+) -> dict[Place, PartitionSnapshot]:
     """Selected partitions without a row; their records would be lost too. Partition -1 stands for
     all of a topic that could not be described."""
     topics = {topic for topic, _ in known}
-    found: dict[Place, PartitionPicture] = {}
+    found: dict[Place, PartitionSnapshot] = {}
     for name, topic in listed.topics.items():
         if selected.takes(name):
             for number in range(topic.partitions):
@@ -206,7 +206,7 @@ def not_copied(
     return found
 
 
-def _described(row: PartitionPicture, listed: ClusterSnapshot) -> PartitionPicture:
+def _described(row: PartitionSnapshot, listed: ClusterSnapshot) -> PartitionSnapshot:
     """A replicated partition that can no longer be described: its figures are the last known."""
     if row.topic not in listed.failed:
         return row
@@ -216,8 +216,8 @@ def _described(row: PartitionPicture, listed: ClusterSnapshot) -> PartitionPictu
 
 def _unknown(
     topic: str, partition: int, remote_topic: str, code: str, reason: str
-) -> PartitionPicture:
-    return PartitionPicture(
+) -> PartitionSnapshot:
+    return PartitionSnapshot(
         topic=topic,
         partition=partition,
         remote_topic=remote_topic,
@@ -229,8 +229,8 @@ def _unknown(
 
 
 def _identified(
-    row: PartitionPicture, positions: Mapping[Place, Position], listed: ClusterSnapshot
-) -> PartitionPicture:
+    row: PartitionSnapshot, positions: Mapping[Place, Position], listed: ClusterSnapshot
+) -> PartitionSnapshot:
     """Marks partitions whose source topic is not the one that was replicated."""
     position, topic = positions.get((row.topic, row.partition)), listed.topics.get(row.topic)
     if position is None or topic is None or row.facts is not None or row.source_end is None:
@@ -285,8 +285,8 @@ def _deleted(places: Collection[Place], listed: ClusterSnapshot) -> frozenset[Pl
 
 
 def without(
-    groups: Iterable[GroupPicture], deleted: frozenset[Place], *, asked: bool
-) -> tuple[GroupPicture, ...]:
+    groups: Iterable[GroupSnapshot], deleted: frozenset[Place], *, asked: bool
+) -> tuple[GroupSnapshot, ...]:
     """Kafka deletes groups' offsets with a topic; stored rows may still have them.
 
     `asked`: a person named the groups, so one without any offset is reported.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mirrors.domain.cluster_snapshot import TopicState
-from mirrors.domain.failover.preconditions import Drifted, TargetTopics
+from mirrors.domain.failover.preconditions import DriftFinding, TargetTopics
 from mirrors.domain.topics.acls import WRITE_RULES, sentences_with
 from mirrors.domain.topics.drift import Deviation
 from mirrors.models import Drift, Flow, FlowPlan
@@ -60,13 +60,15 @@ def target_topics(rows: TargetTopicRows, topics: Mapping[str, TopicState]) -> Ta
     )
 
 
-def _drifted(rows: TargetTopicRows, topics: Mapping[str, TopicState]) -> Iterator[Drifted]:
+def _drifted(rows: TargetTopicRows, topics: Mapping[str, TopicState]) -> Iterator[DriftFinding]:
     for row in rows.drift:
         if row.kind == "deleted topic" and row.name in topics:
             continue
         facts: dict[str, Any] = {"kind": row.kind, "name": row.name, "key": row.key}
         seen = Deviation(**facts, expected=row.expected, found=row.found, wanted=row.wanted)
-        yield Drifted(**facts, found=row.found, sentence=seen.sentence, decided=row.state in _LEFT)
+        yield DriftFinding(
+            **facts, found=row.found, sentence=seen.sentence, decided=row.state in _LEFT
+        )
 
 
 def _left(rows: TargetTopicRows) -> Iterator[str]:

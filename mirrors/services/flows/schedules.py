@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 
 from mirrors.domain.cron import shown
-from mirrors.domain.flows.schedule import Runs, RunState, state_of_runs
+from mirrors.domain.flows.schedule import RunSchedule, RunState, state_of_runs
 from mirrors.domain.settings.flow_control import SCHEDULE
 from mirrors.models import Flow, Transition, claim
 from mirrors.models.flows import DesiredState
@@ -38,7 +38,7 @@ def finish(*, flow: Flow, reason: str) -> bool:
 
 def standing(*, flow: Flow, now: datetime) -> RunState | None:
     """State of a run with an end, and when the next one begins; None for other flows."""
-    runs = Runs.of(flow.properties)
+    runs = RunSchedule.of(flow.properties)
     if runs.schedule is None and runs.until is None:
         return None
     asked = _asked(flow)
@@ -54,7 +54,7 @@ def standing(*, flow: Flow, now: datetime) -> RunState | None:
 
 def with_next(*, flow: Flow, reason: str, finished: bool, now: datetime) -> str:
     """The reason why it is stopped, with the next run, unless a person stopped the flow."""
-    runs, moment = Runs.of(flow.properties), milliseconds(now)
+    runs, moment = RunSchedule.of(flow.properties), milliseconds(now)
     if runs.schedule is None:
         return reason
     if not finished and ((asked := _asked(flow)) is None or not asked.by_itself):
@@ -67,7 +67,7 @@ def with_next(*, flow: Flow, reason: str, finished: bool, now: datetime) -> str:
 
 def ends_at(*, flow: Flow, now: datetime) -> int | None:
     """When its window ends the current run."""
-    runs, asked = Runs.of(flow.properties), None
+    runs, asked = RunSchedule.of(flow.properties), None
     if runs.window is not None:
         asked = _asked(flow)
     if asked is None:
@@ -84,7 +84,7 @@ def keep_times(*, flow: Flow, now: datetime) -> bool:
 
 def _start_if_due(flow: Flow, now: datetime) -> bool:
     """Does not start a flow that a person stopped."""
-    runs, moment = Runs.of(flow.properties), milliseconds(now)
+    runs, moment = RunSchedule.of(flow.properties), milliseconds(now)
     if runs.schedule is None or (asked := _asked(flow)) is None or not asked.by_itself:
         return False
     begins = runs.begins(rests_since=asked.at, ran_since=_ran_since(flow), now=moment)
@@ -101,7 +101,7 @@ def _start_if_due(flow: Flow, now: datetime) -> bool:
 
 def _end_if_closed(flow: Flow, now: datetime) -> bool:
     """End a run that the runner cannot end: no runner lives, or the flow started out of window."""
-    runs, moment = Runs.of(flow.properties), milliseconds(now)
+    runs, moment = RunSchedule.of(flow.properties), milliseconds(now)
     if runs.window is None or runs.window.is_open(moment) or (asked := _asked(flow)) is None:
         return False
     ends = runs.ends(asked_at=asked.at, insists=asked.insists, now=moment)

@@ -13,7 +13,7 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.flows.bandwidth import is_live_edit
 from mirrors.domain.flows.conflicts import check_flow
 from mirrors.domain.replication_policy import policy_for
-from mirrors.domain.settings.changes import first_edit
+from mirrors.domain.settings.changes import initial_changes
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import Cluster, Flow, Job, Runner
 from mirrors.models.flows import DesiredState, keep_edit
@@ -89,7 +89,7 @@ def create_flow(
             warnings=warnings,
         )
         record(flow, field="desired_state", before="", who=who, why="Created.")
-        keep_edit(flow, first_edit(spec.properties), who=who)
+        keep_edit(flow, initial_changes(spec.properties), who=who)
     return flow
 
 

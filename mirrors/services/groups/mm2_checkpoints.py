@@ -9,13 +9,13 @@ from datetime import datetime
 
 from django.db import transaction
 
-from mirrors.domain.groups.checkpoints import Move, plan_checkpoint, plan_move
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.checkpoints import OffsetUpdate, plan_checkpoint, plan_offset_update
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import Checkpoint
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic
 from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, read_range
@@ -30,7 +30,7 @@ _UNIQUE = ("flow", "group", "topic", "partition")
 _NEXT_TURN = "the next run of the group offsets task sets it"
 
 
-def look_for_groups(context: DutyContext) -> Outcome:
+def look_for_groups(context: SyncTaskContext) -> Outcome:
     """Sync task `groups`: the groups on the source, and which are excluded and why."""
     flow = flow_of(context)
     verdicts, missing = find_groups(
@@ -49,7 +49,7 @@ def look_for_groups(context: DutyContext) -> Outcome:
     )
 
 
-def survey_of(context: DutyContext) -> Survey:
+def survey_of(context: SyncTaskContext) -> Survey:
     """The survey that the sync tasks `checkpoints` and `group offsets` share."""
     return survey_groups(
         flow=flow_of(context),
@@ -59,7 +59,7 @@ def survey_of(context: DutyContext) -> Survey:
     )
 
 
-def emit_checkpoints(context: DutyContext, survey: Survey) -> Outcome:
+def emit_checkpoints(context: SyncTaskContext, survey: Survey) -> Outcome:
     """Write checkpoints that differ from the last ones, and store each group's offsets."""
     flow, spec, now = flow_of(context), context.spec, moment(context.now)
     budget = Budget(context.deadline_s)
@@ -102,8 +102,10 @@ def note_places(*, flow: Flow, spec: FlowSpec, survey: Survey, now: datetime) ->
     store_places(flow=flow, groups=survey.groups, found=found, now=now)
 
 
-def _waiting(spec: FlowSpec, survey: Survey, place: GroupPlace, wrote: dict[Key, int]) -> Move:
-    move = plan_move(
+def _waiting(
+    spec: FlowSpec, survey: Survey, place: GroupPartition, wrote: dict[Key, int]
+) -> OffsetUpdate:
+    move = plan_offset_update(
         place,
         enabled=spec.settings.sync_group_offsets_enabled,
         state=survey.states.get(place.group, ""),
@@ -111,7 +113,7 @@ def _waiting(spec: FlowSpec, survey: Survey, place: GroupPlace, wrote: dict[Key,
     )
     if move.state != "moved":
         return move
-    return Move("waiting", None, f"{move.reason}; {_NEXT_TURN}")
+    return OffsetUpdate("waiting", None, f"{move.reason}; {_NEXT_TURN}")
 
 
 def summed(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
@@ -129,7 +131,7 @@ def summed(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     )
 
 
-def flow_of(context: DutyContext) -> Flow:
+def flow_of(context: SyncTaskContext) -> Flow:
     return Flow.objects.select_related("source", "target").get(pk=context.flow_id)
 
 

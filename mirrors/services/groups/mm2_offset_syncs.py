@@ -18,7 +18,7 @@ from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic
 from mirrors.models import (
@@ -43,7 +43,7 @@ _HINT = (
 )
 
 
-def write_offset_syncs(context: DutyContext) -> Outcome:
+def write_offset_syncs(context: SyncTaskContext) -> Outcome:
     """Write the syncs of everything replicated since the last run."""
     flow, spec, budget = flow_of(context), context.spec, Budget(context.deadline_s)
     if _may_have_moved(flow):

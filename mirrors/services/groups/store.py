@@ -9,8 +9,8 @@ from datetime import datetime
 from django.db import transaction
 
 from mirrors.domain.filters.groups import GroupSelection, GroupVerdict
-from mirrors.domain.groups.checkpoints import Move
-from mirrors.domain.groups.resume import GroupPlace, resume_of
+from mirrors.domain.groups.checkpoints import OffsetUpdate
+from mirrors.domain.groups.resume import GroupPartition, resume_offset_of
 from mirrors.domain.internal_topics.records import Checkpoint
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import LONGEST_NAME
@@ -126,7 +126,7 @@ def store_places(
     *,
     flow: Flow,
     groups: Collection[str],
-    found: Iterable[tuple[GroupPlace, Move]],
+    found: Iterable[tuple[GroupPartition, OffsetUpdate]],
     now: datetime,
 ) -> None:
     """Make the rows of these groups equal to the survey; without offsets there is no row."""
@@ -161,9 +161,9 @@ def store_places(
 
 
 def _row(
-    flow: Flow, place: GroupPlace, move: Move, wrote: int | None, now: datetime
+    flow: Flow, place: GroupPartition, move: OffsetUpdate, wrote: int | None, now: datetime
 ) -> GroupOffset:
-    resume = resume_of(place)
+    resume = resume_offset_of(place)
     if move.state in ("moved", "in_sync"):
         wrote = place.target_offset
     return GroupOffset(

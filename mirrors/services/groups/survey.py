@@ -13,7 +13,7 @@ from datetime import datetime
 from mirrors.domain.filters.groups import GroupVerdict
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.groups.checkpoints import name_taken
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
@@ -39,7 +39,7 @@ class Survey:
     """All group-partitions of the selected groups; `states` of those that the target has."""
 
     groups: tuple[str, ...]
-    places: tuple[GroupPlace, ...]
+    places: tuple[GroupPartition, ...]
     states: dict[str, str]
 
 
@@ -82,8 +82,8 @@ def find_groups(
 
 
 def look_at_target(
-    target: ClusterSpec, places: Iterable[GroupPlace], budget: Budget
-) -> tuple[dict[str, str], list[GroupPlace]]:
+    target: ClusterSpec, places: Iterable[GroupPartition], budget: Budget
+) -> tuple[dict[str, str], list[GroupPartition]]:
     """States first, offsets second: a group that becomes active in between shows in one of them."""
     places = list(places)
     wanted: dict[str, list[Place]] = {}
@@ -105,10 +105,10 @@ def look_at_target(
 
 
 def _at_target(
-    place: GroupPlace,
+    place: GroupPartition,
     offsets: Partial[str, Partial[Place, GroupOffset]],
     taken: Mapping[str, str],
-) -> GroupPlace:
+) -> GroupPartition:
     if place.remote_topic is None or place.target_end is None:
         return place
     if place.group in taken:
@@ -127,7 +127,7 @@ def _at_target(
 
 def _on_source(
     source: ClusterSpec, groups: list[str], known: Mapping[str, set[Place]], budget: Budget
-) -> list[GroupPlace]:
+) -> list[GroupPartition]:
     """Every group-partition with an offset now or at the last survey."""
     every: dict[str, Iterable[Place] | None] = dict.fromkeys(groups)
     found = read_offsets(source, every, deadline_s=budget.left_s)
@@ -138,7 +138,7 @@ def _on_source(
     }
     # Kafka omits what an open transaction holds, unless it is requested by name.
     again = read_offsets(source, lost, deadline_s=budget.left_s) if lost else Partial()
-    places: list[GroupPlace] = []
+    places: list[GroupPartition] = []
     for group in groups:
         if group in found.failed:
             trouble = found.failed[group].message
@@ -154,7 +154,7 @@ def _of_group(
     found: Partial[Place, GroupOffset],
     lost: list[Place],
     again: Partial[str, Partial[Place, GroupOffset]],
-) -> Iterable[GroupPlace]:
+) -> Iterable[GroupPartition]:
     second = again.done.get(group, Partial())
     offsets = {**found.done, **second.done}
     for place in sorted({*offsets, *found.failed, *lost}):
@@ -163,7 +163,7 @@ def _of_group(
             yield _troubled(group, place, error.message)
             continue
         at = offsets.get(place)
-        yield GroupPlace(
+        yield GroupPartition(
             group=group,
             topic=place[0],
             partition=place[1],
@@ -172,11 +172,11 @@ def _of_group(
         )
 
 
-def _troubled(group: str, place: Place, trouble: str) -> GroupPlace:
-    return GroupPlace(group=group, topic=place[0], partition=place[1], trouble=trouble)
+def _troubled(group: str, place: Place, trouble: str) -> GroupPartition:
+    return GroupPartition(group=group, topic=place[0], partition=place[1], trouble=trouble)
 
 
-def _selected(spec: FlowSpec, places: list[GroupPlace]) -> list[GroupPlace]:
+def _selected(spec: FlowSpec, places: list[GroupPartition]) -> list[GroupPartition]:
     """Each with its remote topic, or why it has none."""
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     selection = TopicSelection(spec.settings, policy)
@@ -192,7 +192,7 @@ def _selected(spec: FlowSpec, places: list[GroupPlace]) -> list[GroupPlace]:
     ]
 
 
-def _mixed(place: GroupPlace) -> GroupPlace:
+def _mixed(place: GroupPartition) -> GroupPartition:
     """Both directions write into one topic there, in different orders: no offset is right."""
     if place.left_out or place.source_offset is None:
         return place
@@ -202,7 +202,7 @@ def _mixed(place: GroupPlace) -> GroupPlace:
     return dataclasses.replace(place, translation=found)
 
 
-def _answers(places: Iterable[GroupPlace]) -> dict[Place, list[Translation]]:
+def _answers(places: Iterable[GroupPartition]) -> dict[Place, list[Translation]]:
     found: dict[Place, list[Translation]] = {}
     for place in places:
         if place.translation is not None:
@@ -210,7 +210,7 @@ def _answers(places: Iterable[GroupPlace]) -> dict[Place, list[Translation]]:
     return found
 
 
-def _translated(flow: Flow, places: list[GroupPlace]) -> list[GroupPlace]:
+def _translated(flow: Flow, places: list[GroupPartition]) -> list[GroupPartition]:
     asked: dict[Place, set[int]] = {}
     for place in places:
         if not place.left_out and place.source_offset is not None:
@@ -229,8 +229,8 @@ def _translated(flow: Flow, places: list[GroupPlace]) -> list[GroupPlace]:
 
 
 def _with_source_log(
-    source: ClusterSpec, places: list[GroupPlace], budget: Budget
-) -> list[GroupPlace]:
+    source: ClusterSpec, places: list[GroupPartition], budget: Budget
+) -> list[GroupPartition]:
     """Log start and end of each partition: whether a committed offset still exists."""
     wanted = {
         (place.topic, place.partition)
@@ -249,7 +249,7 @@ def _with_source_log(
     ]
 
 
-def _with_ends(admin: Admin, places: list[GroupPlace], budget: Budget) -> list[GroupPlace]:
+def _with_ends(admin: Admin, places: list[GroupPartition], budget: Budget) -> list[GroupPartition]:
     remote = {place.remote_topic for place in places if not place.left_out and place.remote_topic}
     if not remote:
         return places

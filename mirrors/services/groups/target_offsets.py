@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.groups.checkpoints import Move, plan_move
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.checkpoints import OffsetUpdate, plan_offset_update
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
 from mirrors.services.clock import Budget, moment
 from mirrors.services.groups.mm2_checkpoints import flow_of, summed
@@ -20,10 +20,12 @@ Key = tuple[str, str, int]
 # The number of groups whose state is read right before they are set, so that little time passes.
 _AT_ONCE = 20
 _LEAST_S = 3.0
-_LATE = Move("waiting", None, "the task ended before this group; its next run sets the offset")
+_LATE = OffsetUpdate(
+    "waiting", None, "the task ended before this group; its next run sets the offset"
+)
 
 
-def move_groups(context: DutyContext, survey: Survey) -> Outcome:
+def move_groups(context: SyncTaskContext, survey: Survey) -> Outcome:
     """Move groups that may move; the row of any other one says why not.
 
     The survey may be some seconds old: states on the target are read again before a group is set.
@@ -51,8 +53,8 @@ def move_groups(context: DutyContext, survey: Survey) -> Outcome:
 
 def _moved(
     target: ClusterSpec, survey: Survey, wrote: dict[Key, int], budget: Budget
-) -> Iterator[tuple[GroupPlace, Move]]:
-    movers: dict[str, list[GroupPlace]] = {}
+) -> Iterator[tuple[GroupPartition, OffsetUpdate]]:
+    movers: dict[str, list[GroupPartition]] = {}
     for place in survey.places:
         move = _plan(place, survey.states, wrote)
         if move.state == "moved":
@@ -72,11 +74,11 @@ def _moved(
 def _act(
     target: ClusterSpec,
     states: dict[str, str],
-    places: Iterable[GroupPlace],
+    places: Iterable[GroupPartition],
     wrote: dict[Key, int],
     budget: Budget,
-) -> Iterator[tuple[GroupPlace, Move]]:
-    movers: dict[str, list[tuple[GroupPlace, Move]]] = {}
+) -> Iterator[tuple[GroupPartition, OffsetUpdate]]:
+    movers: dict[str, list[tuple[GroupPartition, OffsetUpdate]]] = {}
     for place in places:
         move = _plan(place, states, wrote)
         if move.state == "moved":
@@ -88,8 +90,11 @@ def _act(
 
 
 def _write(
-    target: ClusterSpec, group: str, moves: list[tuple[GroupPlace, Move]], budget: Budget
-) -> Iterator[tuple[GroupPlace, Move]]:
+    target: ClusterSpec,
+    group: str,
+    moves: list[tuple[GroupPartition, OffsetUpdate]],
+    budget: Budget,
+) -> Iterator[tuple[GroupPartition, OffsetUpdate]]:
     wanted = {
         (place.remote_topic or "", place.partition): GroupOffset(move.to or 0, place.metadata)
         for place, move in moves
@@ -107,12 +112,12 @@ def _write(
             yield dataclasses.replace(place, target_offset=move.to), move
 
 
-def _refused(error: UnderstudyError) -> Move:
-    return Move("active" if error.code == "group_active" else "failed", None, error.message)
+def _refused(error: UnderstudyError) -> OffsetUpdate:
+    return OffsetUpdate("active" if error.code == "group_active" else "failed", None, error.message)
 
 
-def _plan(place: GroupPlace, states: dict[str, str], wrote: dict[Key, int]) -> Move:
-    return plan_move(
+def _plan(place: GroupPartition, states: dict[str, str], wrote: dict[Key, int]) -> OffsetUpdate:
+    return plan_offset_update(
         place,
         enabled=True,
         state=states.get(place.group, ""),

@@ -7,7 +7,7 @@ import time
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.sync.heartbeats import Arrival
+from mirrors.domain.sync.heartbeats import ReceivedHeartbeat
 from mirrors.kafka.internal_topics.heartbeats import HeartbeatConsumer
 from mirrors.services.clock import milliseconds
 from mirrors.services.heartbeats.connections import OPEN
@@ -65,10 +65,10 @@ def _poll(watchers: dict[int, HeartbeatConsumer], target: int, turns: list[Turn]
         return
     if found is not None:
         topic, key, value = found
-        _note(turns, target, topic, Arrival(key, value, milliseconds(timezone.now())))
+        _note(turns, target, topic, ReceivedHeartbeat(key, value, milliseconds(timezone.now())))
 
 
-def _note(turns: list[Turn], target: int, topic: str, arrival: Arrival) -> None:
+def _note(turns: list[Turn], target: int, topic: str, arrival: ReceivedHeartbeat) -> None:
     """A source writes for all its targets, so an arrival on another target does not count."""
     for turn in turns:
         if turn.flow.target_id == target and turn.topic == topic:

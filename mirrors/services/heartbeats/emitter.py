@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.sync.heartbeats import figures, newest
+from mirrors.domain.sync.heartbeats import figures, newest_time
 from mirrors.domain.sync.schedule import Outcome
 from mirrors.services.clock import moment
 from mirrors.services.heartbeats import arrivals
@@ -114,7 +114,7 @@ def _keep_figures(turn: Turn, now: datetime) -> None:
     )
     state = turn.state
     arrived = None if seen.seen_at is None else moment(seen.seen_at)
-    state.seen_at = newest(state.seen_at, arrived, now)
+    state.seen_at = newest_time(state.seen_at, arrived, now)
     state.latency_ms, state.clock_skew_ms = seen.latency_ms, seen.clock_skew_ms
     state.as_of = now
     _keep(turn, now)

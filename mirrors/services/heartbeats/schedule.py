@@ -11,7 +11,7 @@ from django.db import transaction
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.sync.heartbeats import Arrival, carried_as
+from mirrors.domain.sync.heartbeats import ReceivedHeartbeat, remote_heartbeats_topic
 from mirrors.models import Cluster, Flow, HeartbeatState
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
@@ -33,7 +33,7 @@ class Turn:
     error: str = ""
     refusal: str = ""  # why the source rejected it
     unread: str = ""  # why arrivals on the target are unknown
-    arrivals: list[Arrival] = dataclasses.field(default_factory=list)
+    arrivals: list[ReceivedHeartbeat] = dataclasses.field(default_factory=list)
 
     @property
     def place(self) -> Cluster:
@@ -42,7 +42,7 @@ class Turn:
     @property
     def topic(self) -> str | None:
         """The topic where it arrives; None when an arrival would prove nothing."""
-        return carried_as(self.spec) if self.state.place == "source" else None
+        return remote_heartbeats_topic(self.spec) if self.state.place == "source" else None
 
     def has_arrived(self) -> bool:
         wanted = (self.beat.key, self.beat.value)

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.migration.export import write_mm2
-from mirrors.domain.migration.imports.line_verdicts import Line
+from mirrors.domain.migration.imports.line_verdicts import KeyVerdict
 from mirrors.domain.migration.imports.plan import (
     KINDS,
     LONGEST_TEXT,
@@ -137,7 +137,7 @@ def _flow_problems(plan: ImportPlan) -> Iterator[tuple[Place, str]]:
             yield (spec.name, ""), f"A flow {spec.name} already exists. Remove it, or this line."
 
 
-def _errors(refused: Sequence[Line]) -> dict[str, list[str]]:
+def _errors(refused: Sequence[KeyVerdict]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for line in refused:
         where = "" if line.number is None else f"Line {line.number}: "

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
-from mirrors.domain.migration.takeover import Signs, read_stand, watched_topics
+from mirrors.domain.migration.takeover import Mm2Activity, read_mm2_positions, watched_topics
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.sync.schedule import Outcome
 from mirrors.kafka.admin.topics import Admin
@@ -87,7 +87,7 @@ def run_check(
     return signs.quiet
 
 
-def look(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Signs:
+def look(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Mm2Activity:
     """MM2's offsets, read twice with `seconds` between them, to detect writes."""
     spec = flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
@@ -96,7 +96,9 @@ def look(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Signs:
     admin = Admin(spec.target, client_id="understudy-takeover")
     try:
         records = read_to_end(admin, policy.offsets_topic(), deadline_s=DEADLINE_S)
-        stand = read_stand([(record.key, record.value) for record in records], spec.source.alias)
+        stand = read_mm2_positions(
+            [(record.key, record.value) for record in records], spec.source.alias
+        )
         watched = watched_topics(policy, stand, selected_topics(spec, here))
         before = ends_of(admin, watched)
         sleep(seconds)
@@ -104,7 +106,7 @@ def look(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Signs:
     finally:
         admin.close()
     group, state = group_state(spec)
-    return Signs(
+    return Mm2Activity(
         seconds=seconds,
         group_name=group,
         group=state,

@@ -15,7 +15,7 @@ from django.db import transaction
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.failback.divergence import Divergence as Point
-from mirrors.domain.failback.divergence import diverge, divergence_topic, keep_first
+from mirrors.domain.failback.divergence import divergence_point, divergence_topic, merge_points
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.generation import generation_of
@@ -55,7 +55,7 @@ def keep(
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         known = _read(admin, spec.source.alias, until)
         fresh = _look(flow, spec, admin, mark, milliseconds(now), until)
-        points = {place: keep_first(known.get(place), point) for place, point in fresh.items()}
+        points = {place: merge_points(known.get(place), point) for place, point in fresh.items()}
         new = [point for place, point in points.items() if known.get(place) != point]
         if new:
             _write(spec, admin, new, until)
@@ -102,7 +102,9 @@ def _look(
             end = max(last.downstream + last.length, row.map_end or 0)
         if end is not None:
             name = remote[place][0]
-            points[place] = diverge(row, remote_topic=name, last=last, end=end, mark=mark, at=at)
+            points[place] = divergence_point(
+                row, remote_topic=name, last=last, end=end, mark=mark, at=at
+            )
     return points
 
 

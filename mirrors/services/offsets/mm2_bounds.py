@@ -15,7 +15,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.mm2_bounds import Pair, candidates
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import policy_for
@@ -43,7 +43,7 @@ MOST_SEARCHED = 50
 DEADLINE_S = 20.0
 
 
-def learn_group_bounds(*, flow: Flow, places: Iterable[GroupPlace], deadline_s: float) -> bool:
+def learn_group_bounds(*, flow: Flow, places: Iterable[GroupPartition], deadline_s: float) -> bool:
     """For groups; True when an answer may be better now. Never raises: unknown stays unknown."""
     asked: dict[Place, set[int]] = {}
     for place in places:

@@ -10,8 +10,8 @@ from django.db.models import OuterRef, Subquery
 
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.offsets.run_blocks import first_run
-from mirrors.domain.offsets.runs import BlockKey, is_left_out
-from mirrors.domain.offsets.truncation_marks import begins_again, cut_upstream
+from mirrors.domain.offsets.runs import BlockKey, is_skipped_generation
+from mirrors.domain.offsets.truncation_marks import restarted_generation, truncate_upstream
 from mirrors.kafka.internal_topics.topic import InternalRecord
 from mirrors.models import PartitionMap, RunBlock, SyncedPartition
 from mirrors.models.offsets import BlockRow, store_blocks
@@ -46,11 +46,11 @@ class Blocks:
     def take(self, record: InternalRecord) -> None:
         key = BlockKey.from_bytes(record.key or b"")
         place = (key.topic, key.partition, key.generation)
-        if (born := begins_again(key)) is not None and record.value is not None:
+        if (born := restarted_generation(key)) is not None and record.value is not None:
             place = (key.topic, key.partition, born)
             self.blocks.append((place, BlockRow(key.first, 0, record.offset, b"")))
             self.into[place] = key.into
-        if is_left_out(key.generation):
+        if is_skipped_generation(key.generation):
             return
         if record.value is None:
             self.taken[place, key.first] = record.offset
@@ -95,7 +95,7 @@ class _Pending:
     def _begin_again(self, at: int) -> None:
         """Earlier blocks from this offset on are no longer valid."""
         self.blocks = {
-            first: row._replace(body=cut_upstream(row.body, at) or row.body)
+            first: row._replace(body=truncate_upstream(row.body, at) or row.body)
             for first, row in self.blocks.items()
             if first < at
         }
@@ -128,7 +128,7 @@ def _end_before(map_id: int, at: int) -> None:
     """Delete the rows from there on; MM2's offset pairs after them are invalid too."""
     last = RunBlock.objects.filter(map=map_id, first__lt=at).order_by("-first").first()
     if last is not None:
-        RunBlock.objects.filter(pk=last.pk).update(body=cut_upstream(bytes(last.body), at))
+        RunBlock.objects.filter(pk=last.pk).update(body=truncate_upstream(bytes(last.body), at))
     SyncedPartition.objects.filter(map=map_id, upstream__gte=at).delete()
 
 

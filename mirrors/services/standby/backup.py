@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from mirrors.domain.standby.flow_definition import flow_body
-from mirrors.domain.standby.records import Kind, digest_of, kept_topic, to_records
-from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.domain.standby.records import Kind, backup_topic, digest_of, to_records
+from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic
 from mirrors.models import FailoverRun, Flow, FlowPlan, StandbyNote
@@ -21,11 +21,11 @@ from mirrors.services.clock import Budget, moment
 CLIENT_ID = "understudy-standby"
 
 
-def keep_flow(context: DutyContext) -> Outcome:
+def keep_flow(context: SyncTaskContext) -> Outcome:
     """Write what differs from the last write."""
     flow = Flow.objects.select_related("source", "target", "runner").get(pk=context.flow_id)
     spec, budget = context.spec, Budget(context.deadline_s)
-    topic = kept_topic(spec.source.alias)
+    topic = backup_topic(spec.source.alias)
     note, _ = StandbyNote.objects.get_or_create(flow=flow)
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         topic_id = ensure_topic(
@@ -50,7 +50,7 @@ def keep_flow(context: DutyContext) -> Outcome:
     return Outcome(counts={"written": len(due)})
 
 
-def _bodies(flow: Flow, context: DutyContext) -> Iterator[tuple[Kind, dict[str, Any]]]:
+def _bodies(flow: Flow, context: SyncTaskContext) -> Iterator[tuple[Kind, dict[str, Any]]]:
     runner, desired = flow.runner.name, flow.desired_state
     yield "flow", flow_body(context.spec, runner=runner, desired=desired)
     plan = FlowPlan.objects.filter(flow=flow, as_of__isnull=False).first()

@@ -17,7 +17,7 @@ from django.utils.dateparse import parse_datetime
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.standby.flow_definition import read_flow
-from mirrors.domain.standby.records import Kept, from_records, is_kept_topic
+from mirrors.domain.standby.records import BackupRecord, from_records, is_backup_topic
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import read_to_end
 from mirrors.models import (
@@ -101,12 +101,12 @@ def _refuse_full(spec: ClusterSpec) -> None:
         )
 
 
-def _read(spec: ClusterSpec, budget: Budget) -> tuple[list[Kept], list[str]]:
-    kept: list[Kept] = []
+def _read(spec: ClusterSpec, budget: Budget) -> tuple[list[BackupRecord], list[str]]:
+    kept: list[BackupRecord] = []
     said: list[str] = []
     with Admin(spec, client_id=CLIENT_ID) as admin:
         seen = admin.snapshot(now=0, deadline_s=budget.left_s, with_configs=False)
-        for topic in sorted(filter(is_kept_topic, seen.topics)):
+        for topic in sorted(filter(is_backup_topic, seen.topics)):
             records = read_to_end(admin, topic, deadline_s=budget.left_s)
             found, trouble = from_records((record.key, record.value) for record in records)
             kept += found

@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Count, F, Max, Q
 from django.utils import timezone
 
-from mirrors.domain.sync.schedule import Outcome, Past, total
+from mirrors.domain.sync.schedule import Outcome, PastRuns, total
 from mirrors.models import DutyRun
 from mirrors.services.clock import milliseconds
 
@@ -81,14 +81,14 @@ def end_lost(*, now: datetime) -> int:
     return lost.update(ended_at=now, error=_LOST)
 
 
-def pasts(flow_ids: Iterable[int], *, now: datetime) -> dict[tuple[int, str], Past]:
+def pasts(flow_ids: Iterable[int], *, now: datetime) -> dict[tuple[int, str], PastRuns]:
     """(flow, task) -> its last run, and whether it is open; older tasks are due anyway."""
     since = milliseconds(now - _REMEMBERED) // 1000
     rows = DutyRun.objects.filter(flow__in=list(flow_ids), slot__gte=since).order_by()
     found = rows.values_list("flow_id", "duty").annotate(
         last=Max("slot"), runs=Count("pk", filter=Q(ended_at=None))
     )
-    return {(flow, duty): Past(slot=last, runs=runs > 0) for flow, duty, last, runs in found}
+    return {(flow, duty): PastRuns(slot=last, runs=runs > 0) for flow, duty, last, runs in found}
 
 
 def last_runs(flow_id: int) -> dict[str, DutyRun]:

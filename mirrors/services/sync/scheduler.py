@@ -1,7 +1,8 @@
 """Sync tasks of flows: which are due, one run of each at a time, and the outcome.
 
 To add one, write its function in a module of services and add its line to TABLE. The function gets
-a DutyContext, keeps to its deadline, and returns an Outcome: counts, and why something was skipped.
+a SyncTaskContext, keeps to its deadline, and returns an Outcome: counts, and a sentence for each
+thing that it left undone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from django.db.models import QuerySet
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.sync.schedule import DutyContext, Judgement, Outcome, Past, Schedule, judge
+from mirrors.domain.sync.schedule import (
+    Outcome,
+    PastRuns,
+    Schedule,
+    ScheduleDecision,
+    SyncTaskContext,
+    judge,
+)
 from mirrors.domain.sync.tasks import (
     CHECKPOINTS,
     GROUP_OFFSETS,
@@ -56,7 +64,7 @@ class Duty:
 
     schedule: Schedule
     act: Callable[..., Outcome] | None = None
-    survey: Callable[[DutyContext], Any] | None = None
+    survey: Callable[[SyncTaskContext], Any] | None = None
 
 
 TABLE: tuple[Duty, ...] = (
@@ -83,7 +91,7 @@ class Standing:
     schedule: Schedule
     enabled: bool
     interval_seconds: int
-    judgement: Judgement
+    judgement: ScheduleDecision
     last: DutyRun | None
 
     @property
@@ -142,12 +150,14 @@ def run_duty(*, flow_id: int, name: str, now: datetime) -> bool:
             return False
         if run is not None:
             runs[duty] = run
-    context = DutyContext(flow_id=flow_id, spec=spec, now=milliseconds(now), deadline_s=DEADLINE_S)
+    context = SyncTaskContext(
+        flow_id=flow_id, spec=spec, now=milliseconds(now), deadline_s=DEADLINE_S
+    )
     _run(runs, context)
     return True
 
 
-def _run(runs: dict[Duty, DutyRun], context: DutyContext) -> None:
+def _run(runs: dict[Duty, DutyRun], context: SyncTaskContext) -> None:
     """Run tasks that have one survey or none. An error of the survey is the outcome of each."""
     budget = Budget(context.deadline_s)
     survey, error = _survey(next(iter(runs)), context)
@@ -165,7 +175,7 @@ def _run(runs: dict[Duty, DutyRun], context: DutyContext) -> None:
         close_run(run=run, outcome=outcome or Outcome(), error=failed, fold=fold)
 
 
-def _survey(duty: Duty, context: DutyContext) -> tuple[tuple[Any, ...], str]:
+def _survey(duty: Duty, context: SyncTaskContext) -> tuple[tuple[Any, ...], str]:
     """The survey as an argument of each function; none if the task needs none or it failed."""
     if duty.survey is None:
         return (), ""
@@ -173,12 +183,12 @@ def _survey(duty: Duty, context: DutyContext) -> tuple[tuple[Any, ...], str]:
     return (made,), error
 
 
-def _due(judged: dict[Duty, Judgement]) -> list[Duty]:
+def _due(judged: dict[Duty, ScheduleDecision]) -> list[Duty]:
     return [duty for duty, found in judged.items() if found.due and duty.act is not None]
 
 
 def _first_of_each_survey(duties: list[Duty]) -> list[Duty]:
-    seen: set[Callable[[DutyContext], Any]] = set()
+    seen: set[Callable[[SyncTaskContext], Any]] = set()
     found = []
     for duty in duties:
         if duty.survey is None or duty.survey not in seen:
@@ -206,7 +216,7 @@ def standings(*, flow: Flow, now: datetime) -> list[Standing]:
 
 
 def _attempt(
-    act: Callable[..., Any], context: DutyContext, name: str, *survey: Any
+    act: Callable[..., Any], context: SyncTaskContext, name: str, *survey: Any
 ) -> tuple[Any, str]:
     """The outcome or survey; or None, and the sentence of the error that stopped the run."""
     try:
@@ -233,8 +243,8 @@ def _spec(flow: Flow) -> FlowSpec | None:
 
 
 def _judged(
-    flow: Flow, spec: FlowSpec, known: dict[tuple[int, str], Past], now: datetime
-) -> Iterator[tuple[Duty, Judgement]]:
+    flow: Flow, spec: FlowSpec, known: dict[tuple[int, str], PastRuns], now: datetime
+) -> Iterator[tuple[Duty, ScheduleDecision]]:
     away = tuple(
         cluster.alias for cluster in (flow.source, flow.target) if cluster.reachable is False
     )
@@ -245,7 +255,7 @@ def _judged(
             judge(
                 duty.schedule,
                 spec.settings,
-                known.get((flow.pk, duty.schedule.name), Past()),
+                known.get((flow.pk, duty.schedule.name), PastRuns()),
                 now=milliseconds(now) // 1000,
                 running=flow.desired_state == DesiredState.RUNNING,
                 unreachable=asked,

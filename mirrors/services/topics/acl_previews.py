@@ -8,7 +8,12 @@ from django.db import transaction
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.topics.acls import UNREAD_RULES, sentences_with, shape_of, why_acls_wait
+from mirrors.domain.topics.acls import (
+    UNREAD_RULES,
+    approved_settings,
+    sentences_with,
+    why_acls_wait,
+)
 from mirrors.models import AclPreview, Flow, FlowPlan
 from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
@@ -68,7 +73,7 @@ def _unread(plan: FlowPlan) -> str | None:
 
 
 def _note_seen(flow: Flow, plan: FlowPlan, who: str, now: datetime) -> AclPreview:
-    shape = shape_of(flow.spec.settings)
+    shape = approved_settings(flow.spec.settings)
     seen = {"shape": shape, "digest": plan.digest, "who": who[:150], "at": now}
     row, _ = AclPreview.objects.update_or_create(flow=flow, defaults=seen)
     return row

@@ -6,10 +6,10 @@ import dataclasses
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.sync.schedule import DutyContext, Outcome
-from mirrors.domain.topics.acls import AclPlan, AclRule, Names, is_complete, plan_acls
-from mirrors.domain.topics.drift import Deviation, Place, Ruling, rule_on
-from mirrors.domain.topics.manual_changes import rule_place, rules_by_hand
+from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
+from mirrors.domain.topics.acls import AclPlan, AclRule, ExistingNames, is_complete, plan_acls
+from mirrors.domain.topics.drift import Deviation, DriftDecision, Place, decide_drift
+from mirrors.domain.topics.manual_changes import manual_acl_changes, rule_place
 from mirrors.kafka.admin.acls import Acls
 from mirrors.kafka.admin.groups import list_groups
 from mirrors.kafka.admin.topics import Admin
@@ -32,7 +32,7 @@ class AclLook:
     """Differing ACLs, and those that somebody changed manually; None: a side has no authorizer."""
 
     plan: AclPlan
-    ruled: dict[Place, tuple[Deviation, Ruling]] = dataclasses.field(default_factory=dict)
+    ruled: dict[Place, tuple[Deviation, DriftDecision]] = dataclasses.field(default_factory=dict)
     read: bool = True
 
     def undecided(self) -> tuple[AclRule, ...]:
@@ -47,23 +47,23 @@ class AclLook:
         rulings = (ruling for _, ruling in self.ruled.values() if ruling.leave)
         return tuple(row.reason for row in rulings if row.decided or not decided_only)
 
-    def _ruling(self, rule: AclRule) -> Ruling:
-        _, ruling = self.ruled.get(rule_place(rule), (None, Ruling(False, "")))
+    def _ruling(self, rule: AclRule) -> DriftDecision:
+        _, ruling = self.ruled.get(rule_place(rule), (None, DriftDecision(False, "")))
         return ruling
 
 
-def sync_acls(context: DutyContext) -> Outcome:
+def sync_acls(context: SyncTaskContext) -> Outcome:
     """Create the ACLs of the source within the flow's scope."""
     return _bring(context)
 
 
-def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
+def put_back(context: SyncTaskContext, places: frozenset[Place]) -> tuple[str, ...]:
     """Only what people decided to put back; returns a sentence for each failure."""
     outcome = _bring(context, places)
     return outcome.reasons if outcome.counts["failed"] else ()
 
 
-def look_at_acls(context: DutyContext, source: Acls, target: Acls, budget: Budget) -> AclLook:
+def look_at_acls(context: SyncTaskContext, source: Acls, target: Acls, budget: Budget) -> AclLook:
     """ACLs to create and delete, and why others stay; nothing where one side has no authorizer."""
     spec, complete = context.spec, is_complete(context.spec)
     theirs = source.rules(groups_too=complete, deadline_s=budget.left_s)
@@ -90,14 +90,14 @@ def look_at_acls(context: DutyContext, source: Acls, target: Acls, budget: Budge
     ruled = {
         found.place: (
             found,
-            rule_on(found, known.get(found.place), now=context.now, grace_s=grace_s),
+            decide_drift(found, known.get(found.place), now=context.now, grace_s=grace_s),
         )
-        for found in rules_by_hand(plan.make, made)
+        for found in manual_acl_changes(plan.make, made)
     }
     return AclLook(plan=plan, ruled=ruled)
 
 
-def _bring(context: DutyContext, only: frozenset[Place] | None = None) -> Outcome:
+def _bring(context: SyncTaskContext, only: frozenset[Place] | None = None) -> Outcome:
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Acls(context.spec.source) as source, Acls(context.spec.target) as target:
         look = look_at_acls(context, source, target, budget)
@@ -115,7 +115,7 @@ def _bring(context: DutyContext, only: frozenset[Place] | None = None) -> Outcom
 
 
 def _note(
-    context: DutyContext, look: AclLook, made: tuple[AclRule, ...], taken: tuple[AclRule, ...]
+    context: SyncTaskContext, look: AclLook, made: tuple[AclRule, ...], taken: tuple[AclRule, ...]
 ) -> None:
     """Store which ACLs belong to the flow now, and the findings."""
     if not look.read:
@@ -126,12 +126,12 @@ def _note(
     store_findings(context.flow_id, look.ruled, kinds=_KINDS, put_back=put, now=now)
 
 
-def _names(spec: FlowSpec, budget: Budget) -> Names:
+def _names(spec: FlowSpec, budget: Budget) -> ExistingNames:
     with Admin(spec.source) as source, Admin(spec.target) as target:
         theirs = source.topic_names(deadline_s=budget.left_s)
         ours = target.topic_names(deadline_s=budget.left_s)
     groups = list_groups(spec.source, deadline_s=budget.left_s)
-    return Names(
+    return ExistingNames(
         source_topics=frozenset(theirs), target_topics=frozenset(ours), groups=frozenset(groups)
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.filters.topics import ConfigSelection
-from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.domain.topics.acls import NOT_IN_PLAN, UNREAD_RULES, AclPlan
 from mirrors.domain.topics.drift import Place
 from mirrors.domain.topics.manual_changes import next_baselines, place_of
@@ -30,7 +30,7 @@ _TOPIC_KINDS = ("partitions", "deleted topic")
 _KINDS = ("topic config", *_TOPIC_KINDS)
 
 
-def sync_configs(context: DutyContext) -> Outcome:
+def sync_configs(context: SyncTaskContext) -> Outcome:
     """Synchronize the settings of remote topics."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
@@ -49,7 +49,7 @@ def sync_configs(context: DutyContext) -> Outcome:
     )
 
 
-def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
+def put_back(context: SyncTaskContext, places: frozenset[Place]) -> tuple[str, ...]:
     """Only what people decided to put back; returns a sentence for each failure."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
@@ -64,7 +64,7 @@ def put_back(context: DutyContext, places: frozenset[Place]) -> tuple[str, ...]:
     return (*_sentences(failed), *_not_created(made))
 
 
-def look(context: DutyContext) -> SyncPlan:
+def look(context: SyncTaskContext) -> SyncPlan:
     """All differences, whichever sync tasks are enabled, except decided ones."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     spec = context.spec
@@ -96,7 +96,7 @@ def look(context: DutyContext) -> SyncPlan:
     )
 
 
-def apply(context: DutyContext, plan: SyncPlan) -> tuple[str, ...]:
+def apply(context: SyncTaskContext, plan: SyncPlan) -> tuple[str, ...]:
     """Apply all of it; returns a sentence for each failure."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.target) as target:
@@ -123,7 +123,7 @@ def apply(context: DutyContext, plan: SyncPlan) -> tuple[str, ...]:
 
 
 def _note(
-    context: DutyContext,
+    context: SyncTaskContext,
     look: TopicLook,
     done: Iterable[ConfigChange],
     failed: dict[Place, str],

@@ -7,10 +7,14 @@ from collections.abc import Iterable
 
 from mirrors.domain.cluster_snapshot import ClusterSnapshot
 from mirrors.domain.filters.topics import ConfigSelection
-from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.domain.topics.configs import plan_configs
-from mirrors.domain.topics.drift import Baseline, Deviation, Place, Ruling, rule_on
-from mirrors.domain.topics.manual_changes import configs_by_hand, place_of, topics_by_hand
+from mirrors.domain.topics.drift import Baseline, Deviation, DriftDecision, Place, decide_drift
+from mirrors.domain.topics.manual_changes import (
+    manual_config_changes,
+    manual_topic_changes,
+    place_of,
+)
 from mirrors.domain.topics.plan import TopicPlan, plan_topics
 from mirrors.domain.topics.sync_plan import ConfigChange
 from mirrors.kafka.admin.topics import Admin
@@ -28,7 +32,7 @@ class TopicLook:
     configs: tuple[ConfigChange, ...]
     left: tuple[str, ...]
     baselines: dict[str, Baseline]
-    ruled: dict[Place, tuple[Deviation, Ruling]]
+    ruled: dict[Place, tuple[Deviation, DriftDecision]]
 
     def due(self) -> tuple[ConfigChange, ...]:
         """What the sync task changes automatically."""
@@ -42,12 +46,14 @@ class TopicLook:
         rulings = (ruling for _, ruling in self.ruled.values() if ruling.leave)
         return tuple(row.reason for row in rulings if row.decided or not decided_only)
 
-    def _ruling(self, place: Place) -> Ruling:
-        _, ruling = self.ruled.get(place, (None, Ruling(False, "")))
+    def _ruling(self, place: Place) -> DriftDecision:
+        _, ruling = self.ruled.get(place, (None, DriftDecision(False, "")))
         return ruling
 
 
-def look_at_topics(context: DutyContext, source: Admin, target: Admin, budget: Budget) -> TopicLook:
+def look_at_topics(
+    context: SyncTaskContext, source: Admin, target: Admin, budget: Budget
+) -> TopicLook:
     """The topic plan, and both clusters with the settings of the replicated topics."""
     now, spec = context.now, context.spec
     theirs = source.snapshot(now=now, deadline_s=budget.left_s, with_configs=False)
@@ -65,9 +71,9 @@ def look_at_topics(context: DutyContext, source: Admin, target: Admin, budget: B
     configs, left = plan_configs(theirs, ours, spec, plan.copied)
     baselines = baselines_of(context.flow_id)
     known, grace_s = findings_of(context.flow_id), spec.settings.drift_grace_seconds
-    found = topics_by_hand(plan.copied, ours, baselines)
+    found = manual_topic_changes(plan.copied, ours, baselines)
     if spec.settings.sync_topic_configs_enabled:
-        found += configs_by_hand(configs, ours, baselines)
+        found += manual_config_changes(configs, ours, baselines)
     return TopicLook(
         topics=dataclasses.replace(plan, create=create),
         source=theirs,
@@ -76,7 +82,7 @@ def look_at_topics(context: DutyContext, source: Admin, target: Admin, budget: B
         left=left,
         baselines=baselines,
         ruled={
-            row.place: (row, rule_on(row, known.get(row.place), now=now, grace_s=grace_s))
+            row.place: (row, decide_drift(row, known.get(row.place), now=now, grace_s=grace_s))
             for row in found
         },
     )

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import transaction
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
-from mirrors.domain.sync.schedule import DutyContext
+from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.domain.topics import drift
 from mirrors.domain.topics.drift import Place
 from mirrors.models import Drift, Flow
@@ -86,7 +86,7 @@ def fix_now(*, flow_id: int, now: datetime) -> None:
     if flow is None or not wanted:
         return
     try:
-        context = DutyContext(
+        context = SyncTaskContext(
             flow_id=flow_id, spec=flow.spec, now=milliseconds(now), deadline_s=DEADLINE_S / 2
         )
         failed: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from mirrors.domain.topics.acls import AclRule
-from mirrors.domain.topics.drift import Baseline, Deviation, Finding, Place, Ruling
+from mirrors.domain.topics.drift import Baseline, Deviation, DriftDecision, Finding, Place
 from mirrors.domain.topics.sync_plan import ConfigChange
 from mirrors.models import CarriedAcl, Drift, Flow, TopicBaseline
 from mirrors.models.base import move
@@ -22,7 +22,7 @@ from mirrors.services.clock import milliseconds
 
 DUTY = "duty"
 _BATCH = 500
-Ruled = Mapping[Place, tuple[Deviation, Ruling]]
+Ruled = Mapping[Place, tuple[Deviation, DriftDecision]]
 
 
 def digest_of(*parts: Any) -> str:
@@ -150,7 +150,7 @@ def store_findings(
                 )
 
 
-def _opened(flow: Flow, deviation: Deviation, ruling: Ruling, now: datetime) -> Drift:
+def _opened(flow: Flow, deviation: Deviation, ruling: DriftDecision, now: datetime) -> Drift:
     row = Drift.objects.create(
         flow=flow,
         kind=deviation.kind,
@@ -168,7 +168,7 @@ def _opened(flow: Flow, deviation: Deviation, ruling: Ruling, now: datetime) -> 
     return row
 
 
-def _renew(row: Drift, deviation: Deviation, ruling: Ruling, now: datetime) -> None:
+def _renew(row: Drift, deviation: Deviation, ruling: DriftDecision, now: datetime) -> None:
     """A finding whose decision no longer applies to its value is open again."""
     row.wanted, row.reason, row.seen_at = deviation.wanted, ruling.reason, now
     if not ruling.decided and row.state in (DriftState.ACCEPTED, DriftState.IGNORED):

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.sync.schedule import DutyContext, Outcome
+from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.domain.topics.sync_plan import SyncPlan
 from mirrors.models import Flow, FlowPlan
 from mirrors.models.sync import PlanState
@@ -22,7 +22,7 @@ LOST_AFTER = timedelta(seconds=90)
 _OPEN = (PlanState.ASKED, PlanState.APPLYING)
 
 
-def plan_duty(context: DutyContext) -> Outcome:
+def plan_duty(context: SyncTaskContext) -> Outcome:
     """Sync task `plan`: compute it regularly, so that pages show a current one."""
     plan = configs.look(context)
     _store(context, plan, PlanState.READY, "")
@@ -108,8 +108,8 @@ def apply_now(*, flow_id: int, now: datetime) -> None:
     _store(context, done, PlanState.APPLIED, reason)
 
 
-def _context(flow: Flow, now: datetime) -> DutyContext:
-    return DutyContext(
+def _context(flow: Flow, now: datetime) -> SyncTaskContext:
+    return SyncTaskContext(
         flow_id=flow.pk, spec=flow.spec, now=milliseconds(now), deadline_s=DEADLINE_S / 2
     )
 
@@ -118,7 +118,7 @@ def _busy(row: FlowPlan, now: datetime) -> bool:
     return row.state in _OPEN and now - row.since < LOST_AFTER
 
 
-def _store(context: DutyContext, plan: SyncPlan, state: PlanState, reason: str) -> None:
+def _store(context: SyncTaskContext, plan: SyncPlan, state: PlanState, reason: str) -> None:
     """Store the plan, unless a person applied one meanwhile."""
     now = moment(context.now)
     written = {

@@ -15,7 +15,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_safe
 
 from mirrors.domain.drills.certificates.signature import LONGEST, Verification
-from mirrors.domain.drills.certificates.tables import sheets_of, state_of, title_of
+from mirrors.domain.drills.certificates.tables import state_of, tables_of, title_of
 from mirrors.models import Certificate, Role, SigningKey, needs
 from mirrors.services.drills.certificates.issuance import evidence_of, verify_text
 from mirrors.services.drills.certificates.pdf import draw_pdf
@@ -39,7 +39,7 @@ def show_certificate(request: HttpRequest, number: str) -> HttpResponse:
         "title": title_of(found.document) if found.document else f"Certificate {number}",
         "result": found.document["result"] if found.document else "",
         "result_state": state_of(found.document) if found.document else "unknown",
-        "sheets": sheets_of(found.document) if found.genuine and found.document else (),
+        "sheets": tables_of(found.document) if found.genuine and found.document else (),
         "kept": _evidence(known) is not None,
         "later": known.supplemented_by.all(),
         "address": request.build_absolute_uri(reverse("verify-one", args=[number])),
@@ -124,7 +124,7 @@ def _verify_page(
         "found": found,
         "error": error,
         "title": title_of(document) if document else "Verify a certificate",
-        "sheets": sheets_of(document) if document else (),
+        "sheets": tables_of(document) if document else (),
         "keys": SigningKey.objects.order_by("-pk")[:10],
     }
     response = render(request, "mirrors/drills/verify_certificate.html", context, status=status)

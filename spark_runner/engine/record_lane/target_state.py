@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.gaps.foreign_records import Hole
+from mirrors.domain.gaps.foreign_records import UnmappedRange
 from mirrors.domain.internal_topics.records import Position
 from mirrors.kafka.retry import RetryBackoff
 from spark_runner.engine import setup
@@ -191,7 +191,9 @@ class TargetState:
                 self._topic, 0, self._topic, remote_id=view.topic_id, is_internal=True
             )
             while at is not None:
-                for _, seen in read_ranges(self._client, partition, [Hole(at, at + 1)], deadline):
+                for _, seen in read_ranges(
+                    self._client, partition, [UnmappedRange(at, at + 1)], deadline
+                ):
                     return next(one.producer for one in seen if one.first <= at <= one.last)
                 if not backoff.wait():
                     break

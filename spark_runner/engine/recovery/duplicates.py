@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.gaps.foreign_records import Hole, Seen
+from mirrors.domain.gaps.foreign_records import ObservedBatch, UnmappedRange
 from mirrors.domain.internal_topics.records import Position
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.recovery.target_batches import read_ranges
@@ -40,7 +40,9 @@ class Duplicates(NamedTuple):
         return Duplicates(self.records, (*self.owed, *owed))
 
 
-def attempts(span: Hole, batches: Iterable[Seen], own: Collection[int]) -> tuple[int, ...]:
+def attempts(
+    span: UnmappedRange, batches: Iterable[ObservedBatch], own: Collection[int]
+) -> tuple[int, ...]:
     """Records of each of our producers in the range; a takeover increases the epoch."""
     found: Counter[tuple[int, int]] = Counter()
     for batch in sorted(batches):
@@ -147,7 +149,7 @@ class DuplicateCounter:
         return row.committed.records if row else 0
 
     def _look_at(self, partition: Partition, row: _Row, stop: int, deadline: float) -> None:
-        span = Hole(row.begins if row.begins >= 0 else max(0, stop - _WINDOW), stop)
+        span = UnmappedRange(row.begins if row.begins >= 0 else max(0, stop - _WINDOW), stop)
         if row.is_first:
             partition.forget_range(span.first, span.stop)
         if span.first >= stop:
@@ -160,7 +162,9 @@ class DuplicateCounter:
             owed = (stop - span.first,)
         row.committed = row.committed.with_owed(owed or ())
 
-    def _owed(self, partition: Partition, span: Hole, deadline: float) -> tuple[int, ...] | None:
+    def _owed(
+        self, partition: Partition, span: UnmappedRange, deadline: float
+    ) -> tuple[int, ...] | None:
         """None when the range cannot be read."""
         if time.monotonic() >= deadline:
             return None

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.gaps.foreign_records import Hole, foreign_ranges
+from mirrors.domain.gaps.foreign_records import UnmappedRange, foreign_ranges
 from mirrors.kafka.producers.producer_id import ProducerIdentity
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.recovery.target_batches import read_ranges
@@ -57,6 +57,6 @@ class ForeignRecordCheck:
             log.warning("a range between our batches cannot be read yet: %s", error.message)
 
     def _look_into(self, partition: Partition, deadline: float) -> None:
-        spans = [Hole(*span) for span in partition.unverified_ranges]
+        spans = [UnmappedRange(*span) for span in partition.unverified_ranges]
         for span, seen in read_ranges(self._target, partition, spans, deadline):
             partition.verify_first_range(foreign_ranges(span, seen, self._own))

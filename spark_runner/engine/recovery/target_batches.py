@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from mirrors.domain.gaps.foreign_records import Hole, Seen
+from mirrors.domain.gaps.foreign_records import ObservedBatch, UnmappedRange
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.protocol.metadata import Leader
 from spark_runner.engine.batches.header_scan import AbortedFilter
@@ -33,8 +33,11 @@ class RemotePartition(Protocol):
 
 
 def read_ranges(
-    target: ClusterClient, partition: RemotePartition, spans: Iterable[Hole], deadline: float
-) -> Iterator[tuple[Hole, list[Seen]]]:
+    target: ClusterClient,
+    partition: RemotePartition,
+    spans: Iterable[UnmappedRange],
+    deadline: float,
+) -> Iterator[tuple[UnmappedRange, list[ObservedBatch]]]:
     """Each range with its batches; ends at the first one that cannot be read now."""
     view = target.describe([partition.remote_topic], deadline)[partition.remote_topic]
     leader = view.leaders.get(partition.partition)
@@ -52,11 +55,15 @@ def read_ranges(
 
 
 def _read(
-    link: Connection, partition: RemotePartition, span: Hole, leader: Leader, deadline: float
-) -> list[Seen] | None:
+    link: Connection,
+    partition: RemotePartition,
+    span: UnmappedRange,
+    leader: Leader,
+    deadline: float,
+) -> list[ObservedBatch] | None:
     """Its batches; None while an open transaction hides some."""
     topic, epoch = (partition.remote_topic, partition.remote_id), leader.epoch
-    found: list[Seen] = []
+    found: list[ObservedBatch] = []
     at = span.first
     while at < span.stop:
         frame, reply = fetch_once(
@@ -82,7 +89,7 @@ def _read(
     return found
 
 
-def _headers(row: fetch.Fetched, frame: memoryview) -> Iterator[Seen]:
+def _headers(row: fetch.Fetched, frame: memoryview) -> Iterator[ObservedBatch]:
     """Every batch of a reply; aborted ones count as empty."""
     aborted = AbortedFilter(row.aborted)
     for batch in batches(frame[row.start : row.stop]):
@@ -91,7 +98,7 @@ def _headers(row: fetch.Fetched, frame: memoryview) -> Iterator[Seen]:
         if control:
             aborted.ended(header)
         uncommitted = not control and aborted.drops(header)
-        yield Seen(
+        yield ObservedBatch(
             header.base_offset,
             header.last_offset,
             0 if uncommitted else header.records,

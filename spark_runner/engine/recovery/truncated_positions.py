@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.gaps.foreign_records import Hole, Seen
+from mirrors.domain.gaps.foreign_records import ObservedBatch, UnmappedRange
 from mirrors.domain.gaps.lost_ranges import positions_lost
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.producer_id import ProducerIdentity
@@ -77,7 +77,7 @@ def judge(
         known = own(deadline)
         for partition, end in ends.items():
             # The marker before it belongs to our last transaction there.
-            span = Hole(max(0, partition.committed_downstream - 1), end)
+            span = UnmappedRange(max(0, partition.committed_downstream - 1), end)
             for _, seen in read_ranges(target, partition, [span], deadline):
                 del unknown[partition]
                 last = last_of_ours(partition.committed_downstream, seen, known)
@@ -99,7 +99,7 @@ def judge(
     return lost, looked_at - lost.keys()
 
 
-def last_of_ours(there: int, seen: Iterable[Seen], own: set[int]) -> int | None:
+def last_of_ours(there: int, seen: Iterable[ObservedBatch], own: set[int]) -> int | None:
     """The offset of our last committed record from `there` on."""
     ours = set(own)
     last: int | None = None

@@ -7,7 +7,7 @@ nothing waits while there is no choice to make.
 
 from __future__ import annotations
 
-from mirrors.domain.topics.priority import WEIGHTS, FetchOrder, Rank, Ranks
+from mirrors.domain.topics.priority import WEIGHTS, FetchOrder, PriorityRules, Rank
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.source.fetch_connection import FetchConnection
 from spark_runner.kafka_protocol.fetch import Fetched
@@ -18,7 +18,7 @@ _NORMAL = WEIGHTS["normal"]
 class ReadPriority:
     """One instance per slice; flows without priority classes have none."""
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: PriorityRules) -> None:
         self._ranks = ranks
         self._rank_of: dict[str, Rank] = {}
         self._orders: dict[tuple[int, int], FetchOrder] = {}

@@ -26,8 +26,8 @@ from typing import NamedTuple
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.offsets.replicated_ranges import ReplicatedRanges
-from mirrors.domain.offsets.runs import BlockKey, is_left_out, is_runs_topic
-from mirrors.domain.offsets.truncation_marks import is_cut
+from mirrors.domain.offsets.runs import BlockKey, is_runs_topic, is_skipped_generation
+from mirrors.domain.offsets.truncation_marks import is_truncation
 from mirrors.kafka.protocol.metadata import NO_ID, id_text
 from spark_runner.engine.batches.header_scan import AbortedFilter, is_abort_marker
 from spark_runner.engine.model.partition import Partition
@@ -191,11 +191,11 @@ class ReplicatedFilter:
             ranges = self._ranges.get((key.into, key.partition))
             if ranges is None:
                 return
-            if not is_left_out(key.generation):
+            if not is_skipped_generation(key.generation):
                 ranges.put((topic, key), value)
                 if producer >= 0 and value is not None:
                     self._copiers.add(producer)
-            elif is_cut(key) and value is not None:
+            elif is_truncation(key) and value is not None:
                 ranges.cut(topic, key.first)
         except MalformedRecord as error:
             raise KafkaRefused(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from mirrors.domain.flows.bandwidth import Bucket
-from mirrors.domain.topics.priority import WEIGHTS, Ranks
+from mirrors.domain.flows.bandwidth import TokenBucket
+from mirrors.domain.topics.priority import WEIGHTS, PriorityRules
 from mirrors.kafka.quotas import describe_lateness
 from spark_runner.engine.source.priority import ReadPriority
 from spark_runner.ipc.messages import SliceWork
@@ -23,12 +23,12 @@ class Throttle:
     def __init__(self, work: SliceWork, channel: Channel) -> None:
         settings = work.spec.settings
         limit = settings.bandwidth_limit_bytes
-        ranks = Ranks(settings)
+        ranks = PriorityRules(settings)
         # Order of reading; None where the flow has no priority classes.
         self.priority = ReadPriority(ranks) if ranks.are_used else None
         self._first = None if limit is None else max(1, limit // max(1, work.count))
         self._channel = channel
-        self._bucket = Bucket(self._first, time.monotonic())
+        self._bucket = TokenBucket(self._first, time.monotonic())
         self._held_at = float("-inf")
         self._aliases = work.source.alias, work.target.alias
 

@@ -7,29 +7,29 @@ from typing import Any
 
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.drills.certificates.shared_tables import (
-    Sheet,
+    CertificateTable,
     cluster_text,
-    left_behind_sheets,
+    left_behind_tables,
     names_text,
-    people_sheet,
-    seal_sheet,
-    steps_sheet,
+    people_table,
+    signature_table,
+    steps_table,
     time_text,
     verification_rows,
 )
 from mirrors.domain.formatting import UNKNOWN, arrow, count
 
 
-def run_sheets(document: Mapping[str, Any]) -> tuple[Sheet, ...]:
+def run_tables(document: Mapping[str, Any]) -> tuple[CertificateTable, ...]:
     """Return the tables. The document must be genuine."""
     found = (
         _result(document),
         _amounts(document),
-        *left_behind_sheets(document["left_behind"]),
+        *left_behind_tables(document["left_behind"]),
         _scope(document["scope"]),
-        steps_sheet(document["steps"]),
-        people_sheet(document["people"]),
-        seal_sheet(document),
+        steps_table(document["steps"]),
+        people_table(document["people"]),
+        signature_table(document),
     )
     return tuple(sheet for sheet in found if sheet.rows)
 
@@ -40,7 +40,7 @@ def run_title(document: Mapping[str, Any]) -> str:
     return f"{text}: counted afterwards" if document["supplements"] else f"{text}: succeeded"
 
 
-def _result(document: Mapping[str, Any]) -> Sheet:
+def _result(document: Mapping[str, Any]) -> CertificateTable:
     run, first = document["run"], document["supplements"]
     rows = [
         ("Summary", document["sentence"]),
@@ -51,10 +51,10 @@ def _result(document: Mapping[str, Any]) -> Sheet:
     ]
     if first:
         rows.append(("Supplements certificate", f"{first['number']}, SHA-256 {first['digest']}"))
-    return Sheet("Result", tuple(row for row in rows if row[1] != UNKNOWN))
+    return CertificateTable("Result", tuple(row for row in rows if row[1] != UNKNOWN))
 
 
-def _amounts(document: Mapping[str, Any]) -> Sheet:
+def _amounts(document: Mapping[str, Any]) -> CertificateTable:
     said, counted = document["totals"], document["counted"]
     rows = [
         ("Not replicated, as the run ended", _amount(said, "loss")),
@@ -70,7 +70,7 @@ def _amounts(document: Mapping[str, Any]) -> Sheet:
         ("Group-partitions set to their offset", count(said.get("moved"))),
         ("Group-partitions not set", count(said.get("not_moved"))),
     ]
-    return Sheet("What was lost", tuple(rows))
+    return CertificateTable("What was lost", tuple(rows))
 
 
 def _amount(sums: Mapping[str, Any], name: str) -> str:
@@ -79,8 +79,8 @@ def _amount(sums: Mapping[str, Any], name: str) -> str:
     return f"{text}; unknown for {count(unknown)} more" if unknown else text
 
 
-def _scope(scope: Mapping[str, Any]) -> Sheet:
-    return Sheet(
+def _scope(scope: Mapping[str, Any]) -> CertificateTable:
+    return CertificateTable(
         "Scope",
         (
             ("Flow", arrow(scope["flow"])),

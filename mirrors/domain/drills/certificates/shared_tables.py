@@ -14,7 +14,7 @@ _NAMED = 40
 
 
 @dataclasses.dataclass(frozen=True)
-class Sheet:
+class CertificateTable:
     """One table. Without a header, its rows are name and value, or one sentence each."""
 
     title: str
@@ -30,8 +30,8 @@ def verification_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("Verification", f"{found['result'].replace('_', ' ')}. {found['reason']}".strip())]
 
 
-def steps_sheet(steps: Sequence[Mapping[str, Any]]) -> Sheet:
-    return Sheet(
+def steps_table(steps: Sequence[Mapping[str, Any]]) -> CertificateTable:
+    return CertificateTable(
         "Steps",
         tuple(
             (
@@ -47,7 +47,7 @@ def steps_sheet(steps: Sequence[Mapping[str, Any]]) -> Sheet:
     )
 
 
-def left_behind_sheets(rows: Sequence[Mapping[str, Any]]) -> Iterator[Sheet]:
+def left_behind_tables(rows: Sequence[Mapping[str, Any]]) -> Iterator[CertificateTable]:
     """Return what decisions leave on the source: the amount, who decided and why."""
     if rows:
         names = (
@@ -55,16 +55,16 @@ def left_behind_sheets(rows: Sequence[Mapping[str, Any]]) -> Iterator[Sheet]:
             for row in rows
         )
         lines = zip(names, (row["sentence"] for row in rows), strict=True)
-        yield Sheet("Left behind by decision", tuple(lines))
+        yield CertificateTable("Left behind by decision", tuple(lines))
 
 
-def people_sheet(people: Sequence[Mapping[str, Any]]) -> Sheet:
-    return Sheet("People", tuple((row["who"], row["did"]) for row in people))
+def people_table(people: Sequence[Mapping[str, Any]]) -> CertificateTable:
+    return CertificateTable("People", tuple((row["who"], row["did"]) for row in people))
 
 
-def seal_sheet(document: Mapping[str, Any]) -> Sheet:
+def signature_table(document: Mapping[str, Any]) -> CertificateTable:
     evidence, key = document["evidence"], document["key"]
-    return Sheet(
+    return CertificateTable(
         "Evidence and signature",
         (
             ("Certificate", document["number"]),

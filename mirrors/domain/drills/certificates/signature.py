@@ -56,7 +56,7 @@ def fingerprint_of(public_key: bytes) -> str:
     return hashlib.sha256(public_key).hexdigest()
 
 
-def seal(
+def sign_certificate(
     facts: Mapping[str, Any],
     *,
     public_key: bytes,

@@ -5,41 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mirrors.domain.drills.certificates.failover_tables import run_sheets, run_title
+from mirrors.domain.drills.certificates.failover_tables import run_tables, run_title
 from mirrors.domain.drills.certificates.shared_tables import (
-    Sheet,
+    CertificateTable,
     cluster_text,
-    left_behind_sheets,
+    left_behind_tables,
     names_text,
-    people_sheet,
-    seal_sheet,
-    steps_sheet,
+    people_table,
+    signature_table,
+    steps_table,
     time_text,
     verification_rows,
 )
 from mirrors.domain.formatting import UNKNOWN, arrow, count, duration
 
-__all__ = ["Sheet", "sheets_of", "state_of", "title_of"]
+__all__ = ["CertificateTable", "state_of", "tables_of", "title_of"]
 
 _HOW = {"at_most": ", at most", "counted": "", "unknown": ""}
 
 
-def sheets_of(document: Mapping[str, Any]) -> tuple[Sheet, ...]:
+def tables_of(document: Mapping[str, Any]) -> tuple[CertificateTable, ...]:
     """Return the tables. The document must be genuine."""
     if is_run(document):
-        return run_sheets(document)
+        return run_tables(document)
     notes = [*document["faults"], *(row["sentence"] for row in document["breaches"])]
     found = (
         _result(document),
-        Sheet("Missed", tuple((text,) for text in notes)),
+        CertificateTable("Missed", tuple((text,) for text in notes)),
         _objectives(document),
         _measured(document["measured"]),
         _scope(document["scope"]),
-        *left_behind_sheets(document.get("left_behind") or ()),
-        Sheet("Remarks", tuple((text,) for text in document["remarks"])),
-        steps_sheet(document["steps"]),
-        people_sheet(document["people"]),
-        seal_sheet(document),
+        *left_behind_tables(document.get("left_behind") or ()),
+        CertificateTable("Remarks", tuple((text,) for text in document["remarks"])),
+        steps_table(document["steps"]),
+        people_table(document["people"]),
+        signature_table(document),
     )
     return tuple(sheet for sheet in found if sheet.rows)
 
@@ -61,7 +61,7 @@ def state_of(document: Mapping[str, Any]) -> str:
     return result if result in ("passed", "failed", "succeeded") else "no_objectives"
 
 
-def _result(document: Mapping[str, Any]) -> Sheet:
+def _result(document: Mapping[str, Any]) -> CertificateTable:
     drill = document["drill"]
     rows = [
         ("Result", document["result"]),
@@ -73,10 +73,10 @@ def _result(document: Mapping[str, Any]) -> Sheet:
         ("Begun", time_text(drill["begun_at"])),
         ("Ended", time_text(drill["ended_at"])),
     ]
-    return Sheet("Result", tuple(row for row in rows if row[1] != UNKNOWN))
+    return CertificateTable("Result", tuple(row for row in rows if row[1] != UNKNOWN))
 
 
-def _objectives(document: Mapping[str, Any]) -> Sheet:
+def _objectives(document: Mapping[str, Any]) -> CertificateTable:
     wanted, measured = document["objectives"], document["measured"]
     missed = {row["objective"] for row in document["breaches"]}
     most = _HOW.get(measured["loss_is"], "")
@@ -85,7 +85,7 @@ def _objectives(document: Mapping[str, Any]) -> Sheet:
         ("rpo_records", "RPO: records that would be lost", measured["loss"], most),
         ("rto_seconds", "RTO: until all groups have resumed", measured["rto_ms"], ""),
     )
-    return Sheet(
+    return CertificateTable(
         "Objectives",
         tuple(
             (
@@ -106,7 +106,7 @@ def _objective(name: str, value: int | None) -> str:
     return count(value) if name == "rpo_records" else duration(value * 1000)
 
 
-def _measured(measured: Mapping[str, Any]) -> Sheet:
+def _measured(measured: Mapping[str, Any]) -> CertificateTable:
     counts = (
         ("Consumer groups", "groups"),
         ("Group-partitions", "places"),
@@ -117,15 +117,15 @@ def _measured(measured: Mapping[str, Any]) -> Sheet:
         ("Records re-read", "re_reads"),
     )
     times = (("First record within", "first_record_ms"), ("Drained within", "drain_ms"))
-    return Sheet(
+    return CertificateTable(
         "Measured",
         tuple((title, count(measured[name])) for title, name in counts)
         + tuple((title, duration(measured[name])) for title, name in times),
     )
 
 
-def _scope(scope: Mapping[str, Any]) -> Sheet:
-    return Sheet(
+def _scope(scope: Mapping[str, Any]) -> CertificateTable:
+    return CertificateTable(
         "Scope",
         (
             ("Flow", arrow(scope["flow"])),

@@ -16,7 +16,7 @@ from typing import Any
 from mirrors.domain.account.partition import Certainty, Owed
 from mirrors.domain.account.sentences import unknown_part
 from mirrors.domain.account.totals import Total, total
-from mirrors.domain.failover.partitions import stated
+from mirrors.domain.failover.partitions import with_lower_bound
 from mirrors.domain.formatting import duration, plural
 
 # How a plan names what the account calls at_most and at_least.
@@ -84,7 +84,7 @@ def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
 def sum_owed(parts: Iterable[Owed]) -> Amount:
     """Return what these partitions leave behind together."""
     parts = list(parts)
-    return _amount(total(map(stated, parts)), offsets=total(parts).records)
+    return _amount(total(map(with_lower_bound, parts)), offsets=total(parts).records)
 
 
 def sum_re_reads(

@@ -84,7 +84,7 @@ def judge_progress(groups: Sequence[GroupProgress], *, waited_ms: int) -> Progre
     )
 
 
-class Reading(NamedTuple):
+class LaggingGroup(NamedTuple):
     """A group with members that has not consumed all copied records. `offset`: on the source."""
 
     group: str
@@ -97,7 +97,7 @@ class Reading(NamedTuple):
         return f"{self.group} in {self.topic}-{self.partition}"
 
 
-class Readers(NamedTuple):
+class LaggingGroups(NamedTuple):
     """The groups that still read on the source.
 
     - `reading`: the groups to wait for.
@@ -111,7 +111,9 @@ class Readers(NamedTuple):
     seen: dict[str, list[int | None]]
 
 
-def judge_readers(rows: Iterable[Reading], before: Mapping[str, Any], now: int) -> Readers:
+def find_lagging_groups(
+    rows: Iterable[LaggingGroup], before: Mapping[str, Any], now: int
+) -> LaggingGroups:
     """Sort the readers. `before`: the value of `seen` at the previous check."""
     reading: dict[str, None] = {}
     stuck: list[str] = []
@@ -124,7 +126,7 @@ def judge_readers(rows: Iterable[Reading], before: Mapping[str, Any], now: int) 
             stuck.append(row.name)
         else:
             reading[row.group] = None
-    return Readers(tuple(reading), tuple(stuck), seen)
+    return LaggingGroups(tuple(reading), tuple(stuck), seen)
 
 
 def _names(groups: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ EXPECTED = {"switchover": {"writing"}, "failover": {"writing", "not_running", "s
 Plan = Mapping[str, Any]
 
 
-def what_is_worse(kind: Kind, simulated: Plan, now: Plan) -> tuple[str, ...]:
+def find_regressions(kind: Kind, simulated: Plan, now: Plan) -> tuple[str, ...]:
     """Return a sentence for each thing that nobody approved. Both plans are JSON."""
     return (
         *_blockers(kind, simulated, now),
@@ -32,7 +32,7 @@ def remaining_blockers(kind: Kind, plan: Plan) -> tuple[str, ...]:
     return tuple(row["sentence"] for row in plan["blockers"] if row["code"] not in EXPECTED[kind])
 
 
-def left_to_copy(plan: Plan) -> int | None:
+def remaining_lag(plan: Plan) -> int | None:
     """Return the offsets that a switchover waits for; None while one partition is unknown.
 
     What is left behind by decision does not count.

@@ -42,17 +42,17 @@ class RunFacts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Do:
+class ExecuteStep:
     step: str
 
 
 @dataclasses.dataclass(frozen=True)
-class Undo:
+class UndoStep:
     step: str
 
 
 @dataclasses.dataclass(frozen=True)
-class Hold:
+class AwaitPerson:
     """Wait for a person; `why` says for what."""
 
     why: Literal["pause", "person", "trouble"]
@@ -60,37 +60,37 @@ class Hold:
 
 
 @dataclasses.dataclass(frozen=True)
-class End:
+class EndRun:
     state: Literal["succeeded", "failed", "aborted"]
     step: str = ""
 
 
-Move = Do | Undo | Hold | End
+Action = ExecuteStep | UndoStep | AwaitPerson | EndRun
 
 
-def next_move(run: RunFacts) -> Move:
+def next_action(run: RunFacts) -> Action:
     """Return the next move."""
     if run.abort_asked:
         return _next_undo(run)
     step = next((step for step in run.steps if step.state not in DONE), None)
     if step is None:
-        return End("succeeded")
+        return EndRun("succeeded")
     if step.state == "failed":
         touched = any(other.begun for other in run.steps)
-        return Hold("trouble", step.name) if touched else End("failed", step.name)
+        return AwaitPerson("trouble", step.name) if touched else EndRun("failed", step.name)
     if run.pause_asked:
-        return Hold("pause", step.name)
+        return AwaitPerson("pause", step.name)
     if step.state == "waiting":
-        return Hold("person", step.name)
-    return Do(step.name)
+        return AwaitPerson("person", step.name)
+    return ExecuteStep(step.name)
 
 
-def _next_undo(run: RunFacts) -> Move:
+def _next_undo(run: RunFacts) -> Action:
     for step in reversed(run.steps):
         if step.begun and not step.undone:
             tired = step.undo_tries >= UNDO_TRIES
-            return Hold("trouble", step.name) if tired else Undo(step.name)
-    return End("aborted")
+            return AwaitPerson("trouble", step.name) if tired else UndoStep(step.name)
+    return EndRun("aborted")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

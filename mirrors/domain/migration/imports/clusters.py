@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from mirrors.domain.migration.imports.line_verdicts import Notes
+from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry, is_security
-from mirrors.domain.migration.imports.secret_references import Login, as_reference, read_jaas
+from mirrors.domain.migration.imports.secret_references import JaasLogin, as_reference, read_jaas
 from mirrors.domain.settings import client_properties
 from mirrors.domain.specs import ClusterSpec
 
@@ -75,7 +75,9 @@ _CONVERT = (
 class ClusterReader:
     """Reads one cluster. `origins`: the entry of each field. `shared`: keys of no single flow."""
 
-    def __init__(self, alias: str, entries: Entries, known: Mapping[str, str], notes: Notes):
+    def __init__(
+        self, alias: str, entries: Entries, known: Mapping[str, str], notes: VerdictCollector
+    ):
         self.origins: dict[str, Entry] = {}
         self.shared: set[str] = set()
         self._alias = alias
@@ -171,7 +173,7 @@ class ClusterReader:
             return
         self._read_login(jaas, login)
 
-    def _read_login(self, entry: Entry, login: Login) -> None:
+    def _read_login(self, entry: Entry, login: JaasLogin) -> None:
         user, secret = ("username", "password")
         if login.kind == "OAUTHBEARER":
             user, secret = ("clientId", "clientSecret")

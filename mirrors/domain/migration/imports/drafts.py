@@ -31,7 +31,7 @@ class FlowDraft:
 
 
 @dataclasses.dataclass
-class Reading:
+class ParsedConfiguration:
     """The result. `providers`: config providers as env, dir, file, or an unsupported class."""
 
     clusters: dict[str, Entries] = dataclasses.field(default_factory=dict)

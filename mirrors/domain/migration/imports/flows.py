@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from mirrors.domain.migration.imports.ignored_keys import is_idle, judge_unknown
-from mirrors.domain.migration.imports.line_verdicts import Notes
+from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import (
     CONNECTOR_NAMES,
     OLD_NAMES,
@@ -29,7 +29,9 @@ Role = Literal["consumer", "producer"]
 class FlowReader:
     """Reads one flow. `origins`: the entry of each property."""
 
-    def __init__(self, name: str, connector: Entries, worker: Entries, notes: Notes) -> None:
+    def __init__(
+        self, name: str, connector: Entries, worker: Entries, notes: VerdictCollector
+    ) -> None:
         self.name = name
         self.properties: dict[str, str] = {}
         self.origins: dict[str, Entry] = {}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mirrors.domain.migration.imports.drafts import FlowDraft, Reading
-from mirrors.domain.migration.imports.line_verdicts import Notes
+from mirrors.domain.migration.imports.drafts import FlowDraft, ParsedConfiguration
+from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry, is_security
 from mirrors.domain.migration.imports.yaml_json import Tree, read_tree
 
@@ -16,9 +16,9 @@ USUAL_PROVIDERS = {"env": "env", "dir": "dir", "directory": "dir", "file": "file
 SIDES = ("source", "target")
 
 
-def read_connect(text: str, notes: Notes) -> Reading:
+def read_connect(text: str, notes: VerdictCollector) -> ParsedConfiguration:
     """Return the reading of the connectors' JSON; errors are in the notes."""
-    reading = Reading(providers=dict(USUAL_PROVIDERS))
+    reading = ParsedConfiguration(providers=dict(USUAL_PROVIDERS))
     try:
         tree = read_tree(text, is_json=True)
     except ValueError as error:
@@ -45,7 +45,7 @@ def read_connect(text: str, notes: Notes) -> Reading:
 
 
 def draft_of(
-    source: str, target: str, kinds: dict[str, Entries], worker: Entries, notes: Notes
+    source: str, target: str, kinds: dict[str, Entries], worker: Entries, notes: VerdictCollector
 ) -> FlowDraft | None:
     """Return one flow from its connectors; without a MirrorSourceConnector it copies nothing."""
     merged: Entries = {}
@@ -89,7 +89,7 @@ def _missing(kinds: dict[str, Entries], copies: Entries) -> Entries:
     }
 
 
-def _configs(tree: Tree, notes: Notes) -> Iterator[Entries]:
+def _configs(tree: Tree, notes: VerdictCollector) -> Iterator[Entries]:
     for item in tree.items or (tree,):
         config = item.at("config") or item
         entries: Entries = {}

@@ -14,7 +14,7 @@ LONGEST_KEY = 200
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
+class KeyVerdict:
     """One key. `number` is None if the text does not contain it. It never contains a value."""
 
     number: int | None
@@ -23,7 +23,7 @@ class Line:
     reason: str
 
 
-class Notes:
+class VerdictCollector:
     """Collects the verdicts; of several verdicts on one line the most severe counts."""
 
     def __init__(self) -> None:
@@ -44,19 +44,19 @@ class Notes:
     def heard(self, entry: Entry) -> bool:
         return (entry.number, entry.key) in self._said
 
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[KeyVerdict, ...]:
         """Return the lines by number; those without a number come last."""
         found = [
             self._line(number, key, sentences) for (number, key), sentences in self._said.items()
         ]
         return tuple(sorted(found, key=lambda line: (line.number is None, line.number or 0)))
 
-    def _line(self, number: int | None, key: str, sentences: dict[str, LineVerdict]) -> Line:
+    def _line(self, number: int | None, key: str, sentences: dict[str, LineVerdict]) -> KeyVerdict:
         worst = max(sentences.values(), key=_WEIGHT.__getitem__)
         chosen = [text for text, verdict in sentences.items() if verdict == worst]
         more = len(chosen) - MOST_SENTENCES
         reason = " ".join(chosen[:MOST_SENTENCES])
-        return Line(
+        return KeyVerdict(
             number, shown(key), worst, f"{reason} (and {more} more)" if more > 0 else reason
         )
 

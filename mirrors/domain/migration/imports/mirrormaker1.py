@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from mirrors.domain.java_properties import read_properties
-from mirrors.domain.migration.imports.drafts import FlowDraft, Reading
-from mirrors.domain.migration.imports.line_verdicts import Notes
+from mirrors.domain.migration.imports.drafts import FlowDraft, ParsedConfiguration
+from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry, is_security
 from mirrors.domain.migration.imports.secret_references import providers
 from mirrors.domain.settings.table import IDENTITY_POLICY
@@ -39,7 +39,7 @@ _MEANING = {
 }
 
 
-def read_mirrormaker1(text: str, notes: Notes) -> Reading:
+def read_mirrormaker1(text: str, notes: VerdictCollector) -> ParsedConfiguration:
     """Return the reading of a command line and its two files; errors are in the notes."""
     sections, options = _sections(text, notes)
     source, target = (options.pop(name, Entry(name)).value.strip() for name in ("source", "target"))
@@ -53,7 +53,7 @@ def read_mirrormaker1(text: str, notes: Notes) -> Reading:
     }
     connector |= _options(topics, options, notes)
     worker: Entries = {}
-    reading = Reading(named_by=wanted_by)
+    reading = ParsedConfiguration(named_by=wanted_by)
     for part, alias in (("consumer.config", source), ("producer.config", target)):
         given = sections.get(part, {})
         reading.providers |= providers(given)
@@ -70,7 +70,7 @@ def read_mirrormaker1(text: str, notes: Notes) -> Reading:
     return reading
 
 
-def _options(topics: Entry | None, options: Entries, notes: Notes) -> Entries:
+def _options(topics: Entry | None, options: Entries, notes: VerdictCollector) -> Entries:
     found = {}
     if topics is not None:
         words = [part.strip().strip("\"'") for part in topics.value.strip().strip("\"'").split(",")]
@@ -85,7 +85,7 @@ def _options(topics: Entry | None, options: Entries, notes: Notes) -> Entries:
     return found
 
 
-def _sections(text: str, notes: Notes) -> tuple[dict[str, Entries], Entries]:
+def _sections(text: str, notes: VerdictCollector) -> tuple[dict[str, Entries], Entries]:
     """Return the sections; each file's lines keep their numbers in the whole text."""
     bodies: dict[str, list[str]] = {}
     options: Entries = {}

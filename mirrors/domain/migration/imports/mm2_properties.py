@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mirrors.domain.java_properties import read_properties
-from mirrors.domain.migration.imports.drafts import FlowDraft, Reading
+from mirrors.domain.migration.imports.drafts import FlowDraft, ParsedConfiguration
 from mirrors.domain.migration.imports.ignored_keys import judge_unknown
-from mirrors.domain.migration.imports.line_verdicts import Notes
+from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import (
     CONNECTOR_NAMES,
     OLD_NAMES,
@@ -31,11 +31,11 @@ MOST_FLOWS = 50
 _ROLES = ("consumer.", "producer.", "admin.")
 
 
-def read_mm2(text: str, notes: Notes) -> Reading:
+def read_mm2(text: str, notes: VerdictCollector) -> ParsedConfiguration:
     """Return the reading of an `mm2.properties`; errors are in the notes."""
     file = read_file(text, notes)
     named = aliases(file)
-    reading = Reading(providers=providers(file))
+    reading = ParsedConfiguration(providers=providers(file))
     reading.named_by = file.get("clusters", reading.named_by)
     if not named or len(named) > MOST_CLUSTERS or len(file) > MOST_LINES:
         notes.say(
@@ -51,15 +51,15 @@ def read_mm2(text: str, notes: Notes) -> Reading:
     return reading
 
 
-def judge_unread(text: str, reading: Reading, notes: Notes) -> None:
+def judge_unread(text: str, reading: ParsedConfiguration, notes: VerdictCollector) -> None:
     """Add a verdict for every line that no cluster and no flow has used."""
     flows = {flow.name for flow in reading.flows}
-    for entry in read_file(text, Notes()).values():
+    for entry in read_file(text, VerdictCollector()).values():
         if entry.number is not None and not notes.heard(entry):
             _judge(entry, entry.key, list(reading.clusters), flows, notes)
 
 
-def judge_left(reading: Reading, notes: Notes) -> None:
+def judge_remaining(reading: ParsedConfiguration, notes: VerdictCollector) -> None:
     """Do the same for texts of other kinds, whose lines all belong to a flow or its worker."""
     for flow in reading.flows:
         for name, entry in {**flow.worker, **flow.connector}.items():
@@ -80,7 +80,7 @@ def judge_left(reading: Reading, notes: Notes) -> None:
                 notes.say(entry, "different", f"{why}, so it is ignored here too")
 
 
-def read_file(text: str, notes: Notes) -> Entries:
+def read_file(text: str, notes: VerdictCollector) -> Entries:
     """Return the text as a table. An old name is used as the new one if that is missing."""
     lines, faults = read_properties(text)
     for fault in faults:
@@ -102,7 +102,7 @@ def read_file(text: str, notes: Notes) -> Entries:
     return file
 
 
-def _read_flows(file: Entries, reading: Reading, notes: Notes) -> None:
+def _read_flows(file: Entries, reading: ParsedConfiguration, notes: VerdictCollector) -> None:
     everywhere = is_true(file.get("enabled"))
     for source, target in pairs(file):
         own = file.get(f"{source}->{target}.enabled")
@@ -134,7 +134,9 @@ def _read_flows(file: Entries, reading: Reading, notes: Notes) -> None:
         notes.refuse("S->T.enabled", why)
 
 
-def _judge(entry: Entry, key: str, known: list[str], flows: set[str], notes: Notes) -> None:
+def _judge(
+    entry: Entry, key: str, known: list[str], flows: set[str], notes: VerdictCollector
+) -> None:
     if key.startswith("config.providers"):
         why = "references stay references: no class is loaded, and nothing is read here"
         notes.say(entry, "different", why)
@@ -150,7 +152,9 @@ def _judge(entry: Entry, key: str, known: list[str], flows: set[str], notes: Not
         _judge_of_top(entry, key, notes)
 
 
-def _judge_of_flow(entry: Entry, key: str, known: list[str], flows: set[str], notes: Notes) -> None:
+def _judge_of_flow(
+    entry: Entry, key: str, known: list[str], flows: set[str], notes: VerdictCollector
+) -> None:
     source, _, rest = key.partition("->")
     target = max((alias for alias in known if rest.startswith(f"{alias}.")), key=len, default="")
     name = rest.removeprefix(f"{target}.")
@@ -172,7 +176,7 @@ def _judge_of_flow(entry: Entry, key: str, known: list[str], flows: set[str], no
         notes.say(entry, verdict, why)
 
 
-def _judge_of_cluster(entry: Entry, name: str, notes: Notes) -> None:
+def _judge_of_cluster(entry: Entry, name: str, notes: VerdictCollector) -> None:
     if name.startswith(_ROLES):
         why = (
             "no imported flow uses it: records are consumed from sources and produced to "
@@ -194,7 +198,7 @@ def _judge_of_cluster(entry: Entry, name: str, notes: Notes) -> None:
         notes.say(entry, verdict, why)
 
 
-def _judge_of_top(entry: Entry, key: str, notes: Notes) -> None:
+def _judge_of_top(entry: Entry, key: str, notes: VerdictCollector) -> None:
     ignored = key.startswith((*_ROLES, "source.", "target.", "transforms.", "predicates."))
     known = key in KEYS or key in REFUSED
     if ignored or (known and key not in CONNECTOR_NAMES and key not in _OF_THE_PROCESS):

@@ -11,30 +11,30 @@ from typing import Literal, get_args
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.flows.conflicts import check_flow
 from mirrors.domain.migration.imports.clusters import ClusterReader
-from mirrors.domain.migration.imports.drafts import FlowDraft, Reading
+from mirrors.domain.migration.imports.drafts import FlowDraft, ParsedConfiguration
 from mirrors.domain.migration.imports.flows import FlowReader
 from mirrors.domain.migration.imports.kafka_connect import read_connect
-from mirrors.domain.migration.imports.line_verdicts import Line, Notes
+from mirrors.domain.migration.imports.line_verdicts import KeyVerdict, VerdictCollector
 from mirrors.domain.migration.imports.mirrormaker1 import read_mirrormaker1
 from mirrors.domain.migration.imports.mm2_precedence import Entry
-from mirrors.domain.migration.imports.mm2_properties import judge_left, judge_unread, read_mm2
+from mirrors.domain.migration.imports.mm2_properties import judge_remaining, judge_unread, read_mm2
 from mirrors.domain.migration.imports.strimzi import judge_resource, read_strimzi
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 
 ImportKind = Literal["mm2-properties", "strimzi", "connect-json", "mirrormaker1"]
 KINDS: tuple[ImportKind, ...] = get_args(ImportKind)
 LONGEST_TEXT = 512 * 1024
-_READERS: dict[ImportKind, Callable[[str, Notes], Reading]] = {
+_READERS: dict[ImportKind, Callable[[str, VerdictCollector], ParsedConfiguration]] = {
     "mm2-properties": read_mm2,
     "strimzi": read_strimzi,
     "connect-json": read_connect,
     "mirrormaker1": read_mirrormaker1,
 }
-_JUDGES: dict[ImportKind, Callable[[str, Reading, Notes], None]] = {
+_JUDGES: dict[ImportKind, Callable[[str, ParsedConfiguration, VerdictCollector], None]] = {
     "mm2-properties": judge_unread,
     "strimzi": judge_resource,
-    "connect-json": lambda _, reading, notes: judge_left(reading, notes),
-    "mirrormaker1": lambda _, reading, notes: judge_left(reading, notes),
+    "connect-json": lambda _, reading, notes: judge_remaining(reading, notes),
+    "mirrormaker1": lambda _, reading, notes: judge_remaining(reading, notes),
 }
 Place = tuple[str, str]
 
@@ -43,14 +43,14 @@ Place = tuple[str, str]
 class ImportPlan:
     """What an import would create. `origins`: the line of each field of a cluster or flow."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[KeyVerdict, ...]
     clusters: tuple[ClusterSpec, ...] = ()
     flows: tuple[FlowSpec, ...] = ()
     warnings: tuple[str, ...] = ()
     origins: Mapping[Place, Entry] = dataclasses.field(default_factory=dict)
 
     @property
-    def refused(self) -> tuple[Line, ...]:
+    def refused(self) -> tuple[KeyVerdict, ...]:
         """Lines that stop the import: with one of them, nothing is created."""
         return tuple(line for line in self.lines if line.verdict == "unsupported")
 
@@ -66,7 +66,7 @@ class ImportPlan:
 
     def refuse(self, problems: Sequence[tuple[Place, str]]) -> ImportPlan:
         """Return the plan with problems that only the database shows, each at its line."""
-        notes = Notes()
+        notes = VerdictCollector()
         for (owner, field), sentence in problems:
             entry = self.origins.get((owner, field), Entry("", None, f"{owner}.{field}"))
             notes.say(entry, "unsupported", sentence)
@@ -86,7 +86,7 @@ def plan_import(
     ids: Mapping[str, str] | None = None,
 ) -> ImportPlan:
     """Return the plan of a text. An error becomes a verdict on its line and is never raised."""
-    notes = Notes()
+    notes = VerdictCollector()
     if (why := _unreadable(text)) is not None:
         notes.refuse("text", why)
         return ImportPlan(lines=notes.lines())
@@ -118,7 +118,7 @@ def _unreadable(text: str) -> str | None:
 
 
 def _clusters(
-    reading: Reading, origins: dict[Place, Entry], notes: Notes
+    reading: ParsedConfiguration, origins: dict[Place, Entry], notes: VerdictCollector
 ) -> dict[str, ClusterSpec]:
     found = {}
     for alias, entries in reading.clusters.items():
@@ -138,17 +138,17 @@ def _clusters(
     return found
 
 
-def _has_no_word_yet(notes: Notes, alias: str, field: str, entry: Entry) -> bool:
+def _has_no_word_yet(notes: VerdictCollector, alias: str, field: str, entry: Entry) -> bool:
     """Return whether a missing field was not reported yet; its rejected line reports it once."""
     refused = {line.key for line in notes.lines() if line.verdict == "unsupported"}
     return entry.number is not None or not any(key.startswith(f"{alias}.") for key in refused)
 
 
 def _flows(
-    reading: Reading,
+    reading: ParsedConfiguration,
     clusters: Mapping[str, ClusterSpec],
     origins: dict[Place, Entry],
-    notes: Notes,
+    notes: VerdictCollector,
 ) -> list[FlowSpec]:
     found = []
     for draft in reading.flows:
@@ -167,7 +167,7 @@ def _spec(
     clusters: Mapping[str, ClusterSpec],
     properties: Mapping[str, str],
     origins: Mapping[Place, Entry],
-    notes: Notes,
+    notes: VerdictCollector,
 ) -> FlowSpec | None:
     if draft.source not in clusters or draft.target not in clusters:
         return None
@@ -185,7 +185,7 @@ def _conflicts(
     existing: Sequence[FlowSpec],
     ids: Mapping[str, str] | None,
     origins: Mapping[Place, Entry],
-    notes: Notes,
+    notes: VerdictCollector,
 ) -> list[str]:
     """Find cycles and collisions of the new flows with each other and with existing ones."""
     warnings: list[str] = []
@@ -198,7 +198,7 @@ def _conflicts(
 
 
 def _say_all(
-    name: str, error: InvalidSettings, origins: Mapping[Place, Entry], notes: Notes
+    name: str, error: InvalidSettings, origins: Mapping[Place, Entry], notes: VerdictCollector
 ) -> None:
     for field, sentences in error.fields.items():
         entry = origins.get((name, field), Entry(""))

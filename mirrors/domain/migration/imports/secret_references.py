@@ -72,14 +72,14 @@ def _no_reference(provider: str, kind: str | None) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Login:
+class JaasLogin:
     """A parsed JAAS line. `kind` is PLAIN, SCRAM or OAUTHBEARER."""
 
     kind: str
     options: Mapping[str, str]
 
 
-def read_jaas(text: str) -> Login:
+def read_jaas(text: str) -> JaasLogin:
     """Return the login of one JAAS line. Raises ValueError. No class is loaded."""
     tokens, at = [], 0
     body = text.strip()
@@ -100,7 +100,7 @@ def read_jaas(text: str) -> Login:
         )
     if words[1].lower() not in {"required", "requisite", "sufficient", "optional"}:
         raise ValueError("is not a JAAS line: after the module comes `required`")
-    return Login(kind, _options(words[2:-1], marks[2:-1]))
+    return JaasLogin(kind, _options(words[2:-1], marks[2:-1]))
 
 
 def _options(words: list[str], marks: list[str]) -> dict[str, str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mirrors.domain.migration.imports.drafts import Reading
+from mirrors.domain.migration.imports.drafts import ParsedConfiguration
 from mirrors.domain.migration.imports.flows import ELSEWHERE
 from mirrors.domain.migration.imports.kafka_connect import draft_of
-from mirrors.domain.migration.imports.line_verdicts import Notes
+from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry
-from mirrors.domain.migration.imports.mm2_properties import judge_left
-from mirrors.domain.migration.imports.strimzi_connection import Leaves, Login
+from mirrors.domain.migration.imports.mm2_properties import judge_remaining
+from mirrors.domain.migration.imports.strimzi_connection import FieldReader, LoginReader
 from mirrors.domain.migration.imports.yaml_json import Tree, read_tree
 
 _MIRROR = "org.apache.kafka.connect.mirror"
@@ -37,8 +37,8 @@ _PODS = (
 )  # fmt: skip
 
 
-def read_strimzi(text: str, notes: Notes) -> Reading:
-    reading = Reading(providers={"env": "env", "dir": "dir"})
+def read_strimzi(text: str, notes: VerdictCollector) -> ParsedConfiguration:
+    reading = ParsedConfiguration(providers={"env": "env", "dir": "dir"})
     try:
         tree = read_tree(text)
     except ValueError as error:
@@ -52,9 +52,9 @@ def read_strimzi(text: str, notes: Notes) -> Reading:
     return reading
 
 
-def judge_resource(text: str, reading: Reading, notes: Notes) -> None:
+def judge_resource(text: str, reading: ParsedConfiguration, notes: VerdictCollector) -> None:
     """Add a verdict for every leaf that no cluster and no flow has used."""
-    judge_left(reading, notes)
+    judge_remaining(reading, notes)
     try:
         tree = read_tree(text)
     except ValueError:
@@ -73,12 +73,12 @@ def judge_resource(text: str, reading: Reading, notes: Notes) -> None:
 
 
 class _Resource:
-    def __init__(self, tree: Tree, notes: Notes, reading: Reading) -> None:
+    def __init__(self, tree: Tree, notes: VerdictCollector, reading: ParsedConfiguration) -> None:
         self._tree = tree
         self._notes = notes
         self._reading = reading
         self._workers: dict[str, Entries] = {}
-        self._leaves = Leaves(tree, notes)
+        self._leaves = FieldReader(tree, notes)
 
     def read(self) -> None:
         clusters = self._tree.at("spec", "clusters")
@@ -102,7 +102,7 @@ class _Resource:
         servers = tree.at("bootstrapServers")
         if servers is not None:
             found["bootstrap.servers"] = self._leaves.entry(servers)
-        Login(self._leaves, self._notes).read(tree, found)
+        LoginReader(self._leaves, self._notes).read(tree, found)
         alias = self._leaves.text(tree, "alias")
         self._reading.clusters[alias] = found
         self._workers[alias] = found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mirrors.domain.migration.imports.line_verdicts import Notes
+from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry
 from mirrors.domain.migration.imports.secret_references import jaas_line
 from mirrors.domain.migration.imports.yaml_json import Tree
 
 
-class Leaves:
-    def __init__(self, tree: Tree, notes: Notes) -> None:
+class FieldReader:
+    def __init__(self, tree: Tree, notes: VerdictCollector) -> None:
         self._notes = notes
         self._paths = {id(leaf): path for path, leaf in tree.leaves()}
 
@@ -29,8 +29,8 @@ _SECRETS = "/run/secrets"
 _SASL = {"plain": "PLAIN", "scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
 
 
-class Login:
-    def __init__(self, leaves: Leaves, notes: Notes) -> None:
+class LoginReader:
+    def __init__(self, leaves: FieldReader, notes: VerdictCollector) -> None:
         self._leaves = leaves
         self._notes = notes
 

@@ -16,7 +16,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F, Max, Q
 
-from mirrors.domain.drills.certificates.signature import FAILOVER, digest_of, seal
+from mirrors.domain.drills.certificates.signature import FAILOVER, digest_of, sign_certificate
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.data_loss import every_partition
 from mirrors.domain.failover.runbook.steps import KINDS
@@ -67,7 +67,7 @@ def issue(*, run: FailoverRun, now: datetime) -> Certificate:
         FailoverRun.objects.select_for_update().get(pk=run.pk)
         first = run.certificates.filter(supplements=None).first()
         facts = _facts(run, number, first, now)
-        text = seal(facts, public_key=public, sign=key.sign, kind=FAILOVER)
+        text = sign_certificate(facts, public_key=public, sign=key.sign, kind=FAILOVER)
         return Certificate.objects.create(
             number=number,
             failover=run,

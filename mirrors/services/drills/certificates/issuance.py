@@ -20,7 +20,7 @@ from mirrors.domain.drills.certificates.signature import (
     Verification,
     canonical,
     digest_of,
-    seal,
+    sign_certificate,
     verify,
 )
 from mirrors.domain.errors import UnderstudyError
@@ -63,7 +63,7 @@ def issue(*, run: DrillRun, now: datetime) -> Certificate | None:
     key = load_key()
     public = publish_key(key)
     number = secrets.token_hex(16)
-    text = seal(_facts(run, number, now), public_key=public, sign=key.sign)
+    text = sign_certificate(_facts(run, number, now), public_key=public, sign=key.sign)
     try:
         with transaction.atomic():
             DrillRun.objects.filter(pk=run.pk).update(uncertified="")

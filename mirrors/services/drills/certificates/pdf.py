@@ -13,7 +13,7 @@ from reportlab.lib.units import mm
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Flowable, Paragraph, SimpleDocTemplate, Spacer, Table
 
-from mirrors.domain.drills.certificates.tables import Sheet, sheets_of, title_of
+from mirrors.domain.drills.certificates.tables import CertificateTable, tables_of, title_of
 from mirrors.domain.formatting import visible
 
 _INK, _FAINT, _LINE = colors.HexColor("#1a1c20"), colors.HexColor("#5c6068"), colors.lightgrey
@@ -33,8 +33,8 @@ def draw_pdf(*, document: dict[str, Any], address: str) -> bytes:
         Paragraph(_safe(title_of(document)), _TITLE),
         Spacer(1, 2 * mm),
     ]
-    for sheet in sheets_of(document):
-        story += [Paragraph(_safe(sheet.title), _HEAD), _table(sheet)]
+    for table in tables_of(document):
+        story += [Paragraph(_safe(table.title), _HEAD), _table(table)]
     words = (
         "This printout is for reading. The signature covers the JSON form of this certificate: "
         f"verify that, or look up this number at {address}"
@@ -65,18 +65,18 @@ def draw_pdf(*, document: dict[str, Any], address: str) -> bytes:
     return file.getvalue()
 
 
-def _table(sheet: Sheet) -> Table:
-    rows = [[Paragraph(_safe(cell), _SOFT) for cell in sheet.header]] if sheet.header else []
-    first = _SOFT if len(sheet.rows[0]) == 2 else _TEXT
+def _table(content: CertificateTable) -> Table:
+    rows = [[Paragraph(_safe(cell), _SOFT) for cell in content.header]] if content.header else []
+    first = _SOFT if len(content.rows[0]) == 2 else _TEXT
     rows += [
         [Paragraph(_safe(cell), _TEXT if at else first) for at, cell in enumerate(row)]
-        for row in sheet.rows
+        for row in content.rows
     ]
-    shares = _SHARES[len(sheet.rows[0])]
+    shares = _SHARES[len(content.rows[0])]
     table = Table(
         rows,
         colWidths=[share * _WIDTH for share in shares],
-        repeatRows=1 if sheet.header else 0,
+        repeatRows=1 if content.header else 0,
         hAlign="LEFT",
         # One long row must not be higher than a page.
         splitInRow=1,

@@ -19,7 +19,7 @@ from mirrors.domain.failover.runbook.data_loss import (
     sum_re_reads,
 )
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
-from mirrors.domain.failover.verification_level import Compared, Verified, verify
+from mirrors.domain.failover.verification_level import ComparisonCounts, VerificationSummary, verify
 from mirrors.domain.formatting import duration, plural
 from mirrors.models import FailoverRun, FailoverStep, Flow, claim
 from mirrors.models.failover import FailoverState
@@ -99,7 +99,9 @@ def _is_counted(run: FailoverRun) -> bool:
     return counted.get("loss_certainty") == counted.get("re_reads_certainty") == "counted"
 
 
-def _verified(run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome) -> Verified:
+def _verified(
+    run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome
+) -> VerificationSummary:
     """From what the simulation read of the same group-partitions, and which were set."""
     rows = next(step for step in steps if step.name == "reset_groups").result.get("rows", [])
     simulated = _simulated(run)
@@ -112,7 +114,7 @@ def _verified(run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome
     if outcome.loss.certainty == "at_least":
         unsure = sum(part.certainty in ("at_least", "unknown") for part in outcome.parts)
     return verify(
-        Compared(
+        ComparisonCounts(
             places=len(rows),
             proven=len(proven),
             unknown_losses=unsure,

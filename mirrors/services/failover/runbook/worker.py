@@ -15,7 +15,14 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
-from mirrors.domain.failover.runbook.state_machine import Do, End, Hold, Outcome, judge, next_move
+from mirrors.domain.failover.runbook.state_machine import (
+    AwaitPerson,
+    EndRun,
+    ExecuteStep,
+    Outcome,
+    judge,
+    next_action,
+)
 from mirrors.domain.failover.runbook.steps import BY_NAME, Step
 from mirrors.models import FailoverRun, FailoverStep, Flow
 from mirrors.models.base import move
@@ -65,15 +72,15 @@ def _work(run: FailoverRun, at_step: Callable[[str], None]) -> float | None:
         lease.alive(run=run)
         run.refresh_from_db(fields=["abort_asked_by", "pause_asked_by", "approved_by", "plan"])
         steps = list(run.steps.all())
-        move = next_move(lease.facts_of(run=run, steps=steps))
-        if isinstance(move, End):
+        move = next_action(lease.facts_of(run=run, steps=steps))
+        if isinstance(move, EndRun):
             result.end(run=run, state=move.state, steps=steps)
             return None
-        if isinstance(move, Hold):
+        if isinstance(move, AwaitPerson):
             lease.rest(run=run, why=move.why, step=move.step)
             return None
         row = next(step for step in steps if step.name == move.step)
-        wait_s = _do(run, row) if isinstance(move, Do) else _undo(run, row)
+        wait_s = _do(run, row) if isinstance(move, ExecuteStep) else _undo(run, row)
         at_step(row.name)
         if wait_s is not None:
             return wait_s

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from mirrors.domain.failback.mixed_partitions import MixedPartition, verify_mixed
 from mirrors.domain.failover.plan_types import GroupPartitionPlan
-from mirrors.domain.failover.read_verification import Proof, Seen
+from mirrors.domain.failover.read_verification import ReadRecord, ReadVerification
 from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.reading.samples import Window
 from mirrors.models import Flow
@@ -50,11 +50,11 @@ class MixedPlaces:
         self,
         row: GroupPartitionPlan,
         *,
-        after: list[Seen],
-        before: list[Seen],
-        theirs: Mapping[int, Seen],
+        after: list[ReadRecord],
+        before: list[ReadRecord],
+        theirs: Mapping[int, ReadRecord],
         keeps_time: bool,
-    ) -> Proof:
+    ) -> ReadVerification:
         return verify_mixed(
             MixedPartition(
                 stands=row.source_offset or 0,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan import FailoverPlan
-from mirrors.domain.failover.read_verification import Seen
+from mirrors.domain.failover.read_verification import ReadRecord
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.connection.admin_client import Partial
@@ -31,17 +31,17 @@ Tick = Callable[..., None]
 class Rows:
     """Records of partitions, indexed by offset."""
 
-    def __init__(self, found: Partial[Place, list[Seen]]) -> None:
+    def __init__(self, found: Partial[Place, list[ReadRecord]]) -> None:
         self._found = found.done
         self._offsets = {place: [row.offset for row in rows] for place, rows in found.done.items()}
         self.failed = found.failed
 
-    def between(self, place: Place, start: int, end: int) -> list[Seen]:
+    def between(self, place: Place, start: int, end: int) -> list[ReadRecord]:
         offsets = self._offsets.get(place, [])
         rows = self._found.get(place, [])
         return rows[bisect.bisect_left(offsets, start) : bisect.bisect_left(offsets, end)]
 
-    def by_offset(self, place: Place) -> dict[int, Seen]:
+    def by_offset(self, place: Place) -> dict[int, ReadRecord]:
         return {row.offset: row for row in self._found.get(place, [])}
 
 

@@ -17,7 +17,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.failover.permissions import lacking_rights
+from mirrors.domain.failover.permissions import missing_permissions
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.domain.failover.simulation_result import (
@@ -27,7 +27,7 @@ from mirrors.domain.failover.simulation_result import (
     sum_up,
     to_json,
 )
-from mirrors.domain.failover.verification_level import Compared, Verified, verify
+from mirrors.domain.failover.verification_level import ComparisonCounts, VerificationSummary, verify
 from mirrors.domain.formatting import plural
 from mirrors.kafka.admin.temporary_groups import PREFIX, delete_groups, find_groups
 from mirrors.models import FailoverRun, Flow
@@ -129,7 +129,7 @@ class _Simulation:
         self._read = False
         self._keep(verify(None))
 
-    def _keep(self, verified: Verified) -> None:
+    def _keep(self, verified: VerificationSummary) -> None:
         self.found["verification"] = verified.verification
         self.found["verification_reason"] = verified.reason
 
@@ -204,7 +204,7 @@ class _Simulation:
         )
         plan = plan_failover(seen.picture)
         self.found["plan"] = plan.to_dict()
-        self.found["lacking"] = lacking_rights(self.found["plan"])
+        self.found["lacking"] = missing_permissions(self.found["plan"])
         FailoverRun.objects.filter(pk=self.run.pk).update(plan=self.found["plan"])
         groups = len({place.group for place in plan.places})
         standing = len(remaining_blockers("switchover", self.found["plan"]))
@@ -249,9 +249,9 @@ class _Simulation:
         return (rows, totals), words
 
 
-def _verified(plan: dict[str, Any], totals: Totals) -> Verified:
+def _verified(plan: dict[str, Any], totals: Totals) -> VerificationSummary:
     return verify(
-        Compared(
+        ComparisonCounts(
             places=totals.places,
             proven=totals.proven,
             differs=totals.differs,

@@ -10,17 +10,17 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan import FailoverPlan
 from mirrors.domain.failover.plan_types import GroupPartitionPlan, PartitionPlan
 from mirrors.domain.failover.read_verification import (
-    Proof,
+    ReadRecord,
+    ReadVerification,
     Samples,
-    Seen,
-    prove,
-    prove_expired,
-    prove_lower_bound,
+    verify,
+    verify_expired,
+    verify_lower_bound,
 )
 from mirrors.domain.failover.simulation_result import (
     GroupPartitionResult,
-    Loss,
-    Reading,
+    GroupReadResult,
+    RangeLoss,
     group_partition_result,
 )
 from mirrors.domain.specs import ClusterSpec
@@ -57,7 +57,7 @@ def compare(
     readings: Readings,
     mixed: MixedPlaces,
     tick: Tick,
-) -> tuple[list[GroupPartitionResult], list[Loss]]:
+) -> tuple[list[GroupPartitionResult], list[RangeLoss]]:
     """A result for each group-partition, and the loss of each selected partition."""
     bounds = _bounds(source, look, plan)
     tick()
@@ -111,29 +111,29 @@ def _log_starts(source: ClusterSpec, places: Iterable[Place]) -> Mapping[Place, 
 def _result(
     row: GroupPartitionPlan,
     sides: Sides,
-    losses: Mapping[Place, Loss],
+    losses: Mapping[Place, RangeLoss],
     readings: Readings,
     mixed: MixedPlaces,
     rate: float | None,
 ) -> GroupPartitionResult:
     key, place = (row.group, row.topic, row.partition), (row.topic, row.partition)
-    loss = losses.get(place, Loss(records=None, unread=None, how="unknown"))
+    loss = losses.get(place, RangeLoss(records=None, unread=None, how="unknown"))
     if place not in losses and mixed.has(row):
         # Records that came from the target are there; they are not replicated.
-        loss = Loss(records=0, unread=0, how="counted")
+        loss = RangeLoss(records=0, unread=0, how="counted")
     loss = dataclasses.replace(loss, unread=_unread(row, loss, sides))
     reading, proof = None, None
     if key in readings.failed:
-        reading = Reading(trouble=readings.failed[key].message)
+        reading = GroupReadResult(trouble=readings.failed[key].message)
     elif key in readings.done:
         reading = _reading(readings.done[key])
         proof = _proof(row, sides, readings.done[key], mixed)
     return group_partition_result(row, loss=loss, reading=reading, proof=proof, rate=rate)
 
 
-def _reading(seen: GroupReading) -> Reading:
+def _reading(seen: GroupReading) -> GroupReadResult:
     first = seen.seen[0] if seen.seen else None
-    return Reading(
+    return GroupReadResult(
         first_offset=first.offset if first else None,
         first_timestamp=first.timestamp if first else None,
         first_record_ms=seen.first_ms,
@@ -144,20 +144,20 @@ def _reading(seen: GroupReading) -> Reading:
 
 def _proof(
     row: GroupPartitionPlan, sides: Sides, reading: GroupReading, mixed: MixedPlaces
-) -> Proof:
+) -> ReadVerification:
     place, theirs = (row.topic, row.partition), sides.theirs
     if row.outcome == "expired":
-        return prove_expired(row.downstream_offset or 0, reading.seen, row.skipped, row.reason)
+        return verify_expired(row.downstream_offset or 0, reading.seen, row.skipped, row.reason)
     if row.outcome == "lower_bound":
         start = row.downstream_offset or 0
-        return prove_lower_bound(start, reading.seen, row.re_reads, row.reason)
+        return verify_lower_bound(start, reading.seen, row.re_reads, row.reason)
     if sides.look.silence:
-        return prove(Samples(source_after=None, target_after=reading.seen))
+        return verify(Samples(source_after=None, target_after=reading.seen))
     if place in sides.look.undescribed:
-        return Proof(verdict="unproven", reason=sides.look.undescribed[place])
+        return ReadVerification(verdict="unproven", reason=sides.look.undescribed[place])
     for rows in (theirs, sides.further):
         if place in rows.failed:
-            return Proof(verdict="unproven", reason=rows.failed[place].message)
+            return ReadVerification(verdict="unproven", reason=rows.failed[place].message)
     if mixed.has(row):
         return mixed.prove(
             row,
@@ -167,10 +167,10 @@ def _proof(
             keeps_time=_keeps_time(row, sides),
         )
     samples = _samples(row, sides, reading)
-    return samples if isinstance(samples, Proof) else prove(samples)
+    return samples if isinstance(samples, ReadVerification) else verify(samples)
 
 
-def _before(row: GroupPartitionPlan, sides: Sides) -> list[Seen]:
+def _before(row: GroupPartitionPlan, sides: Sides) -> list[ReadRecord]:
     """Records on the target right before the group's offset."""
     end = row.downstream_offset or 0
     return sides.ours.between((row.remote_topic, row.partition), end - STRETCH * BEFORE, end)
@@ -181,7 +181,9 @@ def _keeps_time(row: GroupPartitionPlan, sides: Sides) -> bool:
     return topic.config("message.timestamp.type") != "LogAppendTime"
 
 
-def _samples(row: GroupPartitionPlan, sides: Sides, reading: GroupReading) -> Samples | Proof:
+def _samples(
+    row: GroupPartitionPlan, sides: Sides, reading: GroupReading
+) -> Samples | ReadVerification:
     place, offset = (row.topic, row.partition), row.source_offset or 0
     topic, bounds, theirs = sides.look.topics[row.remote_topic], sides.bounds[place], sides.theirs
     if offset < bounds.start:
@@ -189,7 +191,7 @@ def _samples(row: GroupPartitionPlan, sides: Sides, reading: GroupReading) -> Sa
             "the source deleted the next record that it would read: its log now starts at "
             f"{bounds.start:,}. Simulate again"
         )
-        return Proof(verdict="unproven", reason=words)
+        return ReadVerification(verdict="unproven", reason=words)
     before = theirs.between(place, offset - STRETCH * BEFORE, min(offset, bounds.position))
     if offset > bounds.position:
         before = theirs.between(place, bounds.position - STRETCH * BEFORE, bounds.position)
@@ -207,7 +209,7 @@ def _samples(row: GroupPartitionPlan, sides: Sides, reading: GroupReading) -> Sa
     )
 
 
-def _unread(row: GroupPartitionPlan, loss: Loss, sides: Sides) -> int | None:
+def _unread(row: GroupPartitionPlan, loss: RangeLoss, sides: Sides) -> int | None:
     place = (row.topic, row.partition)
     bounds = sides.bounds.get(place)
     if loss.how != "counted" or bounds is None or bounds.end is None:
@@ -221,19 +223,19 @@ def _loss(
     bounds: Mapping[Place, Bounds],
     counted: Collection[Place],
     lost: Rows,
-) -> Loss:
+) -> RangeLoss:
     place = (row.topic, row.partition)
     if row.certainty != "observed" or row.loss is None:
         how = "unknown" if row.certainty == "unknown" else "last_known"
-        return Loss(records=row.loss, unread=None, how=how, least=row.least)  # type: ignore[arg-type]
+        return RangeLoss(records=row.loss, unread=None, how=how, least=row.least)  # type: ignore[arg-type]
     if row.loss == 0:
-        return Loss(records=0, unread=0, how="counted")
+        return RangeLoss(records=0, unread=0, how="counted")
     if place not in counted:
-        return Loss(records=row.loss, unread=None, how="at_most")
+        return RangeLoss(records=row.loss, unread=None, how="at_most")
     at = bounds[place]
     records = len(lost.between(place, *at.lost))
     # Records that the source deleted before replication cannot be counted.
-    return Loss(
+    return RangeLoss(
         records=records + at.deleted, unread=None, how="at_most" if at.deleted else "counted"
     )
 

@@ -15,7 +15,12 @@ from datetime import datetime, timedelta
 
 from django.db.models import Min, QuerySet
 
-from mirrors.domain.offsets.retention import Border, Starts, blocks_between, border
+from mirrors.domain.offsets.retention import (
+    LogStarts,
+    RetentionBoundary,
+    blocks_between,
+    retention_boundary,
+)
 from mirrors.domain.replication_policy import policy_for
 from mirrors.kafka.admin.topics import Admin, Place
 from mirrors.models import (
@@ -65,10 +70,10 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
         if known.starts_at is not None and now - known.starts_at < SETTLED:
             why_not["both clusters were read recently"] += 1
             continue
-        found = border(
-            before=Starts(known.source_start, known.target_start),
+        found = retention_boundary(
+            before=LogStarts(known.source_start, known.target_start),
             now=starts[place],
-            groups=groups.get(place, Starts()),
+            groups=groups.get(place, LogStarts()),
             position=known.position or 0,
         )
         if found is None:
@@ -88,7 +93,7 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
     return deleted
 
 
-def due_blocks(known: PartitionMap, at: Border) -> QuerySet[RunBlock]:
+def due_blocks(known: PartitionMap, at: RetentionBoundary) -> QuerySet[RunBlock]:
     """Both sides rise within a map, so each is one look-up in its index."""
     rows = RunBlock.objects.filter(map=known)
     firsts = rows.values_list("first", flat=True)
@@ -117,7 +122,7 @@ def _why_all_stay(flow: Flow) -> str:
     return ""
 
 
-def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[Place, Starts]:
+def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[Place, LogStarts]:
     """Current log start offsets on both clusters; None where a cluster does not report them."""
     spec = flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
@@ -131,16 +136,16 @@ def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[Place, S
         here = admin.list_offsets(list(remote), "earliest", deadline_s=_left(until)).done
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         there = admin.list_offsets(remote.values(), "earliest", deadline_s=_left(until)).done
-    return {place: Starts(here.get(place), there.get(name)) for place, name in remote.items()}
+    return {place: LogStarts(here.get(place), there.get(name)) for place, name in remote.items()}
 
 
-def _lowest_of_groups(flow: Flow) -> dict[Place, Starts]:
+def _lowest_of_groups(flow: Flow) -> dict[Place, LogStarts]:
     """The lowest group offset on either side, as the sync tasks last saw it."""
     rows = GroupOffset.objects.filter(flow=flow).exclude(topic="").order_by()
     lowest = rows.values_list("topic", "partition").annotate(
         Min("source_offset"), Min("target_offset")
     )
-    return {(topic, number): Starts(here, there) for topic, number, here, there in lowest}
+    return {(topic, number): LogStarts(here, there) for topic, number, here, there in lowest}
 
 
 def _left(until: float) -> float:

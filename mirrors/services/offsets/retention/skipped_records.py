@@ -15,8 +15,13 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.offsets.retention import notes_due
 from mirrors.domain.offsets.run_blocks import read_block
-from mirrors.domain.offsets.runs import BlockKey, is_left_out, left_out, runs_topic
-from mirrors.domain.offsets.truncation_marks import begins_again, is_cut
+from mirrors.domain.offsets.runs import (
+    BlockKey,
+    is_skipped_generation,
+    runs_topic,
+    skipped_generation,
+)
+from mirrors.domain.offsets.truncation_marks import is_truncation, restarted_generation
 from mirrors.kafka.admin.topics import Admin, Place
 from mirrors.kafka.internal_topics.topic import InternalRecord, Row, append, stream_to_end
 from mirrors.models import Flow, PartitionMap
@@ -45,7 +50,7 @@ def retire_notes(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
     topic = runs_topic(flow.source.alias)
     notes = _read(flow, topic, until - deadline_s / 2)
     current = {
-        (known.topic, known.partition): left_out(known.generation)
+        (known.topic, known.partition): skipped_generation(known.generation)
         for known in PartitionMap.objects.filter(flow=flow, position__isnull=False)
     }
     places = sorted({key[:2] for key in notes} & current.keys())
@@ -101,7 +106,11 @@ def _take(notes: _Notes, record: InternalRecord) -> None:
     raw = record.key or b""
     try:
         key = BlockKey.from_bytes(raw)
-        if not is_left_out(key.generation) or is_cut(key) or begins_again(key) is not None:
+        if (
+            not is_skipped_generation(key.generation)
+            or is_truncation(key)
+            or restarted_generation(key) is not None
+        ):
             return
         blocks = notes.setdefault((key.topic, key.partition, key.generation), {})
         if record.value is None:

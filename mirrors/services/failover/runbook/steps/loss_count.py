@@ -19,7 +19,7 @@ from mirrors.domain.account.totals import Count, upper_bound
 from mirrors.domain.cluster_snapshot import ClusterSnapshot
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import is_own
-from mirrors.domain.failover.plan_types import PartitionPicture
+from mirrors.domain.failover.plan_types import PartitionSnapshot
 from mirrors.domain.failover.runbook.data_loss import (
     Amount,
     counted_sentence,
@@ -205,7 +205,7 @@ def _current(
     return [*rows, *map(_never_seen, new)]
 
 
-def _never_seen(row: PartitionPicture) -> Mapping[str, Any]:
+def _never_seen(row: PartitionSnapshot) -> Mapping[str, Any]:
     return {
         "topic": row.topic,
         "partition": row.partition,

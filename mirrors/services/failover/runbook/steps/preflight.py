@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
-from mirrors.domain.failover.runbook.plan_drift import what_is_worse
+from mirrors.domain.failover.runbook.plan_drift import find_regressions
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
 from mirrors.domain.groups.checkpoints import IDLE
@@ -47,7 +47,7 @@ def worse_than_simulated(context: Context, plan: dict[str, Any]) -> tuple[str, .
     simulated = context.run.simulation.plan if context.run.simulation else None
     if simulated is None:
         return ("The approved simulation was deleted.",)
-    return what_is_worse("switchover" if context.planned else "failover", simulated, plan)
+    return find_regressions("switchover" if context.planned else "failover", simulated, plan)
 
 
 def _detect(context: Context) -> Outcome:

@@ -12,8 +12,12 @@ from typing import Any
 from django.utils import timezone
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
-from mirrors.domain.failover.runbook.group_progress import Readers, Reading, judge_readers
-from mirrors.domain.failover.runbook.plan_drift import left_to_copy
+from mirrors.domain.failover.runbook.group_progress import (
+    LaggingGroup,
+    LaggingGroups,
+    find_lagging_groups,
+)
+from mirrors.domain.failover.runbook.plan_drift import remaining_lag
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
 from mirrors.domain.groups.checkpoints import AT_LEAST
@@ -49,7 +53,7 @@ def _wait(context: Context) -> Outcome:
         "digest": plan.digest,
         "changed": list(worse_than_simulated(context, said)),
     }
-    pending = left_to_copy(said)
+    pending = remaining_lag(said)
     if context.planned and pending:
         words = f"{plural(pending, 'record')} would be lost, so this is no longer a switchover."
         return failed(f"{words} Abort it, and find out which producer still writes.", **numbers)
@@ -82,7 +86,7 @@ def _keep_points(context: Context) -> tuple[str, int]:
     return "", len(points)
 
 
-def _readers(context: Context, places: Iterable[Mapping[str, Any]]) -> Readers | None:
+def _readers(context: Context, places: Iterable[Mapping[str, Any]]) -> LaggingGroups | None:
     """Groups with members on the source that have not consumed everything replicated; None when
     the source does not say."""
     try:
@@ -94,18 +98,18 @@ def _readers(context: Context, places: Iterable[Mapping[str, Any]]) -> Readers |
     places = [row for row in places if row["group"] in busy]
     ends = ends_downstream(context.flow, {(row["topic"], row["partition"]) for row in places})
     behind = [
-        Reading(row["group"], row["topic"], row["partition"], row["source_offset"])
+        LaggingGroup(row["group"], row["topic"], row["partition"], row["source_offset"])
         for row in places
         if row["downstream_offset"] is not None
         and row["downstream_offset"] < ends.get((row["topic"], row["partition"]), 0)
     ]
     before = context.row.result.get("readers") or {}
-    found = judge_readers(behind, before, milliseconds(timezone.now()))
+    found = find_lagging_groups(behind, before, milliseconds(timezone.now()))
     context.keep(active_groups=sorted(active), readers=found.seen)
     return found
 
 
-def _stuck_sentence(context: Context, readers: Readers | None) -> str:
+def _stuck_sentence(context: Context, readers: LaggingGroups | None) -> str:
     if not context.planned:
         return ""
     if readers is None:

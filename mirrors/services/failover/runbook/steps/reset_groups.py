@@ -13,11 +13,11 @@ from typing import Any
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.failover.permissions import where_lacking
+from mirrors.domain.failover.permissions import where_missing
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
-from mirrors.domain.groups.checkpoints import IDLE, plan_move
-from mirrors.domain.groups.resume import GroupPlace
+from mirrors.domain.groups.checkpoints import IDLE, plan_offset_update
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.groups import GroupOffset as Offset
@@ -86,7 +86,7 @@ def _set(context: Context, rows: list[Row], mine: Sequence[Row]) -> None:
     for row, place in zip(mine, seen, strict=True):
         key = (place.group, place.topic, place.partition)
         state = states.get(place.group, "")
-        move = plan_move(place, enabled=True, state=state, wrote=wrote.get(key))
+        move = plan_offset_update(place, enabled=True, state=state, wrote=wrote.get(key))
         row["state"], row["reason"] = str(move.state), move.reason
         row.setdefault("before", place.target_offset)
         row.setdefault("made", place.group not in states)
@@ -115,14 +115,14 @@ def _write(context: Context, group: str, writes: dict[tuple[str, int], Row]) -> 
             row["reason"] = refused.message
 
 
-def _place(row: Row) -> GroupPlace:
+def _place(row: Row) -> GroupPartition:
     found = Translation(
         upstream=row["source_offset"] or 0,
         downstream=row["to"],
         outcome="exact",
         reason=row["reason"],
     )
-    return GroupPlace(
+    return GroupPartition(
         group=row["group"],
         topic=row["topic"],
         partition=row["partition"],
@@ -175,7 +175,7 @@ def _agreed_to(context: Context) -> set[str]:
     named = {row["where"] for row in (simulated or {}).get("blockers", [])}
     target = context.spec.target.alias
     groups = {row["group"] for row in context.plan["places"]}
-    return {group for group in groups if {group, where_lacking(group, target)} & named}
+    return {group for group in groups if {group, where_missing(group, target)} & named}
 
 
 def _undo(context: Context) -> str:
