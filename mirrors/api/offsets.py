@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import StrictSerializer
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import policy_for
 from mirrors.models import Flow, Role
@@ -22,7 +23,6 @@ MOST = 10_000
 LARGEST = 2**63 - 1
 _FIELDS = {"topic", "partition", "offset"}
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-Place = tuple[str, int]
 
 
 @extend_schema_serializer(component_name="OffsetPlace")
@@ -126,7 +126,7 @@ class OffsetViewSet(viewsets.GenericViewSet[Any]):
 def _of_offsets(flow: Flow, asked: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Answers in the order of the request."""
     wanted = [((row["topic"], row["partition"]), row["offset"]) for row in asked]
-    places: dict[Place, list[int]] = {}
+    places: dict[TopicPartition, list[int]] = {}
     for place, offset in wanted:
         places.setdefault(place, []).append(offset)
     found = index_refresh.translate_now(flow=flow, places=places)
@@ -154,7 +154,7 @@ class _Names:
         settings = flow.spec.settings
         self._policy = policy_for(settings, flow.source.alias, flow.target.alias)
 
-    def row(self, place: Place, answer: Translation) -> dict[str, Any]:
+    def row(self, place: TopicPartition, answer: Translation) -> dict[str, Any]:
         topic, partition = place
         return {
             "topic": topic,

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Self
 
+# Topic and partition number.
+TopicPartition = tuple[str, int]
+
 # The source of a value, as DescribeConfigs names it.
 DEFAULT = "DEFAULT_CONFIG"
 STATIC_BROKER = "STATIC_BROKER_CONFIG"

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Self
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.settings.connection import alias_warnings, check_connection
-from mirrors.domain.settings.run_bounds import Place, named_offsets, start_milliseconds
+from mirrors.domain.settings.run_bounds import named_offsets, start_milliseconds
 from mirrors.domain.settings.table import KEYS
 from mirrors.domain.settings.validation import tuning, validate_properties
 
@@ -119,7 +120,7 @@ class FlowSettings:
         return start_milliseconds(self.start_from)
 
     @property
-    def start_offsets(self) -> dict[Place, int]:
+    def start_offsets(self) -> dict[TopicPartition, int]:
         """The first offsets of the partitions in `start.from`; empty if it has none."""
         return named_offsets(self.start_from) or {}
 
@@ -129,7 +130,7 @@ class FlowSettings:
         return None if self.run_until in {None, "end"} else start_milliseconds(str(self.run_until))
 
     @property
-    def run_until_offsets(self) -> dict[Place, int]:
+    def run_until_offsets(self) -> dict[TopicPartition, int]:
         """The first offsets that a bounded run does not copy; empty if `run.until` has none."""
         return named_offsets(self.run_until or "") or {}
 

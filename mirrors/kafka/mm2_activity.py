@@ -6,13 +6,13 @@ import json
 import time
 from collections.abc import Callable, Iterable
 
-from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.migration.start_check import TargetActivity
-from mirrors.domain.migration.takeover import Place, internal_topics
+from mirrors.domain.migration.takeover import internal_topics
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.sync.heartbeats import TOPIC
@@ -30,7 +30,7 @@ FRESH_MS = 15_000
 SOURCE_CONNECTOR = "MirrorSourceConnector"
 
 
-def ends_of(admin: Admin, names: Iterable[str]) -> dict[Place, int]:
+def ends_of(admin: Admin, names: Iterable[str]) -> dict[TopicPartition, int]:
     """The ends of all partitions of these topics; topics that do not exist are left out."""
     state = admin.snapshot(sorted(names), now=0, deadline_s=DEADLINE_S, with_configs=False)
     places = [
@@ -74,7 +74,7 @@ def look_before_start(
     copies = not (state or beats) or _copies(target, spec.source.alias)
     before = {at: end for at, end in ends_of(target, watched).items() if end}
 
-    def signs(after: dict[Place, int], seconds: float) -> TargetActivity:
+    def signs(after: dict[TopicPartition, int], seconds: float) -> TargetActivity:
         return TargetActivity(
             source=spec.source.alias,
             target=spec.target.alias,
@@ -128,7 +128,7 @@ def selected_topics(spec: FlowSpec, source: ClusterSnapshot) -> list[str]:
     return [name for name in source.topics if selection.decide(name).replicated]
 
 
-def _watch_seconds(target: Admin, ends: dict[Place, int], now_ms: int) -> float:
+def _watch_seconds(target: Admin, ends: dict[TopicPartition, int], now_ms: int) -> float:
     """How long to watch: longer where a record is newer than a minute."""
     since = target.list_offsets(ends, now_ms - RECENT_MS, deadline_s=DEADLINE_S).done
     is_recent = any(since.get(place, end) < end for place, end in ends.items())

@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.models import Cluster, Flow, FlowPartition
 from mirrors.models.flows import DesiredState, ObservedState
 from monitoring.domain.epoch_time import milliseconds, moment
-from monitoring.domain.forecasts.flow_outlook import Outlook, Range, TopicPartition, forecast
+from monitoring.domain.forecasts.flow_outlook import Outlook, Range, forecast
 from monitoring.domain.forecasts.retention import CopyProgress
 from monitoring.models import FlowOutlook
 

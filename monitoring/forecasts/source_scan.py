@@ -19,14 +19,14 @@ from typing import Any, Protocol
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Cluster, Flow, FlowPartition
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.services.flows import unreported_lag
 from monitoring.domain.epoch_time import milliseconds, moment
-from monitoring.domain.forecasts.flow_outlook import Range, TopicPartition, observe
+from monitoring.domain.forecasts.flow_outlook import Range, observe
 from monitoring.forecasts import flow_outlook
 from monitoring.models import ClusterSweep, PartitionRange
 

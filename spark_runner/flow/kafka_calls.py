@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.runners.job_files import JobSpec
@@ -18,7 +19,6 @@ from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
 from spark_runner.positions.mm2_export import ConnectOffsetsWriter
-from spark_runner.positions.topic import Place
 from spark_runner.status.foreign_records import ForeignRecordFinder, RemotePartition
 from spark_runner.status.source_offsets import LogOffsets, OffsetSampler
 
@@ -29,7 +29,7 @@ class MetadataChanges(NamedTuple):
     """Whether a new plan is due, and partitions whose topics were recreated since the last plan."""
 
     has_changed: bool
-    recreated: Mapping[Place, PartitionError]
+    recreated: Mapping[TopicPartition, PartitionError]
 
 
 class KafkaCalls:
@@ -68,8 +68,8 @@ class KafkaCalls:
     def plan(
         self,
         most_slices: int,
-        positions: dict[Place, int],
-        slices: dict[Place, int],
+        positions: dict[TopicPartition, int],
+        slices: dict[TopicPartition, int],
         context: PlanContext,
     ) -> Plan:
         found = self.planner.snapshot()
@@ -94,10 +94,10 @@ class KafkaCalls:
 
     def sample_offsets(
         self,
-        places: list[Place],
-        starts: Collection[Place],
-        headers: Mapping[Place, int],
-        positions: dict[Place, int],
+        places: list[TopicPartition],
+        starts: Collection[TopicPartition],
+        headers: Mapping[TopicPartition, int],
+        positions: dict[TopicPartition, int],
     ) -> LogOffsets:
         """`positions` are those committed before the sample."""
         if self._source_sampler is None:
@@ -108,8 +108,8 @@ class KafkaCalls:
         )
 
     def find_foreign_records(
-        self, remotes: dict[Place, RemotePartition]
-    ) -> dict[Place, list[ForeignRange]]:
+        self, remotes: dict[TopicPartition, RemotePartition]
+    ) -> dict[TopicPartition, list[ForeignRange]]:
         """Records of other producers in partitions that the flow does not write at present.
 
         Skipped for at-least-once delivery and for `skip.replicated`: other records are expected
@@ -129,8 +129,8 @@ class KafkaCalls:
         return found
 
     def _confirmed(
-        self, finder: ForeignRecordFinder, remotes: dict[Place, RemotePartition]
-    ) -> dict[Place, list[ForeignRange]]:
+        self, finder: ForeignRecordFinder, remotes: dict[TopicPartition, RemotePartition]
+    ) -> dict[TopicPartition, list[ForeignRange]]:
         """Only partitions whose position is still the committed one; the others are read again.
 
         A commit may succeed while its broker dies. Its copier reports the new position only after
@@ -151,7 +151,7 @@ class KafkaCalls:
         finder.forget(stale)
         return {place: found[place] for place in found.keys() - stale}
 
-    def copy_positions(self, positions: dict[Place, int]) -> None:
+    def copy_positions(self, positions: dict[TopicPartition, int]) -> None:
         """Write the positions for MM2 into `mm2-offsets.<source>.internal`."""
         if self._planner is None:
             raise KafkaRefused("The runner has not taken the flow over yet.", code="not_open")

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Literal
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.migration.start_check import StartRefused
 from mirrors.domain.runners.job_files import JobSpec
@@ -19,7 +20,6 @@ from spark_runner.flow.slice_supervisor import SliceSupervisor
 from spark_runner.flow.state import Phase
 from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
-from spark_runner.positions.topic import Place
 from spark_runner.positions.writer import is_producer_lost
 from spark_runner.spark.slots import Slots
 from spark_runner.status.board import FlowProgress
@@ -64,7 +64,7 @@ class Operations:
         # A future moment: then the end offsets of a bounded run are looked up.
         self._until = until
         # Gaps for which a plan was requested, with the time of the request.
-        self._gaps_asked: dict[tuple[Place, int | None], float] = {}
+        self._gaps_asked: dict[tuple[TopicPartition, int | None], float] = {}
         self.is_planned = False
         self.problems: dict[Operation, str] = {}
         self.no_slots = ""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.runners.job_files import JobSpec, SliceStatus
 from mirrors.domain.settings.client_properties import without_effect
 from mirrors.domain.settings.flow_control import HIGH, LOW
@@ -23,7 +24,7 @@ from spark_runner.ipc.messages import (
 )
 from spark_runner.ipc.task_channel import Order
 from spark_runner.planning.plan import Plan
-from spark_runner.positions.topic import Place, slice_id
+from spark_runner.positions.topic import slice_id
 from spark_runner.slices.bandwidth import BandwidthShares
 from spark_runner.slices.epoch_job import Epoch
 from spark_runner.slices.run import SLOT_S, EpochReport, SliceRun
@@ -67,12 +68,12 @@ class SliceSupervisor:
         self._wake = wake
         self._plan: Plan | None = None
         # The slice of each partition, also after the partition stopped. It never changes.
-        self.slice_of: dict[Place, int] = {}
+        self.slice_of: dict[TopicPartition, int] = {}
         self._slices: dict[int, SliceRun] = {}
         self._throughput: dict[int, Throughput] = {}
         # Reports up to this epoch are out of date for the partition: its errors, its figures.
-        self._errors_ignored: dict[Place, int] = {}
-        self._figures_ignored: dict[Place, int] = {}
+        self._errors_ignored: dict[TopicPartition, int] = {}
+        self._figures_ignored: dict[TopicPartition, int] = {}
         # The plan, errors and stopped partitions for which an epoch was last found up to date.
         self._up_to_date: dict[Epoch, object] = {}
         self._bandwidth = BandwidthShares()
@@ -131,11 +132,11 @@ class SliceSupervisor:
 
     @staticmethod
     def _is_current(
-        row: PartitionFigure | PartitionError, old: dict[Place, int], epoch: int
+        row: PartitionFigure | PartitionError, old: dict[TopicPartition, int], epoch: int
     ) -> bool:
         return epoch > old.get((row.topic, row.partition), 0)
 
-    def reports(self) -> dict[Place, EpochReport]:
+    def reports(self) -> dict[TopicPartition, EpochReport]:
         """For each partition that is copied now: the epoch and the time of its last report."""
         reports = {index: run.report() for index, run in self._slices.items()}
         return {
@@ -198,13 +199,13 @@ class SliceSupervisor:
             del self._progress.errors[place]
         self.forget_errors(tried)
 
-    def forget_errors(self, places: Iterable[Place]) -> None:
+    def forget_errors(self, places: Iterable[TopicPartition]) -> None:
         """Ignore later reports of errors of these partitions from the present epoch."""
         for place in places:
             if self._plan is not None and place in self._plan.slices:
                 self._errors_ignored[place] = self._slices[self._plan.slices[place]].epoch
 
-    def restart_partitions(self, places: Iterable[Place]) -> None:
+    def restart_partitions(self, places: Iterable[TopicPartition]) -> None:
         """Ignore all later reports of the present epoch on partitions that resume elsewhere."""
         for place in places:
             if self._plan is not None and place in self._plan.slices:
@@ -220,7 +221,7 @@ class SliceSupervisor:
     def statuses(self, now: int) -> list[SliceStatus]:
         return [self._status(index, run, now) for index, run in sorted(self._slices.items())]
 
-    def _partitions_of(self, index: int) -> dict[Place, PartitionWork]:
+    def _partitions_of(self, index: int) -> dict[TopicPartition, PartitionWork]:
         if self._plan is None:
             return {}
         return {

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
-from mirrors.kafka.producers.cluster import Place
+from mirrors.domain.cluster_snapshot import TopicPartition
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
 Wanted = tuple[str, int, int, int]
@@ -31,7 +31,7 @@ class EpochEnd:
 
 def epoch_ends(
     cluster: ClusterClient, node: int, wanted: Iterable[Wanted], deadline: float
-) -> dict[Place, EpochEnd]:
+) -> dict[TopicPartition, EpochEnd]:
     """Ask a leader. Requires DESCRIBE on the topics."""
     topics: dict[str, list[tuple[int, int, int]]] = {}
     for topic, *row in wanted:

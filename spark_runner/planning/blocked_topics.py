@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.formatting import plural, short_name
 from mirrors.domain.runners.job_files import TopicStatus
 from spark_runner.ipc.messages import PartitionError
-from spark_runner.positions.topic import Place
 
 # Codes that concern whole topics. Their partitions are not named one by one.
 CANNOT_BE_CREATED = "cannot_be_created"
@@ -29,7 +29,7 @@ class Blocker(NamedTuple):
 
 
 def blocked_topics(
-    topics: Iterable[TopicStatus], stopped: Mapping[Place, PartitionError], target: str
+    topics: Iterable[TopicStatus], stopped: Mapping[TopicPartition, PartitionError], target: str
 ) -> tuple[str, ...]:
     """One sentence for each code: topics, number of partitions, and the cause."""
     counts: dict[str, dict[str, int]] = {code: {} for code in BLOCKED}

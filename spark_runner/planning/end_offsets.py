@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.settings.flow_control import UNTIL
 from mirrors.domain.specs import FlowSettings
 from mirrors.kafka.admin.topics import Admin, At
-from spark_runner.positions.topic import Place
 
 
 class EndOffsets:
@@ -23,14 +23,14 @@ class EndOffsets:
         self._named = settings.run_until_offsets
         self._is_bounded = settings.run_until is not None
         self._committed = settings.isolation_level == "read_committed"
-        self._offsets: dict[Place, int] = {}
+        self._offsets: dict[TopicPartition, int] = {}
         self._as_of: int | None = None
         # Partitions whose end offset is not known yet, and why. They are not copied.
-        self.unknown: dict[Place, UnderstudyError] = {}
+        self.unknown: dict[TopicPartition, UnderstudyError] = {}
 
     def find(
-        self, source: Admin, places: Iterable[Place], *, now: int, deadline_s: float
-    ) -> dict[Place, int]:
+        self, source: Admin, places: Iterable[TopicPartition], *, now: int, deadline_s: float
+    ) -> dict[TopicPartition, int]:
         """Empty if the run has no end, or if its moment is in the future."""
         if not self._is_bounded or (self._moment is not None and now < self._moment):
             return {}

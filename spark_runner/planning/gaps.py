@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.gaps.lost_ranges import (
     Decision,
     GapFacts,
@@ -29,7 +30,7 @@ from spark_runner.planning.plan import PlanBuilder
 from spark_runner.planning.source_truncation import truncated_logs
 from spark_runner.planning.start_offsets import Ranges
 from spark_runner.positions.restore import find_lost_positions, restore_positions
-from spark_runner.positions.topic import Place, StoredPositions
+from spark_runner.positions.topic import StoredPositions
 
 _FOUND_BY_LANES: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positions_lost")
 
@@ -43,8 +44,8 @@ class PlanContext:
     """
 
     decisions: tuple[Decision, ...] = ()
-    stopped: Mapping[Place, PartitionError] = dataclasses.field(default_factory=dict)
-    skipped: Mapping[Place, GapFacts] = dataclasses.field(default_factory=dict)
+    stopped: Mapping[TopicPartition, PartitionError] = dataclasses.field(default_factory=dict)
+    skipped: Mapping[TopicPartition, GapFacts] = dataclasses.field(default_factory=dict)
 
     def recreates_remote_topic(self, topic: str, stored: StoredPositions) -> bool:
         """Whether an open decision of an operator gives this topic a new remote topic."""
@@ -109,7 +110,9 @@ def apply_decisions(
 
 
 def skip_ranges(
-    builder: PlanBuilder, skipped: Mapping[Place, GapFacts], newest: Mapping[Place, Position]
+    builder: PlanBuilder,
+    skipped: Mapping[TopicPartition, GapFacts],
+    newest: Mapping[TopicPartition, Position],
 ) -> list[Position]:
     """The positions to write, after the skipped records. `newest` has the target's present
     positions.
@@ -172,7 +175,7 @@ def _remote_missing(error: PartitionError, known: Position) -> PartitionError:
     )
 
 
-def _with_range(facts: GapFacts, held: Ranges, place: Place) -> GapFacts:
+def _with_range(facts: GapFacts, held: Ranges, place: TopicPartition) -> GapFacts:
     """Add the source's range. The end of a truncated log is where it was truncated, not where it
     ends after growing again."""
     end = facts.end if facts.kind == "truncated" else held.end.get(place)
@@ -246,8 +249,8 @@ class GapResolver:
         return ResolvedGaps(rows, marked)
 
     def find_lost_positions(
-        self, builder: PlanBuilder, rows: Mapping[Place, Position]
-    ) -> dict[Place, Position]:
+        self, builder: PlanBuilder, rows: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, Position]:
         """Of partitions without positions, those that were copied before; with what is known of
         them."""
         if not rows or not builder.target_has(self._runs_topic):
@@ -256,7 +259,10 @@ class GapResolver:
         return find_lost_positions(self._target, self._runs_topic, rows, remote, deadline_s=RUNS_S)
 
     def _put_back(
-        self, builder: PlanBuilder, found: Mapping[Place, GapFacts], known: Mapping[Place, Position]
+        self,
+        builder: PlanBuilder,
+        found: Mapping[TopicPartition, GapFacts],
+        known: Mapping[TopicPartition, Position],
     ) -> list[Position]:
         if not builder.target_has(self._runs_topic):
             return []
@@ -275,7 +281,7 @@ def _resume(builder: PlanBuilder, rows: Iterable[Position]) -> None:
         builder.resume((row.topic, row.partition), row.position)
 
 
-def _found(builder: PlanBuilder) -> dict[Place, GapFacts]:
+def _found(builder: PlanBuilder) -> dict[TopicPartition, GapFacts]:
     """Gaps that cannot be detected again later, once their ranges are known."""
     return {
         place: error.gap
@@ -284,7 +290,7 @@ def _found(builder: PlanBuilder) -> dict[Place, GapFacts]:
     }
 
 
-def _is_news(found: Mapping[Place, GapFacts], stored: StoredPositions) -> bool:
+def _is_news(found: Mapping[TopicPartition, GapFacts], stored: StoredPositions) -> bool:
     return any(
         facts.kind == "positions_lost" or _mark(stored.positions[place]) != _mark_of(facts)
         for place, facts in found.items()

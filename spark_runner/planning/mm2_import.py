@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Container, Iterable
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import ConnectOffset, Position
@@ -22,7 +23,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import InternalRecord, read_to_end
 from spark_runner.planning.plan import PlanBuilder
 from spark_runner.positions.mm2_export import WRITER_HEADER
-from spark_runner.positions.topic import Place, StoredPositions
+from spark_runner.positions.topic import StoredPositions
 
 
 class Mm2Import:
@@ -32,10 +33,10 @@ class Mm2Import:
         self._topic = topic
         self._source = source
         self._target = target
-        self._positions: dict[Place, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
         self.warnings: tuple[str, ...] = ()
         # Partitions whose position could not be imported yet, and why.
-        self.waiting: dict[Place, UnderstudyError] = {}
+        self.waiting: dict[TopicPartition, UnderstudyError] = {}
 
     def read(self, admin: Admin, *, deadline_s: float) -> None:
         """Call after fencing predecessors of this flow: then none of them writes the topic."""
@@ -60,11 +61,11 @@ class Mm2Import:
         target: Admin,
         *,
         deadline_s: float,
-    ) -> dict[Place, Position]:
+    ) -> dict[TopicPartition, Position]:
         """The positions that this flow resumes from."""
         found_earlier, self._positions = self._positions, {}
         self.waiting = {}
-        found: dict[Place, Position] = {}
+        found: dict[TopicPartition, Position] = {}
         for place in builder.work:
             known, at = stored.positions.get(place), found_earlier.get(place)
             if at is None or place[0] in created or (known is not None and at <= known.position):
@@ -101,12 +102,14 @@ class Mm2Import:
         return found
 
 
-def mm2_positions(records: Iterable[InternalRecord], source_alias: str) -> dict[Place, int]:
+def mm2_positions(
+    records: Iterable[InternalRecord], source_alias: str
+) -> dict[TopicPartition, int]:
     """The next offset of each partition, for any name of MM2's connector.
 
     If several connectors wrote a partition, the newest record counts.
     """
-    last: dict[tuple[str, Place], tuple[int, int | None]] = {}
+    last: dict[tuple[str, TopicPartition], tuple[int, int | None]] = {}
     for record in records:
         try:
             row = ConnectOffset.read(record.key, record.value)
@@ -116,7 +119,7 @@ def mm2_positions(records: Iterable[InternalRecord], source_alias: str) -> dict[
         if row.cluster == source_alias:
             offset = None if WRITER_HEADER in record.headers else row.offset
             last[row.connector, (row.topic, row.partition)] = (record.timestamp, offset)
-    newest: dict[Place, tuple[int, int | None]] = {}
+    newest: dict[TopicPartition, tuple[int, int | None]] = {}
     for (_, place), written in last.items():
         if place not in newest or newest[place][0] <= written[0]:
             newest[place] = written

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Container, Mapping
 
-from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.formatting import short_name
 from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_generation, gap_of_range, stored_gap
@@ -18,7 +18,7 @@ from mirrors.domain.topics.plan import CopiedTopic, SkippedTopic, TopicPlan
 from spark_runner.ipc.messages import ErrorState, PartitionError, PartitionWork
 from spark_runner.planning.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Blocker
 from spark_runner.planning.start_offsets import Ranges
-from spark_runner.positions.topic import Place, StoredPositions
+from spark_runner.positions.topic import StoredPositions
 from spark_runner.positions.validation import describe_gap, describe_generation_gap
 
 # Codes of topics and partitions that are not replicated and owe nothing.
@@ -34,17 +34,17 @@ class Plan:
     target_cluster_id: str
     positions_topic: str
     owner: str
-    partitions: dict[Place, PartitionWork]
-    slices: dict[Place, int]
-    stopped: dict[Place, PartitionError]
+    partitions: dict[TopicPartition, PartitionWork]
+    slices: dict[TopicPartition, int]
+    stopped: dict[TopicPartition, PartitionError]
     topics: tuple[TopicStatus, ...]
     warnings: tuple[str, ...]
     # Partitions that resume from another position by an operator's decision.
-    resumed: frozenset[Place] = frozenset()
+    resumed: frozenset[TopicPartition] = frozenset()
     # The end of a bounded run, for the status. Empty if it has none yet.
     until: str = ""
     # Partitions that were copied and that their topic no longer has, each with a sentence.
-    deleted: Mapping[Place, str] = dataclasses.field(default_factory=dict)
+    deleted: Mapping[TopicPartition, str] = dataclasses.field(default_factory=dict)
     # The permission that the principal lacks to see topics that the flow may select.
     not_visible: str = ""
 
@@ -72,10 +72,10 @@ class PlanBuilder:
         self._blockers = blockers
         self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         self._selection = TopicSelection(spec.settings, self._policy)
-        self.work: dict[Place, PartitionWork] = {}
-        self.stopped: dict[Place, PartitionError] = {}
+        self.work: dict[TopicPartition, PartitionWork] = {}
+        self.stopped: dict[TopicPartition, PartitionError] = {}
         # The work of stopped partitions. A decision may restore it.
-        self.stopped_work: dict[Place, PartitionWork] = {}
+        self.stopped_work: dict[TopicPartition, PartitionWork] = {}
         # Copied partitions that the source no longer has, by topic.
         self._deleted: dict[str, list[int]] = {}
         for topic in topics.copied:
@@ -86,7 +86,7 @@ class PlanBuilder:
 
     def stop(
         self,
-        place: Place,
+        place: TopicPartition,
         offset: int | None,
         state: ErrorState,
         code: str,
@@ -104,18 +104,18 @@ class PlanBuilder:
         )
         self.stop_with(place, error)
 
-    def stop_with(self, place: Place, error: PartitionError) -> None:
+    def stop_with(self, place: TopicPartition, error: PartitionError) -> None:
         if (work := self.work.pop(place, None)) is not None:
             self.stopped_work[place] = work
         self.stopped[place] = error
 
-    def resume(self, place: Place, at: int) -> Position:
+    def resume(self, place: TopicPartition, at: int) -> Position:
         """A stopped partition gets its work back, from this offset on."""
         self.work[place] = dataclasses.replace(self.stopped_work.pop(place), start=at)
         del self.stopped[place]
         return self.row(place, at)
 
-    def row(self, place: Place, offset: int) -> Position:
+    def row(self, place: TopicPartition, offset: int) -> Position:
         work = self.work[place]
         return Position(
             topic=work.topic,
@@ -167,13 +167,18 @@ class PlanBuilder:
             else:
                 self.work[place] = dataclasses.replace(work, start=known.position)
 
-    def apply_stops(self, stops: dict[Place, int]) -> None:
+    def apply_stops(self, stops: dict[TopicPartition, int]) -> None:
         for place, stop in stops.items():
             if place in self.work:
                 self.work[place] = dataclasses.replace(self.work[place], stop=stop)
 
     def check_ranges(
-        self, held: Ranges, stored: StoredPositions, reported: Container[Place], *, is_idle: bool
+        self,
+        held: Ranges,
+        stored: StoredPositions,
+        reported: Container[TopicPartition],
+        *,
+        is_idle: bool,
     ) -> None:
         """Stop partitions outside the source's ranges: the reported ones, or all while the flow is
         idle.
@@ -198,7 +203,7 @@ class PlanBuilder:
             facts = GapFacts(kind=kind, position=work.start, first=first, end=end, resets=resets)
             self.stop(place, work.start, "gap", "out_of_range", reason, facts)
 
-    def build(self, slices: dict[Place, int], positions_topic: str, owner: str) -> Plan:
+    def build(self, slices: dict[TopicPartition, int], positions_topic: str, owner: str) -> Plan:
         return Plan(
             source_cluster_id=self._source.cluster_id,
             target_cluster_id=self._target.cluster_id,
@@ -253,7 +258,7 @@ class PlanBuilder:
             elif state is None or partition >= state.partitions:
                 self._deleted.setdefault(topic, []).append(partition)
 
-    def _deleted_partitions(self) -> dict[Place, str]:
+    def _deleted_partitions(self) -> dict[TopicPartition, str]:
         """Deleted partitions of topics that still exist."""
         return {
             (topic, partition): f"{topic}-{partition} no longer exists on "

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaException
 from confluent_kafka.admin._metadata import ClusterMetadata
 
-from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.gaps.lost_ranges import gap_of_generation
@@ -43,26 +43,24 @@ from spark_runner.planning.plan import Plan, PlanBuilder
 from spark_runner.planning.remote_topics import RemoteTopics
 from spark_runner.planning.start_offsets import Ranges, check_named_offsets, first_offsets, ranges
 from spark_runner.planning.unauthorized_topics import not_visible, with_hidden
-from spark_runner.positions.topic import (
-    Place,
-    StoredPositions,
-    ensure_topics,
-    read_positions,
-    slice_id,
-)
+from spark_runner.positions.topic import StoredPositions, ensure_topics, read_positions, slice_id
 from spark_runner.positions.validation import describe_generation_gap
 from spark_runner.positions.writer import PositionsWriter
 
 
 def assign_slices(
-    weights: Mapping[Place, int], most: int, present: Mapping[Place, int] | None = None
-) -> dict[Place, int]:
-    """Place -> slice index, in at most `most` slices, or in the present number if that is higher.
+    weights: Mapping[TopicPartition, int],
+    most: int,
+    present: Mapping[TopicPartition, int] | None = None,
+) -> dict[TopicPartition, int]:
+    """Return the slice index of each partition.
 
-    A place keeps its slice, also when fewer slices are allowed than before. Each slice fences only
-    its own predecessors: a slice that took over a place from another slice could read its position
-    while the other one still copies. New places go to the slice with the least weight, heaviest
-    first. Indexes are 0, 1, 2, … without gaps.
+    - At most `most` slices, or the present number if that is higher. Indexes are 0, 1, 2, … without
+      gaps.
+    - A partition keeps its slice, also when fewer slices are allowed than before. Each slice fences
+      only its own predecessors: a slice that took over a partition from another slice could read
+      its position while the other one still copies.
+    - New partitions go to the slice with the least weight, heaviest first.
     """
     present = present or {}
     assigned = {place: present[place] for place in weights if place in present}
@@ -95,11 +93,11 @@ class Planner:
         self._stored = StoredPositions({})
         self._first_of_job = True
         self._end_offsets = EndOffsets(self.spec.settings)
-        self._slices: dict[Place, int] = {}
+        self._slices: dict[TopicPartition, int] = {}
         # Rows that a failed plan found and did not write. The next plan writes them.
-        self._unwritten: dict[Place, Position] = {}
+        self._unwritten: dict[TopicPartition, Position] = {}
         # Partitions whose decision was applied, until the flow no longer takes them for stopped.
-        self._decided: set[Place] = set()
+        self._decided: set[TopicPartition] = set()
         self._selection = TopicSelection(self.spec.settings, self._policy)
         self._topics = TopicPlan()
         self._source = Admin(job.source, client_id="understudy-planner")
@@ -166,7 +164,7 @@ class Planner:
             self._writer.take_over(deadline_s=DEADLINE_S)
         return is_ours
 
-    def committed_positions(self) -> dict[Place, int]:
+    def committed_positions(self) -> dict[TopicPartition, int]:
         """The positions as the target has them, without those of open transactions."""
         stored = read_positions(self._target, self.positions_topic, deadline_s=DEADLINE_S)
         return {place: known.position for place, known in stored.positions.items()}
@@ -185,11 +183,11 @@ class Planner:
             (colliding(faults, target), self._metadata[1].brokers) if faults else None,
         )
 
-    def find_recreated(self) -> dict[Place, PartitionError]:
+    def find_recreated(self) -> dict[TopicPartition, PartitionError]:
         """Partitions whose topics were recreated since the last plan, as of the last snapshot."""
         metadata, alias = self._metadata[0], self.spec.source.alias
         copied = {row.topic for row in self._topics.copied}
-        found: dict[Place, PartitionError] = {}
+        found: dict[TopicPartition, PartitionError] = {}
         for place, known in self._stored.positions.items():
             view = metadata.views.get(place[0])
             if place[0] not in copied or view is None or place[1] not in view.leaders:
@@ -214,8 +212,8 @@ class Planner:
         *,
         now: int,
         most_slices: int,
-        positions: dict[Place, int],
-        slices: dict[Place, int],
+        positions: dict[TopicPartition, int],
+        slices: dict[TopicPartition, int],
         context: PlanContext,
     ) -> Plan:
         """`positions`: the flow's positions as reported by its slices.
@@ -309,7 +307,9 @@ class Planner:
         self._stored = self._stored.with_rows(rows.values())
         self._unwritten |= rows
 
-    def _stop_failed(self, builder: PlanBuilder, failed: Mapping[Place, UnderstudyError]) -> None:
+    def _stop_failed(
+        self, builder: PlanBuilder, failed: Mapping[TopicPartition, UnderstudyError]
+    ) -> None:
         """Stop partitions whose requests failed. Others are not affected, and these are retried."""
         for place, error in failed.items():
             if place in builder.work:
@@ -344,7 +344,7 @@ class Planner:
         return read_positions(self._target, self.positions_topic, deadline_s=DEADLINE_S)
 
     def _assign_slices(
-        self, builder: PlanBuilder, held: Ranges, most: int, present: dict[Place, int]
+        self, builder: PlanBuilder, held: Ranges, most: int, present: dict[TopicPartition, int]
     ) -> None:
         weights = {place: held.left(place, work.start) for place, work in builder.work.items()}
         assigned = assign_slices(weights, min(most, self.spec.settings.tasks_max), present)

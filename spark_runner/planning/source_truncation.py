@@ -12,6 +12,7 @@ import dataclasses
 import logging
 import time
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_source
 from mirrors.domain.internal_topics.records import Position
@@ -20,7 +21,7 @@ from spark_runner.ipc.messages import PartitionError
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.offset_for_leader_epoch import EpochEnd, Wanted, epoch_ends
 from spark_runner.planning.plan import PlanBuilder
-from spark_runner.positions.topic import Place, StoredPositions
+from spark_runner.positions.topic import StoredPositions
 from spark_runner.positions.validation import describe_truncation
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ def truncated_logs(
     *,
     is_idle: bool,
     deadline_s: float,
-) -> tuple[dict[Place, PartitionError], list[Position]]:
+) -> tuple[dict[TopicPartition, PartitionError], list[Position]]:
     """Truncated partitions; and positions that were marked as truncated although the log is intact.
 
     `is_idle`: nothing is copied now, so all partitions with work are checked. Partitions whose
@@ -51,7 +52,7 @@ def truncated_logs(
     if not known:
         return {}, []
     deadline = time.monotonic() + deadline_s
-    found: dict[Place, EpochEnd] = {}
+    found: dict[TopicPartition, EpochEnd] = {}
     with contextlib.closing(ClusterClient(source)) as client:
         try:
             for node, wanted in _by_leader(client, known, deadline).items():
@@ -74,7 +75,7 @@ def truncated_logs(
     return truncated, intact
 
 
-def _is_known_truncation(builder: PlanBuilder, place: Place, row: Position) -> bool:
+def _is_known_truncation(builder: PlanBuilder, place: TopicPartition, row: Position) -> bool:
     """Whether a truncation found before is the only reason why it is stopped."""
     if row.cut_at is None or place not in builder.stopped_work:
         return False
@@ -82,7 +83,7 @@ def _is_known_truncation(builder: PlanBuilder, place: Place, row: Position) -> b
 
 
 def _by_leader(
-    client: ClusterClient, known: dict[Place, Position], deadline: float
+    client: ClusterClient, known: dict[TopicPartition, Position], deadline: float
 ) -> dict[int, list[Wanted]]:
     views = client.describe(dict.fromkeys(topic for topic, _ in known), deadline)
     wanted: dict[int, list[Wanted]] = {}
@@ -97,7 +98,7 @@ def _by_leader(
 
 def _ends(
     client: ClusterClient, node: int, wanted: list[Wanted], deadline: float
-) -> dict[Place, EpochEnd]:
+) -> dict[TopicPartition, EpochEnd]:
     try:
         return epoch_ends(client, node, wanted, min(deadline, time.monotonic() + _EACH_S))
     except KafkaUnavailable as error:

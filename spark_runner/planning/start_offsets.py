@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Iterable, Mapping
 
-from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.flows.named_offsets import (
     offsets_by_setting,
@@ -18,7 +18,6 @@ from mirrors.domain.settings.flow_control import START
 from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.topics.plan import TopicPlan
 from mirrors.kafka.admin.topics import Admin, At, Partial
-from spark_runner.positions.topic import Place
 from spark_runner.positions.validation import describe_range_gap
 
 SETTLE_S = 2.0
@@ -27,14 +26,14 @@ SETTLE_S = 2.0
 def first_offsets(
     source: Admin,
     settings: FlowSettings,
-    places: Iterable[Place],
+    places: Iterable[TopicPartition],
     *,
     first_plan: bool,
     deadline_s: float,
-) -> Partial[Place, int]:
+) -> Partial[TopicPartition, int]:
     """`start.from` for partitions of a flow's very first plan; the log start for all others."""
     at: At = "earliest"
-    named: Mapping[Place, int] = {}
+    named: Mapping[TopicPartition, int] = {}
     if first_plan:
         named = settings.start_offsets
         # "latest" for a reader of committed records is the last stable offset. Records of an open
@@ -58,20 +57,20 @@ def first_offsets(
 class Ranges:
     """The source's ranges: log start and end offset of each partition."""
 
-    first: Mapping[Place, int]
-    end: Mapping[Place, int]
+    first: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
 
-    def gap(self, place: Place, source: str, position: int) -> str | None:
+    def gap(self, place: TopicPartition, source: str, position: int) -> str | None:
         first, end = self.first.get(place), self.end.get(place)
         if first is None or end is None:
             return None
         return describe_range_gap(f"{place[0]}-{place[1]}", source, position, first, end)
 
-    def left(self, place: Place, position: int) -> int:
+    def left(self, place: TopicPartition, position: int) -> int:
         return max(0, self.end.get(place, position) - position)
 
 
-def ranges(source: Admin, places: Iterable[Place], *, deadline_s: float) -> Ranges:
+def ranges(source: Admin, places: Iterable[TopicPartition], *, deadline_s: float) -> Ranges:
     wanted = list(places)
     first = source.list_offsets(wanted, "earliest", deadline_s=deadline_s)
     end = source.list_offsets(wanted, "latest", deadline_s=deadline_s)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, Producer
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.internal_topics.records import ConnectOffset
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.client_config import client_config
 from mirrors.kafka.errors import translate
 from mirrors.kafka.quotas import timeout_error
-from spark_runner.positions.topic import CONNECT_PARTITIONS, Place
+from spark_runner.positions.topic import CONNECT_PARTITIONS
 
 WRITER_HEADER = ("writer", b"understudy")
 
@@ -25,7 +26,7 @@ class ConnectOffsetsWriter:
         self._spec = spec
         self._topic = topic
         self._source_alias = source_alias
-        self._written: dict[Place, int] = {}
+        self._written: dict[TopicPartition, int] = {}
         self._producer: Producer | None = None
 
     def connect(self) -> Producer:
@@ -41,7 +42,7 @@ class ConnectOffsetsWriter:
             )
         return self._producer
 
-    def write(self, positions: dict[Place, int], *, deadline_s: float) -> None:
+    def write(self, positions: dict[TopicPartition, int], *, deadline_s: float) -> None:
         """Write the changes since the last call. Kafka Connect's format cannot express a position
         of 0."""
         changed = {

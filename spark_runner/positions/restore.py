@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.internal_topics.encoding import MalformedRecord
@@ -23,7 +24,6 @@ from mirrors.domain.offsets.runs import BlockKey, Run, is_skipped_generation
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import InternalRecord
 from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, read_range
-from spark_runner.positions.topic import Place
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _Map = tuple[str, int, str, str]
 def restore_positions(
     target: Admin,
     runs_topic: str,
-    lost: Mapping[Place, tuple[Position, GapFacts]],
+    lost: Mapping[TopicPartition, tuple[Position, GapFacts]],
     *,
     deadline_s: float,
 ) -> list[Position]:
@@ -58,11 +58,11 @@ def restore_positions(
 def find_lost_positions(
     target: Admin,
     runs_topic: str,
-    rows: Mapping[Place, Position],
-    remote: Mapping[Place, Place],
+    rows: Mapping[TopicPartition, Position],
+    remote: Mapping[TopicPartition, TopicPartition],
     *,
     deadline_s: float,
-) -> dict[Place, Position]:
+) -> dict[TopicPartition, Position]:
     """Rows marked as lost, for partitions without a position that their runs say were copied.
 
     `rows`: their start rows; `remote`: their remote partitions. The flow's copies end before the

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import (
@@ -40,7 +41,6 @@ from spark_runner.kafka_protocol.records import decode_batch
 __all__ = [
     "CONNECT_PARTITIONS",
     "POSITIONS_CONFIGS",
-    "Place",
     "StoredPositions",
     "ensure_topics",
     "plan_id",
@@ -50,7 +50,6 @@ __all__ = [
     "truncated_below_position",
 ]
 
-Place = tuple[str, int]
 
 CONNECT_PARTITIONS = 25
 
@@ -59,18 +58,18 @@ CONNECT_PARTITIONS = 25
 class StoredPositions:
     """The content of the positions topic, read to its end."""
 
-    positions: dict[Place, Position]
+    positions: dict[TopicPartition, Position]
     slices: int | None = None
     owner: str | None = None
     # Positions that an operator deleted, to copy the partitions again.
-    removed: frozenset[Place] = frozenset()
+    removed: frozenset[TopicPartition] = frozenset()
 
     @property
     def is_new(self) -> bool:
         """Whether the flow was never planned."""
         return self.slices is None
 
-    def at(self, positions: Mapping[Place, int]) -> StoredPositions:
+    def at(self, positions: Mapping[TopicPartition, int]) -> StoredPositions:
         """A copy with newer positions of known partitions."""
         newer = {
             place: dataclasses.replace(known, position=positions[place])
@@ -131,7 +130,7 @@ class _Content:
         self._last: dict[bytes, bytes] = {}
         self._slices: int | None = None
         self._owner: str | None = None
-        self._removed: set[Place] = set()
+        self._removed: set[TopicPartition] = set()
 
     def stored(self) -> StoredPositions:
         records = [self._decoded(key, value) for key, value in self._last.items()]
@@ -209,7 +208,7 @@ def produce_row(
             return
 
 
-def _place(key: bytes) -> Place:
+def _place(key: bytes) -> TopicPartition:
     try:
         row = json.loads(key)
         return row["topic"], row["partition"]

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Order, slice_key
-from spark_runner.positions.topic import Place
 
 # A lane reports every five seconds. The longest pause is a flush and a commit.
 SILENCE_S = 90.0
@@ -51,7 +51,7 @@ class Epoch:
         self.last: Figures | None = None
         self.unread: deque[Figures] = deque()
         # Partitions that this epoch has reported as stopped.
-        self.stopped: set[Place] = set()
+        self.stopped: set[TopicPartition] = set()
         self.result: SliceResult | None = None
         self._thread = threading.Thread(target=self._run, name=f"slice-{work.index}", daemon=True)
 

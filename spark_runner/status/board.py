@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.cron import shown
 from mirrors.domain.flows.lanes import LaneFigure, sum_by_lane
 from mirrors.domain.gaps.foreign_records import ForeignRange
@@ -30,7 +31,6 @@ from mirrors.kafka.protocol.metadata import id_bytes
 from spark_runner.ipc.messages import PartitionError, PartitionFigure
 from spark_runner.planning.blocked_topics import BLOCKED, CANNOT_BE_CREATED, blocked_topics
 from spark_runner.planning.plan import DELETED_ON_SOURCE, Plan
-from spark_runner.positions.topic import Place
 from spark_runner.slices.run import EpochReport
 from spark_runner.slices.throughput import Amount
 from spark_runner.status.foreign_records import RemotePartition
@@ -53,20 +53,20 @@ class FlowProgress:
         self._records = 0
         self._bytes = 0
         self._lanes: tuple[LaneFigure, ...] = ()
-        self.errors: dict[Place, PartitionError] = {}
+        self.errors: dict[TopicPartition, PartitionError] = {}
         # Why the flow copies more slowly than it could: a limit, or too few slots.
         self.throttle_reason = ""
         self._plan: Plan | None = None
-        self._rows: dict[Place, PartitionProgress] = {}
+        self._rows: dict[TopicPartition, PartitionProgress] = {}
         self._remote_topics: dict[str, str] = {}
         self._remote_ids: dict[str, str] = {}
         self._blocked: tuple[str, ...] = ()
         # Partitions whose recreated topic was detected between plans.
-        self._found_recreated: set[Place] = set()
+        self._found_recreated: set[TopicPartition] = set()
         # The number of requests for headers so far.
         self._header_turn = 0
 
-    def apply_plan(self, plan: Plan) -> frozenset[Place]:
+    def apply_plan(self, plan: Plan) -> frozenset[TopicPartition]:
         """Apply a plan. Returns the partitions that only the previous plan had stopped."""
         recovered = self._recovered(plan)
         self._remote_topics = {
@@ -98,7 +98,7 @@ class FlowProgress:
         self._blocked = blocked_topics(plan.topics, plan.stopped, self.job.target.alias)
         return recovered
 
-    def mark_recreated(self, found: Mapping[Place, PartitionError]) -> None:
+    def mark_recreated(self, found: Mapping[TopicPartition, PartitionError]) -> None:
         """Record recreated topics that were detected between plans.
 
         Until the next plan, these partitions owe what the source holds now.
@@ -113,7 +113,7 @@ class FlowProgress:
             self.errors[place] = error
             self._found_recreated.add(place)
 
-    def _recovered(self, plan: Plan) -> frozenset[Place]:
+    def _recovered(self, plan: Plan) -> frozenset[TopicPartition]:
         """Partitions that only the previous plan had stopped. Later errors of a lane remain."""
         before = self._plan.stopped if self._plan else {}
         return frozenset(
@@ -122,7 +122,7 @@ class FlowProgress:
             if place in plan.partitions and self.errors.get(place) is error
         )
 
-    def _check_source_log(self, place: Place, error: PartitionError) -> None:
+    def _check_source_log(self, place: TopicPartition, error: PartitionError) -> None:
         """Discard source offsets that were sampled from an earlier log of the partition."""
         known = self.errors.get(place)
         row = self._rows[place]
@@ -154,10 +154,10 @@ class FlowProgress:
             if not _has_range(self.errors.get(place), error):
                 self.errors[place] = error
 
-    def gaps(self) -> dict[Place, PartitionError]:
+    def gaps(self) -> dict[TopicPartition, PartitionError]:
         return {place: error for place, error in self.errors.items() if error.state == "gap"}
 
-    def skipped_gaps(self) -> dict[Place, GapFacts]:
+    def skipped_gaps(self) -> dict[TopicPartition, GapFacts]:
         """Gaps whose records a decision of an operator skips, by partition."""
         ways = {(d.topic, d.partition, d.facts.position): d for d in self.job.decisions}
         return {
@@ -168,7 +168,7 @@ class FlowProgress:
             and skips_exactly(decision, gap)
         }
 
-    def gaps_without_range(self) -> set[tuple[Place, int | None]]:
+    def gaps_without_range(self) -> set[tuple[TopicPartition, int | None]]:
         """Gaps without offset ranges, or with a range from another position."""
         return {
             (place, self._rows[place].position)
@@ -193,7 +193,7 @@ class FlowProgress:
                 is_stopped=place in self.errors,
             )
 
-    def places_without_start(self) -> list[Place]:
+    def places_without_start(self) -> list[TopicPartition]:
         """Partitions whose first owed offset is not given by a position."""
         return [
             place
@@ -210,7 +210,7 @@ class FlowProgress:
         spec = FlowSpec(source=job.source, target=job.target, properties=job.properties)
         return not spec.settings.skip_replicated
 
-    def headers_wanted(self) -> dict[Place, int]:
+    def headers_wanted(self) -> dict[TopicPartition, int]:
         """Offsets from which to read headers of owed records, least often asked first."""
         wanted = [
             (row.header_turn, place, at)
@@ -237,7 +237,7 @@ class FlowProgress:
         )
         return (*((hidden,) if hidden else ()), *self._blocked, *errors, *below)
 
-    def _truncation_problem(self, place: Place, row: PartitionProgress) -> str:
+    def _truncation_problem(self, place: TopicPartition, row: PartitionProgress) -> str:
         return (
             f"{place[0]}-{place[1]} on {self.job.source.alias} ends at {row.end}, below the "
             f"position {row.position}: the topic was truncated or recreated. Its content is being "
@@ -251,10 +251,12 @@ class FlowProgress:
             return True
         return bool(self._blocked) or (self._plan is not None and bool(self._plan.not_visible))
 
-    def positions(self) -> dict[Place, int]:
+    def positions(self) -> dict[TopicPartition, int]:
         return {p: row.position for p, row in self._rows.items() if row.position is not None}
 
-    def remotes(self, reports: Mapping[Place, EpochReport]) -> dict[Place, RemotePartition]:
+    def remotes(
+        self, reports: Mapping[TopicPartition, EpochReport]
+    ) -> dict[TopicPartition, RemotePartition]:
         """For each partition that is copied now: the remote partition and the position."""
         if self._plan is None:
             return {}
@@ -273,7 +275,7 @@ class FlowProgress:
             and (row := self._rows[place]).position is not None
         }
 
-    def add_foreign_records(self, found: Mapping[Place, Iterable[ForeignRange]]) -> None:
+    def add_foreign_records(self, found: Mapping[TopicPartition, Iterable[ForeignRange]]) -> None:
         for place, stretches in found.items():
             if place in self._rows:
                 self._rows[place].add_foreign(stretches)
@@ -304,7 +306,7 @@ class FlowProgress:
     def has_partitions(self) -> bool:
         return bool(self._rows)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[TopicPartition]:
         return list(self._rows)
 
     def status(
@@ -338,7 +340,7 @@ class FlowProgress:
         )
 
     def _partition(
-        self, place: Place, row: PartitionProgress, state: JobState, now: int
+        self, place: TopicPartition, row: PartitionProgress, state: JobState, now: int
     ) -> PartitionStatus:
         work = self._plan.partitions.get(place) if self._plan else None
         error = self.errors.get(place)

@@ -18,11 +18,11 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.gaps.foreign_records import ForeignRange, UnmappedRange, foreign_ranges
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.engine.recovery.target_batches import read_ranges
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.positions.topic import Place
 from spark_runner.status.source_offsets import OffsetSampler
 
 READ_S = 3.0
@@ -68,21 +68,23 @@ class ForeignRecordFinder:
     def __init__(self, target: ClusterSpec) -> None:
         self._sampler = OffsetSampler(target)
         self._cluster = ClusterClient(target)
-        self._scans: dict[Place, _LastScan] = {}
+        self._scans: dict[TopicPartition, _LastScan] = {}
         # For each partition where the last scan found something: the scan before it.
-        self._found_after: dict[Place, _LastScan] = {}
+        self._found_after: dict[TopicPartition, _LastScan] = {}
 
     def close(self) -> None:
         self._sampler.close()
         self._cluster.close()
 
-    def find(self, partitions: Mapping[Place, RemotePartition]) -> dict[Place, list[ForeignRange]]:
+    def find(
+        self, partitions: Mapping[TopicPartition, RemotePartition]
+    ) -> dict[TopicPartition, list[ForeignRange]]:
         """Foreign records appended since the last scan, in partitions whose position did not
         move."""
         remotes = {place: (row.remote_topic, row.partition) for place, row in partitions.items()}
         ends = self._sampler.sample(list(remotes.values())).stable
         now = time.monotonic()
-        found: dict[Place, list[ForeignRange]] = {}
+        found: dict[TopicPartition, list[ForeignRange]] = {}
         until, read = time.monotonic() + READ_S, 0
         before, self._scans, self._found_after = self._scans, {}, {}
         for place, remote in partitions.items():
@@ -112,7 +114,7 @@ class ForeignRecordFinder:
             self._scans[place] = _LastScan(remote, scanned, max(end, known.end_then), now)
         return found
 
-    def forget(self, places: Iterable[Place]) -> None:
+    def forget(self, places: Iterable[TopicPartition]) -> None:
         """Nobody reports what the last scan found there, so the next scan reads it again."""
         for place in places:
             self._scans[place] = self._found_after[place]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from mirrors.domain.account.counted_range import BatchCount
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.kafka.protocol.metadata import TopicView
 from spark_runner.engine.batches.header_scan import is_abort_marker
@@ -24,7 +25,6 @@ from spark_runner.kafka_protocol.batch_header import (
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.records import batches, read_header
 from spark_runner.kafka_protocol.single_fetch import fetch_once
-from spark_runner.positions.topic import Place
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +55,11 @@ class HeaderReader:
         self._refilled_at = time.monotonic()
 
     def read(
-        self, wanted: Mapping[Place, int], deadline: float
-    ) -> dict[Place, tuple[BatchCount, ...]]:
+        self, wanted: Mapping[TopicPartition, int], deadline: float
+    ) -> dict[TopicPartition, tuple[BatchCount, ...]]:
         """The batches from each offset on. Partitions that do not respond, are empty or exceed the
         budget are left out."""
-        found: dict[Place, tuple[BatchCount, ...]] = {}
+        found: dict[TopicPartition, tuple[BatchCount, ...]] = {}
         now = time.monotonic()
         self._left = min(self._most, self._left + self._rate * (now - self._refilled_at))
         self._refilled_at = max(now, self._refilled_at)
@@ -89,7 +89,7 @@ class HeaderReader:
         return found
 
     def _fetch(
-        self, view: TopicView, place: Place, offset: int, size: int, deadline: float
+        self, view: TopicView, place: TopicPartition, offset: int, size: int, deadline: float
     ) -> tuple[BatchCount, ...]:
         topic, partition = place
         leader = view.leaders.get(partition)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from mirrors.domain.account.counted_range import BatchCount
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.error_codes import failure
@@ -26,7 +27,6 @@ from mirrors.kafka.protocol.list_offsets import (
 from mirrors.kafka.protocol.messages import RepeatedRequest
 from mirrors.kafka.retry import retry_until_available
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.positions.topic import Place
 from spark_runner.status.owed_headers import HeaderReader
 
 DEADLINE_S = 5.0
@@ -46,11 +46,13 @@ class LogOffsets:
     """
 
     as_of: int
-    end: dict[Place, int]
-    stable: dict[Place, int]
-    first: Mapping[Place, int] = dataclasses.field(default_factory=dict)
-    positions: Mapping[Place, int] = dataclasses.field(default_factory=dict)
-    headers: Mapping[Place, tuple[BatchCount, ...]] = dataclasses.field(default_factory=dict)
+    end: dict[TopicPartition, int]
+    stable: dict[TopicPartition, int]
+    first: Mapping[TopicPartition, int] = dataclasses.field(default_factory=dict)
+    positions: Mapping[TopicPartition, int] = dataclasses.field(default_factory=dict)
+    headers: Mapping[TopicPartition, tuple[BatchCount, ...]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 class OffsetSampler:
@@ -60,8 +62,8 @@ class OffsetSampler:
         """`limit` is the flow's bandwidth limit in bytes per second."""
         self._cluster = ClusterClient(source)
         self._header_reader = HeaderReader(self._cluster, limit)
-        self._places: list[Place] = []
-        self._starts: frozenset[Place] = frozenset()
+        self._places: list[TopicPartition] = []
+        self._starts: frozenset[TopicPartition] = frozenset()
         self._queries: dict[int, list[_OffsetQuery]] = {}
         self._backoff: dict[int, _Backoff] = {}
 
@@ -70,9 +72,9 @@ class OffsetSampler:
 
     def sample(
         self,
-        places: list[Place],
-        starts: Collection[Place] = (),
-        headers: Mapping[Place, int] | None = None,
+        places: list[TopicPartition],
+        starts: Collection[TopicPartition] = (),
+        headers: Mapping[TopicPartition, int] | None = None,
     ) -> LogOffsets:
         """Offsets of `places`, with log starts for those in `starts`.
 
@@ -85,7 +87,9 @@ class OffsetSampler:
             return offsets
         return dataclasses.replace(offsets, headers=self._header_reader.read(headers, deadline))
 
-    def _sample(self, places: list[Place], starts: frozenset[Place], deadline: float) -> LogOffsets:
+    def _sample(
+        self, places: list[TopicPartition], starts: frozenset[TopicPartition], deadline: float
+    ) -> LogOffsets:
         as_of = int(time.time() * 1000)
         if places != self._places or starts != self._starts:
             self._prepare(places, starts, deadline)
@@ -96,7 +100,9 @@ class OffsetSampler:
             raise
         return LogOffsets(as_of, end, stable, first)
 
-    def _prepare(self, places: list[Place], starts: frozenset[Place], deadline: float) -> None:
+    def _prepare(
+        self, places: list[TopicPartition], starts: frozenset[TopicPartition], deadline: float
+    ) -> None:
         views = self._cluster.describe({topic for topic, _ in places}, deadline)
         led = [
             (topic, partition, leader)
@@ -122,10 +128,12 @@ class OffsetSampler:
         }
         self._places, self._starts = list(places), starts
 
-    def _ask(self, deadline: float) -> tuple[dict[Place, int], dict[Place, int], dict[Place, int]]:
-        first: dict[Place, int] = {}
-        stable: dict[Place, int] = {}
-        end: dict[Place, int] = {}
+    def _ask(
+        self, deadline: float
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, int]]:
+        first: dict[TopicPartition, int] = {}
+        stable: dict[TopicPartition, int] = {}
+        end: dict[TopicPartition, int] = {}
         errors: set[int] = set()
         problem: KafkaUnavailable | None = None
         for node in self._nodes_to_ask():
@@ -158,7 +166,7 @@ class OffsetSampler:
         due += [node for node, backoff in self._backoff.items() if now >= backoff.until]
         return due or list(self._queries)
 
-    def _offsets_of(self, node: int, deadline: float) -> list[dict[Place, int]]:
+    def _offsets_of(self, node: int, deadline: float) -> list[dict[TopicPartition, int]]:
         """Log starts, stable offsets and end offsets of the broker's partitions."""
         began = time.monotonic()
         until = deadline if node in self._backoff else min(deadline, began + _EACH_S)
@@ -189,10 +197,10 @@ class _OffsetQuery:
         self._node = node
         self._request = None if request is None else RepeatedRequest(request)
         self._reply: Any = None
-        self._found: dict[Place, int] = {}
+        self._found: dict[TopicPartition, int] = {}
         self.errors: set[int] = set()
 
-    def ask(self, cluster: ClusterClient, deadline: float) -> dict[Place, int]:
+    def ask(self, cluster: ClusterClient, deadline: float) -> dict[TopicPartition, int]:
         if self._request is None:
             return self._found
         reply = cluster.ask(self._request, deadline, node=self._node)

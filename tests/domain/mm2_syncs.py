@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.offsets.mm2_syncs import Sync
 
-Place = tuple[str, int]
 SLOTS = 64
 MOST_IN_FLIGHT = 10
 _LARGEST = 2**63 - 1
@@ -99,13 +99,13 @@ class SyncWriter:
 
     def __init__(self, offset_lag_max: int) -> None:
         self._most = offset_lag_max
-        self._last: dict[Place, _Last] = {}
+        self._last: dict[TopicPartition, _Last] = {}
         self._in_flight = 0
         # Due now, and due with the next commit; the newest sync of a partition replaces older ones.
-        self.pending: dict[Place, Sync] = {}
-        self.delayed: dict[Place, Sync] = {}
+        self.pending: dict[TopicPartition, Sync] = {}
+        self.delayed: dict[TopicPartition, Sync] = {}
 
-    def acknowledged(self, place: Place, sync: Sync) -> dict[Place, Sync]:
+    def acknowledged(self, place: TopicPartition, sync: Sync) -> dict[TopicPartition, Sync]:
         """A record was written; answer the syncs to send now."""
         last = self._last.setdefault(place, _Last())
         last.due |= (
@@ -123,18 +123,18 @@ class SyncWriter:
             self.delayed[place] = sync
         return self._send()
 
-    def committed(self) -> dict[Place, Sync]:
+    def committed(self) -> dict[TopicPartition, Sync]:
         """Positions were committed: idle partitions get their last sync too."""
         self.pending |= self.delayed
         self.delayed = {}
         return self._send()
 
-    def arrived(self, count: int) -> dict[Place, Sync]:
+    def arrived(self, count: int) -> dict[TopicPartition, Sync]:
         """This number of sent syncs were acknowledged, which makes room."""
         self._in_flight -= count
         return self._send()
 
-    def _send(self) -> dict[Place, Sync]:
+    def _send(self) -> dict[TopicPartition, Sync]:
         sent = {}
         while self.pending and self._in_flight < MOST_IN_FLIGHT:
             place = next(iter(self.pending))

@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from controlplane.demo.stack import Stage
+from mirrors.domain.cluster_snapshot import TopicPartition
 from tests.journeys.demo_client import Person, Rest, figure
 
-Place = tuple[str, int]
 PAGE_S = 150.0
 
 
@@ -28,19 +29,19 @@ class Meter:
         self.config = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._admin = AdminClient(self.config)
 
-    def ends(self, places: list[Place], *, committed: bool) -> dict[Place, int]:
+    def ends(self, places: list[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        asked = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+        asked = {confluent_kafka.TopicPartition(*place): OffsetSpec.latest() for place in places}
         answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=20)
         return {(at.topic, at.partition): row.result().offset for at, row in answers.items()}
 
-    def group(self, name: str) -> dict[Place, int]:
+    def group(self, name: str) -> dict[TopicPartition, int]:
         asked = [ConsumerGroupTopicPartitions(name)]
         (answer,) = self._admin.list_consumer_group_offsets(asked, request_timeout=20).values()
         rows = answer.result().topic_partitions
         return {(row.topic, row.partition): row.offset for row in rows}
 
-    def records(self, place: Place, start: int, end: int) -> Iterator[Any]:
+    def records(self, place: TopicPartition, start: int, end: int) -> Iterator[Any]:
         reader = Consumer(
             {
                 **self.config,
@@ -50,7 +51,7 @@ class Meter:
                 "enable.partition.eof": True,
             }
         )
-        reader.assign([TopicPartition(*place, start)])
+        reader.assign([confluent_kafka.TopicPartition(*place, start)])
         try:
             while (message := reader.poll(20)) is not None and message.error() is None:
                 if message.offset() >= end:
@@ -59,14 +60,14 @@ class Meter:
         finally:
             reader.close()
 
-    def first(self, place: Place, start: int) -> Any | None:
+    def first(self, place: TopicPartition, start: int) -> Any | None:
         end = self.ends([place], committed=True)[place]
         return next(self.records(place, start, end), None)
 
-    def positions(self, topic: str) -> dict[Place, int]:
+    def positions(self, topic: str) -> dict[TopicPartition, int]:
         """The last word on each partition in the flow's topic of positions."""
         end = self.ends([(topic, 0)], committed=False)[topic, 0]
-        found: dict[Place, int] = {}
+        found: dict[TopicPartition, int] = {}
         for message in self.records((topic, 0), 0, end):
             place, body = json.loads(message.key()), json.loads(message.value() or b"{}")
             if "position" in body:
@@ -112,7 +113,7 @@ def test_positions_and_ends_of_every_partition_are_those_of_the_moment(
 ) -> None:
     path = f"/flows/{flow}/partitions/?q=orders"
 
-    def shown() -> dict[Place, dict[str, int]]:
+    def shown() -> dict[TopicPartition, dict[str, int]]:
         return {
             (row["Topic"], figure(row["Partition"])): {
                 name: figure(row[name]) for name in ("Position", "Stable end", "Source end")
@@ -123,7 +124,7 @@ def test_positions_and_ends_of_every_partition_are_those_of_the_moment(
 
     places = list(after_it(shown, bool, "the page"))
 
-    def measured() -> dict[Place, dict[str, int]]:
+    def measured() -> dict[TopicPartition, dict[str, int]]:
         stable = meters["primary"].ends(places, committed=True)
         ends = meters["primary"].ends(places, committed=False)
         positions = meters["backup"].positions("mm2-positions.primary.internal")
@@ -136,7 +137,7 @@ def test_positions_and_ends_of_every_partition_are_those_of_the_moment(
             for place in places
         }
 
-    def reached(page: dict[Place, dict[str, int]]) -> bool:
+    def reached(page: dict[TopicPartition, dict[str, int]]) -> bool:
         return all(page[at][name] >= row[name] for at, row in before.items() for name in row)
 
     before = measured()
@@ -157,7 +158,7 @@ def test_groups_stand_where_the_page_says_and_there_lies_the_same_record(
     def shown() -> list[dict[str, str]]:
         return [row for row in person.table(path) if row["On source"] not in ("", "–")]  # noqa: RUF001
 
-    def offsets(row: dict[str, str]) -> tuple[Place, int]:
+    def offsets(row: dict[str, str]) -> tuple[TopicPartition, int]:
         return (row["Topic"], figure(row["Partition"])), figure(row["On source"])
 
     def reached(rows: list[dict[str, str]]) -> bool:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import confluent_kafka
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
@@ -16,7 +17,6 @@ from confluent_kafka import (
     KafkaException,
     Producer,
     ShareConsumer,
-    TopicPartition,
 )
 from confluent_kafka.admin import (
     AclBinding,
@@ -34,7 +34,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-Place = tuple[str, int]
+from mirrors.domain.cluster_snapshot import TopicPartition
+
 PATIENCE_S = 30.0
 _NO_COORDINATOR = {
     KafkaError.NOT_COORDINATOR,
@@ -88,7 +89,7 @@ class KafkaSide:
         self.admin.create_partitions([new], operation_timeout=PATIENCE_S)[topic].result(PATIENCE_S)
 
     def delete_records(self, topic: str, partition: int, start: int) -> None:
-        asked = [TopicPartition(topic, partition, start)]
+        asked = [confluent_kafka.TopicPartition(topic, partition, start)]
         for done in self.admin.delete_records(asked).values():
             done.result(PATIENCE_S)
 
@@ -139,12 +140,12 @@ class KafkaSide:
             consumer.poll(0.3)
         consumer.close()
 
-    def begins(self, places: Sequence[Place]) -> dict[Place, int]:
-        asked = {TopicPartition(*place): OffsetSpec.earliest() for place in places}
+    def begins(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        asked = {confluent_kafka.TopicPartition(*place): OffsetSpec.earliest() for place in places}
         answers = self.admin.list_offsets(asked, request_timeout=PATIENCE_S)
         return {(at.topic, at.partition): row.result().offset for at, row in answers.items()}
 
-    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """A broker that has just started is no coordinator for a while."""
         until = time.monotonic() + PATIENCE_S
         while True:
@@ -156,15 +157,15 @@ class KafkaSide:
                     raise
                 time.sleep(0.2)
 
-    def _commit(self, group: str, offsets: Mapping[Place, int]) -> None:
-        rows = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+    def _commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        rows = [confluent_kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
         asked = [ConsumerGroupTopicPartitions(group, rows)]
         for done in self.admin.alter_consumer_group_offsets(asked).values():
             for row in done.result(PATIENCE_S).topic_partitions:
                 if row.error:
                     raise KafkaException(row.error)
 
-    def committed(self, group: str) -> dict[Place, int]:
+    def committed(self, group: str) -> dict[TopicPartition, int]:
         asked = [ConsumerGroupTopicPartitions(group)]
         (answer,) = self.admin.list_consumer_group_offsets(asked).values()
         try:
@@ -175,13 +176,13 @@ class KafkaSide:
             raise
         return {(row.topic, row.partition): row.offset for row in rows if row.offset >= 0}
 
-    def read(self, topics: Mapping[str, int]) -> dict[Place, list[tuple[int, str]]]:
+    def read(self, topics: Mapping[str, int]) -> dict[TopicPartition, list[tuple[int, str]]]:
         """Offset and value of every committed record of these topics (name -> partitions)."""
         places = [(name, number) for name, count in topics.items() for number in range(count)]
-        found: dict[Place, list[tuple[int, str]]] = {place: [] for place in places}
+        found: dict[TopicPartition, list[tuple[int, str]]] = {place: [] for place in places}
         if places:
             with self._reader() as consumer:
-                consumer.assign([TopicPartition(*place, 0) for place in places])
+                consumer.assign([confluent_kafka.TopicPartition(*place, 0) for place in places])
                 self._read_to_the_ends(consumer, found)
         return found
 
@@ -204,7 +205,9 @@ class KafkaSide:
             consumer.close()
 
     @staticmethod
-    def _read_to_the_ends(consumer: Consumer, found: dict[Place, list[tuple[int, str]]]) -> None:
+    def _read_to_the_ends(
+        consumer: Consumer, found: dict[TopicPartition, list[tuple[int, str]]]
+    ) -> None:
         open_ends = set(found)
         until = time.monotonic() + 2 * PATIENCE_S
         while open_ends:
@@ -229,7 +232,7 @@ class Reader:
 
     def __init__(self, side: KafkaSide, group: str, topic: str) -> None:
         self.topic = topic
-        self.began: dict[Place, int] = {}
+        self.began: dict[TopicPartition, int] = {}
         self._stop = threading.Event()
         config = {
             **side.config,
@@ -286,7 +289,7 @@ class Writer:
         if bound:
             self.producer.init_transactions(PATIENCE_S)
 
-    def write(self, rows: Sequence[tuple[Place, str]], padding: int = 0) -> list[int]:
+    def write(self, rows: Sequence[tuple[TopicPartition, str]], padding: int = 0) -> list[int]:
         """The offset of each value, once all are acknowledged."""
         offsets = [-1] * len(rows)
         failed: list[str] = []

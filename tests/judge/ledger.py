@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-Place = tuple[str, int]
+from mirrors.domain.cluster_snapshot import TopicPartition
+
 # A statement and what it was computed from are this far apart at most.
 ASKED_WITHIN_MS = 3_000
 # So soon every statement shows a topic that was created, grown or created again.
@@ -70,7 +71,7 @@ class Seen(NamedTuple):
     """What one look at the target found: the values in each remote partition, and when it began."""
 
     at: int
-    values: Mapping[Place, Collection[str]]
+    values: Mapping[TopicPartition, Collection[str]]
 
 
 class Bounds(NamedTuple):

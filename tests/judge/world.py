@@ -9,8 +9,9 @@ import time
 import urllib.error
 from typing import Any
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from tests.journeys.demo_client import Person, Rest
-from tests.judge.cluster import KafkaSide, Place, Reader, Writer, now_ms
+from tests.judge.cluster import KafkaSide, Reader, Writer, now_ms
 from tests.judge.ledger import Generation, Ledger, Record, Seen
 from tests.judge.stage import JudgeStage, remove_flow
 
@@ -264,7 +265,7 @@ class World:
                 self.transaction.held.append(record)
 
     def _written(
-        self, writer: Writer, rows: list[tuple[Place, str]], padding: int
+        self, writer: Writer, rows: list[tuple[TopicPartition, str]], padding: int
     ) -> list[tuple[str, int, Record]]:
         sent_at = now_ms()
         offsets = writer.write(rows, padding)
@@ -333,7 +334,7 @@ class World:
                 remote = self.ledger.remote(topic)
                 self._moved[group] = Reader(self.target, group, remote)
 
-    def placed(self, group: str) -> dict[Place, int]:
+    def placed(self, group: str) -> dict[TopicPartition, int]:
         """Where a group is on the target: where its consumer began, else what is committed."""
         reader = self._moved.get(group)
         return self.target.committed(group) | (reader.began if reader is not None else {})
@@ -352,7 +353,7 @@ class World:
 
     # What is seen.
 
-    def look(self) -> dict[Place, list[tuple[int, str]]]:
+    def look(self) -> dict[TopicPartition, list[tuple[int, str]]]:
         """Read every remote topic of the ledger; kept as a look of the ledger."""
         at = now_ms()
         there = self.target.topics()

@@ -7,13 +7,15 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
 from django.utils import timezone
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
-from mirrors.kafka.admin.topics import Admin, At, Partial, Place
+from mirrors.kafka.admin.topics import Admin, At, Partial
 from mirrors.models import Flow, FlowPartition
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.failover.simulation import simulator
@@ -152,7 +154,7 @@ def test_offsets_that_a_transaction_holds_for_a_moment_are_waited_for(
     producer = Producer({**bootstrap, "transactional.id": unique("exactly-once")})
     producer.init_transactions(20)
     producer.begin_transaction()
-    place = TopicPartition(scene.topic, 0, 7)
+    place = confluent_kafka.TopicPartition(scene.topic, 0, 7)
     producer.send_offsets_to_transaction([place], member.consumer_group_metadata(), 20)
     ending = threading.Timer(1.5, producer.commit_transaction, [20])
     ending.start()
@@ -172,7 +174,7 @@ def test_a_partition_that_nobody_can_ask_about_takes_no_proof_from_the_others(
     write_offsets(scene.source.spec, group, {silent: GroupOffset(2)})
     whole = Admin.list_offsets
 
-    def partly(self: Admin, places: Any, at: At, **how: Any) -> Partial[Place, int]:
+    def partly(self: Admin, places: Any, at: At, **how: Any) -> Partial[TopicPartition, int]:
         """As when its leader hangs; the target is asked as always."""
         found = whole(self, places, at, **how)
         if found.done.pop(silent, None) is not None:

@@ -11,15 +11,16 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from confluent_kafka import TopicPartition
+import confluent_kafka
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.models import Cluster
 from mirrors.models import Flow as Row
 from mirrors.services.offsets.run_index import refresh_index
 from tests.pages import world as rows
 from tests.spark.lab import Flow, Lab, position, unique, wait_for
-from tests.spark.nasty_source import NastySource, Place
+from tests.spark.nasty_source import NastySource
 from tests.spark.reading import end_offsets
 from tests.spark.test_gaps import decide, gap_of
 
@@ -82,7 +83,7 @@ class Nasty:
             f"{name}.{word}" for word in ("plain", "keys", "thin", "cut")
         )
         # What deletions may have taken before it was copied.
-        self.deleted: dict[Place, int] = {}
+        self.deleted: dict[TopicPartition, int] = {}
         self.figures = Counter[str]()
         lab.create(self.plain, 2)
         lab.create(self.keys, 2, **COMPACT | {"cleanup_policy": "compact,delete"})
@@ -196,15 +197,15 @@ class Nasty:
         known = [copying.flow.wait(lambda s: s.partitions) for copying in self.flows]
         self._delete(place, min(position(status, *place) or 0 for status in known))
 
-    def _end(self, place: Place) -> int:
+    def _end(self, place: TopicPartition) -> int:
         return end_offsets(self.lab.source, place[0])[place]
 
-    def _delete(self, place: Place, before: int) -> None:
+    def _delete(self, place: TopicPartition, before: int) -> None:
         self.deleted[place] = max(before, self.deleted.get(place, 0))
-        gone = TopicPartition(*place, before)
+        gone = confluent_kafka.TopicPartition(*place, before)
         self.lab.on_source.delete_records([gone])[gone].result(20)
 
-    def settle(self) -> dict[Place, int]:
+    def settle(self) -> dict[TopicPartition, int]:
         """All is copied, and the indexes have taken it in; where each source partition ends."""
         # The markers of the last transactions are still under way when these have ended.
         levels = ("read_committed", "read_uncommitted")
@@ -218,13 +219,13 @@ class Nasty:
                 rows.partition(copying.row, *place, position=end, lane="raw")
         return ends
 
-    def _ends(self, isolation: str) -> dict[Place, int]:
-        ends: dict[Place, int] = {}
+    def _ends(self, isolation: str) -> dict[TopicPartition, int]:
+        ends: dict[TopicPartition, int] = {}
         for topic in self.written.topics:
             ends |= end_offsets(self.lab.source, topic, isolation)
         return ends
 
-    def may_lack(self, place: Place) -> set[int]:
+    def may_lack(self, place: TopicPartition) -> set[int]:
         """Compaction may have taken anything unread; of others only what was deleted before."""
         offsets = self.written.offsets[place]
         if place[0] in (self.keys, self.thin):

@@ -14,9 +14,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from tests.spark.lab import Lab, unique
 
-Place = tuple[str, int]
 NUMBER = "n"
 PAUSE_S = 0.05
 CODECS = ("none", "lz4", "zstd")
@@ -33,7 +33,7 @@ class NastySource:
 
     def __init__(self, lab: Lab, topics: dict[str, int], seed: int) -> None:
         self.topics = topics
-        self.offsets: dict[Place, dict[int, int]] = defaultdict(dict)
+        self.offsets: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
         self.keys: list[bytes] = []
         self.aborted: set[int] = set()
         self.failure: BaseException | None = None

@@ -8,12 +8,13 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.runs import BlockKey, is_skipped_generation, runs_topic
 from tests.domain.run_map import RunMap
 from tests.domain.scanned import Copy, counted, scan
 from tests.spark.lab import Flow
-from tests.spark.nasty_source import NUMBER, NastySource, Place
+from tests.spark.nasty_source import NUMBER, NastySource
 from tests.spark.reading import messages
 
 # Downstream offset and outcome, for each upstream offset up to one beyond the position.
@@ -29,7 +30,7 @@ class Scan:
     `deaths`: how often a copier may have left records behind that nobody committed; 0: never.
     """
 
-    place: Place
+    place: TopicPartition
     position: int
     committed: dict[int, bytes]
     held: set[int]
@@ -111,7 +112,7 @@ class Scan:
 def scans(
     flow: Flow,
     written: NastySource,
-    ends: Mapping[Place, int],
+    ends: Mapping[TopicPartition, int],
     thinned: set[str],
     deaths: int,
 ) -> list[Scan]:
@@ -142,7 +143,9 @@ def scans(
     return found
 
 
-def library_answers(flow: Flow, ends: Mapping[Place, int]) -> tuple[dict[Place, Answers], int]:
+def library_answers(
+    flow: Flow, ends: Mapping[TopicPartition, int]
+) -> tuple[dict[TopicPartition, Answers], int]:
     """From the topic of runs alone, for each partition; and how many runs there are."""
     blocks: dict[bytes, tuple[int, bytes]] = {}
     for _, row in messages(flow.lab.target, runs_topic(flow.source_alias)):
@@ -150,7 +153,7 @@ def library_answers(flow: Flow, ends: Mapping[Place, int]) -> tuple[dict[Place, 
         if row is not None and isinstance(key, bytes) and isinstance(value, bytes):
             blocks[key] = (row.offset() or 0, value)
     keys = {key: BlockKey.from_bytes(key) for key in blocks}
-    answers: dict[Place, Answers] = {}
+    answers: dict[TopicPartition, Answers] = {}
     runs = 0
     for place, end in ends.items():
         mine = [key for key, row in keys.items() if (row.topic, row.partition) == place]

@@ -16,6 +16,7 @@ from collections import Counter
 
 import pytest
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.models import Flow as Row
 from mirrors.models import PartitionMap, Role, RunIndex
 from mirrors.services.offsets.run_index import refresh_index
@@ -24,7 +25,6 @@ from mirrors.services.users import ensure_person
 from tests.api.conftest import client_of
 from tests.spark.lab import Lab
 from tests.spark.nasty_acts import Copying, Nasty
-from tests.spark.nasty_source import Place
 from tests.spark.scanned_logs import Answers, library_answers, scans
 
 ROUNDS = int(os.environ.get("UNDERSTUDY_MAP_ROUNDS", "3"))
@@ -33,7 +33,7 @@ AT_ONCE = 10_000
 pytestmark = [pytest.mark.django_db]
 
 
-def judge(nasty: Nasty, copying: Copying, ends: dict[Place, int]) -> list[str]:
+def judge(nasty: Nasty, copying: Copying, ends: dict[TopicPartition, int]) -> list[str]:
     deaths = 0 if copying.exactly_once else nasty.figures["workers killed"]
     known = scans(copying.flow, nasty.written, ends, {nasty.thin}, deaths)
     library, runs = library_answers(copying.flow, ends)
@@ -63,7 +63,7 @@ def tell(nasty: Nasty, copying: Copying, figures: Counter[str]) -> None:
     nasty.figures += Counter({f"all {what}": count for what, count in figures.items()})
 
 
-def index_answers(row: Row, ends: dict[Place, int]) -> dict[Place, Answers]:
+def index_answers(row: Row, ends: dict[TopicPartition, int]) -> dict[TopicPartition, Answers]:
     found = translate_offsets(flow=row, places={at: range(end + 2) for at, end in ends.items()})
     return {
         place: [(answer.downstream, answer.outcome) for answer in answers]
@@ -71,7 +71,7 @@ def index_answers(row: Row, ends: dict[Place, int]) -> dict[Place, Answers]:
     }
 
 
-def rest_answers(row: Row, ends: dict[Place, int]) -> dict[Place, Answers]:
+def rest_answers(row: Row, ends: dict[TopicPartition, int]) -> dict[TopicPartition, Answers]:
     ensure_person(username="reader", password=None, role=Role.VIEWER)
     client = client_of("reader")
     asked = [
@@ -79,7 +79,7 @@ def rest_answers(row: Row, ends: dict[Place, int]) -> dict[Place, Answers]:
         for (topic, partition), end in ends.items()
         for at in range(end + 2)
     ]
-    found: dict[Place, list[tuple[int | None, str]]] = {}
+    found: dict[TopicPartition, list[tuple[int | None, str]]] = {}
     for start in range(0, len(asked), AT_ONCE):
         body = {"flow": row.pk, "offsets": asked[start : start + AT_ONCE]}
         answer = client.post("/api/v1/offsets/translate/", body)

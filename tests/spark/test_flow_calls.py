@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from spark_runner.flow.kafka_calls import KafkaCalls, MetadataChanges
 from spark_runner.flow.operation_schedule import OperationSchedule
@@ -20,7 +21,6 @@ from spark_runner.ipc.messages import PartitionError
 from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import assign_slices
-from spark_runner.positions.topic import Place
 from spark_runner.slices.rotation import SlotRotation
 from spark_runner.spark.slots import Slots
 from spark_runner.status.board import FlowProgress
@@ -98,13 +98,13 @@ def test_a_plan_whose_slots_were_taken_meanwhile_is_made_anew_with_what_is_left(
     scene: SimulatedFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {("t", 0): 0}
-    asked: list[tuple[int, dict[Place, int]]] = []
+    asked: list[tuple[int, dict[TopicPartition, int]]] = []
 
     def plan(
         _: KafkaCalls,
         most: int,
-        positions: dict[Place, int],
-        slices: dict[Place, int],
+        positions: dict[TopicPartition, int],
+        slices: dict[TopicPartition, int],
         orders: PlanContext,
     ) -> Plan:
         asked.append((most, dict(slices)))

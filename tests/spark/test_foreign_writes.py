@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.gaps.foreign_records import ForeignRange, unreported_ranges
 from spark_runner.flow.kafka_calls import KafkaCalls
 from spark_runner.kafka_protocol.records import Record
-from spark_runner.positions.topic import Place
 from spark_runner.status.foreign_records import ForeignRecordFinder, RemotePartition
 from spark_runner.status.partition import PartitionProgress
 from tests.spark.lab import Lab, partition_row, wait_for
@@ -72,7 +72,9 @@ def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
     view = side.make(topic)
     place = ("t", 0)
 
-    def there(position: int, epoch: int, reported_at: float) -> dict[Place, RemotePartition]:
+    def there(
+        position: int, epoch: int, reported_at: float
+    ) -> dict[TopicPartition, RemotePartition]:
         remote = RemotePartition(topic, view.topic_id, 0, position, None, epoch, reported_at)
         return {place: remote}
 
@@ -168,7 +170,7 @@ def test_records_of_a_commit_whose_answer_was_lost_are_not_taken_for_foreign(
     committed = {place: 5}
     failures: list[Exception] = [KafkaUnavailable("No answer."), RuntimeError("a defect")]
 
-    def committed_positions() -> dict[Place, int]:
+    def committed_positions() -> dict[TopicPartition, int]:
         if failures:
             raise failures.pop()
         return dict(committed)

@@ -6,6 +6,7 @@ import time
 
 from confluent_kafka.admin import NewTopic
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.gaps.lost_ranges import Decision
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
@@ -14,7 +15,6 @@ from spark_runner.ipc.messages import PartitionError, SliceResult, SliceWork
 from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
-from spark_runner.positions.topic import Place
 from tests.wire.stops import LANES
 from tests.wire.test_unclean_elections import UNCLEAN
 from tests.wire.world import Driver, Side, unique
@@ -60,7 +60,7 @@ class Flow:
             self.planner.close()
 
     def plan(
-        self, *decisions: Decision, stopped: dict[Place, PartitionError] | None = None
+        self, *decisions: Decision, stopped: dict[TopicPartition, PartitionError] | None = None
     ) -> Plan:
         assert self.planner is not None
         return self.planner.plan(

@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import Fenced, KafkaUnavailable
 from mirrors.domain.gaps.lost_ranges import Choice, Decision
 from mirrors.domain.runners.job_files import JobSpec
@@ -21,7 +22,7 @@ from spark_runner.planning.end_offsets import EndOffsets
 from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
-from spark_runner.positions.topic import Place, read_positions
+from spark_runner.positions.topic import read_positions
 from spark_runner.positions.writer import PositionsWriter
 from tests.spark.lab import wait_for
 from tests.wire.stops import NOW
@@ -57,10 +58,10 @@ def write(side: Side, topic: str, count: int) -> None:
 def plan(
     planner: Planner,
     orders: PlanContext,
-    positions: dict[Place, int] | None = None,
+    positions: dict[TopicPartition, int] | None = None,
     *,
     most: int = 1,
-    slices: dict[Place, int] | None = None,
+    slices: dict[TopicPartition, int] | None = None,
 ) -> Plan:
     return planner.plan(
         now=int(time.time() * 1000),
@@ -146,7 +147,7 @@ def test_a_decision_is_told_of_although_the_plan_that_carried_it_out_failed(
     if choice == "accept":
         position, now = 2, 5
         admin = Admin(source.spec)
-        gone = TopicPartition(topic, 0, now)
+        gone = confluent_kafka.TopicPartition(topic, 0, now)
         admin.client.delete_records([gone])[gone].result(20)
     else:
         position, now = 7, 0
@@ -172,7 +173,7 @@ def test_a_decision_is_told_of_although_the_plan_that_carried_it_out_failed(
     assert plan(its, PlanContext(decisions=(decision,)), {place: 8}).resumed == frozenset()
 
 
-def lost(place: Place, position: int) -> PartitionError:
+def lost(place: TopicPartition, position: int) -> PartitionError:
     return PartitionError(
         topic=place[0],
         partition=place[1],

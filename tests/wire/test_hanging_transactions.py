@@ -14,6 +14,7 @@ import pytest
 
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.producers.producer_id import ProducerIdentity
@@ -21,7 +22,7 @@ from spark_runner.engine.epoch import RawCopier
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.planner import Planner
-from spark_runner.positions.topic import Place, slice_id
+from spark_runner.positions.topic import slice_id
 from tests.spark.lab import wait_for
 from tests.wire.hanging import copied, is_stable, is_the_same, last_row, leave_open, moved, records
 from tests.wire.stops import LANES, NOW
@@ -94,7 +95,7 @@ def test_a_new_owner_ends_what_hangs_before_he_reads_the_positions(
         assert starts(planner)[topic, 0] == 5
 
 
-def starts(planner: Planner) -> dict[Place, int]:
+def starts(planner: Planner) -> dict[TopicPartition, int]:
     now = int(time.time() * 1000)
     plan = planner.plan(now=now, most_slices=1, positions={}, slices={}, context=PlanContext())
     return {place: work.start for place, work in plan.partitions.items()}

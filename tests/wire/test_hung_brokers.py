@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from controlplane.demo.kafka.cluster import KafkaCluster
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.protocol.metadata import Leader, TopicView
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.positions.topic import Place
 from spark_runner.status import source_offsets
 from spark_runner.status.partition import PartitionProgress
 from spark_runner.status.source_offsets import OffsetSampler
@@ -56,7 +56,9 @@ def named(source: Side, monkeypatch: pytest.MonkeyPatch) -> Iterator[Named]:
         client.close()
 
 
-def sampled(sampler: OffsetSampler, places: list[Place]) -> tuple[set[Place], float]:
+def sampled(
+    sampler: OffsetSampler, places: list[TopicPartition]
+) -> tuple[set[TopicPartition], float]:
     """Whose ends were told, and in how many seconds."""
     began = time.monotonic()
     found = sampler.sample(places)

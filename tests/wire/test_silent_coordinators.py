@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.producers.cluster import Place, ProducerBrokers
+from mirrors.kafka.producers.cluster import ProducerBrokers
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.hanging_transactions import states, wait_until_ended
 from tests.wire.world import Side, soon, unique
@@ -50,7 +51,7 @@ def test_a_broker_that_hangs_does_not_take_the_time_of_the_others(target: Side) 
     with contextlib.closing(nodes):
         nodes.open(soon())
 
-        def leaders(places: Iterable[Place], deadline: float) -> dict[Place, int]:
+        def leaders(places: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, int]:
             found = nodes.find_leaders(places, deadline)
             return {place: 99 if place[0] == first else node for place, node in found.items()}
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 
 from controlplane.bench.measurement.process_usage import ProcessTree, machine, memory_bytes, scan
 from controlplane.bench.measurement.steady_window import Sample
-from controlplane.bench.workload.topics import Place, Topics
+from controlplane.bench.workload.topics import Topics
+from mirrors.domain.cluster_snapshot import TopicPartition
 
 _EVERY_S = 0.25
 _MANY_PARTITIONS = 300
@@ -34,7 +35,7 @@ class Sampler:
         self._target = target
         self._remotes = sorted(remotes)
         self._expected = partitions * len(self._remotes)
-        self._places: list[Place] = []
+        self._places: list[TopicPartition] = []
         self._every = _EVERY_S if self._expected < _MANY_PARTITIONS else 4 * _EVERY_S
         self._replicator = ProcessTree(roots())
         self._source, self._sink = (ProcessTree([pid]) for pid in brokers)

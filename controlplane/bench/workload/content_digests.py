@@ -15,13 +15,14 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from typing import cast
 
+import confluent_kafka
 import google_crc32c
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message
 
 from controlplane.bench.errors import BenchError
+from mirrors.domain.cluster_snapshot import TopicPartition
 
-Place = tuple[str, int]
-DigestSequence = Mapping[Place, "array[int]"]
+DigestSequence = Mapping[TopicPartition, "array[int]"]
 """For each partition the digest after each record, first to last."""
 
 _READERS = 2
@@ -32,16 +33,16 @@ _LENGTHS = struct.Struct(">qiii")
 
 def read_digest_sequences(
     bootstrap: str,
-    places: Iterable[Place],
+    places: Iterable[TopicPartition],
     *,
     deadline_s: float,
     security: Mapping[str, str] | None = None,
-) -> dict[Place, array[int]]:
+) -> dict[TopicPartition, array[int]]:
     """The sequences of all these partitions up to their present ends, read by two processes."""
     ordered = sorted(places)
     shares = [ordered[number::_READERS] for number in range(_READERS)]
     context = multiprocessing.get_context("spawn")
-    sequences: dict[Place, array[int]] = {}
+    sequences: dict[TopicPartition, array[int]] = {}
     with ProcessPoolExecutor(_READERS, mp_context=context) as pool:
         jobs = [
             pool.submit(read_share, bootstrap, share, deadline_s, dict(security or {}))
@@ -55,15 +56,15 @@ def read_digest_sequences(
 
 
 def read_share(
-    bootstrap: str, places: list[Place], deadline_s: float, security: dict[str, str]
-) -> dict[Place, bytes]:
+    bootstrap: str, places: list[TopicPartition], deadline_s: float, security: dict[str, str]
+) -> dict[TopicPartition, bytes]:
     """What one process reads; sequences cross back as bytes."""
     consumer = Consumer({**_settings(bootstrap), **security})
-    sequences: dict[Place, array[int]] = {place: array("I") for place in places}
+    sequences: dict[TopicPartition, array[int]] = {place: array("I") for place in places}
     waiting = set(places)
     until = time.monotonic() + deadline_s
     try:
-        consumer.assign([TopicPartition(*place, 0) for place in places])
+        consumer.assign([confluent_kafka.TopicPartition(*place, 0) for place in places])
         while waiting:
             if time.monotonic() > until:
                 topic, partition = min(waiting)
@@ -78,8 +79,10 @@ def read_share(
     return {place: trail.tobytes() for place, trail in sequences.items()}
 
 
-def _take(message: Message, sequences: dict[Place, array[int]], waiting: set[Place]) -> None:
-    place = cast(Place, (message.topic(), message.partition()))
+def _take(
+    message: Message, sequences: dict[TopicPartition, array[int]], waiting: set[TopicPartition]
+) -> None:
+    place = cast(TopicPartition, (message.topic(), message.partition()))
     error = message.error()
     if error is None:
         trail = sequences[place]

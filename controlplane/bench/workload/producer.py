@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from controlplane.bench.errors import BenchError
 from controlplane.bench.workload.record_shapes import Shape, build_pool
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -33,13 +34,11 @@ _TIMES_AT, _CRC_AT, _CRC_FROM = 27, 17, 21
 # Retention goes by the newest timestamp, and a timestamp in the future may be refused.
 _AGE_MS = 24 * 3600 * 1000
 
-Place = tuple[str, int]
-
 
 class Filled(NamedTuple):
     """How many records each partition got."""
 
-    records: dict[Place, int]
+    records: dict[TopicPartition, int]
     seconds: float
 
     @property
@@ -74,7 +73,9 @@ def fill(
     return Filled(records, time.monotonic() - began)
 
 
-def _requests(places: list[Place], shape: Shape, rounds: int) -> Iterator[list[tuple[Place, int]]]:
+def _requests(
+    places: list[TopicPartition], shape: Shape, rounds: int
+) -> Iterator[list[tuple[TopicPartition, int]]]:
     """Groups of (partition, round) for one request each: a broker takes one batch per partition."""
     most = max(1, min(_BATCHES_PER_REQUEST, _BYTES_PER_REQUEST // shape.batch_bytes))
     for number in range(rounds):
@@ -103,7 +104,7 @@ class _Sender:
         self._start = int(time.time() * 1000) - _AGE_MS
         self._open: deque[int] = deque()
 
-    def send(self, rows: list[tuple[Place, int]]) -> None:
+    def send(self, rows: list[tuple[TopicPartition, int]]) -> None:
         self.settle(_IN_FLIGHT - 1)
         topics: dict[str, list[tuple[bytes, Buffer]]] = {}
         for (topic, partition), number in rows:

@@ -7,14 +7,15 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from confluent_kafka import KafkaException, TopicPartition
+import confluent_kafka
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from controlplane.bench.errors import BenchError
+from mirrors.domain.cluster_snapshot import TopicPartition
 
-Place = tuple[str, int]
 _TIMEOUT = 20.0
 _DELETED_S = 30.0
 
@@ -60,17 +61,17 @@ class Topics:
                 )
             time.sleep(0.1)
 
-    def places(self, names: Iterable[str]) -> list[Place]:
+    def places(self, names: Iterable[str]) -> list[TopicPartition]:
         """The partitions that these topics have now; none for a topic that is not there yet."""
         known = self._admin.list_topics(timeout=_TIMEOUT).topics
         return [
             (name, number) for name in names if name in known for number in known[name].partitions
         ]
 
-    def ends(self, places: Iterable[Place]) -> dict[Place, int] | None:
+    def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
         """The end offset of each partition; None while one of them does not answer."""
         newest = cast(OffsetSpec, OffsetSpec._latest)
-        wanted = {TopicPartition(*place): newest for place in places}
+        wanted = {confluent_kafka.TopicPartition(*place): newest for place in places}
         if not wanted:
             return {}
         try:

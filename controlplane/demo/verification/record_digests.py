@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+import confluent_kafka
 from confluent_kafka import (
     OFFSET_BEGINNING,
     TIMESTAMP_NOT_AVAILABLE,
@@ -17,13 +18,12 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
-    TopicPartition,
 )
 
 from controlplane.demo.errors import DemoError
+from mirrors.domain.cluster_snapshot import TopicPartition
 
 SIZE = 16
-Place = tuple[str, int]
 _TIMEOUT = 15.0
 
 
@@ -78,14 +78,16 @@ def digest(message: Message) -> bytes:
 
 
 def read_partitions(
-    cluster: str | Mapping[str, Any], places: Iterable[Place], deadline: float = 300.0
-) -> dict[Place, PartitionDigest]:
+    cluster: str | Mapping[str, Any], places: Iterable[TopicPartition], deadline: float = 300.0
+) -> dict[TopicPartition, PartitionDigest]:
     """Every committed record of the given partitions, from the first to the present end."""
     consumer = _consumer(cluster)
     try:
         found = {place: PartitionDigest(*_bounds(consumer, place)) for place in places}
         waiting = {place for place, part in found.items() if part.end > part.begin}
-        consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in waiting])
+        consumer.assign(
+            [confluent_kafka.TopicPartition(*place, OFFSET_BEGINNING) for place in waiting]
+        )
         until = time.monotonic() + deadline
         while waiting:
             if time.monotonic() > until:
@@ -101,11 +103,11 @@ def read_partitions(
         consumer.close()
 
 
-def read_one(cluster: str | Mapping[str, Any], place: Place, offset: int) -> Message:
+def read_one(cluster: str | Mapping[str, Any], place: TopicPartition, offset: int) -> Message:
     """The record at exactly this offset."""
     consumer = _consumer(cluster)
     try:
-        consumer.assign([TopicPartition(*place, offset)])
+        consumer.assign([confluent_kafka.TopicPartition(*place, offset)])
         until = time.monotonic() + _TIMEOUT
         while time.monotonic() < until:
             message = consumer.poll(1.0)
@@ -116,7 +118,9 @@ def read_one(cluster: str | Mapping[str, Any], place: Place, offset: int) -> Mes
         consumer.close()
 
 
-def _take(message: Message, found: dict[Place, PartitionDigest], waiting: set[Place]) -> None:
+def _take(
+    message: Message, found: dict[TopicPartition, PartitionDigest], waiting: set[TopicPartition]
+) -> None:
     error, place = message.error(), (message.topic() or "", message.partition() or 0)
     if error is None:
         try:
@@ -149,11 +153,13 @@ def _consumer(cluster: str | Mapping[str, Any]) -> Consumer:
     )
 
 
-def _bounds(consumer: Consumer, place: Place) -> tuple[int, int]:
+def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
     until = time.monotonic() + _TIMEOUT
     while True:
         try:
-            bounds = consumer.get_watermark_offsets(TopicPartition(*place), timeout=_TIMEOUT)
+            bounds = consumer.get_watermark_offsets(
+                confluent_kafka.TopicPartition(*place), timeout=_TIMEOUT
+            )
         except KafkaException as fault:
             if not _passes(fault.args[0]) or time.monotonic() > until:
                 raise DemoError(

@@ -18,6 +18,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failback.divergence import Divergence
 from mirrors.domain.formatting import plural
 from mirrors.domain.internal_topics.records import Position
@@ -25,7 +26,6 @@ from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.settings.flow_control import SCHEDULE, SKIP, START, UNTIL, WINDOW, ZONE
 from mirrors.domain.settings.table import TOPICS_EXCLUDE
 
-Place = tuple[str, int]
 Kind = Literal["divergence", "goes_on", "names", "gone", "blocked"]
 
 
@@ -38,8 +38,8 @@ class Side:
 
     cluster: str
     topic_ids: Mapping[str, str]
-    first: Mapping[Place, int]
-    end: Mapping[Place, int]
+    first: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
     undescribed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -64,11 +64,11 @@ class PartitionStart(NamedTuple):
 def plan_starts(
     points: Iterable[Divergence],
     back: ReplicationPolicy,
-    known: Mapping[Place, Position],
+    known: Mapping[TopicPartition, Position],
     *,
     old: Side,
     new: Side,
-    deleted: Collection[Place] = (),
+    deleted: Collection[TopicPartition] = (),
 ) -> list[PartitionStart]:
     """Return the start of each partition.
 
@@ -100,7 +100,11 @@ def skipped_topics(starts: Iterable[PartitionStart], back: ReplicationPolicy) ->
 
 
 def _without_destination(
-    point: Divergence, back: ReplicationPolicy, old: Side, new: Side, deleted: Collection[Place]
+    point: Divergence,
+    back: ReplicationPolicy,
+    old: Side,
+    new: Side,
+    deleted: Collection[TopicPartition],
 ) -> PartitionStart | None:
     if point.topic in old.topic_ids or _is_another(point, old):
         return None
@@ -125,7 +129,7 @@ def _without_destination(
 def _start(
     point: Divergence,
     back: ReplicationPolicy,
-    known: Mapping[Place, Position],
+    known: Mapping[TopicPartition, Position],
     old: Side,
     new: Side,
 ) -> PartitionStart:

@@ -19,6 +19,7 @@ from mirrors.domain.account.partition import (
     other_log,
     owed_from,
 )
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failover.left_behind import LeftBehind, decision_on
 from mirrors.domain.failover.plan_types import FailoverSnapshot, GroupSnapshot, PartitionSnapshot
 from mirrors.domain.gaps.lost_ranges import GapFacts
@@ -144,8 +145,6 @@ def _without(
         yield dataclasses.replace(group, places=kept)
 
 
-Place = tuple[str, int]
-
 # The largest clock difference between the writers of positions and of the list.
 MAX_CLOCK_SKEW_MS = 60_000
 
@@ -162,8 +161,8 @@ class TopicList:
 
 
 def deleted_partitions(
-    listed: TopicList, written: Mapping[Place, int], is_selected: Callable[[str], bool]
-) -> frozenset[Place]:
+    listed: TopicList, written: Mapping[TopicPartition, int], is_selected: Callable[[str], bool]
+) -> frozenset[TopicPartition]:
     """Return the copied partitions that the source had deleted by the time of the list.
 
     `written`: copied partitions, and when (epoch ms) their positions were last written. Topics that

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.settings.flow_control import START, UNTIL
-from mirrors.domain.settings.run_bounds import Place, named_offsets, shown_place
+from mirrors.domain.settings.run_bounds import named_offsets, shown_place
 from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.topics.plan import TopicPlan
 
 
-def offsets_by_setting(settings: FlowSettings) -> dict[str, dict[Place, int]]:
+def offsets_by_setting(settings: FlowSettings) -> dict[str, dict[TopicPartition, int]]:
     """Return the offsets that each setting names."""
     return {START: settings.start_offsets, UNTIL: settings.run_until_offsets}
 
@@ -48,7 +48,9 @@ def check_named(spec: FlowSpec) -> None:
         raise InvalidSettings(errors)
 
 
-def why_missing(place: Place, source: ClusterSnapshot, topics: TopicPlan, alias: str) -> str | None:
+def why_missing(
+    place: TopicPartition, source: ClusterSnapshot, topics: TopicPlan, alias: str
+) -> str | None:
     """Return why the partition cannot be copied from or up to an offset; None if it can."""
     topic, partition = place
     state = source.topics.get(topic)
@@ -71,7 +73,7 @@ def why_out_of_range(offset: int, first: int, end: int, alias: str) -> str | Non
     return None
 
 
-def refusal(key: str, place: Place, offset: int, why: str) -> str:
+def refusal(key: str, place: TopicPartition, offset: int, why: str) -> str:
     where = f"{shown_place(place)}:{offset}"
     return (
         f"{key} names {where}, but {why.rstrip('.')}. Nothing is replicated until the setting is "

@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.migration.takeover import SHOWN, Place
+from mirrors.domain.migration.takeover import SHOWN
 
 # mirrormaker2: its group has members, its heartbeats come, or its internal topics grow.
 # foreign_writer: a remote topic grows.
@@ -52,8 +53,8 @@ class TargetActivity:
     group: str
     copies: bool
     beats: bool = False
-    before: Mapping[Place, int]
-    after: Mapping[Place, int]
+    before: Mapping[TopicPartition, int]
+    after: Mapping[TopicPartition, int]
     internal: frozenset[str]
     positions: str
 

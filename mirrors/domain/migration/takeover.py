@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import ConnectOffset
 from mirrors.domain.replication_policy import ReplicationPolicy
 
-Place = tuple[str, int]
 SHOWN = 5
 
 
@@ -32,8 +32,8 @@ class Mm2Activity:
     seconds: float
     group_name: str
     group: str
-    before: Mapping[Place, int]
-    after: Mapping[Place, int]
+    before: Mapping[TopicPartition, int]
+    after: Mapping[TopicPartition, int]
     stand: Mm2Positions
 
     @property
@@ -107,7 +107,7 @@ def read_mm2_positions(
     rows: Iterable[tuple[bytes | None, bytes | None]], source: str
 ) -> Mm2Positions:
     """Return MM2's positions from its topic's keys and values, oldest first."""
-    last: dict[tuple[str, Place], int | None] = {}
+    last: dict[tuple[str, TopicPartition], int | None] = {}
     for key, value in rows:
         try:
             row = ConnectOffset.read(key, value)

@@ -11,7 +11,7 @@ import dataclasses
 import datetime as dt
 import re
 
-Place = tuple[str, int]
+from mirrors.domain.cluster_snapshot import TopicPartition
 
 _UTC_START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _OTHERS = (
@@ -71,11 +71,11 @@ def start_milliseconds(text: str, words: str = StartFrom.description) -> int | N
     return int((moment - _UTC_START) / dt.timedelta(milliseconds=1))
 
 
-def named_offsets(text: str) -> dict[Place, int] | None:
+def named_offsets(text: str) -> dict[TopicPartition, int] | None:
     """Return the offset of each named partition; None for a keyword, a number or a time."""
     if not ("," in text or text.count(":") == 2) or _is_moment(text):
         return None
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for element in (part.strip() for part in text.split(",")):
         place, offset = _named(element)
         if place in found:
@@ -84,11 +84,11 @@ def named_offsets(text: str) -> dict[Place, int] | None:
     return found
 
 
-def shown_place(place: Place) -> str:
+def shown_place(place: TopicPartition) -> str:
     return f"{place[0]}:{place[1]}"
 
 
-def _named(element: str) -> tuple[Place, int]:
+def _named(element: str) -> tuple[TopicPartition, int]:
     topic, *numbers = element.split(":")
     if len(numbers) != 2:
         raise ValueError(f"must list offsets as topic:partition:offset, not {element!r}")

@@ -17,7 +17,7 @@ Choice = Literal["accept", "fix", "ignore"]
 KINDS: tuple[str, ...] = get_args(Kind)
 CHOICES: tuple[str, ...] = get_args(Choice)
 # The kind, the remote topic (or what a rule is of), and the setting (or the rule).
-Place = tuple[str, str, str]
+DriftKey = tuple[str, str, str]
 LONGEST_MS = 366 * 24 * 3600 * 1000
 _NEVER_FIXED = {
     "partitions": "Kafka cannot remove partitions. Accept it, or ignore it for a time; the extra "
@@ -39,7 +39,7 @@ class Deviation:
     wanted: str | None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DriftKey:
         return self.kind, self.name, self.key
 
     @property

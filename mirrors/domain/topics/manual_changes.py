@@ -11,18 +11,18 @@ from collections.abc import Collection, Iterable, Mapping
 from mirrors.domain.cluster_snapshot import DYNAMIC_TOPIC, ClusterSnapshot, TopicState
 from mirrors.domain.filters.topics import ConfigSelection
 from mirrors.domain.topics.acls import AclRule
-from mirrors.domain.topics.drift import Baseline, Deviation, Place
+from mirrors.domain.topics.drift import Baseline, Deviation, DriftKey
 from mirrors.domain.topics.plan import CopiedTopic
 from mirrors.domain.topics.sync_plan import ConfigChange
 
 CONFIG: str = "topic config"
 
 
-def place_of(change: ConfigChange) -> Place:
+def place_of(change: ConfigChange) -> DriftKey:
     return CONFIG, change.remote_topic, change.key
 
 
-def rule_place(rule: AclRule) -> Place:
+def rule_place(rule: AclRule) -> DriftKey:
     return "acl", rule.where, rule.summary
 
 
@@ -106,8 +106,8 @@ def next_baselines(
     selection: ConfigSelection,
     before: Mapping[str, Baseline],
     *,
-    unsettled: Collection[Place],
-    failed: Collection[Place],
+    unsettled: Collection[DriftKey],
+    failed: Collection[DriftKey],
 ) -> dict[str, Baseline]:
     """Return the new baseline of each remote topic.
 
@@ -145,8 +145,8 @@ def _kept(
     key: str,
     value: str | None,
     base: Baseline | None,
-    unsettled: Collection[Place],
-    failed: Collection[Place],
+    unsettled: Collection[DriftKey],
+    failed: Collection[DriftKey],
 ) -> str | None:
     place = (CONFIG, name, key)
     if base is not None and (place in unsettled or place in failed):

@@ -12,6 +12,7 @@ from typing import Any
 from kafka.protocol.admin import DeleteGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
@@ -22,7 +23,6 @@ CLIENT_ID = "understudy-groups"
 NO_OFFSET = -1
 # Groups of one coordinator that are asked about in one request.
 _AT_ONCE = 100
-Place = tuple[str, int]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,17 +91,17 @@ def list_answered_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -
 
 def read_offsets(
     spec: ClusterSpec,
-    groups: Mapping[str, Iterable[Place] | None],
+    groups: Mapping[str, Iterable[TopicPartition] | None],
     *,
     deadline_s: float = DEADLINE_S,
-) -> Partial[str, Partial[Place, GroupOffset]]:
+) -> Partial[str, Partial[TopicPartition, GroupOffset]]:
     """Committed offsets of each group, stable ones only.
 
     With a list of partitions, one whose offset is held by an open transaction is `failed` with the
     code "busy". With None Kafka names all partitions it knows but leaves such ones out: never read
     an absence as "position 0". A partition without an offset is absent.
     """
-    result: Partial[str, Partial[Place, GroupOffset]] = Partial()
+    result: Partial[str, Partial[TopicPartition, GroupOffset]] = Partial()
     with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
         coordinators = cluster.coordinators(groups)
         result.failed |= coordinators.failed
@@ -115,8 +115,8 @@ def read_offsets(
 def _read(
     cluster: ClusterRequests,
     node: int,
-    groups: Mapping[str, Iterable[Place] | None],
-    result: Partial[str, Partial[Place, GroupOffset]],
+    groups: Mapping[str, Iterable[TopicPartition] | None],
+    result: Partial[str, Partial[TopicPartition, GroupOffset]],
 ) -> None:
     """Some groups of one coordinator: in one request where the broker knows that (KIP-709)."""
     try:
@@ -134,7 +134,7 @@ def _read(
 
 
 def _answers(
-    cluster: ClusterRequests, node: int, groups: Mapping[str, Iterable[Place] | None]
+    cluster: ClusterRequests, node: int, groups: Mapping[str, Iterable[TopicPartition] | None]
 ) -> Iterator[tuple[str, Any]]:
     kinds = OffsetFetchRequest.OffsetFetchRequestGroup
     asked = [
@@ -159,8 +159,8 @@ def _group_errors(answer: Any) -> list[int]:
     return [group.error_code for group in answer.groups]
 
 
-def _offsets(answer: Any, where: str, doing: str) -> Partial[Place, GroupOffset]:
-    result: Partial[Place, GroupOffset] = Partial()
+def _offsets(answer: Any, where: str, doing: str) -> Partial[TopicPartition, GroupOffset]:
+    result: Partial[TopicPartition, GroupOffset] = Partial()
     for topic in answer.topics:
         for part in topic.partitions:
             place = (topic.name, part.partition_index)
@@ -178,7 +178,7 @@ def _offset(part: Any) -> GroupOffset:
     return GroupOffset(part.committed_offset, part.metadata or "", epoch if known else None)
 
 
-def _by_topic(kind: Any, places: Iterable[Place] | None) -> list[Any] | None:
+def _by_topic(kind: Any, places: Iterable[TopicPartition] | None) -> list[Any] | None:
     if places is None:
         return None
     topics: dict[str, list[int]] = {}
@@ -190,12 +190,12 @@ def _by_topic(kind: Any, places: Iterable[Place] | None) -> list[Any] | None:
 def write_offsets(
     spec: ClusterSpec,
     group: str,
-    offsets: Mapping[Place, GroupOffset],
+    offsets: Mapping[TopicPartition, GroupOffset],
     *,
     deadline_s: float = DEADLINE_S,
-) -> Partial[Place, None]:
+) -> Partial[TopicPartition, None]:
     """Move an idle group. One with active members is `failed` with the code "group_active"."""
-    result: Partial[Place, None] = Partial()
+    result: Partial[TopicPartition, None] = Partial()
     if not offsets:
         return result
     with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
@@ -223,7 +223,7 @@ def _commit_errors(answer: Any) -> list[int]:
     return [part.error_code for topic in answer.topics for part in topic.partitions]
 
 
-def _commit_request(group: str, offsets: Mapping[Place, GroupOffset]) -> Any:
+def _commit_request(group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> Any:
     topic_kind = OffsetCommitRequest.OffsetCommitRequestTopic
     topics: dict[str, list[Any]] = {}
     for (topic, number), offset in offsets.items():
@@ -247,12 +247,12 @@ def _commit_request(group: str, offsets: Mapping[Place, GroupOffset]) -> Any:
 def delete_offsets(
     spec: ClusterSpec,
     group: str,
-    places: Iterable[Place],
+    places: Iterable[TopicPartition],
     *,
     deadline_s: float = DEADLINE_S,
-) -> Partial[Place, None]:
+) -> Partial[TopicPartition, None]:
     """Take away what an idle group committed in these partitions; others of its own stay."""
-    result: Partial[Place, None] = Partial()
+    result: Partial[TopicPartition, None] = Partial()
     kind = OffsetDeleteRequest.OffsetDeleteRequestTopic
     topics: dict[str, list[Any]] = {}
     for topic, number in places:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.groups import GroupOffset, list_answered_groups, write_offsets
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
 
 PREFIX = "understudy-simulation-"
@@ -18,10 +19,10 @@ CLIENT_ID = "understudy-simulation"
 def make_group(
     spec: ClusterSpec,
     name: str,
-    offsets: Mapping[Place, int],
+    offsets: Mapping[TopicPartition, int],
     *,
     deadline_s: float = DEADLINE_S,
-) -> Partial[Place, None]:
+) -> Partial[TopicPartition, None]:
     """A group without members that stands at these offsets; never one of somebody else's."""
     _check(name)
     wanted = {place: GroupOffset(offset) for place, offset in offsets.items()}

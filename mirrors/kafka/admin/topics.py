@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition, Uuid
+import confluent_kafka
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, Uuid
 from confluent_kafka.admin._config import ConfigResource, ConfigSource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 
 from mirrors.domain import cluster_snapshot as pictures
-from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition, TopicState
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topic_changes import NewTopicSpec, TopicChanges
@@ -26,7 +27,6 @@ from mirrors.kafka.errors import translate, translate_number
 
 __all__ = ["DEADLINE_S", "Admin", "NewTopicSpec", "Partial", "snapshot"]
 
-Place = tuple[str, int]
 # "stable" is the last stable offset: the end for a reader of committed records.
 At = Literal["earliest", "latest", "stable"] | int
 CONFIGS_PER_REQUEST = 250
@@ -137,8 +137,8 @@ class Admin(TopicChanges):
         return result
 
     def list_offsets(
-        self, places: Iterable[Place], at: At, *, deadline_s: float = DEADLINE_S
-    ) -> Partial[Place, int]:
+        self, places: Iterable[TopicPartition], at: At, *, deadline_s: float = DEADLINE_S
+    ) -> Partial[TopicPartition, int]:
         """Offsets of many partitions in one request a leader.
 
         An `int` is a time in milliseconds: the first offset whose record is not older, and the end
@@ -156,7 +156,9 @@ class Admin(TopicChanges):
             result.failed |= ends.failed
         return result
 
-    def _ask_where_stale(self, result: Partial[Place, int], at: At, deadline: float) -> None:
+    def _ask_where_stale(
+        self, result: Partial[TopicPartition, int], at: At, deadline: float
+    ) -> None:
         """Look up the leaders and ask again: once, and for a while where one is just moving.
 
         A leader is not quite there yet just after a topic was made or a broker came back.
@@ -177,7 +179,7 @@ class Admin(TopicChanges):
                 return
             time.sleep(RETRY_S if stale else 0)
 
-    def _learn_leaders(self, deadline_s: float) -> set[Place] | None:
+    def _learn_leaders(self, deadline_s: float) -> set[TopicPartition] | None:
         """The partitions there are, or None; list_offsets itself keeps a stale picture of them.
 
         A full listing replaces what librdkafka remembers of every leader: its own ListOffsets does
@@ -190,8 +192,13 @@ class Admin(TopicChanges):
             return None
         return {(name, number) for name, topic in topics.items() for number in topic.partitions}
 
-    def _ask_offsets(self, places: Sequence[Place], at: At, deadline: float) -> Partial[Place, int]:
-        wanted = {TopicPartition(topic, number): _offset_spec(at) for topic, number in places}
+    def _ask_offsets(
+        self, places: Sequence[TopicPartition], at: At, deadline: float
+    ) -> Partial[TopicPartition, int]:
+        wanted = {
+            confluent_kafka.TopicPartition(topic, number): _offset_spec(at)
+            for topic, number in places
+        }
         if not wanted:
             return Partial()
         left = _left(deadline)

@@ -7,9 +7,10 @@ import dataclasses
 import time
 from collections.abc import Iterable, Iterator
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import Position, SliceCount, read_position
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.admin_client import DEADLINE_S
 from mirrors.kafka.internal_topics.topic import InternalRecord, read_to_end
 from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, read_range
@@ -22,8 +23,8 @@ class Positions:
     `written`: when each position was written down, in milliseconds since the epoch.
     """
 
-    places: dict[Place, Position]
-    written: dict[Place, int]
+    places: dict[TopicPartition, Position]
+    written: dict[TopicPartition, int]
     slices: int | None
     unreadable: int
 
@@ -34,8 +35,8 @@ def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) 
 
     Raises KafkaUnavailable while a transaction stays open there.
     """
-    places: dict[Place, Position] = {}
-    written: dict[Place, int] = {}
+    places: dict[TopicPartition, Position] = {}
+    written: dict[TopicPartition, int] = {}
     slices, unreadable = None, 0
     until = time.monotonic() + deadline_s
     tail = find_range(admin, topic, LogPosition(), deadline_s=deadline_s)

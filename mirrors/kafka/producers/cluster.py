@@ -11,6 +11,7 @@ from typing import Any, Protocol, Unpack
 
 from kafka.protocol.metadata import MetadataRequest
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.protocol.addresses import Address
@@ -18,7 +19,6 @@ from mirrors.kafka.protocol.broker_pool import BrokerPool, RequestOptions
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
-Place = tuple[str, int]
 """(topic, partition)"""
 
 CLIENT_ID = "understudy-fence"
@@ -52,7 +52,9 @@ class ProducerBrokers(BrokerPool[BrokerConnection]):
         rows = self._describe(topics, deadline).topics
         return {row.name for row in rows if row.error_code != Code.UNKNOWN_TOPIC_OR_PARTITION}
 
-    def find_leaders(self, places: Iterable[Place], deadline: float) -> Mapping[Place, int]:
+    def find_leaders(
+        self, places: Iterable[TopicPartition], deadline: float
+    ) -> Mapping[TopicPartition, int]:
         """The leaders of these partitions; a partition without one is absent."""
         wanted = set(places)
         rows = self._describe({topic for topic, _ in wanted}, deadline).topics

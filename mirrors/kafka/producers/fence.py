@@ -10,8 +10,9 @@ import contextlib
 import time
 from collections.abc import Iterable
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.producers.cluster import Place, ProducerBrokers
+from mirrors.kafka.producers.cluster import ProducerBrokers
 from mirrors.kafka.producers.hanging_transactions import TransactionRepair
 from mirrors.kafka.producers.producer_id import ProducerIdentity
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
@@ -20,7 +21,7 @@ from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
 def fence(
     spec: ClusterSpec,
     ids: Iterable[str],
-    own: Iterable[Place],
+    own: Iterable[TopicPartition],
     *,
     deadline_s: float,
     orderly: bool = False,

@@ -23,11 +23,11 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, Message
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.internal_topics.records import OWNER_KEY, owner_value
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.errors import RAISED, translate
 from mirrors.kafka.producers import transactions
-from mirrors.kafka.producers.cluster import Place
 from mirrors.kafka.producers.fence import fence
 from mirrors.kafka.producers.last_transaction import LastTransaction
 from mirrors.kafka.quotas import timeout_error
@@ -62,7 +62,7 @@ class FlowWriter:
         positions_topic: str,
         runs_topic: str,
         slices: int,
-        places: Iterable[Place] = (),
+        places: Iterable[TopicPartition] = (),
         deadline_s: float,
     ) -> Self:
         """`places`: remote partitions that an earlier writer may have written."""

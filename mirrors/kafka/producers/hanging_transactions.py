@@ -18,8 +18,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
-from mirrors.kafka.producers.cluster import Cluster, Place
+from mirrors.kafka.producers.cluster import Cluster
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
 from mirrors.kafka.producers.transaction_state import OpenTransaction, open_transactions
@@ -27,10 +28,10 @@ from mirrors.kafka.retry import RetryBackoff, retry_until_available
 
 log = logging.getLogger(__name__)
 
-Leaders = Callable[[Iterable[Place], float], Mapping[Place, int]]
+Leaders = Callable[[Iterable[TopicPartition], float], Mapping[TopicPartition, int]]
 """Of these partitions those that have a leader, and the number of its broker; by a deadline."""
 
-States = dict[Place, OpenTransaction | None]
+States = dict[TopicPartition, OpenTransaction | None]
 
 LOOK_S = 3.0
 # Our own topics have no leader for no longer, unless the cluster is away.
@@ -46,7 +47,11 @@ class TransactionRepair:
     ended is known to the coordinator."""
 
     def __init__(
-        self, cluster: Cluster, identity: ProducerIdentity, leaders: Leaders, own: Iterable[Place]
+        self,
+        cluster: Cluster,
+        identity: ProducerIdentity,
+        leaders: Leaders,
+        own: Iterable[TopicPartition],
     ) -> None:
         self._cluster = cluster
         self._identity = identity
@@ -81,7 +86,7 @@ class TransactionRepair:
             )
         self._identity.note(None, time.monotonic() + END_S)
 
-    def states(self, places: Iterable[Place]) -> States:
+    def states(self, places: Iterable[TopicPartition]) -> States:
         """What is open there under our producer, though behind the fence nothing should be, of
         those that can be looked at now."""
         return states(self._cluster, places, self._leaders, self._identity.producer_id)
@@ -93,11 +98,11 @@ class TransactionRepair:
             if len(found) == len(self._own) or not backoff.wait():
                 return found
 
-    def find_open(self, places: Iterable[Place]) -> list[Place]:
+    def find_open(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those of which nobody says that none is open."""
         return self._find_open(list(places), self._identity.producer_id)
 
-    def end(self, places: list[Place], commit: bool) -> None:
+    def end(self, places: list[TopicPartition], commit: bool) -> None:
         """End what hangs there, and see that it has ended. Raises KafkaUnavailable, or Fenced."""
         if not places:
             return
@@ -127,14 +132,14 @@ class TransactionRepair:
         except ProducerLost as lost:
             raise self._refused(first, how, str(lost)) from None
 
-    def _transact(self, places: list[Place], commit: bool) -> None:
+    def _transact(self, places: list[TopicPartition], commit: bool) -> None:
         deadline = time.monotonic() + END_S
         self.is_repairing = commit
         if len(self._identity.add(places, deadline)) < len(places):
             self._identity.end(commit=commit, deadline=deadline)
         self.is_repairing = False
 
-    def _seen_ended(self, places: list[Place]) -> list[Place]:
+    def _seen_ended(self, places: list[TopicPartition]) -> list[TopicPartition]:
         """Waits for the markers, which are written behind the reply; those without them."""
         backoff = RetryBackoff(time.monotonic() + SEEN_S)
         while left := self.find_open(places):
@@ -142,7 +147,7 @@ class TransactionRepair:
                 break
         return left
 
-    def _find_open(self, places: list[Place], producer_id: int) -> list[Place]:
+    def _find_open(self, places: list[TopicPartition], producer_id: int) -> list[TopicPartition]:
         found = states(self._cluster, places, self._leaders, producer_id)
         return [place for place in places if place not in found or found[place] is not None]
 
@@ -154,7 +159,9 @@ class TransactionRepair:
         )
 
 
-def states(cluster: Cluster, places: Iterable[Place], leaders: Leaders, producer_id: int) -> States:
+def states(
+    cluster: Cluster, places: Iterable[TopicPartition], leaders: Leaders, producer_id: int
+) -> States:
     """The transaction that is open there, of those partitions that can be looked at now.
 
     Where the cluster never tells, since it is older than Kafka 2.8, none counts as open.
@@ -164,7 +171,7 @@ def states(cluster: Cluster, places: Iterable[Place], leaders: Leaders, producer
     deadline = time.monotonic() + LOOK_S
 
     def look() -> None:
-        by_node: dict[int, list[Place]] = {}
+        by_node: dict[int, list[TopicPartition]] = {}
         for place, node in leaders([at for at in wanted if at not in found], deadline).items():
             by_node.setdefault(node, []).append(place)
         silent: KafkaUnavailable | None = None
@@ -190,7 +197,7 @@ def states(cluster: Cluster, places: Iterable[Place], leaders: Leaders, producer
     return found
 
 
-def only_open(found: States) -> dict[Place, OpenTransaction]:
+def only_open(found: States) -> dict[TopicPartition, OpenTransaction]:
     """Those in which one is open."""
     return {place: row for place, row in found.items() if row is not None}
 
@@ -198,7 +205,7 @@ def only_open(found: States) -> dict[Place, OpenTransaction]:
 def wait_until_ended(
     cluster: Cluster,
     transactional_id: str,
-    places: Iterable[Place],
+    places: Iterable[TopicPartition],
     leaders: Leaders,
     deadline: float,
 ) -> None:
@@ -230,5 +237,5 @@ def wait_until_ended(
             )
 
 
-def _name(place: Place) -> str:
+def _name(place: TopicPartition) -> str:
     return f"{place[0]}-{place[1]}"

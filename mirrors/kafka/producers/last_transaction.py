@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import time
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.producers.cluster import Place, ProducerBrokers
+from mirrors.kafka.producers.cluster import ProducerBrokers
 from mirrors.kafka.producers.hanging_transactions import wait_until_ended
 
 
@@ -19,9 +20,9 @@ class LastTransaction:
     def __init__(self, spec: ClusterSpec, transactional_id: str) -> None:
         self._spec = spec
         self._id = transactional_id
-        self._places: set[Place] = set()
+        self._places: set[TopicPartition] = set()
 
-    def add(self, place: Place) -> None:
+    def add(self, place: TopicPartition) -> None:
         self._places.add(place)
 
     def forget(self) -> None:

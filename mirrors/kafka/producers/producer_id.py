@@ -16,10 +16,11 @@ from kafka.protocol.producer import (
     InitProducerIdRequest,
 )
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import Fenced
 from mirrors.domain.transaction_outcome import NOTES_MS, ONGOING, LastTransaction, stored_outcome
 from mirrors.kafka.error_codes import COORDINATOR_MOVING, FENCING, PRODUCER_LOST, Code, failure
-from mirrors.kafka.producers.cluster import Cluster, Place
+from mirrors.kafka.producers.cluster import Cluster
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.transaction_state import TransactionDescription
 from mirrors.kafka.retry import RetryBackoff
@@ -149,13 +150,15 @@ class ProducerIdentity:
         self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
         self.is_only_idempotent = True
 
-    def add(self, partitions: Iterable[Place], deadline: float) -> dict[Place, int]:
+    def add(
+        self, partitions: Iterable[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, int]:
         """Transaction version 1 only: name the partitions that the transaction will touch.
 
         Returns those that are not added, with the number that says why: the broker does not know
         them (yet), or we may not write them. The others are.
         """
-        wanted, left_out = set(partitions), dict[Place, int]()
+        wanted, left_out = set(partitions), dict[TopicPartition, int]()
         backoff = RetryBackoff(deadline)
         while wanted:
             refused = _refusals(self._coordinator.ask(self._add_request(wanted), deadline))
@@ -173,7 +176,7 @@ class ProducerIdentity:
                 raise self._lost_or_refused(worst, "add partitions to the transaction")
         return left_out
 
-    def _add_request(self, places: Iterable[Place]) -> AddPartitionsToTxnRequest:
+    def _add_request(self, places: Iterable[TopicPartition]) -> AddPartitionsToTxnRequest:
         topics: dict[str, list[int]] = {}
         for topic, partition in places:
             topics.setdefault(topic, []).append(partition)
@@ -230,7 +233,7 @@ class ProducerIdentity:
         return failure(number, where=self._cluster.alias, doing=doing)
 
 
-def _refusals(reply: object) -> dict[Place, int]:
+def _refusals(reply: object) -> dict[TopicPartition, int]:
     """What is wrong with which partition; not those whose neighbour was refused."""
     return {
         (topic.name, row.partition_index): int(row.partition_error_code)

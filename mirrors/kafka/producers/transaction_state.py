@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.producers.cluster import Cluster, Place
+from mirrors.kafka.producers.cluster import Cluster
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ def describe_transaction(
 
 
 def open_transactions(
-    cluster: Cluster, node: int, places: Iterable[Place], producer_id: int, deadline: float
-) -> dict[Place, OpenTransaction | None]:
+    cluster: Cluster, node: int, places: Iterable[TopicPartition], producer_id: int, deadline: float
+) -> dict[TopicPartition, OpenTransaction | None]:
     """Of this producer, in those partitions that this broker leads.
 
     Where we have no right to read nobody can tell us, now or later: that counts as none.
@@ -67,7 +68,7 @@ def open_transactions(
             for name, partitions in topics.items()
         ]
     )
-    found: dict[Place, OpenTransaction | None] = {}
+    found: dict[TopicPartition, OpenTransaction | None] = {}
     for topic in cluster.ask(request, deadline, node=node).topics:
         for row in topic.partitions:
             if row.error_code not in (Code.NONE, Code.TOPIC_AUTHORIZATION_FAILED):

@@ -12,14 +12,16 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, Message, TopicPartition
+import confluent_kafka
+from confluent_kafka import Consumer, Message
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.alignment import Row
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.failback.orphans import MARK_HEADER
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.client_config import client_config
-from mirrors.kafka.reading.samples import Place, Window, as_bytes, messages
+from mirrors.kafka.reading.samples import Window, as_bytes, messages
 
 CLIENT_ID = "understudy-compare"
 _SIZE = 12
@@ -39,14 +41,14 @@ class RangeReader:
     def __init__(
         self,
         spec: ClusterSpec,
-        windows: Mapping[Place, Window],
+        windows: Mapping[TopicPartition, Window],
         *,
         committed: bool = True,
     ) -> None:
         self._spec = spec
         self._committed = committed
         self.open = {place: row for place, row in windows.items() if row[0] < row[1]}
-        self.failed: dict[Place, UnderstudyError] = {}
+        self.failed: dict[TopicPartition, UnderstudyError] = {}
         self.bytes = 0
         self._consumer: Consumer | None = None
 
@@ -54,7 +56,7 @@ class RangeReader:
         if self.open:
             self._consumer = _consumer(self._spec, self._committed)
             self._consumer.assign(
-                [TopicPartition(*place, row[0]) for place, row in self.open.items()]
+                [confluent_kafka.TopicPartition(*place, row[0]) for place, row in self.open.items()]
             )
         return self
 
@@ -67,12 +69,12 @@ class RangeReader:
         if self._consumer is not None:
             self._consumer.close()
 
-    def read(self) -> dict[Place, RangePart]:
+    def read(self) -> dict[TopicPartition, RangePart]:
         """The next records of whichever partitions have some; waits a tenth of a second for one."""
-        found: dict[Place, RangePart] = {}
+        found: dict[TopicPartition, RangePart] = {}
         if self._consumer is None or not self.open:
             return found
-        refused: dict[Place, Any] = {}
+        refused: dict[TopicPartition, Any] = {}
         for place, message, reached in messages(self._consumer, self._spec, refused):
             if place not in self.open:
                 continue
@@ -83,7 +85,11 @@ class RangeReader:
         return found
 
     def _take(
-        self, place: Place, message: Message | None, reached: int, found: dict[Place, RangePart]
+        self,
+        place: TopicPartition,
+        message: Message | None,
+        reached: int,
+        found: dict[TopicPartition, RangePart],
     ) -> None:
         start, end = self.open[place]
         part = found.setdefault(place, RangePart())
@@ -101,12 +107,12 @@ class RangeReader:
         if at_end:
             self._leave(place)
 
-    def _leave(self, place: Place, error: UnderstudyError | None = None) -> None:
+    def _leave(self, place: TopicPartition, error: UnderstudyError | None = None) -> None:
         self.open.pop(place, None)
         if error is not None:
             self.failed[place] = error
         if self._consumer is not None:
-            self._consumer.incremental_unassign([TopicPartition(*place)])
+            self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*place)])
 
     def _row(self, message: Message) -> Row:
         key, value = as_bytes(message.key()), as_bytes(message.value())

@@ -10,12 +10,14 @@ import dataclasses
 import time
 from collections.abc import Mapping
 
-from confluent_kafka import OFFSET_STORED, Consumer, Message, TopicPartition
+import confluent_kafka
+from confluent_kafka import OFFSET_STORED, Consumer, Message
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failover.read_verification import ReadRecord
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import Partial
-from mirrors.kafka.reading.samples import Place, Tick, give_up, messages, open_consumer, seen_of
+from mirrors.kafka.reading.samples import Tick, give_up, messages, open_consumer, seen_of
 
 # A record is there before the marker that commits it: so long what is short of its end is waited
 # for. Beyond that, a transaction of somebody else is open before it.
@@ -34,12 +36,12 @@ class GroupReading:
 def read_as_group(
     spec: ClusterSpec,
     group: str,
-    ends: Mapping[Place, int],
+    ends: Mapping[TopicPartition, int],
     *,
     at_most: int,
     deadline_s: float,
     tick: Tick = lambda: None,
-) -> Partial[Place, GroupReading]:
+) -> Partial[TopicPartition, GroupReading]:
     """What a group sees that begins where its offsets are committed: `at_most` records each.
 
     Reading of a partition stops at its end in `ends` too, so what comes meanwhile is left out.
@@ -57,9 +59,13 @@ def read_as_group(
 
 class _Reader:
     def __init__(
-        self, spec: ClusterSpec, consumer: Consumer, ends: Mapping[Place, int], at_most: int
+        self,
+        spec: ClusterSpec,
+        consumer: Consumer,
+        ends: Mapping[TopicPartition, int],
+        at_most: int,
     ) -> None:
-        self.result: Partial[Place, GroupReading] = Partial()
+        self.result: Partial[TopicPartition, GroupReading] = Partial()
         self.result.done = {place: GroupReading() for place in ends}
         self.left = dict(ends)
         self.began = time.monotonic()
@@ -67,8 +73,10 @@ class _Reader:
         self._consumer = consumer
         self._at_most = at_most
         # Since when there is no more to read, although the end is further on.
-        self._short: dict[Place, float] = {}
-        consumer.assign([TopicPartition(*place, OFFSET_STORED) for place in self.left])
+        self._short: dict[TopicPartition, float] = {}
+        consumer.assign(
+            [confluent_kafka.TopicPartition(*place, OFFSET_STORED) for place in self.left]
+        )
 
     def read_on(self) -> None:
         """What has come meanwhile, of the partitions that are left."""
@@ -85,7 +93,7 @@ class _Reader:
             self.result.done[place].ended = True
             self._unassign(place)
 
-    def _note(self, place: Place, message: Message | None, reached: int) -> bool:
+    def _note(self, place: TopicPartition, message: Message | None, reached: int) -> bool:
         """Whether this was the last that is wanted of the partition."""
         reading, end = self.result.done[place], self.left[place]
         if message is not None:
@@ -99,7 +107,7 @@ class _Reader:
             self._short.setdefault(place, time.monotonic())
         return reading.ended or len(reading.seen) >= self._at_most
 
-    def _unassign(self, place: Place) -> None:
+    def _unassign(self, place: TopicPartition) -> None:
         del self.left[place]
         self._short.pop(place, None)
-        self._consumer.incremental_unassign([TopicPartition(*place)])
+        self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*place)])

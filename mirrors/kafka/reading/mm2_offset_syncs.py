@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.alignment import Row
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import OffsetSync
 from mirrors.domain.offsets.mm2_bounds import Pair
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import stream_to_end
 from mirrors.kafka.reading.comparison import RangeReader
 
@@ -32,14 +33,17 @@ AGREE = 8
 
 
 def read_pairs(
-    topics: Iterable[tuple[ClusterSpec, str]], limits: Mapping[Place, int], *, deadline_s: float
-) -> dict[Place, list[Pair]]:
+    topics: Iterable[tuple[ClusterSpec, str]],
+    limits: Mapping[TopicPartition, int],
+    *,
+    deadline_s: float,
+) -> dict[TopicPartition, list[Pair]]:
     """All syncs of these source partitions below their limits, in the order of the topics.
 
     A topic that is missing or cannot be read tells nothing; one that is not read to its end in time
     tells what was read.
     """
-    found: dict[Place, list[Pair]] = {}
+    found: dict[TopicPartition, list[Pair]] = {}
     for spec, topic in topics:
         until = time.monotonic() + deadline_s / 2
         try:
@@ -50,8 +54,8 @@ def read_pairs(
 
 
 def starts_of(
-    spec: FlowSpec, remote: Mapping[Place, Place], *, deadline_s: float
-) -> dict[Place, Pair]:
+    spec: FlowSpec, remote: Mapping[TopicPartition, TopicPartition], *, deadline_s: float
+) -> dict[TopicPartition, Pair]:
     """Both log starts of each partition: a pair where everything was copied and nothing deleted.
 
     MM2 may send no sync for the first records of a partition.
@@ -69,8 +73,8 @@ def starts_of(
 def _read(
     spec: ClusterSpec,
     topic: str,
-    limits: Mapping[Place, int],
-    found: dict[Place, list[Pair]],
+    limits: Mapping[TopicPartition, int],
+    found: dict[TopicPartition, list[Pair]],
     until: float,
 ) -> None:
     with Admin(spec, client_id="understudy-offset-syncs") as admin:
@@ -89,8 +93,12 @@ def _read(
 
 
 def compare_pairs(
-    spec: FlowSpec, pairs: Mapping[Place, Pair], remote: Mapping[Place, Place], *, deadline_s: float
-) -> dict[Place, bool]:
+    spec: FlowSpec,
+    pairs: Mapping[TopicPartition, Pair],
+    remote: Mapping[TopicPartition, TopicPartition],
+    *,
+    deadline_s: float,
+) -> dict[TopicPartition, bool]:
     """Whether each pair names copies of one record; a partition that cannot be read is left out.
 
     A record that retention has deleted on one side proves nothing any more: such a pair is false.
@@ -101,8 +109,8 @@ def compare_pairs(
         here = source.list_offsets(pairs, "earliest", deadline_s=left).done
         there = target.list_offsets(remote.values(), "earliest", deadline_s=left).done
         kinds = _kinds(source, target, remote, left)
-    verdicts: dict[Place, bool] = {}
-    open_pairs: dict[Place, Pair] = {}
+    verdicts: dict[TopicPartition, bool] = {}
+    open_pairs: dict[TopicPartition, Pair] = {}
     for place, pair in pairs.items():
         if place not in here or remote[place] not in there:
             continue
@@ -116,7 +124,7 @@ def compare_pairs(
     }
     theirs = _rows(spec.target, copies, until, committed=True)
 
-    def judge(place: Place, ours: list[Row]) -> bool:
+    def judge(place: TopicPartition, ours: list[Row]) -> bool:
         keeps_time, compacted = kinds.get(place, (True, False))
         copy = theirs[remote[place]]
         return _is_same(open_pairs[place], ours, copy, keeps_time=keeps_time, alone=compacted)
@@ -126,8 +134,12 @@ def compare_pairs(
 
 
 def locate_pairs(
-    spec: FlowSpec, found: Mapping[Place, Pair], remote: Mapping[Place, Place], *, deadline_s: float
-) -> dict[Place, Pair | None]:
+    spec: FlowSpec,
+    found: Mapping[TopicPartition, Pair],
+    remote: Mapping[TopicPartition, TopicPartition],
+    *,
+    deadline_s: float,
+) -> dict[TopicPartition, Pair | None]:
     """The pair that each checkpoint of MM2 was made of; None where no content shows it.
 
     MM2 derives a checkpoint from a sync at or below the group's offset: the record right before the
@@ -157,13 +169,13 @@ def locate_pairs(
     }
     theirs = _rows(spec.target, copies, until, committed=True)
 
-    def judge(place: Place, ours: list[Row]) -> Pair | None:
+    def judge(place: TopicPartition, ours: list[Row]) -> Pair | None:
         keeps_time, alone = kinds.get(place, (True, False))
         copy = theirs[remote[place]]
         return _located(known[place], ours, copy, keeps_time=keeps_time, alone=alone)
 
     searched = {at: window for at, window in searched.items() if remote[at] in theirs}
-    located: dict[Place, Pair | None] = {at: None for at in found if at not in known}
+    located: dict[TopicPartition, Pair | None] = {at: None for at in found if at not in known}
     return located | _judged(spec.source, searched, until, judge)
 
 
@@ -181,12 +193,12 @@ def _located(
 
 def find_copies(
     spec: FlowSpec,
-    wanted: Mapping[Place, tuple[int, int]],
-    remote: Mapping[Place, Place],
+    wanted: Mapping[TopicPartition, tuple[int, int]],
+    remote: Mapping[TopicPartition, TopicPartition],
     *,
     most: int = SEARCHED,
     deadline_s: float,
-) -> dict[Place, Pair | None]:
+) -> dict[TopicPartition, Pair | None]:
     """The first copy of a source record at or behind a target offset, for (record, offset).
 
     None where it is not among the next `most` offsets; partitions that cannot be read are left out.
@@ -200,7 +212,7 @@ def find_copies(
     there = {remote[at]: (start, start + most + BEHIND) for at, (_, start) in wanted.items()}
     theirs = _rows(spec.target, there, until, committed=True)
 
-    def judge(place: Place, ours: list[Row]) -> Pair | None:
+    def judge(place: TopicPartition, ours: list[Row]) -> Pair | None:
         copy, kind = theirs[remote[place]], kinds.get(place, (True, False))
         return _found(wanted[place][0], ours, copy, kind)
 
@@ -210,12 +222,12 @@ def find_copies(
 
 def _judged(
     spec: ClusterSpec,
-    windows: Mapping[Place, tuple[int, int]],
+    windows: Mapping[TopicPartition, tuple[int, int]],
     until: float,
-    judge: Callable[[Place, list[Row]], T],
-) -> dict[Place, T]:
+    judge: Callable[[TopicPartition, list[Row]], T],
+) -> dict[TopicPartition, T]:
     """MM2 reads uncommitted records by default; where those do not agree, committed ones may."""
-    found: dict[Place, T] = {}
+    found: dict[TopicPartition, T] = {}
     for committed in (False, True):
         left = {place: window for place, window in windows.items() if not found.get(place)}
         if left and time.monotonic() < until:
@@ -237,8 +249,8 @@ def _found(offset: int, ours: list[Row], theirs: list[Row], kind: tuple[bool, bo
 
 
 def _kinds(
-    source: Admin, target: Admin, remote: Mapping[Place, Place], deadline_s: float
-) -> dict[Place, tuple[bool, bool]]:
+    source: Admin, target: Admin, remote: Mapping[TopicPartition, TopicPartition], deadline_s: float
+) -> dict[TopicPartition, tuple[bool, bool]]:
     """Of each partition whether copies keep their time, and whether either side is compacted."""
     names = {place[0] for place in remote}, {place[0] for place in remote.values()}
     theirs = source.snapshot(names[0], now=0, deadline_s=deadline_s).topics
@@ -255,10 +267,14 @@ def _kinds(
 
 
 def _rows(
-    spec: ClusterSpec, windows: Mapping[Place, tuple[int, int]], until: float, *, committed: bool
-) -> dict[Place, list[Row]]:
+    spec: ClusterSpec,
+    windows: Mapping[TopicPartition, tuple[int, int]],
+    until: float,
+    *,
+    committed: bool,
+) -> dict[TopicPartition, list[Row]]:
     """The records of each window that could be read; of a partition that failed nothing."""
-    found: dict[Place, list[Row]] = {place: [] for place in windows}
+    found: dict[TopicPartition, list[Row]] = {place: [] for place in windows}
     with RangeReader(spec, windows, committed=committed) as side:
         while side.open and time.monotonic() < until:
             for place, part in side.read().items():

@@ -14,13 +14,15 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 
-from confluent_kafka import Consumer, Message, TopicPartition
+import confluent_kafka
+from confluent_kafka import Consumer, Message
 
 from mirrors.domain.account.totals import Count
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.connection.client_config import client_config
-from mirrors.kafka.reading.samples import Place, Window, messages
+from mirrors.kafka.reading.samples import Window, messages
 
 CLIENT_ID = "understudy-counts"
 MAX_BYTES = 64 << 20
@@ -75,13 +77,13 @@ class _Reading:
 
 def read_record_offsets(
     spec: ClusterSpec,
-    windows: Mapping[Place, Iterable[Window]],
+    windows: Mapping[TopicPartition, Iterable[Window]],
     *,
     deadline_s: float,
     committed: bool = True,
     max_bytes: int = MAX_BYTES,
     tick: Callable[[], None] = lambda: None,
-) -> Partial[Place, Offsets]:
+) -> Partial[TopicPartition, Offsets]:
     """The offsets of the records in these windows, those of the smallest partitions first.
 
     A partition that could not be read is `failed`; one that was not read to its end is not: its
@@ -93,7 +95,7 @@ def read_record_offsets(
         key=lambda place: sum(end - start for start, end in merged[place]),
         reverse=True,
     )
-    result: Partial[Place, Offsets] = Partial(done={place: Offsets() for place in merged})
+    result: Partial[TopicPartition, Offsets] = Partial(done={place: Offsets() for place in merged})
     if waiting:
         own = {"group.id": CLIENT_ID, **_reader(committed)}
         config = client_config(spec, client_id=CLIENT_ID, role="consumer", extra=own)
@@ -112,13 +114,13 @@ class _Pass:
         self,
         spec: ClusterSpec,
         consumer: Consumer,
-        windows: dict[Place, list[Window]],
-        waiting: list[Place],
-        result: Partial[Place, Offsets],
+        windows: dict[TopicPartition, list[Window]],
+        waiting: list[TopicPartition],
+        result: Partial[TopicPartition, Offsets],
     ) -> None:
         self._spec, self._consumer = spec, consumer
         self._windows, self._waiting, self._result = windows, waiting, result
-        self._open: dict[Place, _Reading] = {}
+        self._open: dict[TopicPartition, _Reading] = {}
         self._bytes = 0
 
     def run(self, max_bytes: int, until: float, tick: Callable[[], None]) -> None:
@@ -144,11 +146,11 @@ class _Pass:
             place = self._waiting.pop()
             del self._windows[place][0]
             self._open[place] = _Reading(start, end, start)
-            fresh.append(TopicPartition(*place, start))
+            fresh.append(confluent_kafka.TopicPartition(*place, start))
         if fresh:
             self._consumer.incremental_assign(fresh)
 
-    def _take(self, place: Place, message: Message | None, reached: int | None) -> None:
+    def _take(self, place: TopicPartition, message: Message | None, reached: int | None) -> None:
         turn = self._open.get(place)
         if turn is None:
             return
@@ -167,9 +169,9 @@ class _Pass:
             if self._windows[place]:
                 self._waiting.append(place)
 
-    def _close(self, place: Place) -> None:
+    def _close(self, place: TopicPartition) -> None:
         del self._open[place]
-        self._consumer.incremental_unassign([TopicPartition(*place)])
+        self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*place)])
 
 
 def _reader(committed: bool) -> dict[str, object]:

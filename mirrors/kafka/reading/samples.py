@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, Message
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failback.orphans import MARK_HEADER
 from mirrors.domain.failover.read_verification import ReadRecord
 from mirrors.domain.specs import ClusterSpec
@@ -27,20 +29,19 @@ from mirrors.kafka.quotas import timeout_error
 CLIENT_ID = "understudy-simulation"
 POLL_S = 0.1
 BATCH = 500
-Place = tuple[str, int]
 Window = tuple[int, int]  # from, up to but without
 Tick = Callable[[], None]
 
 
 def read_windows(
     spec: ClusterSpec,
-    windows: Mapping[Place, Iterable[Window]],
+    windows: Mapping[TopicPartition, Iterable[Window]],
     *,
     deadline_s: float,
     committed: bool = True,
     at_most: int | None = None,
     tick: Tick = lambda: None,
-) -> Partial[Place, list[ReadRecord]]:
+) -> Partial[TopicPartition, list[ReadRecord]]:
     """The committed records of each window in offset order; windows of a partition do not overlap.
 
     One consumer reads all partitions side by side, their windows one after the other, so that none
@@ -49,13 +50,17 @@ def read_windows(
     """
     waiting = {place: sorted(rows) for place, rows in windows.items()}
     waiting = {place: rows for place, rows in waiting.items() if rows}
-    result: Partial[Place, list[ReadRecord]] = Partial(done={place: [] for place in waiting})
+    result: Partial[TopicPartition, list[ReadRecord]] = Partial(
+        done={place: [] for place in waiting}
+    )
     if not waiting:
         return result
     deadline = time.monotonic() + deadline_s
     with contextlib.closing(open_consumer(spec, CLIENT_ID, committed)) as consumer:
         left = {place: _WindowRead(*rows.pop(0), at_most) for place, rows in waiting.items()}
-        consumer.assign([TopicPartition(*place, window.start) for place, window in left.items()])
+        consumer.assign(
+            [confluent_kafka.TopicPartition(*place, window.start) for place, window in left.items()]
+        )
         while left:
             tick()
             if time.monotonic() >= deadline:
@@ -63,10 +68,12 @@ def read_windows(
                 break
             for place in _read_on(consumer, spec, left, result):
                 del left[place]
-                consumer.incremental_unassign([TopicPartition(*place)])
+                consumer.incremental_unassign([confluent_kafka.TopicPartition(*place)])
                 if place in result.done and waiting[place]:
                     left[place] = window = _WindowRead(*waiting[place].pop(0), at_most)
-                    consumer.incremental_assign([TopicPartition(*place, window.start)])
+                    consumer.incremental_assign(
+                        [confluent_kafka.TopicPartition(*place, window.start)]
+                    )
     return result
 
 
@@ -88,11 +95,11 @@ class _WindowRead:
 def _read_on(
     consumer: Consumer,
     spec: ClusterSpec,
-    left: Mapping[Place, _WindowRead],
-    result: Partial[Place, list[ReadRecord]],
-) -> set[Place]:
+    left: Mapping[TopicPartition, _WindowRead],
+    result: Partial[TopicPartition, list[ReadRecord]],
+) -> set[TopicPartition]:
     """Take in what has come; the partitions whose window is read, or that failed."""
-    over: set[Place] = set()
+    over: set[TopicPartition] = set()
     for place, message, reached in messages(consumer, spec, result.failed):
         # The client may hold more of a partition than was asked for.
         if place not in left or place in over:
@@ -110,7 +117,9 @@ def _read_on(
     return over
 
 
-def give_up(spec: ClusterSpec, left: Iterable[Place], result: Partial[Place, Any]) -> None:
+def give_up(
+    spec: ClusterSpec, left: Iterable[TopicPartition], result: Partial[TopicPartition, Any]
+) -> None:
     """What was not read to its end in time is `failed`."""
     for place in left:
         words = f"Cluster {spec.alias}: {place[0]}-{place[1]} could not be read in time."
@@ -119,8 +128,8 @@ def give_up(spec: ClusterSpec, left: Iterable[Place], result: Partial[Place, Any
 
 
 def messages(
-    consumer: Consumer, spec: ClusterSpec, failed: dict[Place, Any]
-) -> Iterator[tuple[Place, Message | None, int | None]]:
+    consumer: Consumer, spec: ClusterSpec, failed: dict[TopicPartition, Any]
+) -> Iterator[tuple[TopicPartition, Message | None, int | None]]:
     """(partition, record, next offset); without a record at an end, without an offset if failed."""
     # `consume` alone would wait for a full batch or its whole time.
     first = consumer.poll(POLL_S)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.alignment import Difference, Row
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.reading.comparison import NULL, RangeReader
 from mirrors.models import ComparisonPart
 
@@ -73,7 +74,7 @@ def _explained(row: Difference, above: Mapping[bytes, bool], below: Mapping[byte
 
 def _later(
     cluster: ClusterSpec,
-    place: Place,
+    place: TopicPartition,
     start: int,
     keys: Mapping[bytes, int],
     tick: Callable[[], None],

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.comparison.findings import (
     Aspect,
     Finding,
@@ -22,7 +22,7 @@ from mirrors.domain.topics.configs import plan_configs
 from mirrors.domain.topics.plan import CopiedTopic, TopicPlan, plan_topics
 from mirrors.domain.topics.sync_plan import SyncPlan
 from mirrors.kafka.admin.groups import list_answered_groups
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Flow, PartitionMap
 from mirrors.services.clock import Budget
 from mirrors.services.comparison.acls import compare_rules
@@ -36,7 +36,7 @@ def find_extra_partitions(
     flow: Flow, spec: FlowSpec, copied: Iterable[CopiedTopic], target: ClusterSnapshot
 ) -> list[Finding]:
     """One finding each; calls Kafka only where there are extra partitions."""
-    extra: dict[Place, str] = {
+    extra: dict[TopicPartition, str] = {
         (row.remote_topic, number): row.topic
         for row in copied
         if (there := target.topics.get(row.remote_topic)) is not None

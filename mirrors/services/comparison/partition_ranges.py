@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from django.db.models import Min
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.digests import CHUNK
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.specs import FlowSpec
-from mirrors.kafka.admin.topics import Admin, At, Place
+from mirrors.kafka.admin.topics import Admin, At
 from mirrors.models import Comparison, ComparisonPart, FlowPartition, PartitionMap, RunBlock
 from mirrors.models.comparison import PartVerdict
 from mirrors.services.comparison.metadata import ClusterMetadata
@@ -62,7 +63,7 @@ def plan_parts(
         .annotate(Min("first"), Min("downstream"))
     }
     planner = _Planner(run, spec, shape, remote, TargetRanges(run.flow, maps))
-    asked: dict[Place, list[int]] = {}
+    asked: dict[TopicPartition, list[int]] = {}
     for place, known in bounds.items():
         found = maps.get(place)
         head = firsts.get(found.pk) if found is not None else None
@@ -81,7 +82,9 @@ def plan_parts(
     return len(parts)
 
 
-def _uncopied(run: Comparison, maps: Mapping[Place, PartitionMap]) -> dict[Place, int]:
+def _uncopied(
+    run: Comparison, maps: Mapping[TopicPartition, PartitionMap]
+) -> dict[TopicPartition, int]:
     """Positions of partitions for which this flow wrote no record to the target.
 
     At position 0 there was nothing to copy, and a takeover records what MirrorMaker 2 copied.
@@ -98,7 +101,7 @@ def _uncopied(run: Comparison, maps: Mapping[Place, PartitionMap]) -> dict[Place
 
 def _bounds(
     run: Comparison, spec: FlowSpec, shape: ClusterMetadata, tick: Callable[[], None]
-) -> tuple[dict[Place, Bounds], dict[str, str]]:
+) -> tuple[dict[TopicPartition, Bounds], dict[str, str]]:
     """Order of the reads: the target's ends, positions and runs, the source's ends."""
     theirs, ours = shape.pictures
     remote = {row.topic: row.remote_topic for row in shape.copied}
@@ -160,7 +163,7 @@ class _Planner:
 
     def part(
         self,
-        place: Place,
+        place: TopicPartition,
         known: Bounds,
         asked: list[int] | None,
         answers: Iterable[Translation],
@@ -200,7 +203,7 @@ class _Planner:
         part.target_end = max(end, known.target_end or 0, part.target_first)
         return part
 
-    def _holds_foreign(self, place: Place, known: Bounds, uncopied: int | None) -> bool:
+    def _holds_foreign(self, place: TopicPartition, known: Bounds, uncopied: int | None) -> bool:
         """Whether the target has records although this flow wrote none."""
         if uncopied is None:
             return False
@@ -208,7 +211,7 @@ class _Planner:
         return (known.target_end or 0) > begins
 
     def _foreign_only(
-        self, part: ComparisonPart, place: Place, known: Bounds, position: int
+        self, part: ComparisonPart, place: TopicPartition, known: Bounds, position: int
     ) -> ComparisonPart:
         """Compare an empty source range with everything on the target."""
         before = self.ranges.before(place, position)
@@ -238,7 +241,7 @@ class _Planner:
             part.unread = max(0, before.first - asked)
 
     def _obstacle(
-        self, known: Bounds, asked: list[int] | None, uncopied: int | None, place: Place
+        self, known: Bounds, asked: list[int] | None, uncopied: int | None, place: TopicPartition
     ) -> str:
         if known.target_end is None or known.source_end is None:
             side = "target" if known.target_end is None else "source"
@@ -262,7 +265,9 @@ class _Planner:
             "keeps_time": "LogAppendTime" not in kept[1:],
         }
 
-    def _kept(self, place: Place, first: int, position: int, start: int) -> tuple[int, int, str]:
+    def _kept(
+        self, place: TopicPartition, first: int, position: int, start: int
+    ) -> tuple[int, int, str]:
         """The first target offset that the target's retention still allows."""
         step = max(CHUNK, (position - first) // _STEPS + 1)
         offsets = [*range(first, position, step), position]

@@ -10,11 +10,11 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.alignment import Aligner, Difference, Row
 from mirrors.domain.comparison.digests import SideDigest, chain, chunk_boundaries, compare_chunks
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import FlowSpec
-from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.reading.comparison import RangePart, RangeReader, with_timestamp
 from mirrors.models import ComparisonPart, Flow
 from mirrors.services.comparison.compaction import unexplained
@@ -149,7 +149,7 @@ def _read(
 
 
 def _stretches(
-    cluster: object, known: dict[Place, tuple[_Pair, SideDigest]], *, committed: bool
+    cluster: object, known: dict[TopicPartition, tuple[_Pair, SideDigest]], *, committed: bool
 ) -> RangeReader:
     windows = {
         place: (digest.boundaries[0], digest.boundaries[-1]) for place, (_, digest) in known.items()
@@ -243,9 +243,9 @@ def _unnamed(windows: list[tuple[int, int]]) -> Difference:
     return Difference("apart", source, target)
 
 
-def _here(part: ComparisonPart) -> Place:
+def _here(part: ComparisonPart) -> TopicPartition:
     return part.topic, part.partition
 
 
-def _there(part: ComparisonPart) -> Place:
+def _there(part: ComparisonPart) -> TopicPartition:
     return part.remote_topic, part.partition

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.offsets.run_blocks import Block, first_run, follows, read_block
-from mirrors.kafka.admin.topics import Place
 from mirrors.models import Flow, PartitionMap
 from mirrors.models.offsets import Around, blocks_around
 
@@ -37,20 +37,20 @@ class Before(NamedTuple):
 class TargetRanges:
     """Call `look` once with the first compared source offset of each partition, then `before`."""
 
-    def __init__(self, flow: Flow, maps: Mapping[Place, PartitionMap]) -> None:
+    def __init__(self, flow: Flow, maps: Mapping[TopicPartition, PartitionMap]) -> None:
         self._flow = flow
         self._maps = maps
-        self._around: dict[Place, Around] = {}
-        self._ends: dict[Place, int] = {}
+        self._around: dict[TopicPartition, Around] = {}
+        self._ends: dict[TopicPartition, int] = {}
 
-    def look(self, firsts: Mapping[Place, int]) -> None:
+    def look(self, firsts: Mapping[TopicPartition, int]) -> None:
         """Read the blocks below these offsets, and the ends of earlier generations."""
         wanted = {place: (self._maps[place].pk, at - 1) for place, at in firsts.items()}
         found = blocks_around(wanted.values())
         self._around.update({place: found[at] for place, at in wanted.items()})
         self._ends = self._earlier(firsts)
 
-    def before(self, place: Place, first: int) -> Before:
+    def before(self, place: TopicPartition, first: int) -> Before:
         """What is below the record of source offset `first`, or of the next one that was copied."""
         around = self._around[place]
         if around.body is not None:
@@ -66,18 +66,18 @@ class TargetRanges:
         begins = first_run(around.above).upstream
         return Before(max(end, taken), begins, is_known=max(end, taken) > 0)
 
-    def _earlier(self, firsts: Mapping[Place, int]) -> dict[Place, int]:
+    def _earlier(self, firsts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Where copies of earlier generations end in the same remote partitions."""
         rows = PartitionMap.objects.filter(
             flow=self._flow, position=None, topic__in={topic for topic, _ in firsts}
         )
-        old: dict[int, Place] = {
+        old: dict[int, TopicPartition] = {
             row.pk: (row.topic, row.partition)
             for row in rows
             if (known := self._maps.get((row.topic, row.partition))) is not None
             and row.into == known.into
         }
-        ends: dict[Place, int] = {}
+        ends: dict[TopicPartition, int] = {}
         for (pk, _), around in blocks_around((pk, _LAST) for pk in old).items():
             if around.body is None:
                 continue

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.filters.groups import GroupSelection
 from mirrors.domain.groups.checkpoints import IDLE, OffsetUpdate, plan_offset_update
@@ -21,7 +22,7 @@ from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin.groups import GroupOffset, list_groups, read_offsets, write_offsets
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Divergence, Failback, Flow, OrphanStretch, PartitionMap
 from mirrors.models.failback import OrphanState
 from mirrors.services.clock import Budget
@@ -54,7 +55,7 @@ def bring_groups_back(*, run_id: int, act: bool) -> list[dict[str, Any]]:
 
 
 class _GroupFailback:
-    def __init__(self, there: Flow, back: Flow, blocked: Mapping[Place, str]) -> None:
+    def __init__(self, there: Flow, back: Flow, blocked: Mapping[TopicPartition, str]) -> None:
         self._there, self._back, self._blocked = there, back, blocked
         self._spec: FlowSpec = back.spec
         self._budget = Budget(DEADLINE_S)
@@ -77,7 +78,7 @@ class _GroupFailback:
             moves = self._write(moves)
         return [_shown(place, move) for place, move in moves]
 
-    def _on_standby(self) -> tuple[dict[str, str], dict[tuple[str, Place], GroupOffset]]:
+    def _on_standby(self) -> tuple[dict[str, str], dict[tuple[str, TopicPartition], GroupOffset]]:
         listed = list_groups(self._spec.source, deadline_s=self._budget.left_s)
         names = [
             name
@@ -94,7 +95,9 @@ class _GroupFailback:
         }
         return {name: listed[name].state for name in names}, stands
 
-    def _translated(self, stands: Mapping[tuple[str, Place], GroupOffset]) -> list[GroupPartition]:
+    def _translated(
+        self, stands: Mapping[tuple[str, TopicPartition], GroupOffset]
+    ) -> list[GroupPartition]:
         home = {
             (row.remote_topic, row.partition): row.topic
             for row in Divergence.objects.filter(flow=self._there)
@@ -103,7 +106,7 @@ class _GroupFailback:
             (row.topic, row.partition): self._policy.remote_topic(row.topic)
             for row in PartitionMap.objects.filter(flow=self._back, position__isnull=False)
         }
-        asked: dict[Place, set[int]] = {}
+        asked: dict[TopicPartition, set[int]] = {}
         for (_, place), offset in stands.items():
             asked.setdefault(place, set()).add(offset.offset)
         by_back = {place: rows for place, rows in asked.items() if place in brought}
@@ -147,7 +150,7 @@ class _GroupFailback:
         for place, move in moves:
             if move.state == "moved":
                 movers.setdefault(place.group, []).append((place, move))
-        failed: dict[tuple[str, Place], str] = {}
+        failed: dict[tuple[str, TopicPartition], str] = {}
         for group, rows in movers.items():
             failed |= _move(self._spec.target, group, rows, self._budget)
         return [
@@ -159,7 +162,7 @@ class _GroupFailback:
 
 
 def _place(
-    group: str, place: Place, offset: GroupOffset, topic: str, answer: Translation | None
+    group: str, place: TopicPartition, offset: GroupOffset, topic: str, answer: Translation | None
 ) -> GroupPartition:
     return GroupPartition(
         group=group,
@@ -172,7 +175,7 @@ def _place(
     )
 
 
-def _left_out(place: GroupPartition, blocked: Mapping[Place, str]) -> GroupPartition:
+def _left_out(place: GroupPartition, blocked: Mapping[TopicPartition, str]) -> GroupPartition:
     """The topic of this name on the old primary is not the one that the group read."""
     reason = blocked.get((place.topic, place.partition))
     return place if reason is None else dataclasses.replace(place, left_out=reason)
@@ -190,7 +193,7 @@ def _plan(
 
 def _move(
     target: ClusterSpec, group: str, rows: list[tuple[GroupPartition, OffsetUpdate]], budget: Budget
-) -> dict[tuple[str, Place], str]:
+) -> dict[tuple[str, TopicPartition], str]:
     wanted = {
         (place.remote_topic or "", place.partition): GroupOffset(move.to or 0, place.metadata)
         for place, move in rows

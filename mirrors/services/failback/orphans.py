@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import InvalidSettings, KafkaUnavailable
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import (
@@ -23,7 +24,6 @@ from mirrors.domain.failback.orphans import (
 from mirrors.domain.failback.reverse_flow import Side
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.internal_topics.topic import InternalRecord, consume
 from mirrors.models import Failback, Flow, OrphanChunk, OrphanStretch, PartitionMap
 from mirrors.models.failback import OrphanState
@@ -53,9 +53,9 @@ def list_orphans(
 
     `back` is the reverse flow, if any: records that it wrote are no orphans.
     """
-    rows: dict[Place, OrphanStretch] = {}
+    rows: dict[TopicPartition, OrphanStretch] = {}
     remote = {(point.topic, point.partition): point.remote_topic for point in points}
-    written: dict[Place, list[Run]] = {}
+    written: dict[TopicPartition, list[Run]] = {}
     for point in points:
         place = (point.topic, point.partition)
         found = find_orphan_range(point, first=old.first[place], end=old.end[place])
@@ -81,7 +81,7 @@ def decide(
     *,
     run: Failback,
     decision: str,
-    places: Iterable[Place] | None,
+    places: Iterable[TopicPartition] | None,
     who: str,
     why: str,
     now: datetime,
@@ -183,8 +183,8 @@ def _written(back: Flow | None, remote_topic: str, found: OrphanRange) -> list[R
 def _read(
     source: ClusterSpec,
     topic: str,
-    rows: Mapping[Place, OrphanStretch],
-    written: Mapping[Place, list[Run]],
+    rows: Mapping[TopicPartition, OrphanStretch],
+    written: Mapping[TopicPartition, list[Run]],
     keeper: _RecordStore,
 ) -> None:
     wanted = {p: row for (t, p), row in rows.items() if t == topic and row.first < row.end}

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.reverse_flow import Side
@@ -13,7 +14,7 @@ from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.runs import runs_topic
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.kafka.admin.topics import Admin, At, Place
+from mirrors.kafka.admin.topics import Admin, At
 from mirrors.kafka.internal_topics.positions import count_slices, read_positions
 from mirrors.kafka.internal_topics.topic import POSITIONS_CONFIGS, ensure_topic
 from mirrors.kafka.producers.flow_writer import FlowWriter, ProducerRecord
@@ -59,8 +60,8 @@ def _side(spec: ClusterSpec, topics: Iterable[str]) -> Side:
 
 
 def _offsets(
-    admin: Admin, places: Iterable[Place], at: At, undescribed: dict[str, str]
-) -> Mapping[Place, int]:
+    admin: Admin, places: Iterable[TopicPartition], at: At, undescribed: dict[str, str]
+) -> Mapping[TopicPartition, int]:
     """Offsets of the topics, without those that were deleted since they were listed.
 
     `undescribed` collects by topic why its offsets are unknown. Raises where the cluster as a
@@ -78,7 +79,7 @@ def _offsets(
 
 def deleted_before(
     flow: Flow, spec: FlowSpec, points: Sequence[Point], old: Side
-) -> frozenset[Place]:
+) -> frozenset[TopicPartition]:
     """Partitions that the failed cluster no longer has because they were deleted before."""
     missing = [(row.topic, row.partition) for row in points if row.topic not in old.topic_ids]
     with Admin(spec.target, client_id=CLIENT_ID) as target:
@@ -113,7 +114,7 @@ def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> No
     )
 
 
-def positions_of_flow(spec: FlowSpec) -> Mapping[Place, Position]:
+def positions_of_flow(spec: FlowSpec) -> Mapping[TopicPartition, Position]:
     """Positions of a flow, from the positions topic on its target."""
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         return read_positions(admin, positions_topic_of(spec), deadline_s=DEADLINE_S).places
@@ -128,7 +129,7 @@ def fence_stopped_flow(spec: FlowSpec) -> None:
     open_writer(spec)
 
 
-def open_writer(spec: FlowSpec, places: Iterable[Place] = ()) -> FlowWriter:
+def open_writer(spec: FlowSpec, places: Iterable[TopicPartition] = ()) -> FlowWriter:
     """Fence every other writer of the flow; `places` are remote partitions that an earlier
     writer may have written."""
     topic = positions_topic_of(spec)

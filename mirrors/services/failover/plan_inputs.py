@@ -13,7 +13,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition, TopicState
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.plan_types import FailoverSnapshot, PartitionSnapshot
 from mirrors.domain.gaps.lost_ranges import UNCOPYABLE, GapFacts, GapKind
@@ -21,7 +21,7 @@ from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.groups import GroupListing, list_answered_groups
-from mirrors.kafka.admin.topics import Admin, Partial, Place
+from mirrors.kafka.admin.topics import Admin, Partial
 from mirrors.kafka.internal_topics.positions import read_positions
 from mirrors.models import Flow, FlowAccount, FlowPartition, FlowTopic, Gap, Job, PartitionMap
 from mirrors.models.account import STATES
@@ -62,11 +62,11 @@ class Look:
 
     picture: FailoverSnapshot
     committed: bool
-    read_to: Mapping[Place, int]
-    starts: Mapping[Place, int]
+    read_to: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int]
     topics: Mapping[str, TopicState]
     silence: str = ""
-    undescribed: Mapping[Place, str] = dataclasses.field(default_factory=dict)
+    undescribed: Mapping[TopicPartition, str] = dataclasses.field(default_factory=dict)
 
 
 def look(
@@ -107,9 +107,9 @@ class _Answers:
 
     listed: Mapping[str, GroupListing]
     there: ClusterSnapshot
-    read_to: Mapping[Place, int]
-    starts: Mapping[Place, int]
-    ends: Partial[Place, int]
+    read_to: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int]
+    ends: Partial[TopicPartition, int]
     groups: GroupsSeen
     source: SourceSeen
 
@@ -196,7 +196,7 @@ class _Questions:
             found, flow=self._flow, spec=self._spec, target=target, deadline_s=DEADLINE_S
         )
 
-    def picture(self, seen: _Answers, positions: Mapping[Place, int]) -> FailoverSnapshot:
+    def picture(self, seen: _Answers, positions: Mapping[TopicPartition, int]) -> FailoverSnapshot:
         flow, spec, theirs = self._flow, self._spec, seen.source
         here = without(seen.groups.groups, theirs.deleted, asked=bool(self._groups))
         logs = (seen.starts, seen.ends)
@@ -240,7 +240,7 @@ def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionSnapshot]:
         # Records behind one that cannot be replicated count as not replicated.
         for gap in Gap.objects.filter(flow=flow, closed_at=None).exclude(kind__in=UNCOPYABLE)
     }
-    kept: dict[Place, FlowPartition | None] = {
+    kept: dict[TopicPartition, FlowPartition | None] = {
         (row.topic, row.partition): None
         for row in PartitionMap.objects.filter(flow=flow, position__isnull=False)
     }
@@ -255,7 +255,7 @@ def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionSnapshot]:
 
 
 def _row(
-    place: Place, row: FlowPartition | None, gap: Gap | None, policy: ReplicationPolicy
+    place: TopicPartition, row: FlowPartition | None, gap: Gap | None, policy: ReplicationPolicy
 ) -> PartitionSnapshot:
     seen = PartitionSnapshot(
         topic=place[0],
@@ -300,7 +300,7 @@ def _without_partitions(
             )
 
 
-def _positions(target: Admin, policy: ReplicationPolicy) -> Mapping[Place, Position]:
+def _positions(target: Admin, policy: ReplicationPolicy) -> Mapping[TopicPartition, Position]:
     """The committed positions with their ids; none while the topic is unreadable."""
     try:
         return read_positions(target, policy.positions_topic(), deadline_s=DEADLINE_S).places
@@ -310,7 +310,7 @@ def _positions(target: Admin, policy: ReplicationPolicy) -> Mapping[Place, Posit
 
 
 def _at_target(
-    row: PartitionSnapshot, positions: Mapping[Place, Position], there: ClusterSnapshot
+    row: PartitionSnapshot, positions: Mapping[TopicPartition, Position], there: ClusterSnapshot
 ) -> PartitionSnapshot:
     """Marks rows whose remote topic is not the one that the flow wrote."""
     position = positions.get((row.topic, row.partition))
@@ -339,7 +339,9 @@ def _topics(target: Admin, names: set[str], now: int) -> ClusterSnapshot:
     return target.snapshot(names, now=now, deadline_s=DEADLINE_S)
 
 
-def _existing(places: Iterable[Place], topics: Mapping[str, TopicState]) -> list[Place]:
+def _existing(
+    places: Iterable[TopicPartition], topics: Mapping[str, TopicState]
+) -> list[TopicPartition]:
     return [
         (topic, number)
         for topic, number in sorted(places)
@@ -377,9 +379,9 @@ def _with_positions(flow: Flow, rows: list[PartitionSnapshot]) -> list[Partition
 def _copied_by_then(
     flow: Flow,
     picture: FailoverSnapshot,
-    positions: Mapping[Place, int],
-    read_to: Mapping[Place, int],
-) -> dict[Place, int]:
+    positions: Mapping[TopicPartition, int],
+    read_to: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
     """Where reading the target stops for each group-partition: the positions of its translation.
 
     The target's ends were read before; later records may have been replicated since.
@@ -395,7 +397,7 @@ def _copied_by_then(
 
 
 def _with_ends(
-    rows: Iterable[PartitionSnapshot], ends: Mapping[Place, int]
+    rows: Iterable[PartitionSnapshot], ends: Mapping[TopicPartition, int]
 ) -> Iterator[PartitionSnapshot]:
     for row in rows:
         yield dataclasses.replace(row, target_end=ends.get((row.remote_topic, row.partition)))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failover.plan_types import GroupSnapshot, PartitionSnapshot
 from mirrors.domain.groups.checkpoints import name_taken
 from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.translation import Translation
 from mirrors.kafka.admin.groups import GroupListing
-from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow
 from mirrors.services.offsets.reverse_translation import answers_home
@@ -21,10 +21,10 @@ def with_answers(
     flow: Flow,
     groups: Iterable[GroupSnapshot],
     source: Iterable[PartitionSnapshot],
-    target: tuple[Mapping[Place, int], Partial[Place, int]],
+    target: tuple[Mapping[TopicPartition, int], Partial[TopicPartition, int]],
     listed: Mapping[str, GroupListing],
-    home: Mapping[Place, Place],
-    positions: Mapping[Place, int],
+    home: Mapping[TopicPartition, TopicPartition],
+    positions: Mapping[TopicPartition, int],
 ) -> Iterator[GroupSnapshot]:
     """Each group-partition with its translation and both logs' ends, each group with its state.
 
@@ -47,10 +47,10 @@ def with_answers(
 
 
 def _asked(
-    places: Iterable[GroupPartition], source: Mapping[Place, PartitionSnapshot]
-) -> dict[Place, set[int]]:
+    places: Iterable[GroupPartition], source: Mapping[TopicPartition, PartitionSnapshot]
+) -> dict[TopicPartition, set[int]]:
     """The groups' offsets, and the log start offsets of their partitions."""
-    asked: dict[Place, set[int]] = {}
+    asked: dict[TopicPartition, set[int]] = {}
     for place in places:
         where = (place.topic, place.partition)
         start = source[where].source_start if where in source else None
@@ -62,17 +62,17 @@ def _asked(
 
 def _translations(
     flow: Flow,
-    asked: Mapping[Place, set[int]],
-    home: Mapping[Place, Place],
-    positions: Mapping[Place, int],
-) -> dict[tuple[Place, int], Translation]:
+    asked: Mapping[TopicPartition, set[int]],
+    home: Mapping[TopicPartition, TopicPartition],
+    positions: Mapping[TopicPartition, int],
+) -> dict[tuple[TopicPartition, int], Translation]:
     away = {place: rows for place, rows in asked.items() if place not in home}
     answers = translate_offsets(flow=flow, places=away, positions=positions, with_bounds=True)
     answers |= answers_home(flow, {place: asked[place] for place in asked.keys() & home.keys()})
     return {(where, row.upstream): row for where, rows in answers.items() for row in rows}
 
 
-def copied_to(flow: Flow, positions: Mapping[Place, int]) -> dict[Place, int]:
+def copied_to(flow: Flow, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Target offset after the last record that these positions cover; markers do not count."""
     asked = {place: [position] for place, position in positions.items()}
     found = translate_offsets(flow=flow, places=asked, positions=positions)
@@ -85,10 +85,10 @@ def copied_to(flow: Flow, positions: Mapping[Place, int]) -> dict[Place, int]:
 
 def _with_ends(
     place: GroupPartition,
-    source: Mapping[Place, PartitionSnapshot],
-    known: Mapping[tuple[Place, int], Translation],
-    starts: Mapping[Place, int],
-    ends: Partial[Place, int],
+    source: Mapping[TopicPartition, PartitionSnapshot],
+    known: Mapping[tuple[TopicPartition, int], Translation],
+    starts: Mapping[TopicPartition, int],
+    ends: Partial[TopicPartition, int],
 ) -> GroupPartition:
     """Adds the translation, and both logs' start and end."""
     here, there = (place.topic, place.partition), (place.remote_topic or "", place.partition)
@@ -110,7 +110,7 @@ def _with_ends(
     )
 
 
-def _known(group: GroupSnapshot, home: Mapping[Place, Place]) -> GroupSnapshot:
+def _known(group: GroupSnapshot, home: Mapping[TopicPartition, TopicPartition]) -> GroupSnapshot:
     """Without partitions that no flow can translate back: their origin is unknown."""
     names = {topic for topic, _ in home}
     kept = [

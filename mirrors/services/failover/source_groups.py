@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failover.plan_types import GroupSnapshot
 from mirrors.domain.filters.groups import GroupSelection
 from mirrors.domain.groups.resume import GroupPartition
@@ -17,7 +18,6 @@ from mirrors.models import Flow, GroupOffset
 from mirrors.services.clock import milliseconds
 from mirrors.services.groups.store import is_kept, known_groups
 
-Place = tuple[str, int]
 # How long to wait for a transaction that holds a group's offsets.
 HELD_S = 5.0
 PAUSE_S = 0.2
@@ -45,7 +45,7 @@ def groups_on_source(
     """These groups, or all of the flow; `remote` maps each topic to its remote topic."""
     asked = sorted(set(names))
     chosen = asked or _looked_after(flow, spec, deadline_s)
-    every: dict[str, Iterable[Place] | None] = dict.fromkeys(chosen)
+    every: dict[str, Iterable[TopicPartition] | None] = dict.fromkeys(chosen)
     found = read_offsets(spec.source, every, deadline_s=deadline_s)
     known = _known(flow, chosen)
     held = _held_back(spec, known, found, deadline_s)
@@ -110,8 +110,8 @@ def _looked_after(flow: Flow, spec: FlowSpec, deadline_s: float) -> list[str]:
     return sorted(chosen)
 
 
-def _known(flow: Flow, groups: Iterable[str]) -> dict[str, set[Place]]:
-    found: dict[str, set[Place]] = {}
+def _known(flow: Flow, groups: Iterable[str]) -> dict[str, set[TopicPartition]]:
+    found: dict[str, set[TopicPartition]] = {}
     rows = GroupOffset.objects.filter(
         flow=flow, group__in=list(groups), source_offset__isnull=False
     )
@@ -122,10 +122,10 @@ def _known(flow: Flow, groups: Iterable[str]) -> dict[str, set[Place]]:
 
 def _held_back(
     spec: FlowSpec,
-    known: Mapping[str, set[Place]],
-    found: Partial[str, Partial[Place, Offset]],
+    known: Mapping[str, set[TopicPartition]],
+    found: Partial[str, Partial[TopicPartition, Offset]],
     deadline_s: float,
-) -> dict[str, Partial[Place, Offset]]:
+) -> dict[str, Partial[TopicPartition, Offset]]:
     """Kafka omits an offset that an open transaction holds, unless it is requested by name.
 
     A committed offset that existed before is requested by name, and reported as held.
@@ -151,7 +151,7 @@ def _held_back(
     return held
 
 
-def _busy(held: Mapping[str, Partial[Place, Offset]]) -> dict[str, list[Place]]:
+def _busy(held: Mapping[str, Partial[TopicPartition, Offset]]) -> dict[str, list[TopicPartition]]:
     found = {
         group: [place for place, error in part.failed.items() if error.code == "busy"]
         for group, part in held.items()
@@ -161,9 +161,9 @@ def _busy(held: Mapping[str, Partial[Place, Offset]]) -> dict[str, list[Place]]:
 
 def _places(
     group: str,
-    found: Partial[Place, Offset],
-    held: Partial[Place, Offset] | None,
-    known: set[Place],
+    found: Partial[TopicPartition, Offset],
+    held: Partial[TopicPartition, Offset] | None,
+    known: set[TopicPartition],
     remote: Mapping[str, str],
 ) -> Iterator[GroupPartition]:
     done, failed = dict(found.done), dict(found.failed)

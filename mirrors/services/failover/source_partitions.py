@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.partitions import NOT_COPIED
 from mirrors.domain.failover.plan_types import GroupSnapshot, PartitionSnapshot
@@ -18,7 +18,7 @@ from mirrors.domain.patterns.matcher import NamePatterns
 from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.topics.plan import LONGEST_NAME
-from mirrors.kafka.admin.topics import Admin, At, Place
+from mirrors.kafka.admin.topics import Admin, At
 from mirrors.models import Flow
 from mirrors.services.failover.source_groups import NOTHING
 from mirrors.services.gaps.deleted_partitions import find_deleted
@@ -38,8 +38,8 @@ class SourceSeen:
 
     rows: tuple[PartitionSnapshot, ...]
     silence: str = ""
-    undescribed: Mapping[Place, str] = dataclasses.field(default_factory=dict)
-    deleted: frozenset[Place] = frozenset()
+    undescribed: Mapping[TopicPartition, str] = dataclasses.field(default_factory=dict)
+    deleted: frozenset[TopicPartition] = frozenset()
     deleted_at: int | None = None
 
     @property
@@ -81,7 +81,7 @@ def ask_source(
     rows: Iterable[PartitionSnapshot],
     selected: Selected,
     *,
-    positions: Mapping[Place, Position],
+    positions: Mapping[TopicPartition, Position],
     committed: bool,
     deadline_s: float,
     tick: Callable[[], None],
@@ -92,7 +92,7 @@ def ask_source(
     `positions` are the committed ones: their ids identify a recreated topic.
     """
     known = {(row.topic, row.partition): row for row in rows}
-    deleted: frozenset[Place] = frozenset()
+    deleted: frozenset[TopicPartition] = frozenset()
     alive, stops = _told_apart(tick)
     try:
         with Admin(spec, client_id=CLIENT_ID) as source:
@@ -132,15 +132,15 @@ def _told_apart(tick: Callable[[], None]) -> tuple[Callable[[], None], list[Exce
 class _Ends(NamedTuple):
     """Log start, readable end and last offset; a partition has all of them or has failed."""
 
-    starts: Mapping[Place, int]
-    ends: Mapping[Place, int]
-    lasts: Mapping[Place, int]
-    failed: Mapping[Place, UnderstudyError]
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    lasts: Mapping[TopicPartition, int]
+    failed: Mapping[TopicPartition, UnderstudyError]
 
 
 def _ends(
     source: Admin,
-    known: Mapping[Place, PartitionSnapshot],
+    known: Mapping[TopicPartition, PartitionSnapshot],
     *,
     committed: bool,
     deadline_s: float,
@@ -159,7 +159,7 @@ def _ends(
     return _Ends(starts.done, ends.done, lasts, {**ends.failed, **starts.failed})
 
 
-def _with_ends(row: PartitionSnapshot, place: Place, ends: _Ends) -> PartitionSnapshot:
+def _with_ends(row: PartitionSnapshot, place: TopicPartition, ends: _Ends) -> PartitionSnapshot:
     if place not in ends.starts:
         return row
     return dataclasses.replace(
@@ -173,7 +173,7 @@ def _with_ends(row: PartitionSnapshot, place: Place, ends: _Ends) -> PartitionSn
 
 def list_selected(
     source: Admin,
-    known: Collection[Place],
+    known: Collection[TopicPartition],
     selected: Selected,
     deadline_s: float,
     tick: Callable[[], None],
@@ -187,12 +187,12 @@ def list_selected(
 
 
 def not_copied(
-    known: Collection[Place], listed: ClusterSnapshot, selected: Selected
-) -> dict[Place, PartitionSnapshot]:
+    known: Collection[TopicPartition], listed: ClusterSnapshot, selected: Selected
+) -> dict[TopicPartition, PartitionSnapshot]:
     """Selected partitions without a row; their records would be lost too. Partition -1 stands for
     all of a topic that could not be described."""
     topics = {topic for topic, _ in known}
-    found: dict[Place, PartitionSnapshot] = {}
+    found: dict[TopicPartition, PartitionSnapshot] = {}
     for name, topic in listed.topics.items():
         if selected.takes(name):
             for number in range(topic.partitions):
@@ -229,7 +229,7 @@ def _unknown(
 
 
 def _identified(
-    row: PartitionSnapshot, positions: Mapping[Place, Position], listed: ClusterSnapshot
+    row: PartitionSnapshot, positions: Mapping[TopicPartition, Position], listed: ClusterSnapshot
 ) -> PartitionSnapshot:
     """Marks partitions whose source topic is not the one that was replicated."""
     position, topic = positions.get((row.topic, row.partition)), listed.topics.get(row.topic)
@@ -271,7 +271,9 @@ def with_deleted(
     )
 
 
-def _deleted(places: Collection[Place], listed: ClusterSnapshot) -> frozenset[Place]:
+def _deleted(
+    places: Collection[TopicPartition], listed: ClusterSnapshot
+) -> frozenset[TopicPartition]:
     """A position outlives its topic, so that a recreated topic is recognized.
 
     A topic that could not be described does not count as deleted.
@@ -285,7 +287,7 @@ def _deleted(places: Collection[Place], listed: ClusterSnapshot) -> frozenset[Pl
 
 
 def without(
-    groups: Iterable[GroupSnapshot], deleted: frozenset[Place], *, asked: bool
+    groups: Iterable[GroupSnapshot], deleted: frozenset[TopicPartition], *, asked: bool
 ) -> tuple[GroupSnapshot, ...]:
     """Kafka deletes groups' offsets with a topic; stored rows may still have them.
 

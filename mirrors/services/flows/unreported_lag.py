@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition, TopicState
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
@@ -26,7 +26,6 @@ from mirrors.services.clock import milliseconds
 from mirrors.services.flows import progress
 from mirrors.services.gaps.lost_ranges import facts_of
 
-Place = tuple[str, int]
 # A runner reports every few seconds; after this silence the scan's figures are used.
 SILENT_AFTER = timedelta(seconds=30)
 
@@ -36,9 +35,9 @@ class SourceRanges:
     """A scan of a source: log start, end and last stable offset by partition."""
 
     topics: ClusterSnapshot
-    earliest: Mapping[Place, int]
-    end: Mapping[Place, int]
-    stable: Mapping[Place, int]
+    earliest: Mapping[TopicPartition, int]
+    end: Mapping[TopicPartition, int]
+    stable: Mapping[TopicPartition, int]
 
 
 def remote_topics(flows: Iterable[Flow]) -> dict[Cluster, set[str]]:
@@ -77,7 +76,7 @@ def _has_valid_settings(flow: Flow) -> bool:
         return False
 
 
-def selected_places(flow: Flow, source: ClusterSnapshot) -> list[Place]:
+def selected_places(flow: Flow, source: ClusterSnapshot) -> list[TopicPartition]:
     """Every topic-partition of the source that the flow's filters select."""
     select = _selection(flow)
     return [
@@ -144,7 +143,7 @@ def _lost(
     return found
 
 
-def _last_lost(flow: Flow, gaps: Collection[Place]) -> dict[str, GapKind]:
+def _last_lost(flow: Flow, gaps: Collection[TopicPartition]) -> dict[str, GapKind]:
     """The remote topics that the last scan found lost: a gap that no runner has reported."""
     rows = FlowPartition.objects.filter(flow=flow, flow__account__is_swept=True, state="gap")
     found = rows.values_list("topic", "partition", "remote_topic")
@@ -162,7 +161,7 @@ class _Look:
         self,
         flow: Flow,
         seen: SourceRanges,
-        gaps: Mapping[Place, GapFacts],
+        gaps: Mapping[TopicPartition, GapFacts],
         now: int,
         silent: timedelta,
         lost: Mapping[str, GapKind],

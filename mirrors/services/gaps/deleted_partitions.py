@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failover.partitions import TopicList, deleted_partitions
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.positions import read_positions
 from mirrors.models import Flow, FlowTopic
 from mirrors.services.clock import milliseconds
@@ -20,12 +21,17 @@ class DeletedPartitions:
     """Partitions that were replicated and then deleted on the source; `seen_at` (epoch ms) is the
     time of that observation, None without any."""
 
-    places: frozenset[Place] = frozenset()
+    places: frozenset[TopicPartition] = frozenset()
     seen_at: int | None = None
 
 
 def find_deleted(
-    *, flow: Flow, spec: FlowSpec, target: Admin, places: Collection[Place], deadline_s: float
+    *,
+    flow: Flow,
+    spec: FlowSpec,
+    target: Admin,
+    places: Collection[TopicPartition],
+    deadline_s: float,
 ) -> DeletedPartitions:
     """Which of these partitions were missing from the topics of the flow's last plan.
 

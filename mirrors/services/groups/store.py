@@ -8,6 +8,7 @@ from datetime import datetime
 
 from django.db import transaction
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.filters.groups import GroupSelection, GroupVerdict
 from mirrors.domain.groups.checkpoints import OffsetUpdate
 from mirrors.domain.groups.resume import GroupPartition, resume_offset_of
@@ -18,7 +19,6 @@ from mirrors.kafka.admin.groups import GroupListing, GroupsListed
 from mirrors.models import Flow, GroupOffset
 from mirrors.models.groups import LONGEST_GROUP, NO_PARTITION
 
-Place = tuple[str, int]
 Key = tuple[str, str, int]
 EXCLUDED = "excluded"
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
@@ -62,9 +62,9 @@ def known_groups(*, flow: Flow, spec: FlowSpec) -> list[str]:
     return [name for name in names if selection.decide(name).chosen]
 
 
-def known_places(*, flow: Flow) -> dict[str, set[Place]]:
+def known_places(*, flow: Flow) -> dict[str, set[TopicPartition]]:
     """Partitions in which each group had an offset at the last survey."""
-    found: dict[str, set[Place]] = {}
+    found: dict[str, set[TopicPartition]] = {}
     rows = GroupOffset.objects.filter(flow=flow, partition__gt=NO_PARTITION).order_by()
     for group, topic, partition in rows.values_list("group", "topic", "partition"):
         found.setdefault(group, set()).add((topic, partition))

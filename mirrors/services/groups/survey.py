@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.filters.groups import GroupVerdict
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.groups.checkpoints import name_taken
@@ -18,7 +19,7 @@ from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin.groups import GroupOffset, list_answered_groups, read_offsets
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow
 from mirrors.services.clock import Budget
@@ -86,7 +87,7 @@ def look_at_target(
 ) -> tuple[dict[str, str], list[GroupPartition]]:
     """States first, offsets second: a group that becomes active in between shows in one of them."""
     places = list(places)
-    wanted: dict[str, list[Place]] = {}
+    wanted: dict[str, list[TopicPartition]] = {}
     for place in places:
         if place.remote_topic is not None and place.target_end is not None:
             wanted.setdefault(place.group, []).append((place.remote_topic, place.partition))
@@ -106,7 +107,7 @@ def look_at_target(
 
 def _at_target(
     place: GroupPartition,
-    offsets: Partial[str, Partial[Place, GroupOffset]],
+    offsets: Partial[str, Partial[TopicPartition, GroupOffset]],
     taken: Mapping[str, str],
 ) -> GroupPartition:
     if place.remote_topic is None or place.target_end is None:
@@ -126,10 +127,10 @@ def _at_target(
 
 
 def _on_source(
-    source: ClusterSpec, groups: list[str], known: Mapping[str, set[Place]], budget: Budget
+    source: ClusterSpec, groups: list[str], known: Mapping[str, set[TopicPartition]], budget: Budget
 ) -> list[GroupPartition]:
     """Every group-partition with an offset now or at the last survey."""
-    every: dict[str, Iterable[Place] | None] = dict.fromkeys(groups)
+    every: dict[str, Iterable[TopicPartition] | None] = dict.fromkeys(groups)
     found = read_offsets(source, every, deadline_s=budget.left_s)
     lost = {
         group: sorted(before - part.done.keys())
@@ -151,9 +152,9 @@ def _on_source(
 
 def _of_group(
     group: str,
-    found: Partial[Place, GroupOffset],
-    lost: list[Place],
-    again: Partial[str, Partial[Place, GroupOffset]],
+    found: Partial[TopicPartition, GroupOffset],
+    lost: list[TopicPartition],
+    again: Partial[str, Partial[TopicPartition, GroupOffset]],
 ) -> Iterable[GroupPartition]:
     second = again.done.get(group, Partial())
     offsets = {**found.done, **second.done}
@@ -172,7 +173,7 @@ def _of_group(
         )
 
 
-def _troubled(group: str, place: Place, trouble: str) -> GroupPartition:
+def _troubled(group: str, place: TopicPartition, trouble: str) -> GroupPartition:
     return GroupPartition(group=group, topic=place[0], partition=place[1], trouble=trouble)
 
 
@@ -202,8 +203,8 @@ def _mixed(place: GroupPartition) -> GroupPartition:
     return dataclasses.replace(place, translation=found)
 
 
-def _answers(places: Iterable[GroupPartition]) -> dict[Place, list[Translation]]:
-    found: dict[Place, list[Translation]] = {}
+def _answers(places: Iterable[GroupPartition]) -> dict[TopicPartition, list[Translation]]:
+    found: dict[TopicPartition, list[Translation]] = {}
     for place in places:
         if place.translation is not None:
             found.setdefault((place.topic, place.partition), []).append(place.translation)
@@ -211,7 +212,7 @@ def _answers(places: Iterable[GroupPartition]) -> dict[Place, list[Translation]]
 
 
 def _translated(flow: Flow, places: list[GroupPartition]) -> list[GroupPartition]:
-    asked: dict[Place, set[int]] = {}
+    asked: dict[TopicPartition, set[int]] = {}
     for place in places:
         if not place.left_out and place.source_offset is not None:
             asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)

@@ -13,9 +13,9 @@ from mirrors.domain.migration.imports.line_verdicts import KeyVerdict
 from mirrors.domain.migration.imports.plan import (
     KINDS,
     LONGEST_TEXT,
+    FieldKey,
     ImportKind,
     ImportPlan,
-    Place,
     plan_import,
 )
 from mirrors.domain.specs import ClusterSpec
@@ -109,7 +109,7 @@ def kind_of(word: str) -> ImportKind:
     raise InvalidSettings({"kind": [f"It must be one of {', '.join(KINDS)}."]})
 
 
-def _cluster_problems(plan: ImportPlan) -> Iterator[tuple[Place, str]]:
+def _cluster_problems(plan: ImportPlan) -> Iterator[tuple[FieldKey, str]]:
     known = {cluster.alias: cluster for cluster in Cluster.objects.all()}
     for spec in plan.clusters:
         cluster = known.get(spec.alias)
@@ -124,13 +124,13 @@ def _cluster_problems(plan: ImportPlan) -> Iterator[tuple[Place, str]]:
             )
 
 
-def _refusals(spec: ClusterSpec) -> Iterator[tuple[Place, str]]:
+def _refusals(spec: ClusterSpec) -> Iterator[tuple[FieldKey, str]]:
     for field, sentences in problems_of(spec).items():
         for sentence in sentences:
             yield (spec.alias, field), sentence
 
 
-def _flow_problems(plan: ImportPlan) -> Iterator[tuple[Place, str]]:
+def _flow_problems(plan: ImportPlan) -> Iterator[tuple[FieldKey, str]]:
     names = {flow.name for flow in Flow.objects.select_related("source", "target")}
     for spec in plan.flows:
         if spec.name in names:

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from django.db import transaction
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.divergence import divergence_point, divergence_topic, merge_points
@@ -23,7 +24,7 @@ from mirrors.domain.offsets.run_blocks import Block
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import FlowSpec
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.positions import read_positions
 from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic, read_to_end
 from mirrors.models import Divergence, Flow, PartitionMap
@@ -85,7 +86,7 @@ def points_of(*, flow: Flow) -> list[Point]:
 
 def _look(
     flow: Flow, spec: FlowSpec, admin: Admin, mark: str, at: int, until: float
-) -> dict[Place, Point]:
+) -> dict[TopicPartition, Point]:
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     rows = _positions(policy, admin, until)
     remote = {place: (policy.remote_topic(place[0]), place[1]) for place in rows}
@@ -108,11 +109,13 @@ def _look(
     return points
 
 
-def _ends(admin: Admin, places: Iterable[Place], until: float) -> Mapping[Place, int | None]:
+def _ends(
+    admin: Admin, places: Iterable[TopicPartition], until: float
+) -> Mapping[TopicPartition, int | None]:
     """End offsets, None where the target refuses. Without partitions that the target lacks: a
     recreated remote topic may have fewer. Raises where it does not respond."""
     found = admin.list_offsets(places, "latest", deadline_s=_left(until))
-    refused: dict[Place, int | None] = {}
+    refused: dict[TopicPartition, int | None] = {}
     for place, error in found.failed.items():
         if isinstance(error, KafkaUnavailable):
             raise error
@@ -121,7 +124,9 @@ def _ends(admin: Admin, places: Iterable[Place], until: float) -> Mapping[Place,
     return {**found.done, **refused}
 
 
-def _positions(policy: ReplicationPolicy, admin: Admin, until: float) -> Mapping[Place, Position]:
+def _positions(
+    policy: ReplicationPolicy, admin: Admin, until: float
+) -> Mapping[TopicPartition, Position]:
     found = read_positions(admin, policy.positions_topic(), deadline_s=_left(until)).places
     # Heartbeats topics are replicated in both directions and are no user data.
     return {
@@ -129,7 +134,7 @@ def _positions(policy: ReplicationPolicy, admin: Admin, until: float) -> Mapping
     }
 
 
-def _last_runs(flow: Flow, rows: Mapping[Place, Position]) -> dict[Place, Run]:
+def _last_runs(flow: Flow, rows: Mapping[TopicPartition, Position]) -> dict[TopicPartition, Run]:
     """The last run of each partition below its position, in the generation of that position."""
     born = {(*place, generation_of(row)): row.position for place, row in rows.items()}
     maps = {
@@ -137,7 +142,7 @@ def _last_runs(flow: Flow, rows: Mapping[Place, Position]) -> dict[Place, Run]:
         for row in PartitionMap.objects.filter(flow=flow)
     }
     wanted = {(pk, born[key] - 1): (key[0], key[1]) for pk, key in maps.items() if key in born}
-    found: dict[Place, Run] = {}
+    found: dict[TopicPartition, Run] = {}
     for at, around in blocks_around(wanted).items():
         run = None if around.body is None else Block(around.body).around(at[1])[0]
         if run is not None:
@@ -145,8 +150,8 @@ def _last_runs(flow: Flow, rows: Mapping[Place, Position]) -> dict[Place, Run]:
     return found
 
 
-def _read(admin: Admin, source_alias: str, until: float) -> dict[Place, Point]:
-    known: dict[Place, Point] = {}
+def _read(admin: Admin, source_alias: str, until: float) -> dict[TopicPartition, Point]:
+    known: dict[TopicPartition, Point] = {}
     topic = divergence_topic(source_alias)
     for record in read_to_end(admin, topic, deadline_s=_left(until)):
         try:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from django.db.models import Exists, OuterRef, QuerySet
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.offsets.translation import Translation
 from mirrors.kafka.admin.groups import read_offsets
@@ -18,7 +19,6 @@ from mirrors.services.offsets.translation import translate_offsets
 
 log = logging.getLogger(__name__)
 
-Place = tuple[str, int]
 # Deadlines of a worker, and of a person who waits for the answer.
 # What a worker has read by then is stored, and the next one continues there.
 WORKER_DEADLINE_S = 15.0
@@ -44,8 +44,8 @@ def catch_up(*, flow_id: int) -> None:
 
 
 def translate_now(
-    *, flow: Flow, places: Mapping[Place, Iterable[int]], deadline_s: float = PATIENCE_S
-) -> dict[Place, list[Translation]]:
+    *, flow: Flow, places: Mapping[TopicPartition, Iterable[int]], deadline_s: float = PATIENCE_S
+) -> dict[TopicPartition, list[Translation]]:
     """Translate with the index, after a refresh where more was replicated than it knows.
 
     May call Kafka, for `deadline_s` at most: not for pages. When the target does not respond, the
@@ -61,8 +61,8 @@ def translate_now(
 
 
 def _caught_up(
-    flow: Flow, asked: Mapping[Place, list[int]], deadline_s: float
-) -> dict[Place, list[Translation]]:
+    flow: Flow, asked: Mapping[TopicPartition, list[int]], deadline_s: float
+) -> dict[TopicPartition, list[Translation]]:
     answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
     doubtful = {
         place for place, rows in answers.items() if any(row.outcome != "exact" for row in rows)
@@ -78,14 +78,16 @@ def _caught_up(
     return answers | translate_offsets(flow=flow, places=again, with_bounds=True)
 
 
-def is_behind(*, flow: Flow, places: Iterable[Place]) -> bool:
+def is_behind(*, flow: Flow, places: Iterable[TopicPartition]) -> bool:
     """Whether one of these partitions was replicated further than the index knows."""
     wanted = set(places)
     rows = _moved().filter(flow=flow, topic__in={topic for topic, _ in wanted})
     return any(place in wanted for place in rows.values_list("topic", "partition"))
 
 
-def group_places(*, flow: Flow, group: str) -> tuple[dict[Place, list[int]], dict[Place, str]]:
+def group_places(
+    *, flow: Flow, group: str
+) -> tuple[dict[TopicPartition, list[int]], dict[TopicPartition, str]]:
     """Offsets of a group in replicated partitions; and partitions where they are unknown."""
     rows = FlowPartition.objects.filter(flow=flow).values_list("topic", "partition")
     found = read_offsets(flow.source.spec, {group: list(rows)}, deadline_s=PATIENCE_S)

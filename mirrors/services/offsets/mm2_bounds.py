@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.mm2_bounds import Pair, candidates
@@ -32,7 +33,6 @@ from mirrors.services.offsets.translation import translate_offsets
 
 log = logging.getLogger(__name__)
 
-Place = tuple[str, int]
 # The offset-syncs topic is read again after this time, because MM2 may have run again.
 READ_AGAIN = timedelta(minutes=10)
 # Partitions per batch, and pairs tried for an offset: a pair may be of an earlier topic.
@@ -45,7 +45,7 @@ DEADLINE_S = 20.0
 
 def learn_group_bounds(*, flow: Flow, places: Iterable[GroupPartition], deadline_s: float) -> bool:
     """For groups; True when an answer may be better now. Never raises: unknown stays unknown."""
-    asked: dict[Place, set[int]] = {}
+    asked: dict[TopicPartition, set[int]] = {}
     for place in places:
         if not place.left_out and place.source_offset is not None:
             asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
@@ -54,7 +54,7 @@ def learn_group_bounds(*, flow: Flow, places: Iterable[GroupPartition], deadline
 
 
 def learn_bounds(
-    *, flow: Flow, answers: Mapping[Place, Iterable[Translation]], deadline_s: float
+    *, flow: Flow, answers: Mapping[TopicPartition, Iterable[Translation]], deadline_s: float
 ) -> bool:
     """Verify a closer pair for each of these answers that is not exact."""
     wanted = {
@@ -75,7 +75,9 @@ def learn_bounds(
 
 
 class _Learner:
-    def __init__(self, flow: Flow, wanted: Mapping[Place, list[int]], deadline_s: float) -> None:
+    def __init__(
+        self, flow: Flow, wanted: Mapping[TopicPartition, list[int]], deadline_s: float
+    ) -> None:
         self._flow = flow
         self._until = time.monotonic() + deadline_s
         maps = PartitionMap.objects.filter(
@@ -85,7 +87,7 @@ class _Learner:
         # A partition that this flow neither copied nor took over has no bound.
         self._maps = {at: row for at, row in found.items() if at in wanted and row.position}
         self._wanted = {at: wanted[at] for at in sorted(self._maps)[:MOST_PLACES]}
-        self._rows: dict[Place, OffsetBounds] = {
+        self._rows: dict[TopicPartition, OffsetBounds] = {
             at: row.bounds
             for at, row in self._maps.items()
             if at in self._wanted and hasattr(row, "bounds")
@@ -140,9 +142,9 @@ class _Learner:
             row.as_of = timezone.now()
             row.save()
 
-    def _next_pairs(self) -> dict[Place, Pair]:
+    def _next_pairs(self) -> dict[TopicPartition, Pair]:
         """For each partition the closest pair that is neither proven nor refuted."""
-        tried: dict[Place, Pair] = {}
+        tried: dict[TopicPartition, Pair] = {}
         for place, offsets in self._wanted.items():
             row = self._rows[place]
             proven, refuted = _pairs(row.proven), _pairs(row.refuted)
@@ -155,10 +157,10 @@ class _Learner:
                         break
         return tried
 
-    def _checkpoints(self, spec: FlowSpec) -> dict[Place, Pair]:
+    def _checkpoints(self, spec: FlowSpec) -> dict[TopicPartition, Pair]:
         """The closest checkpoint below each offset without a proven pair."""
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-        found: dict[Place, Pair] = {}
+        found: dict[TopicPartition, Pair] = {}
         for place, offsets in self._wanted.items():
             row = self._rows[place]
             proven, refuted = _pairs(row.proven), _pairs(row.refuted)
@@ -177,7 +179,7 @@ class _Learner:
                 found[place] = fresh
         return found
 
-    def _locate(self, spec: FlowSpec, found: Mapping[Place, Pair]) -> bool:
+    def _locate(self, spec: FlowSpec, found: Mapping[TopicPartition, Pair]) -> bool:
         remote = self._remote(spec, found)
         located = locate_pairs(spec, found, remote, deadline_s=self._left_s)
         for place, pair in located.items():
@@ -193,7 +195,7 @@ class _Learner:
     def _approach(self, spec: FlowSpec) -> bool:
         """Search the record itself above each bound, so that it is read only once."""
         known = translate_offsets(flow=self._flow, places=self._wanted, with_bounds=True)
-        wanted: dict[Place, tuple[int, int]] = {}
+        wanted: dict[TopicPartition, tuple[int, int]] = {}
         for place, rows in known.items():
             refuted = _pairs(self._rows[place].refuted)
             for row in rows:
@@ -213,11 +215,13 @@ class _Learner:
             row_of.save(update_fields=["proven", "refuted"])
         return bool(found)
 
-    def _remote(self, spec: FlowSpec, places: Iterable[Place]) -> dict[Place, Place]:
+    def _remote(
+        self, spec: FlowSpec, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, TopicPartition]:
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         return {place: (policy.remote_topic(place[0]), place[1]) for place in places}
 
-    def _prove(self, spec: FlowSpec, tried: Mapping[Place, Pair]) -> bool:
+    def _prove(self, spec: FlowSpec, tried: Mapping[TopicPartition, Pair]) -> bool:
         verdicts = compare_pairs(spec, tried, self._remote(spec, tried), deadline_s=self._left_s)
         for place, is_same in verdicts.items():
             row, pair = self._rows[place], list(tried[place])

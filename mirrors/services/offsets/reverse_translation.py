@@ -14,6 +14,7 @@ from datetime import datetime
 
 from django.db.models import F
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failback.mixed_partitions import count_re_reads
 from mirrors.domain.failback.reverse_translation import (
     downstream_between,
@@ -37,7 +38,6 @@ from mirrors.models.failover import FailoverKind, FailoverState
 from mirrors.models.flows import DesiredState
 from mirrors.services.offsets.run_lookup import beside, touching, until
 
-Place = tuple[str, int]
 _FAR = (1 << 63) - 1
 _SETTLED = (OrphanState.REPLAYED, OrphanState.EXPORTED, OrphanState.DROPPED)
 
@@ -55,8 +55,8 @@ def other_way(flow: Flow) -> Flow | None:
 
 
 def amend(
-    *, flow: Flow, answers: Mapping[Place, list[Translation]]
-) -> dict[Place, list[Translation]]:
+    *, flow: Flow, answers: Mapping[TopicPartition, list[Translation]]
+) -> dict[TopicPartition, list[Translation]]:
     """The same answers, corrected for partitions that the other flow wrote before the promotion.
 
     Keys are source topics of `flow`, which are remote topics of the other flow.
@@ -74,8 +74,8 @@ def amend(
 
 
 def upstream_of(
-    *, there: Flow, places: Mapping[Place, Iterable[int]]
-) -> dict[Place, list[Translation]]:
+    *, there: Flow, places: Mapping[TopicPartition, Iterable[int]]
+) -> dict[TopicPartition, list[Translation]]:
     """For remote topics of the flow `there`: the resume offset of a reader at its source."""
     ways = Ways(there, places, None)
     return {
@@ -85,13 +85,13 @@ def upstream_of(
     }
 
 
-def ways_of(flow: Flow, places: Iterable[Place]) -> Ways | None:
+def ways_of(flow: Flow, places: Iterable[TopicPartition]) -> Ways | None:
     """What both flows know of these source partitions; None while both run."""
     there = other_way(flow)
     return None if there is None else Ways(there, places, flow)
 
 
-def ways_home(flow: Flow) -> dict[Place, Place]:
+def ways_home(flow: Flow) -> dict[TopicPartition, TopicPartition]:
     """Remote partitions whose names keep them from replication, each with its source partition.
 
     They are on the source of `flow`, which does not replicate them: they came from its target.
@@ -106,14 +106,16 @@ def ways_home(flow: Flow) -> dict[Place, Place]:
 
 
 def answers_home(
-    flow: Flow, places: Mapping[Place, Iterable[int]]
-) -> dict[Place, list[Translation]]:
+    flow: Flow, places: Mapping[TopicPartition, Iterable[int]]
+) -> dict[TopicPartition, list[Translation]]:
     """For partitions of `ways_home`: the resume offset of a reader on their origin."""
     there = other_way(flow) if places else None
     return {} if there is None else upstream_of(there=there, places=places)
 
 
-def upstream_span(flow: Flow, place: Place, start: int, end: int) -> tuple[int, int] | None:
+def upstream_span(
+    flow: Flow, place: TopicPartition, start: int, end: int
+) -> tuple[int, int] | None:
     """First and last source offset of what the flow wrote at offsets [start, end) of its target."""
     known = _maps(flow, {place[0]}).get(place)
     found = None
@@ -127,7 +129,7 @@ def upstream_span(flow: Flow, place: Place, start: int, end: int) -> tuple[int, 
 class Ways:
     """The known mappings of some remote topics of one flow whose target was promoted."""
 
-    def __init__(self, there: Flow, places: Iterable[Place], back: Flow | None) -> None:
+    def __init__(self, there: Flow, places: Iterable[TopicPartition], back: Flow | None) -> None:
         names = {topic for topic, _ in places}
         rows = Divergence.objects.filter(flow=there, remote_topic__in=names)
         self._points = {(row.remote_topic, row.partition): row for row in rows}
@@ -142,18 +144,18 @@ class Ways:
             ).values_list("mark", flat=True)
         )
 
-    def knows(self, place: Place, *, own_name: bool = False) -> bool:
+    def knows(self, place: TopicPartition, *, own_name: bool = False) -> bool:
         point = self._points.get(place)
         if point is None or (own_name and point.topic != point.remote_topic):
             return False
         return (point.topic, point.partition) in self._there
 
-    def home_of(self, place: Place) -> Place:
+    def home_of(self, place: TopicPartition) -> TopicPartition:
         """The source partition from which the flow `there` wrote this remote one."""
         point = self._points[place]
         return point.topic, point.partition
 
-    def twins(self, place: Place, start: int, end: int) -> dict[int, int]:
+    def twins(self, place: TopicPartition, start: int, end: int) -> dict[int, int]:
         """For offsets [start, end) on the old primary: the offsets of the same records here."""
         found: dict[int, int] = {}
         back = self._back.get(place)
@@ -165,7 +167,7 @@ class Ways:
                 found[at] = run.upstream + at - run.downstream
         return found
 
-    def back(self, place: Place, asked: int) -> Translation:
+    def back(self, place: TopicPartition, asked: int) -> Translation:
         point = self._points[place]
         source = (point.topic, point.partition)
         forth, back = self._there[source], self._back.get(place)
@@ -204,12 +206,12 @@ class Ways:
         return dataclasses.replace(answer, re_reads=again)
 
 
-def _maps(flow: Flow, topics: set[str]) -> dict[Place, PartitionMap]:
+def _maps(flow: Flow, topics: set[str]) -> dict[TopicPartition, PartitionMap]:
     rows = PartitionMap.objects.filter(flow=flow, topic__in=topics, position__isnull=False)
     return {(row.topic, row.partition): row for row in rows}
 
 
-def _undecided(there: Flow, kept_at: datetime | None) -> set[Place] | None:
+def _undecided(there: Flow, kept_at: datetime | None) -> set[TopicPartition] | None:
     """Partitions with undecided orphans; None when they were not listed since."""
     run = Failback.objects.filter(flow=there, listed_at__gte=kept_at).first() if kept_at else None
     if run is None:

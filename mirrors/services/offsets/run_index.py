@@ -16,6 +16,7 @@ from datetime import datetime
 from django.db import transaction
 from django.utils import timezone
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import Position, read_position
 from mirrors.domain.offsets.generation import generation_of
@@ -36,7 +37,6 @@ DEADLINE_S = 20.0
 _ATTEMPTS = 5
 _CHUNK = 5000
 _BATCH = 400
-Place = tuple[str, int]
 
 
 class _ConcurrentWrite(Exception):
@@ -127,9 +127,9 @@ class _Refresh:
         for topic, number, born, pk in rows.values_list("topic", "partition", "generation", "pk"):
             self._maps[topic, number, born] = pk
 
-    def _read_positions(self, tail: CommittedRange | None) -> dict[Place, Position | None]:
+    def _read_positions(self, tail: CommittedRange | None) -> dict[TopicPartition, Position | None]:
         """The last position of each partition; None where a person deleted it."""
-        said: dict[Place, Position | None] = {}
+        said: dict[TopicPartition, Position | None] = {}
         if tail is None:
             return said
         for record in self._reader.read(tail, deadline_s=self._left_s):
@@ -176,7 +176,7 @@ class _Refresh:
 
     def _settle(
         self,
-        said: dict[Place, Position | None],
+        said: dict[TopicPartition, Position | None],
         before: set[int],
         tail: CommittedRange | None,
         as_of: datetime,
@@ -199,7 +199,9 @@ class _Refresh:
                 old.update(position=None)
             self._write_positions(current, keys)
 
-    def _write_positions(self, current: dict[Place, Position], keys: dict[Place, MapKey]) -> None:
+    def _write_positions(
+        self, current: dict[TopicPartition, Position], keys: dict[TopicPartition, MapKey]
+    ) -> None:
         PartitionMap.objects.bulk_create(
             [
                 PartitionMap(

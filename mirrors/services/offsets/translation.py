@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.offsets.mm2_bounds import Neighbors, Pair, bound_of, sentence
 from mirrors.domain.offsets.run_blocks import Block, first_run, follows
 from mirrors.domain.offsets.runs import Run
@@ -13,18 +14,16 @@ from mirrors.models import Flow, FlowPartition, OffsetBounds, PartitionMap
 from mirrors.models.offsets import Wanted, blocks_around
 from mirrors.services.offsets.reverse_translation import amend
 
-Place = tuple[str, int]
-
 _RECORD = "record"
 
 
 def translate_offsets(
     *,
     flow: Flow,
-    places: Mapping[Place, Iterable[int]],
-    positions: Mapping[Place, int] | None = None,
+    places: Mapping[TopicPartition, Iterable[int]],
+    positions: Mapping[TopicPartition, int] | None = None,
     with_bounds: bool = False,
-) -> dict[Place, list[Translation]]:
+) -> dict[TopicPartition, list[Translation]]:
     """For each partition one answer per offset, in order; the index is used as it is.
 
     `run_index.refresh_index` refreshes it first, where Kafka may be called. `positions`: answer as
@@ -72,7 +71,9 @@ class _Map(NamedTuple):
 class _Blocks:
     """The blocks of the maps that the requested offsets need."""
 
-    def __init__(self, maps: Mapping[Place, _Map], asked: Mapping[Place, list[int]]) -> None:
+    def __init__(
+        self, maps: Mapping[TopicPartition, _Map], asked: Mapping[TopicPartition, list[int]]
+    ) -> None:
         self._maps = maps
         self._around = blocks_around(
             self._wanted(place, offset)
@@ -88,14 +89,14 @@ class _Blocks:
         # Many offsets share one block, so it is decoded once.
         self._blocks: dict[tuple[int, int], Block] = {}
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: TopicPartition) -> bool:
         return place in self._maps and self._maps[place].pk in self._known
 
-    def knows_its_end(self, place: Place) -> bool:
+    def knows_its_end(self, place: TopicPartition) -> bool:
         """Whether the position says how far the copies reach, as right after a takeover."""
         return place in self._maps and self._maps[place].map_end is not None
 
-    def translate(self, place: Place, offset: int) -> Translation:
+    def translate(self, place: TopicPartition, offset: int) -> Translation:
         known, at = self._maps[place], self._wanted(place, offset)
         found = self._around[at]
         below = above = before = None
@@ -115,7 +116,9 @@ class _Blocks:
             map_end=known.map_end,
         )
 
-    def bounded(self, answers: Mapping[Place, list[Translation]]) -> dict[Place, list[Translation]]:
+    def bounded(
+        self, answers: Mapping[TopicPartition, list[Translation]]
+    ) -> dict[TopicPartition, list[Translation]]:
         """The same answers, with a lower bound instead of `unknown` where one is known."""
         unknown = {
             place
@@ -139,7 +142,7 @@ class _Blocks:
         }
 
     def _bounded(
-        self, place: Place, answer: Translation, known: OffsetBounds | None
+        self, place: TopicPartition, answer: Translation, known: OffsetBounds | None
     ) -> Translation:
         proven = [] if known is None else [Pair(*row) for row in known.proven]
         pairs = (
@@ -157,7 +160,7 @@ class _Blocks:
             re_reads=found.re_reads,
         )
 
-    def _beside(self, place: Place, offset: int) -> Neighbors:
+    def _beside(self, place: TopicPartition, offset: int) -> Neighbors:
         """What the map knows around an offset that is in none of its runs."""
         known, at = self._maps[place], self._wanted(place, offset)
         found = self._around[at]
@@ -180,14 +183,14 @@ class _Blocks:
             known = self._blocks[map_id, first] = Block(body or b"")
         return known
 
-    def _wanted(self, place: Place, offset: int) -> Wanted:
+    def _wanted(self, place: TopicPartition, offset: int) -> Wanted:
         found = self._maps[place]
         return found.pk, nearest(offset, position=found.position)
 
 
 def _current_maps(
-    flow: Flow, places: Iterable[Place], positions: Mapping[Place, int]
-) -> dict[Place, _Map]:
+    flow: Flow, places: Iterable[TopicPartition], positions: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, _Map]:
     asked = list(places)
     rows = PartitionMap.objects.filter(
         flow=flow,
@@ -198,14 +201,16 @@ def _current_maps(
     return {(row.topic, row.partition): _map(row, positions) for row in rows}
 
 
-def _map(row: PartitionMap, positions: Mapping[Place, int]) -> _Map:
+def _map(row: PartitionMap, positions: Mapping[TopicPartition, int]) -> _Map:
     at = row.position or 0
     asked = min(at, positions.get((row.topic, row.partition), at))
     map_end = row.map_end if asked == at else None
     return _Map(row.pk, asked, map_end, row.source_start, row.target_start)
 
 
-def _reasons(flow: Flow, places: Collection[Place], blocks: _Blocks) -> dict[Place, str]:
+def _reasons(
+    flow: Flow, places: Collection[TopicPartition], blocks: _Blocks
+) -> dict[TopicPartition, str]:
     """Why these partitions have no map and no block of runs."""
     if not places:
         return {}
@@ -218,7 +223,7 @@ def _reasons(flow: Flow, places: Collection[Place], blocks: _Blocks) -> dict[Pla
     }
 
 
-def _why(flow: Flow, place: Place, lane: str | None) -> str:
+def _why(flow: Flow, place: TopicPartition, lane: str | None) -> str:
     name = f"{place[0]}-{place[1]}"
     if lane is None:
         return f"{flow.name} does not replicate {name}"

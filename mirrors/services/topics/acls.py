@@ -8,7 +8,7 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.domain.topics.acls import AclPlan, AclRule, ExistingNames, is_complete, plan_acls
-from mirrors.domain.topics.drift import Deviation, DriftDecision, Place, decide_drift
+from mirrors.domain.topics.drift import Deviation, DriftDecision, DriftKey, decide_drift
 from mirrors.domain.topics.manual_changes import manual_acl_changes, rule_place
 from mirrors.kafka.admin.acls import Acls
 from mirrors.kafka.admin.groups import list_groups
@@ -32,7 +32,7 @@ class AclLook:
     """Differing ACLs, and those that somebody changed manually; None: a side has no authorizer."""
 
     plan: AclPlan
-    ruled: dict[Place, tuple[Deviation, DriftDecision]] = dataclasses.field(default_factory=dict)
+    ruled: dict[DriftKey, tuple[Deviation, DriftDecision]] = dataclasses.field(default_factory=dict)
     read: bool = True
 
     def undecided(self) -> tuple[AclRule, ...]:
@@ -57,7 +57,7 @@ def sync_acls(context: SyncTaskContext) -> Outcome:
     return _bring(context)
 
 
-def put_back(context: SyncTaskContext, places: frozenset[Place]) -> tuple[str, ...]:
+def put_back(context: SyncTaskContext, places: frozenset[DriftKey]) -> tuple[str, ...]:
     """Only what people decided to put back; returns a sentence for each failure."""
     outcome = _bring(context, places)
     return outcome.reasons if outcome.counts["failed"] else ()
@@ -97,7 +97,7 @@ def look_at_acls(context: SyncTaskContext, source: Acls, target: Acls, budget: B
     return AclLook(plan=plan, ruled=ruled)
 
 
-def _bring(context: SyncTaskContext, only: frozenset[Place] | None = None) -> Outcome:
+def _bring(context: SyncTaskContext, only: frozenset[DriftKey] | None = None) -> Outcome:
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Acls(context.spec.source) as source, Acls(context.spec.target) as target:
         look = look_at_acls(context, source, target, budget)

@@ -9,7 +9,7 @@ from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.filters.topics import ConfigSelection
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.domain.topics.acls import NOT_IN_PLAN, UNREAD_RULES, AclPlan
-from mirrors.domain.topics.drift import Place
+from mirrors.domain.topics.drift import DriftKey
 from mirrors.domain.topics.manual_changes import next_baselines, place_of
 from mirrors.domain.topics.plan import NewTopic
 from mirrors.domain.topics.sync_plan import ConfigChange, SyncPlan
@@ -49,7 +49,7 @@ def sync_configs(context: SyncTaskContext) -> Outcome:
     )
 
 
-def put_back(context: SyncTaskContext, places: frozenset[Place]) -> tuple[str, ...]:
+def put_back(context: SyncTaskContext, places: frozenset[DriftKey]) -> tuple[str, ...]:
     """Only what people decided to put back; returns a sentence for each failure."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
@@ -126,7 +126,7 @@ def _note(
     context: SyncTaskContext,
     look: TopicLook,
     done: Iterable[ConfigChange],
-    failed: dict[Place, str],
+    failed: dict[DriftKey, str],
     made: Iterable[str] = (),
 ) -> None:
     """Store the new state of the remote topics, and the drift found."""
@@ -166,7 +166,7 @@ def _specs(topics: Iterable[NewTopic]) -> list[NewTopicSpec]:
     ]
 
 
-def _alter(target: Admin, changes: Iterable[ConfigChange], budget: Budget) -> dict[Place, str]:
+def _alter(target: Admin, changes: Iterable[ConfigChange], budget: Budget) -> dict[DriftKey, str]:
     """Why settings could not be changed, each one separately."""
     rows = {(change.remote_topic, change.key): change for change in changes}
     wanted: dict[str, dict[str, str | None]] = {}
@@ -176,7 +176,7 @@ def _alter(target: Admin, changes: Iterable[ConfigChange], budget: Budget) -> di
     return {place_of(rows[at]): error.message for at, error in done.failed.items()}
 
 
-def _sentences(failed: dict[Place, str]) -> tuple[str, ...]:
+def _sentences(failed: dict[DriftKey, str]) -> tuple[str, ...]:
     """One per answer of the cluster: a topic that may not be changed has one for all keys."""
     return tuple(dict.fromkeys(failed.values()))
 

@@ -9,7 +9,7 @@ from mirrors.domain.cluster_snapshot import ClusterSnapshot
 from mirrors.domain.filters.topics import ConfigSelection
 from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.domain.topics.configs import plan_configs
-from mirrors.domain.topics.drift import Baseline, Deviation, DriftDecision, Place, decide_drift
+from mirrors.domain.topics.drift import Baseline, Deviation, DriftDecision, DriftKey, decide_drift
 from mirrors.domain.topics.manual_changes import (
     manual_config_changes,
     manual_topic_changes,
@@ -32,7 +32,7 @@ class TopicLook:
     configs: tuple[ConfigChange, ...]
     left: tuple[str, ...]
     baselines: dict[str, Baseline]
-    ruled: dict[Place, tuple[Deviation, DriftDecision]]
+    ruled: dict[DriftKey, tuple[Deviation, DriftDecision]]
 
     def due(self) -> tuple[ConfigChange, ...]:
         """What the sync task changes automatically."""
@@ -46,7 +46,7 @@ class TopicLook:
         rulings = (ruling for _, ruling in self.ruled.values() if ruling.leave)
         return tuple(row.reason for row in rulings if row.decided or not decided_only)
 
-    def _ruling(self, place: Place) -> DriftDecision:
+    def _ruling(self, place: DriftKey) -> DriftDecision:
         _, ruling = self.ruled.get(place, (None, DriftDecision(False, "")))
         return ruling
 

@@ -9,7 +9,7 @@ from django.db import transaction
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.domain.topics import drift
-from mirrors.domain.topics.drift import Place
+from mirrors.domain.topics.drift import DriftKey
 from mirrors.models import Drift, Flow
 from mirrors.models.base import move_all
 from mirrors.models.drift import DriftState
@@ -82,7 +82,7 @@ def fix_now(*, flow_id: int, now: datetime) -> None:
     """In a worker: put back what people decided; a refusal of Kafka is the finding's reason."""
     flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
     rows = Drift.objects.filter(flow=flow_id, state=DriftState.FIXING, closed_at=None)
-    wanted: frozenset[Place] = frozenset((row.kind, row.name, row.key) for row in rows)
+    wanted: frozenset[DriftKey] = frozenset((row.kind, row.name, row.key) for row in rows)
     if flow is None or not wanted:
         return
     try:

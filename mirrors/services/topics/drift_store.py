@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from mirrors.domain.topics.acls import AclRule
-from mirrors.domain.topics.drift import Baseline, Deviation, DriftDecision, Finding, Place
+from mirrors.domain.topics.drift import Baseline, Deviation, DriftDecision, DriftKey, Finding
 from mirrors.domain.topics.sync_plan import ConfigChange
 from mirrors.models import CarriedAcl, Drift, Flow, TopicBaseline
 from mirrors.models.base import move
@@ -22,7 +22,7 @@ from mirrors.services.clock import milliseconds
 
 DUTY = "duty"
 _BATCH = 500
-Ruled = Mapping[Place, tuple[Deviation, DriftDecision]]
+Ruled = Mapping[DriftKey, tuple[Deviation, DriftDecision]]
 
 
 def digest_of(*parts: Any) -> str:
@@ -105,7 +105,7 @@ def note_rules(
 # --- findings -----------------------------------------------------------------------------------
 
 
-def findings_of(flow_id: int) -> dict[Place, Finding]:
+def findings_of(flow_id: int) -> dict[DriftKey, Finding]:
     """Findings that are not closed."""
     rows = Drift.objects.filter(flow=flow_id, closed_at=None).order_by()
     return {
@@ -126,7 +126,7 @@ def store_findings(
     ruled: Ruled,
     *,
     kinds: Collection[str],
-    put_back: Collection[Place],
+    put_back: Collection[DriftKey],
     now: datetime,
 ) -> None:
     """Open, renew and close findings of these kinds; a value that was put back is closed."""
@@ -137,7 +137,7 @@ def store_findings(
         flow = Flow.objects.select_for_update(of=("self",)).filter(pk=flow_id).first()
         if flow is None:
             return
-        known: dict[Place, Drift] = {(row.kind, row.name, row.key): row for row in rows}
+        known: dict[DriftKey, Drift] = {(row.kind, row.name, row.key): row for row in rows}
         for place, (deviation, ruling) in ruled.items():
             row = known.get(place) or _opened(flow, deviation, ruling, now)
             _renew(row, deviation, ruling, now)

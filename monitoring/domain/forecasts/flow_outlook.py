@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from monitoring.domain.forecasts.retention import (
     CopyProgress,
     Risk,
@@ -15,8 +16,6 @@ from monitoring.domain.forecasts.retention import (
     risk_of,
     update_progress,
 )
-
-TopicPartition = tuple[str, int]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

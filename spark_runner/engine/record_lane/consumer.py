@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.kafka.connection.client_config import client_config, to_librdkafka
 from mirrors.kafka.errors import RAISED, translate
 from spark_runner.engine.record_lane.progress import CopiedPartition
 from spark_runner.ipc.messages import SliceWork
-from spark_runner.positions.topic import Place
 
 END = KafkaError._PARTITION_EOF
 AT_ONCE = 1000
@@ -53,7 +54,10 @@ class RecordConsumer:
 
     def assign(self, parts: Iterable[CopiedPartition]) -> None:
         """Read these partitions from their next offset; drop what was fetched before."""
-        places = [TopicPartition(part.work.topic, part.work.partition, part.next) for part in parts]
+        places = [
+            confluent_kafka.TopicPartition(part.work.topic, part.work.partition, part.next)
+            for part in parts
+        ]
         with self._translated_errors():
             self._consumer.assign(places)
 
@@ -63,9 +67,9 @@ class RecordConsumer:
             first = self._consumer.poll(wait_s)
             return [] if first is None else [first, *self._consumer.consume(most, 0)]
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: TopicPartition) -> None:
         with self._translated_errors():
-            self._consumer.incremental_unassign([TopicPartition(*place)])
+            self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*place)])
 
     def close(self) -> None:
         self._consumer.close()

@@ -6,6 +6,7 @@ import time
 
 from confluent_kafka import KafkaError, Message
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.kafka.admin.topics import Admin
 from spark_runner.engine.record_lane import errors as record_errors
 from spark_runner.engine.record_lane import fidelity
@@ -14,7 +15,6 @@ from spark_runner.engine.record_lane.consumer import END, RecordConsumer
 from spark_runner.engine.record_lane.producer import RecordProducer
 from spark_runner.engine.record_lane.progress import CopiedPartition, Progress
 from spark_runner.engine.source import errors
-from spark_runner.positions.topic import Place
 
 
 class CopyStep:
@@ -33,9 +33,9 @@ class CopyStep:
         self._record_producer = producer
         self._progress = progress
         self._timing = timing
-        self._read_out: set[Place] = set()
+        self._read_out: set[TopicPartition] = set()
         # Partitions with an internal error of their source broker, and since when.
-        self._unreadable: dict[Place, float] = {}
+        self._unreadable: dict[TopicPartition, float] = {}
         self.pending = 0
 
     def start_again(self) -> None:

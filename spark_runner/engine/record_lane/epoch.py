@@ -18,6 +18,7 @@ from typing import Final
 
 from confluent_kafka import Message, TopicCollection
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable
 from mirrors.kafka.admin.topics import Admin, kafka_uuid
 from spark_runner.engine.identity_checks import check_clusters
@@ -34,7 +35,7 @@ from spark_runner.engine.record_lane.target_state import TargetState
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.ipc.messages import EndedBecause, SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Channel
-from spark_runner.positions.topic import Place, StoredPositions, read_positions
+from spark_runner.positions.topic import StoredPositions, read_positions
 
 
 def topic_ids(admin: Admin, names: Iterable[str], *, deadline_s: float) -> dict[str, str]:
@@ -93,7 +94,7 @@ class _Copy:
         self._work = work
         self._channel = channel
         self._timing = RecordCommitTiming(work.spec.settings.commit_interval_ms / 1000)
-        self._probing: dict[Place, Probe] = {}
+        self._probing: dict[TopicPartition, Probe] = {}
         self._throttle = Throttle(work, channel)
         self._source = Admin(work.source, client_id="understudy-reader-admin")
         self._target = Admin(work.target, client_id="understudy-writer-admin")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka import KafkaError
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
@@ -17,7 +18,6 @@ from spark_runner.engine.record_lane.producer import Failure
 from spark_runner.engine.record_lane.progress import CopiedPartition
 from spark_runner.engine.source.errors import broker_error
 from spark_runner.ipc.messages import PartitionWork, SliceWork
-from spark_runner.positions.topic import Place
 from spark_runner.positions.validation import describe_range_gap
 
 NO_RUNS = (
@@ -104,9 +104,9 @@ class Suspects:
         return self.error.code() in _BATCH_ERRORS
 
 
-def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[Place, Suspects]:
+def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[TopicPartition, Suspects]:
     """The suspects of each partition. Raises when the cause is not a record."""
-    found: dict[Place, Suspects] = {}
+    found: dict[TopicPartition, Suspects] = {}
     for place, offset, error in failures:
         if error.code() in _NOT_THE_CAUSE:
             continue

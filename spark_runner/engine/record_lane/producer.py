@@ -10,6 +10,7 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.internal_topics.records import Position
 from mirrors.kafka.errors import RAISED
@@ -18,13 +19,13 @@ from mirrors.kafka.quotas import timeout_error
 from spark_runner.engine.record_lane.fidelity import Headers
 from spark_runner.engine.record_lane.producer_config import open_producer
 from spark_runner.ipc.messages import PartitionWork, SliceWork
-from spark_runner.positions.topic import Place, produce_row
+from spark_runner.positions.topic import produce_row
 
 FLUSH_S = 30.0
 # While the driver waits for the slice, a silent target gets no longer than this.
 HURRIED_FLUSH_S = 1.0
 
-Failure = tuple[Place, int, KafkaError]
+Failure = tuple[TopicPartition, int, KafkaError]
 """(source topic and partition, upstream offset, error)"""
 
 
@@ -58,7 +59,7 @@ class RecordProducer:
         self._hurry = hurry
         self._open = False
         self._failures: list[Failure] = []
-        self._acknowledged: dict[Place, AcknowledgedRecords] = {}
+        self._acknowledged: dict[TopicPartition, AcknowledgedRecords] = {}
         self.transactional = work.spec.settings.delivery == "exactly_once"
         self._producer = open_producer(work)
 
@@ -123,7 +124,7 @@ class RecordProducer:
         return failures
 
     @property
-    def acknowledged(self) -> Mapping[Place, AcknowledgedRecords]:
+    def acknowledged(self) -> Mapping[TopicPartition, AcknowledgedRecords]:
         """Records acknowledged since the last commit or abort."""
         return self._acknowledged
 
@@ -200,7 +201,7 @@ class RecordProducer:
             self._open = True
 
     def _delivered(
-        self, place: Place, offset: int, error: KafkaError | None, message: Message
+        self, place: TopicPartition, offset: int, error: KafkaError | None, message: Message
     ) -> None:
         if error is not None:
             self._failures.append((place, offset, error))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.flows.lanes import Lane
 from mirrors.domain.gaps.lost_ranges import GapFacts, uncopyable
 from spark_runner.engine.identity_checks import check_owner
@@ -27,7 +28,7 @@ from spark_runner.ipc.messages import (
     SliceResult,
     SliceWork,
 )
-from spark_runner.positions.topic import Place, StoredPositions
+from spark_runner.positions.topic import StoredPositions
 
 
 class CopiedPartition:
@@ -60,7 +61,7 @@ class CopiedPartition:
         self.error: PartitionError | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         return self.work.topic, self.work.partition
 
     @property
@@ -94,7 +95,7 @@ class Progress:
         self._duplicates = repeats
         self._work = work
         self._lane = lane
-        self._unreported: set[Place] = set()
+        self._unreported: set[TopicPartition] = set()
         self._new_errors: list[PartitionError] = []
         # Until the committed positions are read, the parts have the planned ones.
         self._knows_positions = False

@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.foreign_records import UnmappedRange
 from mirrors.domain.internal_topics.records import Position
@@ -30,7 +31,6 @@ from spark_runner.engine.recovery.hanging_transactions import HangingTransaction
 from spark_runner.engine.recovery.target_batches import read_ranges
 from spark_runner.ipc.messages import SliceWork
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.positions.topic import Place
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class TargetState:
         target_truncation.prepare(self._client, partitions)
 
     def end_hanging(
-        self, partitions: Iterable[Partition], read: Callable[[], Mapping[Place, Position]]
+        self, partitions: Iterable[Partition], read: Callable[[], Mapping[TopicPartition, Position]]
     ) -> None:
         """In our turn, before the producer is initialized: end hanging transactions."""
         if not self._record_producer.transactional:
@@ -95,7 +95,7 @@ class TargetState:
         self._hanging_transactions = hanging_transactions
 
     def take_over(
-        self, partitions: Iterable[Partition], known: Mapping[Place, Position]
+        self, partitions: Iterable[Partition], known: Mapping[TopicPartition, Position]
     ) -> dict[Partition, StopReason]:
         """Start at the committed positions. Returns truncated partitions, and why they stop."""
         active = [partition for partition in partitions if partition.error is None]
@@ -124,7 +124,7 @@ class TargetState:
         return truncated
 
     def _lost_positions(
-        self, ends: Mapping[Partition, int], known: Mapping[Place, Position]
+        self, ends: Mapping[Partition, int], known: Mapping[TopicPartition, Position]
     ) -> dict[Partition, StopReason]:
         """Librdkafka does not show how old a position is, so every partition with later records is
         checked."""
@@ -176,7 +176,9 @@ class TargetState:
         for partition, at in positions.items():
             partition.commit_records(at, self.rows.after_commit(partition))
 
-    def _as_it_was(self, partition: Partition, known: Mapping[Place, Position]) -> Position:
+    def _as_it_was(
+        self, partition: Partition, known: Mapping[TopicPartition, Position]
+    ) -> Position:
         return known.get(partition.topic_partition) or self.rows.position(
             partition, partition.position
         )

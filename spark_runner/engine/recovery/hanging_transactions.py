@@ -13,8 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.producers.cluster import Place
 from mirrors.kafka.producers.hanging_transactions import TransactionRepair
 from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
 from mirrors.kafka.producers.transaction_state import OpenTransaction
@@ -221,7 +221,9 @@ class HangingTransactions:
         found = self._repair.states(_places(partitions))
         return {self._known[place]: row for place, row in found.items()}
 
-    def _leaders(self, places: Iterable[Place], deadline: float) -> dict[Place, int]:
+    def _leaders(
+        self, places: Iterable[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, int]:
         wanted = {place: self._known[place] for place in places}
         led = target_truncation.by_leader(self._target, wanted, deadline)
         nodes = {row[:2]: node for node, rows in led.items() for row in rows}
@@ -229,5 +231,5 @@ class HangingTransactions:
         return {place: node for place, node in nodes.items() if node != target_truncation.NOBODY}
 
 
-def _places(partitions: Iterable[Partition]) -> dict[Place, Partition]:
+def _places(partitions: Iterable[Partition]) -> dict[TopicPartition, Partition]:
     return {(partition.remote_topic, partition.partition): partition for partition in partitions}

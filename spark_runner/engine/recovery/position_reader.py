@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import (
@@ -27,7 +28,7 @@ from mirrors.kafka.internal_topics.log_reader import LogBatch, LogReader, Trunca
 from mirrors.kafka.retry import retry_until_available
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.records import decode_batch
-from spark_runner.positions.topic import Place, truncated_below_position
+from spark_runner.positions.topic import truncated_below_position
 
 _COMMIT = 1
 
@@ -48,7 +49,9 @@ class PositionReader:
         # The flow's owner, uncommitted records included: fences follow directly after them.
         self.owner: str | None = None
 
-    def read(self, deadline: float, awaited: Iterable[Place] = ()) -> dict[Place, Position]:
+    def read(
+        self, deadline: float, awaited: Iterable[TopicPartition] = ()
+    ) -> dict[TopicPartition, Position]:
         """All positions committed up to the current high watermark.
 
         Transactions with positions of `awaited` must have ended: after a fence they end soon.
@@ -109,8 +112,8 @@ class PositionReader:
             if known is None or known[0] < offset:
                 self._rows[key] = (offset, epoch, value)
 
-    def _positions(self) -> dict[Place, Position]:
-        found: dict[Place, Position] = {}
+    def _positions(self) -> dict[TopicPartition, Position]:
+        found: dict[TopicPartition, Position] = {}
         for key, (_, _, value) in self._rows.items():
             if value is None or b'"topic"' not in key:
                 continue

@@ -36,7 +36,7 @@ _JUDGES: dict[ImportKind, Callable[[str, ParsedConfiguration, VerdictCollector],
     "connect-json": lambda _, reading, notes: judge_remaining(reading, notes),
     "mirrormaker1": lambda _, reading, notes: judge_remaining(reading, notes),
 }
-Place = tuple[str, str]
+FieldKey = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class ImportPlan:
     clusters: tuple[ClusterSpec, ...] = ()
     flows: tuple[FlowSpec, ...] = ()
     warnings: tuple[str, ...] = ()
-    origins: Mapping[Place, Entry] = dataclasses.field(default_factory=dict)
+    origins: Mapping[FieldKey, Entry] = dataclasses.field(default_factory=dict)
 
     @property
     def refused(self) -> tuple[KeyVerdict, ...]:
@@ -64,7 +64,7 @@ class ImportPlan:
         ]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
-    def refuse(self, problems: Sequence[tuple[Place, str]]) -> ImportPlan:
+    def refuse(self, problems: Sequence[tuple[FieldKey, str]]) -> ImportPlan:
         """Return the plan with problems that only the database shows, each at its line."""
         notes = VerdictCollector()
         for (owner, field), sentence in problems:
@@ -91,7 +91,7 @@ def plan_import(
         notes.refuse("text", why)
         return ImportPlan(lines=notes.lines())
     reading = _READERS[kind](text, notes)
-    origins: dict[Place, Entry] = {}
+    origins: dict[FieldKey, Entry] = {}
     clusters = _clusters(reading, origins, notes)
     flows = _flows(reading, clusters, origins, notes)
     warnings = _conflicts(flows, existing, ids, origins, notes)
@@ -118,7 +118,7 @@ def _unreadable(text: str) -> str | None:
 
 
 def _clusters(
-    reading: ParsedConfiguration, origins: dict[Place, Entry], notes: VerdictCollector
+    reading: ParsedConfiguration, origins: dict[FieldKey, Entry], notes: VerdictCollector
 ) -> dict[str, ClusterSpec]:
     found = {}
     for alias, entries in reading.clusters.items():
@@ -147,7 +147,7 @@ def _has_no_word_yet(notes: VerdictCollector, alias: str, field: str, entry: Ent
 def _flows(
     reading: ParsedConfiguration,
     clusters: Mapping[str, ClusterSpec],
-    origins: dict[Place, Entry],
+    origins: dict[FieldKey, Entry],
     notes: VerdictCollector,
 ) -> list[FlowSpec]:
     found = []
@@ -166,7 +166,7 @@ def _spec(
     draft: FlowDraft,
     clusters: Mapping[str, ClusterSpec],
     properties: Mapping[str, str],
-    origins: Mapping[Place, Entry],
+    origins: Mapping[FieldKey, Entry],
     notes: VerdictCollector,
 ) -> FlowSpec | None:
     if draft.source not in clusters or draft.target not in clusters:
@@ -184,7 +184,7 @@ def _conflicts(
     flows: Sequence[FlowSpec],
     existing: Sequence[FlowSpec],
     ids: Mapping[str, str] | None,
-    origins: Mapping[Place, Entry],
+    origins: Mapping[FieldKey, Entry],
     notes: VerdictCollector,
 ) -> list[str]:
     """Find cycles and collisions of the new flows with each other and with existing ones."""
@@ -198,7 +198,7 @@ def _conflicts(
 
 
 def _say_all(
-    name: str, error: InvalidSettings, origins: Mapping[Place, Entry], notes: VerdictCollector
+    name: str, error: InvalidSettings, origins: Mapping[FieldKey, Entry], notes: VerdictCollector
 ) -> None:
     for field, sentences in error.fields.items():
         entry = origins.get((name, field), Entry(""))

@@ -6,11 +6,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import FailoverRun, FailoverStep, Flow
-
-Place = tuple[str, int]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +45,7 @@ class Context:
         return dict(simulated or {"partitions": [], "places": [], "blockers": []})
 
     @property
-    def source_places(self) -> list[Place]:
+    def source_places(self) -> list[TopicPartition]:
         """The partitions in the plan; a topic with unknown partitions has none."""
         rows = self.plan["partitions"]
         return [(row["topic"], row["partition"]) for row in rows if row["partition"] >= 0]

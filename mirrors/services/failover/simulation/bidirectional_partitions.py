@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failback.mixed_partitions import MixedPartition, verify_mixed
 from mirrors.domain.failover.plan_types import GroupPartitionPlan
 from mirrors.domain.failover.read_verification import ReadRecord, ReadVerification
-from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.reading.samples import Window
 from mirrors.models import Flow
 from mirrors.services.failover.simulation.offset_ranges import BEFORE, STRETCH
@@ -39,9 +39,9 @@ class MixedPlaces:
     def has(self, row: GroupPartitionPlan) -> bool:
         return _key(row) in self._twins
 
-    def windows(self) -> dict[Place, list[Window]]:
+    def windows(self) -> dict[TopicPartition, list[Window]]:
         """What has to be read on the source, to compare."""
-        found: dict[Place, list[Window]] = {}
+        found: dict[TopicPartition, list[Window]] = {}
         for (_, topic, number), twins in self._twins.items():
             found.setdefault((topic, number), []).extend((at, at + 1) for at in twins.values())
         return found

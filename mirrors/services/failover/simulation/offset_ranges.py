@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failover.plan_types import GroupPartitionPlan, PartitionPlan
-from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.reading.samples import Window
 from mirrors.services.failover.simulation.temporary_groups import AFTER
 
@@ -42,8 +42,8 @@ class Bounds:
 
 
 def countable_places(
-    partitions: Iterable[PartitionPlan], bounds: Mapping[Place, Bounds]
-) -> set[Place]:
+    partitions: Iterable[PartitionPlan], bounds: Mapping[TopicPartition, Bounds]
+) -> set[TopicPartition]:
     """The partitions whose lost records are few enough to read, fewest first."""
     left, chosen = COUNT_IN_ALL, set()
     for row in sorted(partitions, key=lambda row: row.loss or 0):
@@ -55,10 +55,10 @@ def countable_places(
 
 
 def source_windows(
-    places: Iterable[GroupPartitionPlan], bounds: Mapping[Place, Bounds]
-) -> dict[Place, list[Window]]:
+    places: Iterable[GroupPartitionPlan], bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, list[Window]]:
     """By partition, the offsets [start, end) to read around groups."""
-    windows: dict[Place, list[Window]] = {}
+    windows: dict[TopicPartition, list[Window]] = {}
     for row in places:
         at = bounds.get((row.topic, row.partition))
         if at is None or row.source_offset is None or row.downstream_offset is None:
@@ -74,20 +74,20 @@ def near_end(offset: int, at: Bounds) -> int:
 
 
 def lost_windows(
-    countable: Iterable[Place], bounds: Mapping[Place, Bounds]
-) -> dict[Place, list[Window]]:
+    countable: Iterable[TopicPartition], bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, list[Window]]:
     """The ranges that would be lost."""
     return {place: [bounds[place].lost] for place in countable}
 
 
 def further_windows(
-    starts: Mapping[Place, Iterable[int]], bounds: Mapping[Place, Bounds]
-) -> dict[Place, list[Window]]:
+    starts: Mapping[TopicPartition, Iterable[int]], bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, list[Window]]:
     """Ranges up to the position, where no record is near a group (compacted, aborted).
 
     A few records from each start suffice; those after the next start are read from there.
     """
-    found: dict[Place, list[Window]] = {}
+    found: dict[TopicPartition, list[Window]] = {}
     for place, rows in starts.items():
         firsts = sorted(set(rows))
         found[place] = list(zip(firsts, [*firsts[1:], bounds[place].position], strict=True))
@@ -95,9 +95,9 @@ def further_windows(
 
 
 def target_windows(
-    places: Iterable[GroupPartitionPlan], starts: Mapping[Place, int]
-) -> dict[Place, list[Window]]:
-    windows: dict[Place, list[Window]] = {}
+    places: Iterable[GroupPartitionPlan], starts: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, list[Window]]:
+    windows: dict[TopicPartition, list[Window]] = {}
     for row in places:
         place = (row.remote_topic, row.partition)
         if row.downstream_offset is not None and place in starts:

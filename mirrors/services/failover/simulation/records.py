@@ -6,11 +6,11 @@ import bisect
 import dataclasses
 from collections.abc import Callable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan import FailoverPlan
 from mirrors.domain.failover.read_verification import ReadRecord
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.reading.samples import Window, read_windows
 from mirrors.services.failover.plan_inputs import Look
@@ -31,17 +31,17 @@ Tick = Callable[..., None]
 class Rows:
     """Records of partitions, indexed by offset."""
 
-    def __init__(self, found: Partial[Place, list[ReadRecord]]) -> None:
+    def __init__(self, found: Partial[TopicPartition, list[ReadRecord]]) -> None:
         self._found = found.done
         self._offsets = {place: [row.offset for row in rows] for place, rows in found.done.items()}
         self.failed = found.failed
 
-    def between(self, place: Place, start: int, end: int) -> list[ReadRecord]:
+    def between(self, place: TopicPartition, start: int, end: int) -> list[ReadRecord]:
         offsets = self._offsets.get(place, [])
         rows = self._found.get(place, [])
         return rows[bisect.bisect_left(offsets, start) : bisect.bisect_left(offsets, end)]
 
-    def by_offset(self, place: Place) -> dict[int, ReadRecord]:
+    def by_offset(self, place: TopicPartition) -> dict[int, ReadRecord]:
         return {row.offset: row for row in self._found.get(place, [])}
 
 
@@ -51,7 +51,7 @@ class Sides:
     those that would be `lost`."""
 
     look: Look
-    bounds: Mapping[Place, Bounds]
+    bounds: Mapping[TopicPartition, Bounds]
     theirs: Rows
     further: Rows
     ours: Rows
@@ -62,7 +62,7 @@ def read_source(
     source: ClusterSpec,
     look: Look,
     plan: FailoverPlan,
-    bounds: Mapping[Place, Bounds],
+    bounds: Mapping[TopicPartition, Bounds],
     mixed: MixedPlaces,
     tick: Tick,
 ) -> tuple[Rows, Rows]:
@@ -76,7 +76,7 @@ def read_source(
     for place, more in mixed.windows().items():
         windows.setdefault(place, []).extend(more)
     theirs = read(source, windows, tick, committed=look.committed)
-    starts: dict[Place, list[int]] = {}
+    starts: dict[TopicPartition, list[int]] = {}
     for row in plain:
         place, offset = (row.topic, row.partition), row.source_offset or 0
         if place not in windows or place in theirs.failed:
@@ -90,7 +90,7 @@ def read_source(
 
 def read(
     spec: ClusterSpec,
-    windows: Mapping[Place, list[Window]],
+    windows: Mapping[TopicPartition, list[Window]],
     tick: Tick,
     *,
     committed: bool = True,

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan_types import GroupPartitionPlan
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.temporary_groups import make_group
-from mirrors.kafka.admin.topics import Place
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.reading.group_consumer import GroupReading, read_as_group
 
@@ -31,7 +31,7 @@ def read_groups(
     target: ClusterSpec,
     prefix: str,
     places: Iterable[GroupPartitionPlan],
-    read_to: Mapping[Place, int],
+    read_to: Mapping[TopicPartition, int],
     tick: Tick,
 ) -> Readings:
     """The first records of each group. Some consumers run in parallel, each with one group.
@@ -75,7 +75,7 @@ def _read_group(
     target: ClusterSpec,
     name: str,
     rows: list[GroupPartitionPlan],
-    read_to: Mapping[Place, int],
+    read_to: Mapping[TopicPartition, int],
     stop: threading.Event,
 ) -> Readings:
     result: Readings = Partial()

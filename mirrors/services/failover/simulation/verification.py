@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Collection, Iterable, Mapping
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan import FailoverPlan
 from mirrors.domain.failover.plan_types import GroupPartitionPlan, PartitionPlan
@@ -24,7 +25,7 @@ from mirrors.domain.failover.simulation_result import (
     group_partition_result,
 )
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.reading.group_consumer import GroupReading
 from mirrors.services.failover.plan_inputs import Look
 from mirrors.services.failover.simulation.bidirectional_partitions import MixedPlaces
@@ -81,7 +82,7 @@ def compare(
     return rows, list(losses.values())
 
 
-def _bounds(source: ClusterSpec, look: Look, plan: FailoverPlan) -> dict[Place, Bounds]:
+def _bounds(source: ClusterSpec, look: Look, plan: FailoverPlan) -> dict[TopicPartition, Bounds]:
     owed = {(row.topic, row.partition): row.owed_from for row in plan.every_partition}
     fresh = {} if look.silence else _log_starts(source, owed)
     return {
@@ -95,7 +96,9 @@ def _bounds(source: ClusterSpec, look: Look, plan: FailoverPlan) -> dict[Place, 
     }
 
 
-def _log_starts(source: ClusterSpec, places: Iterable[Place]) -> Mapping[Place, int]:
+def _log_starts(
+    source: ClusterSpec, places: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, int]:
     """Current log start offsets: retention continues while groups are read.
 
     A consumer that begins below the log start gets nothing of the whole partition.
@@ -111,7 +114,7 @@ def _log_starts(source: ClusterSpec, places: Iterable[Place]) -> Mapping[Place, 
 def _result(
     row: GroupPartitionPlan,
     sides: Sides,
-    losses: Mapping[Place, RangeLoss],
+    losses: Mapping[TopicPartition, RangeLoss],
     readings: Readings,
     mixed: MixedPlaces,
     rate: float | None,
@@ -220,8 +223,8 @@ def _unread(row: GroupPartitionPlan, loss: RangeLoss, sides: Sides) -> int | Non
 
 def _loss(
     row: PartitionPlan,
-    bounds: Mapping[Place, Bounds],
-    counted: Collection[Place],
+    bounds: Mapping[TopicPartition, Bounds],
+    counted: Collection[TopicPartition],
     lost: Rows,
 ) -> RangeLoss:
     place = (row.topic, row.partition)
@@ -243,7 +246,7 @@ def _loss(
 def _rate(
     target: ClusterSpec,
     places: Iterable[GroupPartitionPlan],
-    read_to: Mapping[Place, int],
+    read_to: Mapping[TopicPartition, int],
     tick: Tick,
 ) -> float | None:
     """Records per second that a consumer gets of the longest group-partition."""

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Min, QuerySet
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.offsets.retention import (
     LogStarts,
     RetentionBoundary,
@@ -22,7 +23,7 @@ from mirrors.domain.offsets.retention import (
     retention_boundary,
 )
 from mirrors.domain.replication_policy import policy_for
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.models import (
     Comparison,
     Failback,
@@ -122,7 +123,7 @@ def _why_all_stay(flow: Flow) -> str:
     return ""
 
 
-def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[Place, LogStarts]:
+def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[TopicPartition, LogStarts]:
     """Current log start offsets on both clusters; None where a cluster does not report them."""
     spec = flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
@@ -139,7 +140,7 @@ def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[Place, L
     return {place: LogStarts(here.get(place), there.get(name)) for place, name in remote.items()}
 
 
-def _lowest_of_groups(flow: Flow) -> dict[Place, LogStarts]:
+def _lowest_of_groups(flow: Flow) -> dict[TopicPartition, LogStarts]:
     """The lowest group offset on either side, as the sync tasks last saw it."""
     rows = GroupOffset.objects.filter(flow=flow).exclude(topic="").order_by()
     lowest = rows.values_list("topic", "partition").annotate(

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Iterator
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.offsets.retention import notes_due
@@ -22,7 +23,7 @@ from mirrors.domain.offsets.runs import (
     skipped_generation,
 )
 from mirrors.domain.offsets.truncation_marks import is_truncation, restarted_generation
-from mirrors.kafka.admin.topics import Admin, Place
+from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import InternalRecord, Row, append, stream_to_end
 from mirrors.models import Flow, PartitionMap
 from mirrors.models.flows import DesiredState
@@ -54,7 +55,7 @@ def retire_notes(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
         for known in PartitionMap.objects.filter(flow=flow, position__isnull=False)
     }
     places = sorted({key[:2] for key in notes} & current.keys())
-    starts: dict[Place, int] = {}
+    starts: dict[TopicPartition, int] = {}
     if places:
         with Admin(flow.source.spec, client_id=CLIENT_ID) as admin:
             left = max(0.5, until - time.monotonic())

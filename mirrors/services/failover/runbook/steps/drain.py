@@ -9,6 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from mirrors.domain.account.partition import Owed, PartitionFacts, evaluate
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
@@ -17,7 +18,7 @@ from mirrors.kafka.admin.topics import Admin, At
 from mirrors.models import Flow, Gap, Job, PartitionMap
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.runbook.context import Context, Handler, Place, done, failed, not_yet
+from mirrors.services.failover.runbook.context import Context, Handler, done, failed, not_yet
 from mirrors.services.flows.commands import start_flow, stop_flow
 from mirrors.services.offsets.run_index import refresh_index
 
@@ -106,7 +107,7 @@ def what_is_left(context: Context) -> Rest:
     One unreadable partition does not affect others. Raises when the source as a whole does not
     respond.
     """
-    places: list[Place] = context.source_places
+    places: list[TopicPartition] = context.source_places
     committed = context.spec.settings.isolation_level == "read_committed"
     with Admin(context.spec.source, client_id="understudy-failover") as source:
         last, stable, first = (_ask(source, places, at) for at in ("latest", "stable", "earliest"))
@@ -141,15 +142,15 @@ def what_is_left(context: Context) -> Rest:
 
 
 def _ask(
-    source: Admin, places: Sequence[Place], at: At
-) -> tuple[dict[Place, int], dict[Place, str]]:
+    source: Admin, places: Sequence[TopicPartition], at: At
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
     found = source.list_offsets(places, at, deadline_s=DEADLINE_S)
     if not found.done and any(isinstance(e, KafkaUnavailable) for e in found.failed.values()):
         found.raise_first()
     return found.done, {place: error.message for place, error in found.failed.items()}
 
 
-def _waiting(context: Context, places: set[Place]) -> dict[str, str]:
+def _waiting(context: Context, places: set[TopicPartition]) -> dict[str, str]:
     rows = Gap.objects.filter(flow=context.flow, closed_at=None).exclude(kind__in=UNCOPYABLE)
     return {
         str(gap): gap.reason or f"it is {gap.kind}."
@@ -162,7 +163,7 @@ def _other_logs(owed: Sequence[Owed]) -> dict[str, str]:
     return {f"{part.topic}-{part.partition}": part.reason for part in owed if part.records is None}
 
 
-def _name(place: Place) -> str:
+def _name(place: TopicPartition) -> str:
     return f"{place[0]}-{place[1]}"
 
 

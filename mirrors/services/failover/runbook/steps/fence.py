@@ -8,6 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.failover.runbook.steps import KINDS
@@ -19,14 +20,7 @@ from mirrors.kafka.admin.client_fence import CLIENT_ID, Fence, deny_writes, keep
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.runbook.context import (
-    Context,
-    Handler,
-    Place,
-    done,
-    not_yet,
-    skipped,
-)
+from mirrors.services.failover.runbook.context import Context, Handler, done, not_yet, skipped
 from mirrors.services.failover.runbook.steps.hooks import call, undo_hook
 
 DEADLINE_S = 10.0
@@ -170,7 +164,7 @@ def source_ends(context: Context) -> tuple[dict[str, int], dict[str, str]]:
     """End offset by `topic-partition`, with open transactions, or why it cannot be read.
 
     Raises when the source as a whole does not respond."""
-    places: list[Place] = context.source_places
+    places: list[TopicPartition] = context.source_places
     with Admin(context.spec.source, client_id=CLIENT_ID) as admin:
         found = admin.list_offsets(places, "latest", deadline_s=DEADLINE_S)
     if not found.done and any(isinstance(e, KafkaUnavailable) for e in found.failed.values()):

@@ -16,7 +16,7 @@ from typing import Any
 
 from mirrors.domain.account.partition import Owed
 from mirrors.domain.account.totals import Count, upper_bound
-from mirrors.domain.cluster_snapshot import ClusterSnapshot
+from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import is_own
 from mirrors.domain.failover.plan_types import PartitionSnapshot
@@ -30,7 +30,7 @@ from mirrors.domain.failover.runbook.data_loss import (
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.groups import read_offsets
-from mirrors.kafka.admin.topics import Admin, At, Place
+from mirrors.kafka.admin.topics import Admin, At
 from mirrors.kafka.reading.record_counts import MAX_BYTES, Offsets, read_record_offsets
 from mirrors.models import FailoverRun, Flow, PartitionMap
 from mirrors.services.clock import Budget, milliseconds
@@ -91,7 +91,7 @@ class _Range:
     unknown: str = ""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TopicPartition:
         return self.topic, self.partition
 
 
@@ -233,7 +233,7 @@ def _lost_from(row: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _why_missing(seen: ClusterSnapshot, place: Place, alias: str) -> str:
+def _why_missing(seen: ClusterSnapshot, place: TopicPartition, alias: str) -> str:
     """Why the partition cannot be looked at; empty when it is there."""
     topic, number = place
     if number < 0:
@@ -270,7 +270,7 @@ def _another(row: Mapping[str, Any], point: Point | None, seen: ClusterSnapshot,
     return f"{row['topic']} was recreated on {alias} since. Its earlier records were deleted."
 
 
-def _written_back(flow: Flow, ranges: Iterable[_Range]) -> dict[Place, list[Run]]:
+def _written_back(flow: Flow, ranges: Iterable[_Range]) -> dict[TopicPartition, list[Run]]:
     """Records that the reverse flow wrote into these ranges: they are no loss."""
     back = Flow.objects.filter(source=flow.target_id, target=flow.source_id).first()
     if back is None:
@@ -284,7 +284,9 @@ def _written_back(flow: Flow, ranges: Iterable[_Range]) -> dict[Place, list[Run]
     }
 
 
-def _count(row: _Range, read: Offsets | None, written: Mapping[Place, list[Run]]) -> Count | None:
+def _count(
+    row: _Range, read: Offsets | None, written: Mapping[TopicPartition, list[Run]]
+) -> Count | None:
     offsets = row.end - row.first
     if row.unknown and offsets <= 0:
         return None
@@ -319,7 +321,7 @@ def _re_reads(
     rows = [row for row in (step.result if step else {}).get("rows", []) if row["state"] in SET]
     if not rows:
         return []
-    wanted: dict[str, list[Place]] = {}
+    wanted: dict[str, list[TopicPartition]] = {}
     for row in rows:
         wanted.setdefault(row["group"], []).append((row["topic"], row["partition"]))
     stood = read_offsets(spec.source, wanted, deadline_s=budget.left_s)
@@ -329,7 +331,7 @@ def _re_reads(
         remote = {(row["remote_topic"], row["partition"]) for row in rows}
         starts = admin.list_offsets(remote, "earliest", deadline_s=budget.left_s).done
     ranges = [_read_again(row, ends, starts) for row in rows]
-    windows: dict[Place, list[tuple[int, int]]] = {}
+    windows: dict[TopicPartition, list[tuple[int, int]]] = {}
     for row, found in zip(rows, ranges, strict=True):
         if found is not None:
             windows.setdefault((row["remote_topic"], row["partition"]), []).append(found)
@@ -344,7 +346,7 @@ def _re_reads(
 
 def _consumed_to(
     run: FailoverRun, flow: Flow, rows: Iterable[Mapping[str, Any]], stood: Mapping[str, Any]
-) -> dict[tuple[str, Place], int]:
+) -> dict[tuple[str, TopicPartition], int]:
     """Target offset after the last record that each group had consumed on the source."""
     positions = {
         (row["topic"], row["partition"]): row["position"]
@@ -352,8 +354,8 @@ def _consumed_to(
         if row["position"] is not None
     }
     copied = positions.keys() | {(row.topic, row.partition) for row in points_of(flow=flow)}
-    asked: dict[tuple[str, Place], int] = {}
-    found: dict[tuple[str, Place], int] = {}
+    asked: dict[tuple[str, TopicPartition], int] = {}
+    found: dict[tuple[str, TopicPartition], int] = {}
     for row in rows:
         place = (row["topic"], row["partition"])
         offset = stood[row["group"]].done.get(place) if row["group"] in stood else None
@@ -364,7 +366,7 @@ def _consumed_to(
             found[row["group"], place] = row["to"]
         elif place in positions:
             asked[row["group"], place] = min(offset.offset, positions[place])
-    places: dict[Place, set[int]] = {}
+    places: dict[TopicPartition, set[int]] = {}
     for (_, place), offset in asked.items():
         places.setdefault(place, set()).add(offset)
     answers = translate_offsets(flow=flow, places=places, positions=positions)
@@ -379,8 +381,8 @@ def _consumed_to(
 
 def _read_again(
     row: Mapping[str, Any],
-    ends: Mapping[tuple[str, Place], int],
-    starts: Mapping[Place, int],
+    ends: Mapping[tuple[str, TopicPartition], int],
+    starts: Mapping[TopicPartition, int],
 ) -> tuple[int, int] | None:
     end = ends.get((row["group"], (row["topic"], row["partition"])))
     start = starts.get((row["remote_topic"], row["partition"]))

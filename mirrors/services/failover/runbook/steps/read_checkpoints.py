@@ -11,6 +11,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.failover.runbook.group_progress import (
     LaggingGroup,
@@ -25,7 +26,7 @@ from mirrors.kafka.admin.groups import list_groups
 from mirrors.models import Flow, PartitionMap
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.resume_offsets import copied_to
-from mirrors.services.failover.runbook.context import Context, Handler, Place, done, failed, not_yet
+from mirrors.services.failover.runbook.context import Context, Handler, done, failed, not_yet
 from mirrors.services.failover.runbook.steps.preflight import (
     active_groups,
     plan_now,
@@ -134,7 +135,7 @@ def _changes_sentence(changed: list[str]) -> str:
     return f"Since the simulation: {' '.join(changed[:_NAMED])}{rest}"
 
 
-def ends_downstream(flow: Flow, places: Iterable[Place]) -> dict[Place, int]:
+def ends_downstream(flow: Flow, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Target offset after the last replicated record of each partition; markers do not count.
 
     Remote partitions that came from the target: after the last record that a group here can read.

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.permissions import where_missing
 from mirrors.domain.failover.runbook.state_machine import Outcome
@@ -22,7 +23,6 @@ from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.groups import GroupOffset as Offset
 from mirrors.kafka.admin.groups import delete_group, delete_offsets, read_offsets, write_offsets
-from mirrors.kafka.admin.topics import Place
 from mirrors.models import GroupOffset
 from mirrors.services.clock import Budget
 from mirrors.services.failover.runbook.context import Context, Handler, done, not_yet
@@ -233,7 +233,9 @@ def _restore_offsets(context: Context, group: str, rows: list[Row]) -> Undone:
     return Undone(len(done), deleted, left)
 
 
-def _delete_offsets(target: ClusterSpec, group: str, fresh: set[Place], *, made: bool) -> int:
+def _delete_offsets(
+    target: ClusterSpec, group: str, fresh: set[TopicPartition], *, made: bool
+) -> int:
     """Delete offsets that did not exist before; also the group where the run created it."""
     if not fresh:
         return 0
@@ -245,7 +247,7 @@ def _delete_offsets(target: ClusterSpec, group: str, fresh: set[Place], *, made:
     return len(delete_offsets(target, group, fresh, deadline_s=DEADLINE_S).raise_first().done)
 
 
-def _where(row: Row) -> Place:
+def _where(row: Row) -> TopicPartition:
     return row["remote_topic"], row["partition"]
 
 

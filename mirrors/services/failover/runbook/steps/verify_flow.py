@@ -9,13 +9,14 @@ from typing import Any
 
 from django.utils import timezone
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.group_progress import GroupProgress, judge_progress
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
 from mirrors.kafka.admin.groups import list_answered_groups, read_offsets
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.runbook.context import Context, Handler, Place, done, not_yet
+from mirrors.services.failover.runbook.context import Context, Handler, done, not_yet
 from mirrors.services.failover.runbook.steps.fence import source_ends
 from mirrors.services.failover.runbook.steps.loss_count import count_run
 from mirrors.services.failover.runbook.steps.loss_recount import store
@@ -75,7 +76,7 @@ def _count(context: Context) -> str:
 def _progress(context: Context, rows: Sequence[dict[str, Any]]) -> list[GroupProgress]:
     """Each group that was set: its state on the target, records consumed and to consume."""
     target = context.spec.target
-    wanted: dict[str, list[Place]] = {}
+    wanted: dict[str, list[TopicPartition]] = {}
     for row in rows:
         wanted.setdefault(row["group"], []).append((row["remote_topic"], row["partition"]))
     if not wanted:
