@@ -1,8 +1,9 @@
-"""Moves on groups, the flow, addresses and whole clusters."""
+"""Moves on groups and the flow, and the list of all moves."""
 
 from __future__ import annotations
 
 from tests.judge.cluster import now_ms
+from tests.judge.cluster_moves import DeadAddress, KillSource, ReviveSource
 from tests.judge.moves import (
     CreateTopic,
     DeleteRemote,
@@ -178,23 +179,6 @@ class SlowFlow(Move):
         return f"1,000 bytes a second, and 60 KB in {topic}"
 
 
-class DeadAddress(Move):
-    """The first address of a cluster is refused, unresolvable or silent."""
-
-    def possible(self, world: World) -> bool:
-        return world.readdressed_at is None
-
-    def do(self, world: World) -> str:
-        kind = world.chance.choice(("refused", "unresolvable", "silent"))
-        alias, side = world.chance.choice(
-            ((world.source_alias, world.source), (world.target_alias, world.target))
-        )
-        servers = f"{world.dead_address(kind)},{side.bootstrap}"
-        world.rest(f"clusters/{alias}/", {"bootstrap_servers": servers}, method="PATCH")
-        world.readdressed_at = now_ms()
-        return f"the first address of {alias} is {kind}"
-
-
 class DecideGaps(Move):
     """A person decides what waits for it."""
 
@@ -216,35 +200,6 @@ class DecideGaps(Move):
         if not refused and topic not in world.denied and topic not in world.small:
             world.trouble.pop(topic, None)
         return f"decide {choice} for {topic}{': ' + refused[0] if refused else ''}"
-
-
-class KillSource(Move):
-    """kill -9 of the source, under load."""
-
-    weight = 1
-
-    def possible(self, world: World) -> bool:
-        return super().possible(world) and world.transaction is None and bool(writable(world))
-
-    def do(self, world: World) -> str:
-        topic = world.chance.choice(writable(world))
-        world.stop_readers()
-        world.produce(topic, 300)
-        world.kill_source()
-        return f"300 records to {topic}, then kill -9 of the source"
-
-
-class ReviveSource(Move):
-    """The source's broker starts again with all that it had."""
-
-    weight = 12
-
-    def possible(self, world: World) -> bool:
-        return world.source_is_dead
-
-    def do(self, world: World) -> str:
-        world.revive_source()
-        return "the source is back"
 
 
 MOVES: tuple[Move, ...] = (
