@@ -10,7 +10,7 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 from mirrors.domain.flows.schedule import RunSchedule, state_of_runs
 from mirrors.domain.settings.flow_control import SCHEDULE, UNTIL, WINDOW, ZONE
 from mirrors.models import Job, Transition
-from mirrors.models.flow_queries import flows_with_lag
+from mirrors.models.flow_queries import figures_as_of, flows_with_lag
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.flows.schedules import RUN_BEGAN
 from mirrors.services.runners.processes import SUPERVISOR
@@ -41,6 +41,8 @@ def set_schedules(flows: list[Any], now: datetime) -> list[Any]:
     jobs = Job.objects.in_bulk([flow.last_job for flow in flows if flow.last_job])
     for flow in flows:
         mark_flow(flow, now)
+        # Of the figures beside it, not of the runner's report.
+        flow.as_of = figures_as_of(flow)
         runs = RunSchedule.of(flow.properties)
         flow.schedule, flow.until = runs.schedule, runs.until
         # A long list of end offsets wraps at its commas.

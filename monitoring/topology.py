@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from mirrors.models import Cluster, Flow
+from mirrors.models.flow_queries import figures_as_of
 from mirrors.models.flows import DesiredState
 from mirrors.views.page import mark_cluster, mark_flow
 from monitoring.domain.topology import reaches
@@ -66,6 +67,9 @@ def figures_setter(now: datetime) -> Callable[[Any], Any]:
 
     def set_figures(flow: Any) -> Any:
         flow.records_per_second, flow.bytes_per_second = rates.get(flow.pk, (None, None))
-        return mark_flow(flow, now)
+        flow = mark_flow(flow, now)
+        # Of the figures beside it, not of the runner's report.
+        flow.as_of = figures_as_of(flow)
+        return flow
 
     return set_figures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Collection
 from datetime import timedelta
 
 # A status older than this is history. Runners write one every second.
@@ -40,6 +41,14 @@ def duration(milliseconds: float | None) -> str:
         if len(parts) == 2:
             break
     return " ".join(parts) or "0 s"
+
+
+def duration_range(milliseconds: Collection[float]) -> str:
+    """Return `2 s to 19 s`; one duration where the shortest and the longest read the same."""
+    ends = [
+        duration(round(bound / 1000) * 1000) for bound in (min(milliseconds), max(milliseconds))
+    ]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def size(value: float | None) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Case, F, Q, QuerySet, Value, When
@@ -23,6 +24,17 @@ def flows_with_lag() -> QuerySet[Any]:
     `offset_lag` is the same number for readers without a certainty: null while a part is unknown.
     """
     return _flows_with_lag().all()
+
+
+def figures_as_of(flow: Any) -> datetime | None:
+    """When the oldest of a flow's figures was observed; None if that is unknown.
+
+    A runner goes on reporting while a part of its source is unreachable, so `as_of` may be younger.
+    """
+    account = getattr(flow, "account", None)
+    if account is None or account.total.is_empty or not account.partitions:
+        return flow.as_of
+    return min(filter(None, (account.observed_at, flow.as_of))) if account.observed_at else None
 
 
 @functools.cache

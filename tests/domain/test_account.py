@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.partition import PartitionFacts, evaluate
-from mirrors.domain.account.sentences import amount, owed
+from mirrors.domain.account.sentences import amount, owed, owed_as_of
 from mirrors.domain.account.totals import OLD_AFTER_MS, combine, total
 from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
 
@@ -134,6 +134,24 @@ def test_what_is_not_selected_or_deleted_owes_nothing_however_long_ago_it_was_se
     for code in ("filtered", "deleted_on_source"):
         found = total([evaluate(PartitionFacts("orders", 0, code=code))]).as_of(10**12)
         assert (found.records, found.certainty) == (0, "counted")
+
+
+def test_a_sum_is_as_old_as_the_oldest_part_of_what_it_states() -> None:
+    old = PartitionFacts("orders", 0, position=0, end=33, observed_at=1_000)
+    new = PartitionFacts("orders", 1, position=0, end=12, observed_at=39_000)
+    never = PartitionFacts("audit", 0)
+    found = total(evaluate(row) for row in (new, old, never))
+    assert (found.records, found.unknown, found.observed_at) == (45, 1, 1_000)
+    assert owed_as_of(found, 41_000) == (
+        "an unknown number of records (unknown for 1 partition of audit) (45 by offsets when last "
+        "seen, up to 40 s ago)"
+    )
+    assert combine([("orders", total([evaluate(new)])), ("audit", total([evaluate(never)]))]) == (
+        total(evaluate(row) for row in (new, never))
+    )
+    # A known amount of an unknown age has no age.
+    assert total([evaluate(new), evaluate(old._replace(observed_at=None))]).observed_at is None
+    assert owed_as_of(total([evaluate(never)]), 41_000).endswith("(never seen)")
 
 
 def test_words_claim_what_is_known() -> None:

@@ -36,8 +36,15 @@ def said(*rows: dict[str, Any]) -> str:
 def test_a_figure_of_a_dead_source_is_a_lower_bound_with_its_age() -> None:
     words = said(row(2_485, "last_known", 19_000), row(0, "last_known", 2_000))
     assert words == (
-        "At least 2,485 records were not replicated (primary was last seen at 07:31:44 UTC, 19 s "
-        "earlier)."
+        "At least 2,485 records were not replicated (primary was last seen at 07:31:44 to 07:32:01 "
+        "UTC, 2 s to 19 s earlier)."
+    )
+    words = said(row(2_485, "last_known", 19_000), row(0, "last_known", 19_020))
+    assert words.endswith("(primary was last seen at 07:31:43 UTC, 19 s earlier).")
+    # A part that was read for this plan is not older, and says nothing of the others.
+    words = said(row(2_485, "last_known", 19_000), row(0, "observed"))
+    assert words.endswith(
+        "(primary was last seen at 07:31:44 to 07:32:03 UTC, 0 s to 19 s earlier)."
     )
     assert said(row(0, "last_known", 19_000)).startswith(
         "How many records were not replicated is unknown"

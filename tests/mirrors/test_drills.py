@@ -129,6 +129,20 @@ def test_objectives_as_of_the_beginning_judge_it(flow: Flow) -> None:
     assert {"who": "eve", "did": "set the objectives"} in document["people"]
 
 
+def test_an_rpo_is_not_measured_by_a_part_of_the_source_that_was_seen_long_ago(flow: Flow) -> None:
+    """The runner reports on while one broker of the source is away."""
+    world.topic(flow, offset_lag=7, time_lag_ms=1_000)
+    world.owes(flow, observed_at=flow.as_of - timedelta(minutes=7))
+    set_objectives(flow=flow, wanted=Objectives(rpo_seconds=30), who="eve")
+    run = schedules.request_drill(flow=flow, who="ann")
+    (begun,) = runs.begin_waiting(now=flow.as_of)
+    simulated(FailoverRun.objects.get(pk=begun), loss=7)
+    runs.judge_ended(now=flow.as_of)
+    run.refresh_from_db()
+    assert run.measured["rpo_ms"] is None
+    assert "figures were 7 min old when the drill began" in run.reason
+
+
 def test_a_failed_or_aborted_simulation_fails_the_drill_and_is_certified(flow: Flow) -> None:
     run = drilled(flow, state="failed", differs=1, proven=0)
     assert (run.state, run.certificate.passed) == ("failed", False)

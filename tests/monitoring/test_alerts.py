@@ -29,9 +29,10 @@ RPO = Condition(kind="time_lag", threshold=30.0, for_s=20)
 
 
 def flow(**changes: Any) -> FlowFacts:
-    """`owes`, `lag_ms` and `unknown` make its account."""
+    """`owes`, `lag_ms`, `unknown` and `seen` make its account."""
     owes, lag_ms = changes.pop("owes", 5), changes.pop("lag_ms", 1_000)
-    account = owing(owes, lag_ms=lag_ms, unknown=changes.pop("unknown", 0))
+    seen = round(changes.pop("seen", changes.get("as_of") or NOW).timestamp() * 1000)
+    account = owing(owes, lag_ms=lag_ms, seen=seen, unknown=changes.pop("unknown", 0))
     facts = {"name": "east->west", "desired": "running", "state": "running", "as_of": NOW}
     return FlowFacts(**{**facts, "account": account, **changes})
 
@@ -197,6 +198,18 @@ def test_a_forecast_counts_below_its_threshold_and_clears_well_above_it() -> Non
     assert ask(80).clears is True
     assert ask(-5).value == 0
     assert read_flow(soon, flow(outlook=outlook()), NOW).clears is True
+
+
+@pytest.mark.parametrize("kind", ["time_lag", "offset_lag"])
+def test_a_part_of_the_source_that_was_seen_long_ago_clears_no_lag(kind: Any) -> None:
+    """A runner reports on while one broker of its source is away."""
+    condition, seen = Condition(kind=kind, threshold=30.0), NOW - timedelta(seconds=40)
+    quiet = read_flow(condition, flow(owes=0, lag_ms=0, seen=seen), NOW)
+    assert (quiet.holds, quiet.clears) == (None, False)
+    late = read_flow(condition, flow(owes=99, lag_ms=31_000, seen=seen), NOW)
+    assert late.holds
+    assert "99 records (seen 40 s ago)" in late.sentence
+    assert read_flow(condition, flow(owes=0, lag_ms=0), NOW).clears
 
 
 @pytest.mark.parametrize("kind", ["time_lag", "offset_lag", "stands", "stale", "heartbeat"])

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrors.domain.account.partition import PartitionFacts, evaluate
+from mirrors.domain.account.totals import total
 from monitoring.domain.overview.data_loss import FlowSummary
 from monitoring.domain.overview.summary import Trouble, by_trouble, is_stale, summarise, tone
 from tests.account_rows import owing
@@ -307,6 +309,17 @@ def test_the_greatest_known_loss_is_always_named(rows: list[FlowSummary]) -> Non
         assert f"{max(known):,} record" in summarise(rows, NOW).losses
 
 
+def test_an_amount_of_unknown_age_is_never_as_young_as_the_report() -> None:
+    facts = PartitionFacts("orders", 0, position=0, end=33)
+    rows = [flow(account=total([evaluate(facts)]))]
+    assert summarise(rows, NOW).losses == (
+        "Data loss if a source fails now: east an unknown number of records (33 by offsets when "
+        "last seen, at an unknown time)."
+    )
+    nothing = flow(account=total([evaluate(facts._replace(position=33))]))
+    assert "none for" not in summarise([nothing], NOW).losses
+
+
 def test_offsets_that_may_be_markers_are_no_lower_bound_once_they_are_old() -> None:
     """30 records in 3 transactions are at most 33 now, and never at least 33."""
     seen = NOW - timedelta(seconds=40)
@@ -314,7 +327,7 @@ def test_offsets_that_may_be_markers_are_no_lower_bound_once_they_are_old() -> N
     gone = flow(account=old, source_unreachable=True)
     assert summarise([gone], NOW).losses == (
         "Data loss if a source fails now: east an unknown number of records (unreachable, 33 by "
-        "offsets when seen 40 s ago)."
+        "offsets when last seen, up to 40 s ago)."
     )
     assert old.as_of(ms(NOW)).records == 0
     assert old.as_of(ms(seen)).certainty == "at_most"

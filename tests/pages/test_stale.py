@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import socket
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
+from rest_framework.serializers import DateTimeField
 
+from mirrors.domain.settings.flow_control import SCHEDULE
 from mirrors.models import Cluster, Flow, Sighting
 from mirrors.tasks import show_sign
 from monitoring.models import ClusterSweep
@@ -97,6 +99,29 @@ def test_a_flow_whose_source_does_not_answer_is_not_green_however_fresh_its_figu
         text = viewer.get(path).content.decode()
         assert "primary does not respond" in text, path
         assert not re.search(r'class="flow">primary→backup</(a|span)>.{0,80}"running"', text, re.S)
+
+
+def test_figures_are_as_old_as_their_oldest_part_however_young_the_report(
+    viewer: Client, flow: Flow
+) -> None:
+    """One broker of the source is away: the runner reports on."""
+    now = timezone.now()
+    seen = now.replace(microsecond=0) - timedelta(minutes=7)
+    Flow.objects.update(as_of=now)
+    world.owes(flow, observed_at=seen)
+    topology = viewer.get("/api/v1/topology/").json()
+    assert {row["as_of"] for row in topology["flows"] if row["id"] == flow.pk} == {_iso(seen)}
+    row = viewer.get(f"/api/v1/flows/{flow.pk}/").json()
+    assert row["owed"]["as_of"] == _iso(seen)
+    assert re.search(r"7 min( \d s)? ago", _page(viewer, "/topology/"))
+    Flow.objects.update(properties={SCHEDULE: "0 4 * * *"})
+    (run,) = (one for one in viewer.get("/api/v1/schedules/").json()["results"])
+    assert run["as_of"] == _iso(seen)
+    assert re.search(r"7 min( \d s)? ago", _page(viewer, "/schedules/"))
+
+
+def _iso(at: datetime) -> str:
+    return DateTimeField().to_representation(at)  # type: ignore[no-any-return]
 
 
 def test_a_flow_in_trouble_says_on_its_own_page_what_to_do(viewer: Client, flow: Flow) -> None:

@@ -23,6 +23,7 @@ STATE_TEXTS: dict[State, str] = {
     "filtered": "not selected",
     "unknown": "unknown",
 }
+_NO_AGE = "at an unknown time"
 _BOUNDS: dict[Certainty, str] = {"counted": "", "at_most": "at most ", "at_least": "at least "}
 
 
@@ -49,14 +50,21 @@ def owed(total: Total) -> str:
 def owed_as_of(found: Total, now: int) -> str:
     """Return the amount that can be stated at `now` (epoch ms), with the age of the observation.
 
-    `at least 20 records (33 by offsets when seen 19 s ago)`: an old observation gives only the
-    lower bound and the number of offsets at that time.
+    `at least 20 records (33 by offsets when last seen, up to 19 s ago)`: an old observation gives
+    only the lower bound and the number of offsets at that time. Parts may be younger.
     """
     stated = found.as_of(now)
-    seen = f"seen {age(found.observed_at, now)}"
     if found.records > stated.records:
-        seen = f"{found.records:,} by offsets when {seen}"
-    return f"{owed(stated)} ({seen})"
+        return f"{owed(stated)} ({offsets_when_seen(found, now)})"
+    if found.observed_at is None:
+        return f"{owed(stated)} ({'never seen' if found.unknown else _NO_AGE})"
+    return f"{owed(stated)} (seen {age(found.observed_at, now)})"
+
+
+def offsets_when_seen(found: Total, now: int) -> str:
+    """`33 by offsets when last seen, up to 19 s ago`: no part of the sum is older."""
+    seen = _NO_AGE if found.observed_at is None else f"up to {age(found.observed_at, now)}"
+    return f"{found.records:,} by offsets when last seen, {seen}"
 
 
 def unknown_part(found: Total) -> str:

@@ -41,8 +41,9 @@ class Total:
 
     - `records` sums the known amounts, from offsets where nothing was counted. `unknown` is the
       number of topic-partitions without an amount. Use `stated` or `as_of` for texts.
-    - `observed_at` (epoch ms) is the oldest observation in the sum; None if a part was never
-      observed.
+    - `observed_at` (epoch ms) is the oldest observation in the sum; None if an amount in it has an
+      unknown age, or if nothing was observed. A part without an amount is in no sum of amounts:
+      if it was never observed, `unknown` counts it, and the others keep their age.
     - `time_lag_ms` is the greatest known one; None if no part that owes records has a known one.
     - `unknown_topics` names the first topics with an unknown amount.
     """
@@ -67,6 +68,12 @@ class Total:
     def is_empty(self) -> bool:
         """Whether nothing can be owed: every part is filtered out or deleted on the source."""
         return bool(self.states) and set(self.states) <= _NEVER_OWED
+
+    @property
+    def was_never_observed(self) -> bool:
+        """Whether no part that can be owed was observed, and so none has an amount."""
+        never_owed = sum(self.states.get(state, 0) for state in _NEVER_OWED)
+        return self.observed_at is None and self.unknown == self.partitions - never_owed
 
     @property
     def exact_or_none(self) -> int | None:
@@ -130,7 +137,7 @@ def total(parts: Iterable[OwedPartition]) -> Total:
             least += part.least
         owing = owing or part.records != 0
         if part.observed_at is None:
-            never_observed = True
+            never_observed = never_observed or part.records is not None
         elif oldest is None or part.observed_at < oldest:
             oldest = part.observed_at
         if part.records != 0 and part.time_lag_ms is not None:
@@ -156,7 +163,7 @@ def combine(totals: Iterable[tuple[str, Total]]) -> Total:
     states: Counter[State] = Counter()
     for _, found in rows:
         states.update(found.states)
-    ages = [found.observed_at for found in counting]
+    ages = [found.observed_at for found in counting if not found.was_never_observed]
     owing = [found for found in counting if found.records or found.unknown]
     lags = [found.time_lag_ms for found in owing if found.time_lag_ms is not None]
     topics = dict.fromkeys(

@@ -11,7 +11,7 @@ from mirrors.domain.account.sentences import amount
 from mirrors.domain.failover.plan import FailoverPlan, sum_owed
 from mirrors.domain.failover.plan_types import GroupPartitionPlan
 from mirrors.domain.failover.read_verification import ReadVerification
-from mirrors.domain.formatting import duration, plural
+from mirrors.domain.formatting import duration, duration_range, plural
 
 # counted: the records were read. at_most: too many to read, so offsets. The rest as in a plan.
 LossIs = Literal["counted", "at_most", "last_known", "unknown"]
@@ -270,20 +270,27 @@ def _loss_text(plan: FailoverPlan, totals: Totals, source: str) -> str:
     unknown = [row.topic for row in rows if row.loss is None]
     rest = f"unknown for {plural(totals.loss_unknown, 'partition')} of {_names(unknown)}"
     offsets = sum(row.loss or 0 for row in rows)
-    ages = [row.source_end_age_ms for row in rows if row.source_end_age_ms is not None]
-    seen = f"last seen {duration(max(ages, default=None))} before"
+    seen = _last_seen([row.source_end_age_ms for row in rows if row.loss is not None])
     if totals.loss_certainty == "unknown":
-        known = f"{offsets:,} by offsets when it was {seen}; " if offsets else ""
+        when = f" when it was {seen}" if seen else ""
+        known = f"{offsets:,} by offsets{when}; " if offsets else ""
         return f"The data loss if {source} fails now is unknown ({known}{rest})."
     text = f"If {source} fails now, {amount(totals.loss_known, totals.loss_certainty)}"
     why = ""
     if totals.loss_certainty == "at_most":
         why = " (by offsets)"
-    elif ages:
+    elif seen:
         more = f"{offsets:,} by offsets when " if offsets > totals.loss_known else ""
         why = f" ({more}{source} was {seen})"
     more = f"; {rest}" if totals.loss_unknown else ""
     return f"{text} would be lost{why}{more}."
+
+
+def _last_seen(ages: Sequence[int | None]) -> str:
+    """`last seen 2 s to 19 s before`; "" where every figure was read for this plan (None)."""
+    if all(age is None for age in ages):
+        return ""
+    return f"last seen {duration_range([age or 0 for age in ages])} before"
 
 
 def _names(topics: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from mirrors.domain.failover.verification_level import VerificationSummary, veri
 from mirrors.models import DrillRun, FailoverRun, Flow
 from mirrors.models.drills import DrillState
 from mirrors.models.failover import FailoverState
-from mirrors.models.flow_queries import flows_with_lag
+from mirrors.models.flow_queries import figures_as_of, flows_with_lag
 from mirrors.services import run_lifecycle
 from mirrors.services.drills.objectives import objectives_of
 from mirrors.services.errors import Conflict
@@ -51,10 +51,12 @@ def begin_waiting(*, now: datetime) -> list[int]:
 
 def _begin(run: DrillRun, flow: Flow, now: datetime) -> list[int]:
     objectives = objectives_of(flow=flow)
-    facts = flows_with_lag().filter(pk=flow.pk).values("offset_lag", "time_lag_ms", "as_of").get()
+    seen = flows_with_lag().get(pk=flow.pk)
+    as_of = figures_as_of(seen)
     figures = {
-        **facts,
-        "as_of": facts["as_of"] and facts["as_of"].isoformat(),
+        "offset_lag": seen.offset_lag,
+        "time_lag_ms": seen.time_lag_ms,
+        "as_of": as_of and as_of.isoformat(),
         "taken_at": now.isoformat(),
         "objectives_by": objectives.set_by,
     }

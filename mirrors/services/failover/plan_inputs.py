@@ -273,7 +273,8 @@ def _row(
         remote_topic=row.remote_topic or seen.remote_topic,
         position=row.position,
         source_end=row.source_end if stable is None else stable,
-        source_end_at=milliseconds(row.as_of),
+        # What was never read has no age.
+        source_end_at=None if row.source_end is None else milliseconds(row.as_of),
         first=row.source_first,
         counted=row.counted_range,
         is_stopped=row.state in STATES,

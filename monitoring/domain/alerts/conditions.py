@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from mirrors.domain.account.sentences import owed
-from mirrors.domain.account.totals import Total
+from mirrors.domain.account.sentences import owed, owed_as_of
+from mirrors.domain.account.totals import Total, is_old
 from mirrors.domain.formatting import duration, plural
 from monitoring.domain.alerts.rules import (
     COUNTS_BELOW,
@@ -40,34 +40,50 @@ def read_runner(runner: RunnerFacts) -> Reading:
 
 
 def _time_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
-    """The age of the oldest known record. If a partition is unknown, it never clears."""
+    """The age of the oldest known record. If a part is unknown or old, it never clears."""
     if flow.account is None or not is_fresh(flow.as_of, now):
         return _level(condition, None, "")
     lag = flow.account.time_lag_ms
     if lag is None:
         return _level(condition, None, "")
-    if not lag and not flow.account.unknown:
+    if not lag and _bounds_all(flow.account, now):
         return _level(condition, 0, "is 0 s behind")
-    words = f"is {duration(lag)} behind, {owed(flow.account)}"
+    words = f"is {duration(lag)} behind, {_owed(flow.account, now)}"
     if _is_planned_backlog(flow, now):
         return _planned_backlog(words, flow, now)
-    return _bounded(_level(condition, lag / 1000, words), flow.account)
+    return _bounded(_level(condition, lag / 1000, words), flow.account, now)
 
 
 def _offset_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     if flow.account is None or not is_fresh(flow.as_of, now):
         return _level(condition, None, "")
-    words = f"is {owed(flow.account)} behind"
+    words = f"is {_owed(flow.account, now)} behind"
     if flow.account.records and _is_planned_backlog(flow, now):
         return _planned_backlog(words, flow, now)
-    return _bounded(_level(condition, flow.account.records, words), flow.account)
+    return _bounded(_level(condition, flow.account.records, words), flow.account, now)
 
 
-def _bounded(reading: Reading, account: Total) -> Reading:
+def _bounded(reading: Reading, account: Total, now: datetime) -> Reading:
     """A lower bound can prove that a figure is too high, never that it is low enough."""
-    if not account.unknown or reading.holds:
+    if _bounds_all(account, now) or reading.holds:
         return reading
     return dataclasses.replace(reading, holds=None, clears=False)
+
+
+def _bounds_all(account: Total, now: datetime) -> bool:
+    """Whether the account bounds what every partition owes now: each is known, by a recent read."""
+    return account.as_of(_ms(now)).certainty in ("counted", "at_most")
+
+
+def _owed(account: Total, now: datetime) -> str:
+    """The amount; an old one says its age."""
+    if account.is_empty or not is_old(account.observed_at, _ms(now)):
+        return owed(account)
+    return owed_as_of(account, _ms(now))
+
+
+def _ms(now: datetime) -> int:
+    return round(now.timestamp() * 1000)
 
 
 def _not_replicated(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:

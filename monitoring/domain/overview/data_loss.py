@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from mirrors.domain.account.sentences import amount
+from mirrors.domain.account.sentences import amount, offsets_when_seen
 from mirrors.domain.account.totals import NOTHING, OLD_AFTER_MS, Total, is_old
 from mirrors.domain.formatting import duration, plural, short_name
 
@@ -53,9 +53,14 @@ class FlowSummary:
         return self.total.time_lag_ms or 0
 
     def observed_at(self) -> datetime | None:
-        """When the source was last read for this account."""
-        if self.account is None or self.account.observed_at is None:
+        """When the oldest part of this account was read; None if that is unknown.
+
+        Only an account that owes nothing by rule is as old as its report.
+        """
+        if self.account is None or self.account.is_empty or not self.account.partitions:
             return self.as_of
+        if self.account.observed_at is None:
+            return None
         return _EPOCH + timedelta(milliseconds=self.account.observed_at)
 
     # `account` holds a mapping; the name is unique.
@@ -112,9 +117,9 @@ def _known(flow: FlowSummary, now: datetime) -> str:
     stated = flow.total.as_of(_ms(now), limit)
     notes = ["unreachable"] if flow.source_unreachable else []
     seen = flow.observed_at()
-    when = "never observed" if seen is None else f"seen {how_long(seen, now)} ago"
+    when = "seen at an unknown time" if seen is None else f"seen {how_long(seen, now)} ago"
     if flow.total.records > stated.records:
-        notes.append(f"{flow.total.records:,} by offsets when {when}")
+        notes.append(offsets_when_seen(flow.total, _ms(now)))
     elif is_old(flow.total.observed_at, _ms(now), min(limit, AGE_SAID_AFTER_MS)):
         notes.append(when)
     if stated.time_lag_ms:

@@ -17,7 +17,7 @@ from mirrors.domain.account.partition import Certainty, Owed
 from mirrors.domain.account.sentences import unknown_part
 from mirrors.domain.account.totals import Total, total
 from mirrors.domain.failover.partitions import with_lower_bound
-from mirrors.domain.formatting import duration, plural
+from mirrors.domain.formatting import duration_range, plural
 
 # How a plan names what the account calls at_most and at_least.
 _OF_PLAN: Mapping[str, Certainty] = {"observed": "at_most", "last_known": "at_least"}
@@ -31,7 +31,7 @@ class Amount:
     """A sum with its certainty.
 
     - `records`: None if no part is known. `unknown` counts the parts without a figure.
-    - `observed_at` (epoch ms): the oldest observation in the sum.
+    - `observed_at` (epoch ms): the oldest observation in the sum; `newest_at`: the newest one.
     - `offsets`: for an earlier figure, how many offsets were open then, an upper bound of the
       records.
     """
@@ -41,6 +41,7 @@ class Amount:
     unknown: int = 0
     unknown_text: str = ""
     observed_at: int | None = None
+    newest_at: int | None = None
     offsets: int = 0
 
 
@@ -84,7 +85,9 @@ def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
 def sum_owed(parts: Iterable[Owed]) -> Amount:
     """Return what these partitions leave behind together."""
     parts = list(parts)
-    return _amount(total(map(with_lower_bound, parts)), offsets=total(parts).records)
+    newest = max((part.observed_at for part in parts if part.observed_at is not None), default=None)
+    offsets = total(parts).records
+    return _amount(total(map(with_lower_bound, parts)), offsets=offsets, newest_at=newest)
 
 
 def sum_re_reads(
@@ -120,7 +123,7 @@ def loss_sentence(loss: Amount, *, source: str, now: int) -> str:
     if loss.certainty == "at_most":
         return f"At most {amount} {was} not replicated (by offsets){rest}."
     if loss.certainty == "at_least":
-        seen = f"{source} was last seen {_age(loss.observed_at, now)}"
+        seen = f"{source} was last seen {_age(loss.observed_at, now, loss.newest_at)}"
         note = ""
         if loss.offsets > loss.records:
             note = f" ({loss.offsets:,} by offsets when {seen})"
@@ -163,22 +166,28 @@ def counted_sentence(loss: Amount, re_reads: Amount, *, source: str) -> str:
     return f"Counted on {source} afterwards: {_lower(parts[0])}. {parts[1]}."
 
 
-def _amount(found: Total, *, offsets: int = 0) -> Amount:
+def _amount(found: Total, *, offsets: int, newest_at: int | None) -> Amount:
     return Amount(
         records=None if found.certainty == "unknown" and not found.records else found.records,
         certainty=found.certainty,
         unknown=found.unknown,
         unknown_text=unknown_part(found) if found.unknown else "",
         observed_at=found.observed_at,
+        newest_at=newest_at,
         offsets=offsets,
     )
 
 
-def _age(observed_at: int | None, now: int) -> str:
+def _age(observed_at: int | None, now: int, newest_at: int | None = None) -> str:
+    """`at 07:31:44 to 07:32:01 UTC, 2 s to 19 s earlier`; one time where the parts agree on it."""
     if observed_at is None:
         return "at an unknown time"
-    at = datetime.fromtimestamp(observed_at / 1000, UTC)
-    return f"at {at:%H:%M:%S} UTC, {duration(max(0, now - observed_at))} earlier"
+    times = [observed_at] if newest_at is None else [observed_at, newest_at]
+    clock = [f"{datetime.fromtimestamp(at / 1000, UTC):%H:%M:%S}" for at in times]
+    ages = duration_range([max(0, now - at) for at in times])
+    # Parts that are as old to a reader have one time.
+    said = clock if " to " in ages else clock[:1]
+    return f"at {' to '.join(said)} UTC, {ages} earlier"
 
 
 def _lower(text: str) -> str:
