@@ -89,15 +89,14 @@ class Check:
         claims += readiness_claims(terms, seen_at)
         self.lost = {term["name"] for term in terms if term["lost"]}
         self.is_calm = world.is_calm
-        if world.target_is_dead:
-            # What was copied cannot be counted before it is back.
-            world.revive_target()
-        world.look()
+        if not world.target_is_dead:
+            world.look()
         for claim in claims:
             self._judge(claim)
         self._judge_unknown(claims)
         self._judge_hiding(claims)
         self._judge_silence()
+        self._judge_quota()
         if self.is_calm and self.flow["observed_state"] in {"running", "degraded"}:
             world.note_readers()
             self.findings += judge_groups(world, "as the flow synchronizes them")
@@ -148,6 +147,8 @@ class Check:
             for topic, since in world.trouble.items()
             if since < late and world.ledger.owed(now_ms(), topic).least
         ]
+        if world.target_is_dead and world.target_died_at < late:
+            stuck += [name for name in world.ledger.topics if world.ledger.owed(late, name).least]
         if not stuck:
             return
         named = ", ".join(topic[:40] for topic in stuck)
@@ -161,6 +162,17 @@ class Check:
         firing = world.rest("alerts/?state=firing&page_size=200")["results"]
         if not any(alert["flow"] == world.flow for alert in firing):
             self._add("silent", "alerts", "none fires for the flow", f"{named} cannot cross")
+
+    def _judge_quota(self) -> None:
+        """A flow in trouble while a quota throttles it says so, if nothing else is wrong."""
+        world = self.world
+        state, reason = self.flow["observed_state"], self.flow["reason"]
+        if world.quota is None or world.trouble or state not in NOT_WELL:
+            return
+        if not world.is_calm or world.quota_set_at > now_ms() - SAID_WITHIN_MS:
+            return
+        if "quota" not in reason:
+            self._add("silent", "state of the flow", f"{state} ({reason})", "a quota throttles it")
 
     def _add(self, kind: Any, statement: str, said: str, true: str) -> None:
         self.findings.append(Finding(kind=kind, statement=statement, said=said, true=true))

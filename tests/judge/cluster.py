@@ -1,4 +1,4 @@
-"""One Kafka cluster as confluent-kafka alone sees it: what the judge writes, changes and counts."""
+"""One Kafka cluster as its client libraries see it: what the judge writes, changes and counts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from kafka.admin import KafkaAdminClient
+from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 
-from mirrors.domain.cluster_snapshot import TopicPartition
+from tests.judge.ledger import TopicPartition
 
 PATIENCE_S = 30.0
 _NO_COORDINATOR = {
@@ -48,6 +50,8 @@ _NO_CONSUMER_GROUP = {
     KafkaError.INVALID_GROUP_ID,
 }
 EVERYONE = "User:ANONYMOUS"
+# What confluent-kafka calls itself where nobody names it.
+OWN_CLIENT_ID = "rdkafka"
 
 
 def now_ms() -> int:
@@ -130,6 +134,23 @@ class KafkaSide:
         )
         for done in self.admin.delete_acls([asked]).values():
             done.result(PATIENCE_S)
+
+    def set_quota(self, key: str, value: float | None) -> None:
+        """For every client id but the judge's own; None removes it."""
+        entry = AlterClientQuotasRequest.EntryData
+        change = entry.OpData(key=key, value=value or 0.0, remove=value is None)
+        own = entry.OpData(key=key, value=float(1 << 40), remove=value is None)
+        entries = [
+            entry(entity=[entry.EntityData(entity_type="client-id", entity_name=name)], ops=[op])
+            for name, op in ((None, change), (OWN_CLIENT_ID, own))
+        ]
+        client = KafkaAdminClient(bootstrap_servers=self.bootstrap, client_id=OWN_CLIENT_ID)
+        try:
+            request = AlterClientQuotasRequest(entries=entries, validate_only=False)
+            reply = client._manager.run(client._manager.send, request)
+            assert not any(row.error_code for row in reply.entries), reply
+        finally:
+            client.close()
 
     def share(self, group: str, topic: str, seconds: float) -> None:
         """Have a share group of that name, by a member that reads for a while."""

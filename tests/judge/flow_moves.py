@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from tests.judge.cluster import now_ms
-from tests.judge.cluster_moves import DeadAddress, KillSource, ReviveSource
+from tests.judge.cluster_moves import (
+    DeadAddress,
+    KillSource,
+    KillTarget,
+    LiftQuota,
+    ReviveSource,
+    ReviveTarget,
+    SetQuota,
+)
 from tests.judge.moves import (
     CreateTopic,
     DeleteRemote,
@@ -39,6 +47,7 @@ class CommitGroup(Move):
     """A group commits anywhere in some partitions, also in empty ones."""
 
     weight = 5
+    needs_target = False
 
     def possible(self, world: World) -> bool:
         return super().possible(world) and bool(writable(world))
@@ -60,6 +69,8 @@ class CommitGroup(Move):
 
 class AbandonGroup(Move):
     """A group's offset is below what the source still holds."""
+
+    needs_target = False
 
     def possible(self, world: World) -> bool:
         return super().possible(world) and bool(filled(world))
@@ -126,6 +137,7 @@ class EndTransaction(Move):
     """The open transaction is committed or aborted."""
 
     weight = 6
+    needs_target = False
 
     def possible(self, world: World) -> bool:
         return super().possible(world) and world.transaction is not None
@@ -228,6 +240,10 @@ MOVES: tuple[Move, ...] = (
     DecideGaps(),
     KillSource(),
     ReviveSource(),
+    KillTarget(),
+    ReviveTarget(),
+    SetQuota(),
+    LiftQuota(),
     DeleteRemote(),
     Expire(),
     Heal(),

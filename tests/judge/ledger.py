@@ -11,8 +11,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from mirrors.domain.cluster_snapshot import TopicPartition
-
+TopicPartition = tuple[str, int]
 # A statement and what it was computed from are this far apart at most.
 ASKED_WITHIN_MS = 3_000
 # So soon every statement shows a topic that was created, grown or created again.
@@ -68,10 +67,14 @@ class Commit(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What one look at the target found: the values in each remote partition, and when it began."""
+    """What one look at the target found: the values in each remote partition, and when it began.
+
+    `is_most`: nobody could look, and these are the values that may be there at most.
+    """
 
     at: int
     values: Mapping[TopicPartition, Collection[str]]
+    is_most: bool = False
 
 
 class Bounds(NamedTuple):
@@ -128,6 +131,15 @@ class Ledger:
         self.looks.clear()
         self.copies_lost_at = at
 
+    def target_died(self, at: int) -> None:
+        """Nothing is copied until the next look: at most what was sent by then is there."""
+        values: dict[TopicPartition, set[str]] = {}
+        for generation in self._lives(None):
+            for number, records in generation.partitions.items():
+                sent = {record.value for record in records if record.sent_at <= at}
+                values.setdefault((self.remote(generation.topic), number), set()).update(sent)
+        self.looks.append(Seen(at, values, is_most=True))
+
     def current(self, topic: str) -> Generation | None:
         """The life that the source holds now; None of a topic that is deleted."""
         lives = self.topics.get(topic)
@@ -149,7 +161,8 @@ class Ledger:
         before then had found was copied by then.
         """
         newest = self.looks[-1]
-        earlier = next((look for look in reversed(self.looks) if look.at <= at), None)
+        looked = (look for look in reversed(self.looks) if look.at <= at and not look.is_most)
+        earlier = next(looked, None)
         least = most = 0
         for generation in self._lives(topic):
             for number, records in generation.partitions.items():

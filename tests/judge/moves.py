@@ -16,12 +16,16 @@ _HOW = ("plain", "plain", "commit", "abort")
 
 
 class Move(ABC):
-    """One thing that happens. `weight` is how often it is chosen beside the others."""
+    """One thing that happens. `weight` is how often it is chosen beside the others.
+
+    `needs_target`: it acts on the target, or on what the target holds.
+    """
 
     weight = 2
+    needs_target = True
 
     def possible(self, world: World) -> bool:
-        return not world.source_is_dead
+        return not world.source_is_dead and not (self.needs_target and world.target_is_dead)
 
     @abstractmethod
     def do(self, world: World) -> str: ...
@@ -60,6 +64,7 @@ class Produce(Move):
     """Records into one to three topics: plain, in transactions, and in aborted ones."""
 
     weight = 8
+    needs_target = False
 
     def possible(self, world: World) -> bool:
         return super().possible(world) and bool(writable(world))
@@ -85,6 +90,7 @@ class CreateTopic(NewTopic):
     """A new topic, with records or without."""
 
     weight = 3
+    needs_target = False
 
     def do(self, world: World) -> str:
         topic, count = world.new_name(), world.chance.choice(PARTITIONS)
@@ -97,6 +103,8 @@ class CreateTopic(NewTopic):
 
 class GrowTopic(Move):
     """More partitions."""
+
+    needs_target = False
 
     def possible(self, world: World) -> bool:
         return super().possible(world) and bool(quiet(world))
@@ -280,6 +288,8 @@ class DenyOnTarget(Move):
 class Truncate(Move):
     """Records are deleted on the source, copied or not."""
 
+    needs_target = False
+
     def possible(self, world: World) -> bool:
         return super().possible(world) and bool(filled(world))
 
@@ -362,15 +372,4 @@ class Heal(Move):
         return super().possible(world) and bool(world.denied)
 
     def do(self, world: World) -> str:
-        for topic, side in world.denied.items():
-            side.allow(topic)
-            own = topic.removeprefix(world.ledger.remote(""))
-            world.trouble.pop(own, None)
-            world.hidden.discard(own)
-            for generation in world.ledger.living():
-                if generation.topic == own:
-                    generation.changed_at = now_ms()
-        allowed = ", ".join(world.denied)
-        world.denied.clear()
-        world.sees_nothing = False
-        return f"allow everything again: {allowed}"
+        return f"allow everything again: {world.heal()}"

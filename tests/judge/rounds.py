@@ -13,6 +13,7 @@ from controlplane.demo.errors import DemoError
 from tests.journeys.demo_client import Person
 from tests.judge.checks import Check
 from tests.judge.cluster import now_ms
+from tests.judge.failbacks import fail_back
 from tests.judge.flow_moves import CommitGroup, choose
 from tests.judge.simulations import drill, execute, judge_counted, leave_behind, simulate
 from tests.judge.stage import JudgeStage
@@ -21,6 +22,8 @@ from tests.judge.verdicts import Finding
 from tests.judge.world import World
 
 STEPS = 3
+# Of the rounds with a real run, the share that goes back to the old primary.
+FAILED_BACK = 0.5
 MOVES_A_STEP = 3
 # One round in this number begins after a MirrorMaker 2.
 MIRRORED = 15
@@ -90,8 +93,6 @@ def _step(world: World) -> list[Finding]:
     for _ in range(world.chance.randint(1, MOVES_A_STEP)):
         move = choose(world)
         world.steps.append(f"{len(world.steps)}: {move.do(world)}")
-        if world.target_is_dead:
-            break
     world.acted_at = now_ms()
     if not world.target_is_dead:
         world.look()
@@ -104,9 +105,8 @@ ENDS = ("simulation", "drill", "switchover", "failover", "dead source")
 
 def _finish(world: World) -> list[Finding]:
     """A simulation or a drill, and in most rounds a real run of it."""
-    if world.transaction is not None and not world.source_is_dead:
-        world.end_open(committed=True)
     end = world.chance.choice(ENDS)
+    _put_right(world, end)
     if end == "dead source" and not world.source_is_dead:
         # What the flow saw last and what came after it: that is what a failover is about.
         world.stop_readers()
@@ -133,6 +133,19 @@ def _finish(world: World) -> list[Finding]:
     return [*findings, *_run(world, run, end)]
 
 
+def _put_right(world: World, end: str) -> None:
+    """What a person puts right before a run; of a dead target nothing can be simulated."""
+    if world.transaction is not None and not world.source_is_dead:
+        world.end_open(committed=True)
+    if world.target_is_dead:
+        world.revive_target()
+        world.steps.append("the target is back")
+        if world.desired == "running":
+            world.wait_until_running()
+    if end not in ("simulation", "drill"):
+        world.lift_quota()
+
+
 def _run(world: World, run: dict[str, Any], end: str) -> list[Finding]:
     kind = "failover" if world.source_is_dead or end != "switchover" else "switchover"
     was_dead = world.source_is_dead
@@ -142,6 +155,11 @@ def _run(world: World, run: dict[str, Any], end: str) -> list[Finding]:
         world.steps.append("the source is back")
         if world.ran and not findings:
             findings += judge_counted(world, world.ran)
+    if world.ran and not findings and world.chance.random() < FAILED_BACK:
+        if was_dead:
+            # Nobody fenced the old primary: its producers go on.
+            _load(world)
+        findings += fail_back(world)
     return findings
 
 

@@ -230,7 +230,7 @@ def execute(world: World, simulation: Mapping[str, Any], kind: str) -> list[Find
     until = time.monotonic() + RUN_S
     while (run := world.rest(path))["state"] not in ENDED:
         if time.monotonic() > until or run["waits_for"] == "trouble":
-            return [_held(kind, run)]
+            return [held(kind, run)]
         begun = {step["name"] for step in run["steps"] if step["state"] != "pending"}
         if "read_checkpoints" in begun:
             # As people do when producers are refused: consumers of the source stop too.
@@ -243,11 +243,11 @@ def execute(world: World, simulation: Mapping[str, Any], kind: str) -> list[Find
     world.steps.append(f"the {kind} {run['state']}: {run['reason']}")
     world.desired = "stopped"
     if run["state"] != "succeeded":
-        return [_held(kind, run)]
+        return [held(kind, run)]
     return [*judge_run(world, run), *judge_groups(world, kind)]
 
 
-def _held(kind: str, run: Mapping[str, Any]) -> Finding:
+def held(kind: str, run: Mapping[str, Any]) -> Finding:
     """It stopped: behind the fence this is the worst place."""
     step = next((s for s in run["steps"] if s["state"] in ("failed", "waiting", "running")), None)
     name = step["name"] if step else "?"

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
-from controlplane.demo.kafka.broker import KafkaBroker
+from controlplane.demo.console import Console
+from controlplane.demo.kafka.broker import KafkaBroker, Listener
+from controlplane.demo.processes.ports import HOST, free_port
 from controlplane.demo.stack import Stage
+from controlplane.demo.workspace import Workspace
 from tests.journeys.demo_client import Rest
+from tests.security.vault import Vault
 
 # Everyone may do everything until a rule says otherwise; retention acts within a second.
 PROPERTIES = {
@@ -23,12 +28,42 @@ PROPERTIES = {
     "offsets.topic.num.partitions": "8",
     "transaction.state.log.num.partitions": "8",
 }
+# Listeners with a certificate: whether its issuer is known, its host, and when it ends in days.
+_TLS = {
+    "TLS": (True, HOST, 200.0),
+    "ELSEWHERE": (True, "kafka-1.elsewhere.example", 200.0),
+    "EXPIRED": (True, HOST, -2.0),
+    "UNKNOWNCA": (False, HOST, 200.0),
+}
 # Built-in rules wait two minutes before they call somebody; here they call at once.
 RULES_WAIT_S = 1
 
 
 class JudgeStage(Stage):
-    """A demo without its traffic and without its flows."""
+    """A demo without its traffic and without its flows, whose brokers have TLS listeners as well.
+
+    `wrong_listeners`: a client that connects by TLS as it should cannot use them.
+    """
+
+    wrong_listeners = ("PLAINTEXT", "ELSEWHERE", "EXPIRED", "UNKNOWNCA")
+
+    def __init__(self, workspace: Workspace, console: Console, vault: Vault) -> None:
+        self._vault = vault
+        super().__init__(workspace, console)
+
+    def address(self, name: str, listener: str) -> str:
+        broker = self._brokers[name]
+        return broker.bootstrap if listener == "PLAINTEXT" else broker.bootstrap_of(listener)
+
+    def connection(self, name: str, *, by_tls: bool) -> dict[str, str]:
+        """The fields of a registered cluster that say how to connect."""
+        if not by_tls:
+            return {"bootstrap_servers": self.address(name, "PLAINTEXT")}
+        return {
+            "bootstrap_servers": self.address(name, "TLS"),
+            "security_protocol": "SSL",
+            "ssl_ca": self._vault.reference("ca.pem"),
+        }
 
     def start(self) -> None:
         os.environ.update(self._guard.environment)
@@ -77,8 +112,19 @@ class JudgeStage(Stage):
             heap="512m",
             jvm=("-XX:TieredStopAtLevel=1",),
             environment=self._guard.environment,
-            properties=PROPERTIES,
+            listeners=[Listener(name=kind, protocol="SSL", port=free_port()) for kind in _TLS],
+            properties={**PROPERTIES, **self._certificates(broker.directory)},
         )
+
+    def _certificates(self, directory: Path) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for listener, (is_known, host, days) in _TLS.items():
+            store = directory.with_name(f"{directory.name}-{listener.lower()}.pem")
+            issuer = self._vault.authority if is_known else self._vault.stranger
+            issuer.issue(listener, (host,), start_days=-30, end_days=days).keystore(store)
+            prefix = f"listener.name.{listener.lower()}.ssl."
+            found |= {prefix + "keystore.type": "PEM", prefix + "keystore.location": str(store)}
+        return found
 
 
 def remove_flow(rest: Rest, flow: int, seconds: float = 60.0) -> None:

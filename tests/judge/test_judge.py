@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from tests.demo_stage import on_stage
 from tests.journeys.demo_client import Person
 from tests.judge.rounds import play
 from tests.judge.stage import JudgeStage
+from tests.security.vault import Vault, environment
 
 # Of the ordinary suite: denied rights, refused records and names, a dead address, a switchover that
 # leaves behind what is in the way; a source that is killed and comes back, an abandoned group.
@@ -23,7 +25,10 @@ SEED = os.environ.get("UNDERSTUDY_JUDGE_SEED", "")
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeStage]:
-    with on_stage(tmp_path_factory.mktemp("judge") / "demo", JudgeStage) as stage:
+    vault = Vault(tmp_path_factory.mktemp("judge-secrets"))
+    make = functools.partial(JudgeStage, vault=vault)
+    directory = tmp_path_factory.mktemp("judge") / "demo"
+    with environment(vault.environment), on_stage(directory, make) as stage:
         yield stage
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,9 +22,12 @@ from tests.judge.statements import (
 from tests.judge.verdicts import (
     Certainty,
     Claim,
+    Orphans,
     Resume,
     judge_amount,
+    judge_copies,
     judge_interval,
+    judge_orphans,
     judge_resume,
     judge_time_lag,
     judge_unknown,
@@ -150,6 +156,45 @@ def test_a_group_that_skips_a_record_or_reads_one_again_unsaid_is_found() -> Non
     assert again.kind == "too_good"
     assert judge_resume(resume(1, re_reads=1)) is None
     assert judge_resume(resume(1, re_reads=None)) is None
+
+
+def test_the_judge_shares_no_code_with_the_product() -> None:
+    for path in Path(__file__).parent.glob("*.py"):
+        found = re.findall(
+            r"^(?:from|import) (mirrors|monitoring|spark_runner)\b", path.read_text(), re.M
+        )
+        assert not found, f"{path.name} imports {found}"
+
+
+def test_an_orphan_that_is_forgotten_or_invented_is_found() -> None:
+    def found(records: int, certainty: Certainty) -> str:
+        row = Orphans(place="t-0", records=records, certainty=certainty, counted=7)
+        finding = judge_orphans(row)
+        return finding.kind if finding else ""
+
+    assert [found(n, "counted") for n in (6, 7, 8)] == ["too_good", "", "untrue"]
+    assert [found(n, "at_most") for n in (6, 7, 8)] == ["too_good", "", ""]
+
+
+def test_a_replayed_record_is_there_once_and_a_dropped_one_is_not() -> None:
+    assert judge_copies("t-0", ["a", "b"], ["x", "a", "b"], 1) is None
+    assert judge_copies("t-0", ["a", "b"], ["x", "a"], 1) is not None
+    assert judge_copies("t-0", ["a"], ["a", "a"], 1) is not None
+    assert judge_copies("t-0", ["a"], ["x"], 0) is None
+    assert judge_copies("t-0", ["a"], ["a"], 0) is not None
+
+
+def test_while_the_target_is_away_what_was_sent_after_its_death_is_owed() -> None:
+    ledger = kept(10, 0)
+    ledger.target_died(LATE - 20_000)
+    records = ledger.topics["t"][0].partitions[0]
+    records.append(Record(10, "v10", LATE - 10_000, LATE - 10_000))
+    # Of what was sent before, all may have been copied, or nothing.
+    assert ledger.owed(LATE) == (1, 11)
+    assert judge_amount(claim(0, "at_most"), ledger.owed(LATE)) is not None
+    assert judge_amount(claim(1, "at_most"), ledger.owed(LATE)) is None
+    # A figure that says its age is older than the death.
+    assert judge_amount(claim(0, "at_most"), ledger.owed(LATE - 15_000)) is None
 
 
 def said(text: str) -> list[tuple[int | None, str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -155,6 +156,43 @@ def judge_resume(said: Resume) -> Finding | None:
             true=f"{again:,}",
         )
     return None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Orphans:
+    """What a failback says that only the old primary has in one partition, and an own count."""
+
+    place: str
+    records: int
+    certainty: Certainty
+    counted: int
+
+
+def judge_orphans(said: Orphans) -> Finding | None:
+    """None is forgotten, and a counted number is exact."""
+    words = f"{said.certainty} {said.records:,}"
+    where, true = f"orphans of {said.place}", f"{said.counted:,}"
+    if said.certainty in ("counted", "at_most") and said.records < said.counted:
+        return Finding(kind="too_good", statement=where, said=words, true=true)
+    if said.certainty in ("counted", "at_least") and said.records > said.counted:
+        return Finding(kind="untrue", statement=where, said=words, true=true)
+    return None
+
+
+def judge_copies(
+    where: str, values: Iterable[str], there: Iterable[str], times: int
+) -> Finding | None:
+    """Each of the values is there exactly `times` times."""
+    found = Counter(there)
+    wrong = sorted({value for value in values if found[value] != times})
+    if not wrong:
+        return None
+    return Finding(
+        kind="untrue",
+        statement=f"copies of {where}",
+        said=f"{times} each",
+        true=f"{len(wrong)} records otherwise: {wrong[0]} is there {found[wrong[0]]} times",
+    )
 
 
 def _finding(kind: Kind, claim: Claim, true: str) -> Finding:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
-import socket
 import time
 import urllib.error
 from typing import Any
 
-from mirrors.domain.cluster_snapshot import TopicPartition
+from tests.dead_addresses import KINDS
 from tests.journeys.demo_client import Person, Rest
 from tests.judge.cluster import KafkaSide, Reader, Writer, now_ms
-from tests.judge.ledger import Generation, Ledger, Record, Seen
+from tests.judge.ledger import Generation, Ledger, Record, Seen, TopicPartition
 from tests.judge.stage import JudgeStage, remove_flow
 
 PARTITIONS = (1, 2, 3, 6)
+# In one round of this number the product connects by TLS.
+TLS = 4
 # A runner and its Spark application start meanwhile, on a busy machine too.
 RUNNING_S = 240.0
 ABORTED_S = 60.0
@@ -42,6 +44,8 @@ class World:
         self.source = KafkaSide(stage.clusters["primary"])
         self.target = KafkaSide(stage.clusters["backup"])
         self.ledger = Ledger(f"{self.source_alias}.")
+        # The product connects by TLS.
+        self.is_by_tls = seed % TLS == 1
         self.steps: list[str] = []
         self.flow = 0
         self.groups: set[str] = set()
@@ -57,14 +61,20 @@ class World:
         self.desired = "running"
         # Since when a cluster has an address where nobody answers.
         self.readdressed_at: int | None = None
+        # A quota that throttles the product, and since when.
+        self.quota: tuple[KafkaSide, str] | None = None
+        self.quota_set_at = 0
+        self.target_died_at = 0
         self.transaction: OpenTransaction | None = None
         self.acted_at = now_ms()
+        # The flow of a failback, once there is one.
+        self.reverse = 0
         # The address of the real run, once there was one.
         self.ran = ""
         self._values = 0
         self._names = 0
         self._writers: dict[bool, Writer] = {}
-        self._silent: list[socket.socket] = []
+        self._addresses = contextlib.ExitStack()
         self._readers: dict[str, Reader] = {}
         # Groups that were read on the source, each with its topic, and their readers on the target.
         self._live: dict[str, str] = {}
@@ -97,10 +107,14 @@ class World:
         """A moment at which all that is there now counts."""
         return now_ms() + 20_000
 
+    def connection(self, name: str) -> dict[str, str]:
+        """How the product connects to a cluster in this round."""
+        return self.stage.connection(name, by_tls=self.is_by_tls)
+
     def begin(self, *, start: bool = True) -> None:
         """Clusters under names of this round, and its flow."""
-        for alias, side in ((self.source_alias, self.source), (self.target_alias, self.target)):
-            self.rest("clusters/", {"alias": alias, "bootstrap_servers": side.bootstrap})
+        for alias, name in ((self.source_alias, "primary"), (self.target_alias, "backup")):
+            self.rest("clusters/", {"alias": alias, **self.connection(name)})
         flow = {"source": self.source_alias, "target": self.target_alias}
         desired = "running" if start else "stopped"
         body = {**flow, "properties": self.properties(), "desired_state": desired}
@@ -134,24 +148,27 @@ class World:
     def end(self) -> None:
         """Put right what the round broke, and remove what it made."""
         self.stop_readers()
-        for reader in self._moved.values():
-            reader.stop()
-        for listener in self._silent:
-            listener.close()
+        self.stop_moved()
+        self._addresses.close()
         if self.source_is_dead:
             self.revive_source()
         if self.target_is_dead:
             self.revive_target()
-        for topic, side in self.denied.items():
-            side.allow(topic)
+        self.lift_quota()
+        self.heal()
         if self.flow:
             self._end_runs()
-            remove_flow(self.rest, self.flow)
+            for flow in filter(None, (self.reverse, self.flow)):
+                remove_flow(self.rest, flow)
             for alias in (self.source_alias, self.target_alias):
                 self.rest(f"clusters/{alias}/", method="DELETE")
         names = (self.source_alias, self.target_alias)
         internal = tuple(f".{alias}.internal" for alias in names)
-        for side, own in ((self.source, self.prefix), (self.target, self.ledger.remote(""))):
+        for side, came_from in (
+            (self.source, self.target_alias),
+            (self.target, self.source_alias),
+        ):
+            own = (self.prefix, f"{came_from}.{self.prefix}")
             made = [name for name in side.topics() if name.startswith(own)]
             made += [name for name in side.topics() if name.endswith(internal)]
             if made:
@@ -159,7 +176,7 @@ class World:
 
     def _end_runs(self) -> None:
         for run in self.rest("failovers/?page_size=20")["results"]:
-            if run["flow"] == self.flow and run["ended_at"] is None:
+            if run["flow"] in (self.flow, self.reverse) and run["ended_at"] is None:
                 path = f"failovers/{run['id']}/"
                 self.ask(f"{path}abort/", {"reason": "the round ends"})
                 until = time.monotonic() + ABORTED_S
@@ -293,26 +310,52 @@ class World:
         self.source.forget()
 
     def kill_target(self) -> None:
+        self.look()
         self.stage.kill("backup")
+        self.ledger.target_died(now_ms())
         self.target.forget()
+        self.target_died_at = now_ms()
 
     def revive_target(self) -> None:
         self.stage.revive("backup")
         self.target.forget()
 
-    def dead_address(self, kind: str) -> str:
-        """An address where nobody answers: refused, unresolvable or silent."""
-        if kind == "unresolvable":
-            return "nowhere.invalid:9092"
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-        if kind == "refused":
-            listener.close()
-        else:
-            listener.listen(64)
-            self._silent.append(listener)
-        return f"127.0.0.1:{port}"
+    @property
+    def dead_kinds(self) -> tuple[str, ...]:
+        """Kinds of addresses that do not serve the product's way to connect."""
+        return (*KINDS, *(self.stage.wrong_listeners if self.is_by_tls else ("TLS",)))
+
+    def dead_address(self, kind: str, name: str) -> str:
+        """Where nobody serves; a listener of this cluster for others, or a certificate at fault."""
+        if kind in KINDS:
+            return self._addresses.enter_context(KINDS[kind]())
+        return self.stage.address(name, kind)
+
+    def heal(self) -> str:
+        """What was denied is allowed again. The names of it."""
+        for topic, side in self.denied.items():
+            side.allow(topic)
+            own = topic.removeprefix(self.ledger.remote(""))
+            self.trouble.pop(own, None)
+            self.hidden.discard(own)
+            for generation in self.ledger.living():
+                if generation.topic == own:
+                    generation.changed_at = now_ms()
+        allowed = ", ".join(self.denied)
+        self.denied.clear()
+        self.sees_nothing = False
+        return allowed
+
+    def set_quota(self, side: KafkaSide, key: str, rate: float) -> None:
+        side.set_quota(key, rate)
+        self.quota = side, key
+        self.quota_set_at = now_ms()
+
+    def lift_quota(self) -> None:
+        if self.quota is not None:
+            side, key = self.quota
+            side.set_quota(key, None)
+            self.quota = None
 
     # Who reads.
 
@@ -326,6 +369,11 @@ class World:
         for reader in self._readers.values():
             reader.stop()
         self._readers.clear()
+
+    def stop_moved(self) -> None:
+        for reader in self._moved.values():
+            reader.stop()
+        self._moved.clear()
 
     def read_on_target(self) -> None:
         """The live consumers start on the target, once."""
