@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from mirrors.domain.flows.speed_limits import SliceSpeed, milliseconds
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
 from spark_runner.engine.commit_records import CommitRecords
@@ -31,6 +32,7 @@ from spark_runner.engine.source.fetch_connection import FetchLimits
 from spark_runner.engine.source.reader import SourceReader
 from spark_runner.engine.source.replicated_filter import ReplicatedFilter
 from spark_runner.engine.source.throttle import Throttle
+from spark_runner.engine.speed_meter import SpeedMeter
 from spark_runner.engine.target.batch_preparation import BatchPreparer
 from spark_runner.engine.target.leaders import TargetLeaders
 from spark_runner.engine.target.retries import Retries
@@ -130,7 +132,8 @@ class CopyLoop:
             throttle=throttle,
             replicated=replicated_filter,
         )
-        self._poller = Poller(target_leaders, self._reader, self._writer, timing)
+        self._meter = SpeedMeter(target_leaders, self._reader, self._writer, buffers)
+        self._poller = Poller(target_leaders, self._reader, self._writer, timing, self._meter)
         self._flush = Flush(target_leaders, retries, self._writer)
         self.commits = 0
 
@@ -138,6 +141,14 @@ class CopyLoop:
     def events(self) -> int:
         """Increases with each commit and each stopped partition, reported at once."""
         return self.commits + self._stops.count
+
+    def speed(self, now: float) -> SliceSpeed:
+        """What limited the slice lately, and the round trips to both clusters."""
+        return SliceSpeed(
+            limit=self._meter.limit(now, self.partitions),
+            source_rtt_ms=milliseconds(self._source.quickest_s),
+            target_rtt_ms=milliseconds(self._target.quickest_s),
+        )
 
     def begin(self) -> None:
         """Start at the committed positions. The producer is initialized.
@@ -156,6 +167,7 @@ class CopyLoop:
         # Last, when no batch uses a buffer.
         self._buffers.reset()
         self._timing.begin(time.monotonic())
+        self._meter.restart()
         if self._commit_records.to_rewrite:
             self._timing.opened(time.monotonic())
 
@@ -185,6 +197,7 @@ class CopyLoop:
         """
         began = time.monotonic()
         self._flush.wait_for_batches(began + _FLUSH_S, hurry)
+        drained = time.monotonic()
         to_rewrite = self._commit_records.to_rewrite
         moved = [
             partition
@@ -208,7 +221,9 @@ class CopyLoop:
         for partition in moved:
             partition.commit(self._commit_records.after_commit(partition))
         self.commits += 1
-        self._timing.committed(began, time.monotonic())
+        ended = time.monotonic()
+        self._timing.committed(began, ended)
+        self._meter.committed(began, drained, ended)
         if not hurry():
             self._target_leaders.balance_connections(time.monotonic())
             self._foreign_records.look(self.partitions, time.monotonic())

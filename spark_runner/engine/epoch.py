@@ -220,6 +220,7 @@ class _Epoch:
                 self._hanging_transactions.possibly_stale.add(partition)
         self._report.knows_positions = True
         engine.begin()
+        self._report.speed = engine.speed
 
     def _fence(self) -> None:
         until = time.monotonic() + FENCE_S

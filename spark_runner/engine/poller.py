@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import select
+import time
 from collections.abc import Sequence
 
 from spark_runner.engine.commit_timing import CommitTiming
 from spark_runner.engine.source.fetch_connection import FetchConnection
 from spark_runner.engine.source.reader import SourceReader
+from spark_runner.engine.speed_meter import SpeedMeter
 from spark_runner.engine.target.leaders import TargetLeaders
 from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.engine.target.writer import TargetWriter
@@ -69,6 +71,8 @@ def _target_first(connection: DataConnection) -> bool:
 
 # Orders are checked at least this often.
 _LISTEN_S = 0.5
+# Asking for what has arrived takes about this long.
+_SHORT_S = 20e-6
 
 
 class Poller:
@@ -80,15 +84,20 @@ class Poller:
         reader: SourceReader,
         writer: TargetWriter,
         timing: CommitTiming,
+        meter: SpeedMeter,
     ) -> None:
         self._target_leaders = target_leaders
         self._reader = reader
         self._writer = writer
         self._timing = timing
+        self._meter = meter
         self._selector = Selector()
 
     def wait(self, now: float) -> list[DataConnection]:
-        """The connections with something to read; none when a timer is due."""
+        """The connections with something to read; none when a timer is due.
+
+        What was ready at `now` has been sent.
+        """
         until = min(
             now + _LISTEN_S,
             self._timing.wakes_at(now),
@@ -99,7 +108,13 @@ class Poller:
             *self._target_leaders.connections.values(),
             *self._reader.connections(),
         ]
-        return self._selector.wait(connections, until - now)
+        began = time.monotonic()
+        self._meter.sent(began - now)
+        ready = self._selector.wait(connections, until - began)
+        ended = time.monotonic()
+        if ended - began > _SHORT_S:
+            self._meter.waited(began, ended)
+        return ready
 
     def handle(self, connection: DataConnection, now: float) -> None:
         """Handle what arrived."""
@@ -122,6 +137,7 @@ class Poller:
             self._reader.connection_closed(connection, now)
             return
         self._reader.receive(connection, now)
+        self._meter.read(time.monotonic() - now)
         if self._reader.has_quiet_progress and not self._timing.is_open:
             self._timing.opened(now)
             self._reader.has_quiet_progress = False

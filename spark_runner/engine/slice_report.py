@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Literal
 
+from mirrors.domain.flows.speed_limits import UNMEASURED, SliceSpeed
 from spark_runner.engine.model.lane_counters import LaneCounters
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.recovery.duplicates import DuplicateCounter
@@ -41,6 +43,8 @@ class SliceReport:
         self._reported: dict[Partition, int] = {}
         self._reported_skipped: dict[Partition, int] = {}
         self._reported_errors: set[Partition] = set()
+        # What limits the loop, while there is one.
+        self.speed: Callable[[float], SliceSpeed] | None = None
         # Until the committed positions are read, the partitions have the planned ones.
         self.knows_positions = False
 
@@ -70,6 +74,7 @@ class SliceReport:
                 limited=self._throttle.is_limited,
                 quota=self._throttle.quota,
                 weight=self._throttle.weight,
+                speed=self.speed(time.monotonic()) if self.speed is not None else UNMEASURED,
             )
         )
 

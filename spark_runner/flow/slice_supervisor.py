@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from mirrors.domain.cluster_snapshot import TopicPartition
+from mirrors.domain.flows.speed_limits import UNMEASURED
 from mirrors.domain.runners.job_files import JobSpec, SliceStatus
 from mirrors.domain.settings.client_properties import without_effect
 from mirrors.domain.settings.flow_control import HIGH, LOW
@@ -299,4 +300,5 @@ class SliceSupervisor:
             bytes_per_second=round(bytes_rate, 1),
             pid=last.pid if last else None,
             as_of=last.as_of if last else now,
+            speed=last.speed if last else UNMEASURED,
         )

@@ -24,6 +24,7 @@ import json
 from typing import Any, Literal, Self
 
 from mirrors.domain.flows.lanes import Lane, LaneFigure
+from mirrors.domain.flows.speed_limits import UNMEASURED, SliceSpeed
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.specs import ClusterSpec, FlowSpec
@@ -167,6 +168,8 @@ class Figures:
     limited: bool = False
     # A sentence if a broker quota throttles the slice.
     quota: str = ""
+    # What limits the task, and the round trips that it measured.
+    speed: SliceSpeed = UNMEASURED
     # Its weight among the limited slices of the flow: by the highest priority that waits in it.
     weight: int = 1
 
@@ -175,7 +178,8 @@ class Figures:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        return cls(**_with_rows(json.loads(text)))
+        raw = _with_rows(json.loads(text))
+        return cls(speed=SliceSpeed.from_dict(raw.pop("speed", {})), **raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,14 +16,15 @@ from mirrors.kafka.protocol import sockets
 from mirrors.kafka.protocol.sockets import Target
 
 RTT_MS = 30
+LINE = Line(far="both", rtt_ms=RTT_MS, jitter_ms=2)
 
 
 @contextlib.contextmanager
 def far_away(
-    program: Path, addresses: Sequence[str], patch: pytest.MonkeyPatch
+    program: Path, addresses: Sequence[str], patch: pytest.MonkeyPatch, line: Line = LINE
 ) -> Iterator[tuple[Relay, ...]]:
     """Relays between the engine and these brokers; the tests' own connections go past them."""
-    resolve, line = sockets.resolve, Line(far="both", rtt_ms=RTT_MS, jitter_ms=2)
+    resolve = sockets.resolve
     with contextlib.ExitStack() as stack:
         found = {
             port: stack.enter_context(Relay(program, port=free_port(), broker_port=port, line=line))
@@ -31,7 +32,8 @@ def far_away(
         }
 
         def through(host: str, port: int, deadline: float) -> list[Target]:
-            return resolve(host, found[port].port if _is_engine() else port, deadline)
+            is_far = _is_engine() and port in found
+            return resolve(host, found[port].port if is_far else port, deadline)
 
         patch.setattr(sockets, "resolve", through)
         yield tuple(found.values())

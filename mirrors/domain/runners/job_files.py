@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.flows.lanes import LaneFigure
+from mirrors.domain.flows.speed_limits import UNMEASURED, SliceSpeed
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import Decision, GapFacts
 from mirrors.domain.specs import ClusterSpec
@@ -153,6 +154,12 @@ class SliceStatus:
     bytes_per_second: float
     pid: int | None
     as_of: int
+    # What limits it, and the round trips to both clusters, by its last report.
+    speed: SliceSpeed = UNMEASURED
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> Self:
+        return cls(speed=SliceSpeed.from_dict(raw.pop("speed", {})), **raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -200,7 +207,7 @@ class JobStatus:
             warnings=tuple(raw.pop("warnings")),
             topics=tuple(TopicStatus(**row) for row in raw.pop("topics")),
             partitions=tuple(PartitionStatus.from_dict(row) for row in raw.pop("partitions")),
-            slices=tuple(SliceStatus(**row) for row in raw.pop("slices")),
+            slices=tuple(SliceStatus.from_dict(row) for row in raw.pop("slices")),
             lanes=tuple(LaneFigure(**row) for row in raw.pop("lanes", ())),
             **raw,
         )

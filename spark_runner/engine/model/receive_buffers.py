@@ -61,6 +61,10 @@ class ReceiveBuffers:
         self._free = list(self._all)
 
     @property
+    def has_free(self) -> bool:
+        return bool(self._free)
+
+    @property
     def taken(self) -> int:
         return len(self._all) - len(self._free)
 

@@ -95,10 +95,15 @@ class FetchConnection:
         # When the last part of an incomplete reply arrived; 0 before the first part.
         self._heard_at = 0.0
         self.retry_at = 0.0
+        # Whether the last reply left records unread.
+        self.is_behind = False
+        # Duration of the last request until its reply began.
+        self.took_s = 0.0
         self._empty_throttled = 0
         # Time spent so far on reading the current reply.
         self._reading_s = 0.0
         self._fetch_size = FetchSize(limits.max_bytes)
+        self._most_bytes = limits.max_bytes
         # Of several connections each brings its part of the rate.
         self._part = _PART // limits.connections
         self._partition_bytes = limits.partition_bytes
@@ -115,6 +120,21 @@ class FetchConnection:
     def by_name(self) -> bool:
         """Whether the broker knows topics by name only and cannot detect a recreated topic."""
         return self._session.version < fetch.BY_ID
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a part of the reply is here, and more is to come."""
+        return self._heard_at > 0
+
+    @property
+    def asked_bytes(self) -> int:
+        """Size of the replies that it asks for."""
+        return self._fetch_size.size
+
+    @property
+    def most_bytes(self) -> int:
+        """The largest reply that it may ask for."""
+        return self._most_bytes
 
     def want(self, partition: Partition) -> None:
         """Read the partition from its `next_fetch` on, with the next request."""
@@ -168,6 +188,8 @@ class FetchConnection:
         buffer = self.buffer
         assert buffer is not None  # noqa: S101 - the loop reads only what was asked for
         began = time.monotonic()
+        if not self._heard_at:
+            self.took_s = began - self.sent_at
         frame = self.link.receive_part(buffer.view, now + RECEIVE_S, self._part)
         self._reading_s += time.monotonic() - began
         if frame is None:

@@ -108,6 +108,8 @@ class SourceReader:
         self._throttle.took(sum(row.stop - row.start for row in rows), now)
         if self._priority is not None:
             self._priority.record_reply(connection, rows)
+        committed = self._limits.isolation == READ_COMMITTED
+        connection.is_behind = False
         for row in rows:
             partition = connection.members.get((row.key, row.partition))
             if partition is None:
@@ -116,6 +118,8 @@ class SourceReader:
                 self._stop(partition, stopped[partition])
             else:
                 self._accept(partition, row, buffer, now)
+                end = row.stable_offset if committed else row.high_watermark
+                connection.is_behind |= partition.next_fetch < end
         if not buffer.users:
             self._buffers.give_back(buffer)
         self._leaders.outage.over()
@@ -171,6 +175,11 @@ class SourceReader:
         if self._priority is not None:
             self._priority.clear()
         self._full.clear()
+
+    @property
+    def limited_until(self) -> float:
+        """The time until which the flow's bandwidth limit allows no reading."""
+        return self._throttle.held_until
 
     @property
     def reads_by_name(self) -> bool:

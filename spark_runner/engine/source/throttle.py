@@ -30,6 +30,8 @@ class Throttle:
         self._channel = channel
         self._bucket = TokenBucket(self._first, time.monotonic())
         self._held_at = float("-inf")
+        # When reading is allowed again, as last asked for.
+        self.held_until = 0.0
         self._aliases = work.source.alias, work.target.alias
 
     @property
@@ -56,7 +58,7 @@ class Throttle:
     def opens_at(self, now: float) -> float:
         """When reading is allowed; `now` if it is allowed already."""
         self._bucket.set_rate(self._channel.share(self._first), now)
-        moment = self._bucket.opens_at(now)
+        moment = self.held_until = self._bucket.opens_at(now)
         if moment > now:
             self._held_at = now
         return moment

@@ -46,12 +46,14 @@ class SendWindow:
     then the connection carries what it can.
     """
 
-    __slots__ = ("_flying", "_is_far", "_most", "_quickest_s", "size")
+    __slots__ = ("_flying", "_is_far", "_most", "_peak", "_quickest_s", "size")
 
     def __init__(self, most: int, *, is_far: bool = False) -> None:
         self._most = most
         self._is_far = is_far
         self._flying = 0
+        # The most that was in flight since it was last taken.
+        self._peak = 0
         self._quickest_s = float("inf")
         self.size = min(_FIRST_FAR if is_far else _FIRST, most)
 
@@ -62,6 +64,16 @@ class SendWindow:
 
     def sent(self, size: int) -> None:
         self._flying += size
+        self._peak = max(self._peak, self._flying)
+
+    def take_peak(self) -> int:
+        """The most bytes that were in flight since the last call."""
+        peak, self._peak = self._peak, self._flying
+        return peak
+
+    def is_queued(self, took_s: float) -> bool:
+        """Whether a request to a distant broker waited longer than it traveled."""
+        return self._is_far and took_s > self._quickest_s + max(self._quickest_s, _QUEUED_S)
 
     def answered(self, size: int, throttle_s: float, took_s: float) -> None:
         """A request was answered after `took_s`; the broker throttles for `throttle_s`."""
@@ -73,7 +85,7 @@ class SendWindow:
         elif throttle_s > 0:
             return
         elif self._is_far and waited_s <= _LONG_S / 2:
-            if waited_s <= max(self._quickest_s, _QUEUED_S):
+            if not self.is_queued(took_s):
                 self.size = min(self.size + size, self._most)
         elif waited_s <= _LONG_S / 2:
             self.size = min(self.size + size // 4, self._most)

@@ -86,6 +86,25 @@ class ProduceConnection:
         """Target size of the next request in bytes."""
         return min(self._request_bytes, self._window.room)
 
+    @property
+    def has_most_requests(self) -> bool:
+        """Whether no more requests may be in flight."""
+        return len(self.in_flight) >= self._max_in_flight
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether requests to a distant broker wait longer than they travel."""
+        return self._window.is_queued(self.took_s)
+
+    @property
+    def window_bytes(self) -> int:
+        """How many bytes may be in flight now."""
+        return self._window.size
+
+    def take_peak_bytes(self) -> int:
+        """The most bytes that were in flight since the last call."""
+        return self._window.take_peak()
+
     def reset_load(self) -> None:
         """Reset the load statistics."""
         self.was_full = False

@@ -150,6 +150,15 @@ class TargetWriter:
                     self._stop_if_drained(partition)
         self._leaders.outage.over()
 
+    @property
+    def marker_until(self) -> float:
+        """The time until which nothing is sent after a transaction."""
+        return self._marker_delay.until
+
+    def is_confirmed(self, partition: Partition) -> bool:
+        """Whether the first batch of the producer epoch is acknowledged: more may follow."""
+        return partition.confirmed_epoch == self._epoch_number
+
     def is_busy(self) -> bool:
         """Whether anything is in flight or ready to send."""
         return any(
