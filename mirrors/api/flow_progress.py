@@ -11,6 +11,7 @@ from mirrors.api.account import AccountOfPartition, AccountOfTopic
 from mirrors.api.base import StrictModelSerializer, StrictSerializer
 from mirrors.api.viewsets import OfFlow
 from mirrors.domain.flows.lanes import LANES
+from mirrors.domain.flows.speed_limits import NAMES
 from mirrors.lists.flows import JOBS, PARTITIONS, TOPICS, TRANSITIONS
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job, Transition
 
@@ -39,6 +40,55 @@ class LaneSerializer(StrictSerializer):
     batches = serializers.IntegerField(read_only=True)
     records = serializers.IntegerField(read_only=True)
     bytes = serializers.IntegerField(read_only=True)
+
+
+class SpeedLimitSerializer(StrictSerializer):
+    """The limit with the largest share of the time, as the flow's tasks measured it."""
+
+    name = serializers.ChoiceField(
+        choices=NAMES,
+        read_only=True,
+        help_text=(
+            "source_window: fetches wait for their replies. target_window: no more may be in "
+            "flight to the target. commit: a transaction ends. link: the line to `side` is full. "
+            "processor: the task computes, or waits for a processor. quota: of a broker, or the "
+            "flow's bandwidth limit. nothing: the flow has caught up."
+        ),
+    )
+    share = serializers.FloatField(read_only=True, help_text="Share of the last `seconds`, 0 to 1.")
+    seconds = serializers.FloatField(read_only=True)
+    side = serializers.ChoiceField(choices=("source", "target", ""), read_only=True)
+    part = serializers.ChoiceField(
+        choices=("bytes", "requests", "batches", "memory", ""),
+        read_only=True,
+        help_text="What of the target window is used up; empty for other limits.",
+    )
+    in_flight_bytes = serializers.IntegerField(read_only=True, allow_null=True)
+    window_bytes = serializers.IntegerField(read_only=True, allow_null=True)
+    response_ms = serializers.FloatField(
+        read_only=True, allow_null=True, help_text="Duration of the last request on that side."
+    )
+    shares = serializers.DictField(
+        child=serializers.FloatField(), read_only=True, help_text="The share of each limit."
+    )
+
+
+class SpeedSerializer(StrictSerializer):
+    """What limits the speed of a flow: the limit of most of its slices."""
+
+    limit = SpeedLimitSerializer(
+        read_only=True, allow_null=True, help_text="Null until some seconds are measured."
+    )
+    source_rtt_ms = serializers.FloatField(
+        read_only=True, allow_null=True, help_text="Round trip from the runner to the source."
+    )
+    target_rtt_ms = serializers.FloatField(read_only=True, allow_null=True)
+    slices = serializers.IntegerField(read_only=True, help_text="Slices that were measured.")
+    limited_slices = serializers.IntegerField(
+        read_only=True, help_text="Slices with this limit. The figures are those of one of them."
+    )
+    state = serializers.CharField(read_only=True, help_text="The same as a sentence.")
+    advice = serializers.CharField(read_only=True, help_text="What to change; empty for nothing.")
 
 
 class JobSerializer(StrictModelSerializer):

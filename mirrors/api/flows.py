@@ -24,7 +24,7 @@ from mirrors.lists.flows import FLOWS
 from mirrors.models import Cluster, Flow, Role, Runner
 from mirrors.models.account import Stopped, stopped_of, with_repeats
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.flows import DesiredState
+from mirrors.models.flows import DesiredState, speed_sentences
 from mirrors.models.readiness import proof_of, with_proof
 from mirrors.services import explanation as explain
 from mirrors.services.flows import commands, settings
@@ -87,12 +87,23 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
         ),
     )
 
+    speed = serializers.SerializerMethodField()
+
     class Meta:
         model = Flow
         fields = FLOWS.fields
         read_only_fields = ("id", *_SEEN, "created_at")
         # The service allows one flow for each pair, with a clear error.
         validators = ()
+
+    @extend_schema_field(flow_progress.SpeedSerializer(allow_null=True))
+    def get_speed(self, flow: Flow) -> Any:
+        """What limits its speed; null while it does not run or its figures are old."""
+        speed = flow.current_speed(timezone.now())
+        if speed is None:
+            return None
+        shown = {**dataclasses.asdict(speed), **speed_sentences(flow, speed)}
+        return flow_progress.SpeedSerializer(shown).data
 
     @extend_schema_field(ProofSerializer(allow_null=True))
     def get_proven(self, flow: Flow) -> Any:

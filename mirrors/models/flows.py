@@ -12,6 +12,9 @@ from django.utils import timezone
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.totals import Total
 from mirrors.domain.settings.changes import redacted_value
+from mirrors.domain.flows import speed_limits
+from mirrors.domain.flows.speed_limits import FlowSpeed
+from mirrors.domain.formatting import OLD_AFTER
 from mirrors.domain.settings.flow_control import without_old_schedule
 from mirrors.domain.specs import FlowSpec
 from mirrors.models.clusters import Cluster
@@ -68,6 +71,8 @@ class Flow(models.Model):
     # A person started it although another program writes the same remote topics.
     accepts_other_writers = models.BooleanField(default=False)
     warnings = models.JSONField(default=list, blank=True)
+    # What limits its speed (`domain.flows.speed_limits.FlowSpeed`); empty before a first report.
+    speed = models.JSONField(default=dict, blank=True)
     as_of = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -92,6 +97,13 @@ class Flow(models.Model):
             return ""
         return self.jobs.order_by("-id").values_list("refusal", flat=True).first() or ""
 
+    def current_speed(self, now: datetime) -> FlowSpeed | None:
+        """What limits it now; None while it does not run or its figures are old."""
+        copies = self.observed_state in (ObservedState.RUNNING, ObservedState.DEGRADED)
+        if not copies or self.as_of is None or now - self.as_of > OLD_AFTER:
+            return None
+        return FlowSpeed.from_dict(self.speed)
+
     @property
     def spec(self) -> FlowSpec:
         """Raises InvalidSettings for settings that only an older version accepted.
@@ -103,6 +115,15 @@ class Flow(models.Model):
             target=self.target.spec,
             properties=without_old_schedule(self.properties),
         )
+
+
+def speed_sentences(flow: Flow, speed: FlowSpeed) -> dict[str, str]:
+    """What limits the flow, and what to change."""
+    aliases = {"source": flow.source.alias, "target": flow.target.alias}
+    return {
+        "state": speed_limits.state(speed, **aliases),
+        "advice": speed_limits.advice(speed, **aliases),
+    }
 
 
 class JobState(models.TextChoices):

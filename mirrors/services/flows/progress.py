@@ -11,6 +11,7 @@ from django.db import models, transaction
 
 from mirrors.domain.account.partition import Owed
 from mirrors.domain.account.totals import Total
+from mirrors.domain.flows.speed_limits import summarize
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus, TopicStatus
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job
 from mirrors.services.account import account_of, left_behind_of
@@ -84,7 +85,10 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
             )
         lost_ranges.fold(flow=flow, status=status, now=as_of)
         foreign_records.fold(flow=flow, status=status, now=as_of)
-        Flow.objects.filter(pk=flow.pk).update(as_of=as_of, warnings=list(status.warnings))
+        speed = summarize(row.speed for row in status.slices)
+        Flow.objects.filter(pk=flow.pk).update(
+            as_of=as_of, warnings=list(status.warnings), speed=dataclasses.asdict(speed)
+        )
         Job.objects.filter(pk=job.pk).update(
             as_of=as_of,
             generation=status.generation,

@@ -18,7 +18,7 @@ from mirrors.lists.flows import EXPLANATION, FLOWS
 from mirrors.models import Flow, Role, needs
 from mirrors.models.account import with_repeats, with_stopped
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.flows import ObservedState
+from mirrors.models.flows import ObservedState, speed_sentences
 from mirrors.models.readiness import readiness_of, with_proof, with_readiness
 from mirrors.services.explanation import explain_group_of, explain_topic_of
 from mirrors.services.flows.schedules import standing
@@ -78,9 +78,11 @@ def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
     flow = mark_flow(get_object_or_404(rows, pk=pk), now)
     # Only the newest can be open.
     last = flow.jobs.first()
+    speed = flow.current_speed(now)
     return {
         "flow": mark_proof(flow, now),
         "standing": standing(flow=flow, now=now),
+        "speed": speed_sentences(flow, speed) if speed is not None else None,
         "ready": readiness_of([flow], now)[pk].score,
         "job": last if last and last.ended_at is None else None,
         "last_job": last,
