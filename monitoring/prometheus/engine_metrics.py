@@ -1,4 +1,4 @@
-"""Metrics of stopped partitions, duplicates, foreign records, lanes and memory."""
+"""Metrics of stopped partitions, duplicates, foreign records, lanes, speed limits and memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.db.models import Max
 
-from mirrors.models import Job, Runner
+from mirrors.models import Flow, Job, Runner
 from mirrors.models.account import Stopped, repeats_of, stopped_of
 from mirrors.services.gaps import foreign_records
 from monitoring.prometheus.text_format import Labels, Series, labelled
@@ -28,6 +28,7 @@ def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
             waiting.add(key.flow, stopped.waiting)
     yield from (partitions, waiting, _repeats(labels), _foreign(labels, now), _memory())
     yield from _lanes(labels)
+    yield from _speeds(labels, now)
 
 
 def _repeats(labels: Mapping[int, Labels]) -> Series:
@@ -74,3 +75,25 @@ def _lanes(labels: Mapping[int, Labels]) -> Iterator[Series]:
             records.add(key, row["records"])
             size.add(key, row["bytes"])
     yield from (batches, records, size)
+
+
+def _speeds(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
+    """A flow that does not run, or is not measured yet, has no series."""
+    limits = Series(
+        "understudy_flow_speed_limit_ratio",
+        "Share of the last half minute by limit",
+    )
+    trips = Series("understudy_flow_round_trip_seconds", "Round trip from the runner to a cluster")
+    for flow in Flow.objects.only("observed_state", "as_of", "speed"):
+        speed = flow.current_speed(now) if flow.pk in labels else None
+        if speed is None:
+            continue
+        key = labels[flow.pk].flow
+        if speed.limit is not None:
+            for name, share in speed.limit.shares.items():
+                limits.add(f"{key},{labelled(limit=name)}", share)
+        sides = {"source": speed.source_rtt_ms, "target": speed.target_rtt_ms}
+        for side, rtt_ms in sides.items():
+            if rtt_ms is not None:
+                trips.add(f"{key},{labelled(side=side)}", rtt_ms / 1000)
+    yield from (limits, trips)

@@ -105,6 +105,20 @@ def test_a_scrape_says_what_the_pages_say_in_the_units_of_its_names(
     assert each[passed] == found[passed] != {}
 
 
+def test_what_limits_a_flow_has_series_while_it_runs(scraper: Client, flow: Flow) -> None:
+    shares = {"target_window": 0.9, "processor": 0.1}
+    limit = {"name": "target_window", "share": 0.9, "seconds": 30, "shares": shares}
+    speed = {"limit": limit, "source_rtt_ms": 0.5, "target_rtt_ms": 100.0}
+    Flow.objects.filter(pk=flow.pk).update(speed=speed, as_of=timezone.now())
+    found = scraped(scraper)
+    ratios = found["understudy_flow_speed_limit_ratio"].items()
+    assert {dict(key)["limit"]: value for key, value in ratios} == shares
+    trips = found["understudy_flow_round_trip_seconds"].items()
+    assert {dict(key)["side"]: value for key, value in trips} == {"source": 0.0005, "target": 0.1}
+    Flow.objects.filter(pk=flow.pk).update(observed_state="stopped")
+    assert "understudy_flow_speed_limit_ratio" not in scraped(scraper)
+
+
 def test_what_lies_ahead_and_what_keeps_a_flow_honest_has_series(
     scraper: Client, flow: Flow
 ) -> None:
