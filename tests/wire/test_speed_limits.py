@@ -176,7 +176,7 @@ FAR_SOURCE = Line(far="source", rtt_ms=100)
             FAR_TARGET,
             {
                 "producer_max_in_flight_requests_per_connection": "1",
-                "producer_max_request_size": "1",
+                "producer_max_request_size": "1000",
             },
             "target_window",
             "target",
@@ -190,7 +190,7 @@ FAR_SOURCE = Line(far="source", rtt_ms=100)
             "",
         ),
         (dataclasses.replace(FAR_TARGET, mbit_s=16), {}, "link", "target", ""),
-        (FAR_SOURCE, {"consumer_fetch_max_bytes": "300000"}, "source_window", "source", ""),
+        (FAR_SOURCE, {"consumer_max_partition_fetch_bytes": "100000"}, "source_window", "source", ""),
         (dataclasses.replace(FAR_SOURCE, mbit_s=16), {}, "link", "source", ""),
     ],
     ids=lambda value: value if isinstance(value, str) and value else "-",
