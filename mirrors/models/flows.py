@@ -11,10 +11,10 @@ from django.utils import timezone
 
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.totals import Total
-from mirrors.domain.settings.changes import redacted_value
 from mirrors.domain.flows import speed_limits
 from mirrors.domain.flows.speed_limits import FlowSpeed
 from mirrors.domain.formatting import OLD_AFTER
+from mirrors.domain.settings.changes import redacted_value
 from mirrors.domain.settings.flow_control import without_old_schedule
 from mirrors.domain.specs import FlowSpec
 from mirrors.models.clusters import Cluster

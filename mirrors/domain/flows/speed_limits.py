@@ -96,7 +96,7 @@ class FlowSpeed(SliceSpeed):
 def summarize(slices: Iterable[SliceSpeed]) -> FlowSpeed:
     speeds = list(slices)
     limits = [speed.limit for speed in speeds if speed.limit is not None]
-    counts = Counter(limit.name for limit in limits if limit.name != "nothing")
+    counts: Counter[str] = Counter(limit.name for limit in limits if limit.name != "nothing")
     name = max(counts, key=lambda one: counts[one]) if counts else "nothing"
     same = [limit for limit in limits if limit.name == name]
     return FlowSpeed(
