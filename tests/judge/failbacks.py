@@ -218,7 +218,8 @@ class _Failback:
     @property
     def _returned(self) -> str:
         """The name that the standby's own topic has on the old primary."""
-        return f"{self.world.target_alias}.{self.own}"
+        prefix = "" if self.world.is_same_name else f"{self.world.target_alias}."
+        return f"{prefix}{self.own}"
 
     def _wait_for_own(self) -> None:
         until = time.monotonic() + DONE_S

@@ -186,6 +186,9 @@ class RefuseLength(NewTopic):
 
     weight = 1
 
+    def possible(self, world: World) -> bool:
+        return super().possible(world) and not world.is_same_name
+
     def do(self, world: World) -> str:
         topic = world.new_name("l").ljust(249, "x")
         world.create(topic, 1)

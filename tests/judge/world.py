@@ -18,6 +18,8 @@ from tests.judge.stage import JudgeStage, remove_flow
 PARTITIONS = (1, 2, 3, 6)
 # In one round of this number the product connects by TLS.
 TLS = 4
+# In one round of this number topics keep their names on the target.
+IDENTITY = 5
 # A runner and its Spark application start meanwhile, on a busy machine too.
 RUNNING_S = 240.0
 ABORTED_S = 60.0
@@ -43,7 +45,9 @@ class World:
         self.source_alias, self.target_alias = f"s{seed}", f"t{seed}"
         self.source = KafkaSide(stage.clusters["primary"])
         self.target = KafkaSide(stage.clusters["backup"])
-        self.ledger = Ledger(f"{self.source_alias}.")
+        # Topics keep their names on the target.
+        self.is_same_name = seed % IDENTITY == 3
+        self.ledger = Ledger("" if self.is_same_name else f"{self.source_alias}.")
         # The product connects by TLS.
         self.is_by_tls = seed % TLS == 1
         self.steps: list[str] = []
@@ -125,7 +129,9 @@ class World:
 
     def properties(self, **more: str) -> dict[str, str]:
         names = f"j{self.seed}\\..*"
+        policy = {"replication.policy.class": "IdentityReplicationPolicy"}
         return {
+            **(policy if self.is_same_name else {}),
             "topics": names,
             "groups": f"g{self.seed}-.*",
             "refresh.topics.interval.seconds": "1",
