@@ -196,3 +196,12 @@ def test_clients_learn_the_names_that_the_policy_in_force_gives() -> None:
     same = plan_failover(picture(groups=groups, policy=SAME_NAMES)).clients
     assert (same[1].topics, same[1].pattern) == (("a.b",), "")
     assert "Topic names stay" in same[1].sentence
+
+
+def test_what_a_failback_left_out_blocks_no_group_and_is_named() -> None:
+    out = place(partition=1, translation=None, left_out="orders is not the replicated topic.")
+    plan = plan_failover(picture(groups=(GroupSnapshot(group="billing", places=(place(), out)),)))
+    assert codes(plan) == set()
+    assert [row.partition for row in plan.places] == [0]
+    (said,) = (one.sentence for one in plan.warnings if one.code == "left_out")
+    assert said == "billing in orders-1: no offset is set. orders is not the replicated topic."

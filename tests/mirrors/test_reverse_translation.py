@@ -7,9 +7,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from mirrors.domain.failover.plan_types import GroupSnapshot
+from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.runs import Run
+from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Divergence, Failback, FailoverRun, Flow, OrphanStretch
-from mirrors.services.offsets.reverse_translation import other_way, upstream_of
+from mirrors.services.failover.resume_offsets import with_answers
+from mirrors.services.offsets.reverse_translation import blocked_home, other_way, upstream_of
 from mirrors.services.offsets.translation import translate_offsets
 from tests.mirrors.maps import keep_map
 from tests.pages import world
@@ -86,3 +90,24 @@ def test_a_remote_topic_that_stays_leads_to_its_source_topic(there: Flow) -> Non
     assert {place: [row.downstream for row in found] for place, found in rows.items()} == {
         ("a.t", 0): [10, 25]
     }
+
+
+def test_a_group_of_a_topic_that_a_failback_left_out_gets_no_offset_and_stops_nobody(
+    there: Flow, back: Flow
+) -> None:
+    """Its topic was recreated on the old primary, so nothing there is what the group read."""
+    reason = "t on c1 is not the topic that was replicated."
+    starts = [
+        {"topic": "t", "partition": 0, "kind": "blocked", "offset": None, "reason": reason},
+        {"topic": "u", "partition": 0, "kind": "divergence", "offset": 3, "reason": "a"},
+    ]
+    Failback.objects.create(flow=there, reverse=back, requested_by="x", starts=starts)
+    assert blocked_home(back) == {("t", 0): reason}
+    assert blocked_home(there) == {}
+    places = tuple(
+        GroupPartition(group="g", topic=topic, partition=0, remote_topic=topic, source_offset=5)
+        for topic in ("t", "u")
+    )
+    group = GroupSnapshot(group="g", places=places)
+    (found,) = with_answers(back, [group], (), ({}, Partial({}, {})), {}, {}, {})
+    assert [(place.topic, place.left_out) for place in found.places] == [("t", reason), ("u", "")]

@@ -170,6 +170,7 @@ def find_warnings(
             text = f"{where}: {place.reason}.{_skipped(place)}"
             yield Finding(code=place.outcome, where=where, sentence=text, page="groups")
     yield from _without_offset(picture)
+    yield from _left_out(picture)
     yield from _topic_and_permission_warnings(picture)
 
 
@@ -196,6 +197,15 @@ def _without_offset(picture: FailoverSnapshot) -> Iterator[Finding]:
                     f"{picture.target} as on {picture.source}."
                 )
                 yield Finding(code="no_offset", where=where, sentence=text, page="groups")
+
+
+def _left_out(picture: FailoverSnapshot) -> Iterator[Finding]:
+    for group in picture.groups:
+        for place in group.places:
+            if place.left_out:
+                where = f"{place.group} in {place.topic}-{place.partition}"
+                text = f"{where}: no offset is set. {place.left_out.rstrip('.')}."
+                yield Finding(code="left_out", where=where, sentence=text, page="groups")
 
 
 def _deleted_topics(picture: FailoverSnapshot) -> Finding:

@@ -28,7 +28,7 @@ from mirrors.models.failback import OrphanState
 from mirrors.services.clock import Budget
 from mirrors.services.errors import Conflict
 from mirrors.services.groups.survey import look_at_target
-from mirrors.services.offsets.reverse_translation import upstream_of
+from mirrors.services.offsets.reverse_translation import blocked_home, upstream_of
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 
@@ -44,12 +44,7 @@ def bring_groups_back(*, run_id: int, act: bool) -> list[dict[str, Any]]:
     run = runs.get(pk=run_id)
     if run.reverse is None:
         raise Conflict("There is no reverse flow yet, so no group can fail back.")
-    blocked = {
-        (row["topic"], row["partition"]): row["reason"]
-        for row in run.starts
-        if row["kind"] == "blocked"
-    }
-    rows = _GroupFailback(run.flow, run.reverse, blocked).go(act=act)
+    rows = _GroupFailback(run.flow, run.reverse, blocked_home(run.reverse)).go(act=act)
     Failback.objects.filter(pk=run.pk).update(groups=rows, groups_at=timezone.now())
     return rows
 

@@ -13,7 +13,7 @@ from mirrors.domain.offsets.translation import Translation
 from mirrors.kafka.admin.groups import GroupListing
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow
-from mirrors.services.offsets.reverse_translation import answers_home
+from mirrors.services.offsets.reverse_translation import answers_home, blocked_home
 from mirrors.services.offsets.translation import translate_offsets
 
 
@@ -33,7 +33,8 @@ def with_answers(
     `home`: remote partitions on the source that came from the target and map back to themselves.
     `positions`: how far each partition was replicated when the picture was taken.
     """
-    groups = [_known(group, home) for group in groups]
+    blocked = blocked_home(flow)
+    groups = [_without_blocked(_known(group, home), blocked) for group in groups]
     seen = {(row.topic, row.partition): row for row in source}
     places = [place for group in groups for place in group.places]
     known = _translations(flow, _asked(places, seen), home, positions)
@@ -119,3 +120,12 @@ def _known(group: GroupSnapshot, home: Mapping[TopicPartition, TopicPartition]) 
         if place.topic not in names or (place.topic, place.partition) in home
     ]
     return dataclasses.replace(group, places=tuple(kept))
+
+
+def _without_blocked(group: GroupSnapshot, blocked: Mapping[TopicPartition, str]) -> GroupSnapshot:
+    """A failback leaves out a topic that is not the one that was replicated, with its groups."""
+    places = (
+        dataclasses.replace(place, left_out=blocked.get((place.topic, place.partition), ""))
+        for place in group.places
+    )
+    return dataclasses.replace(group, places=tuple(places))

@@ -105,6 +105,19 @@ def ways_home(flow: Flow) -> dict[TopicPartition, TopicPartition]:
     return {place: home for place, home in places.items() if home in known}
 
 
+def blocked_home(flow: Flow) -> dict[TopicPartition, str]:
+    """Partitions on the source of a reverse flow that its failback left out, with the reason.
+
+    Their origin is not the topic that was replicated, so no group can resume there.
+    """
+    run = Failback.objects.filter(reverse=flow).order_by("-id").first()
+    return {
+        (row["topic"], row["partition"]): row["reason"]
+        for row in (run.starts if run is not None else ())
+        if row["kind"] == "blocked"
+    }
+
+
 def answers_home(
     flow: Flow, places: Mapping[TopicPartition, Iterable[int]]
 ) -> dict[TopicPartition, list[Translation]]:
