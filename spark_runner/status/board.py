@@ -131,7 +131,9 @@ class FlowProgress:
             row.position = error.offset
         before = known.gap if known is not None else None
         gap = error.gap
-        if gap is not None and gap.kind in REPLACED_LOG and (not before or before.kind != gap.kind):
+        if gap is None or gap.kind not in REPLACED_LOG:
+            return
+        if before is None or (before.kind, before.now) != (gap.kind, gap.now):
             row.forget_source()
 
     def add_copied(self, growth: Amount) -> None:
@@ -191,6 +193,7 @@ class FlowProgress:
                 headers=offsets.headers.get(place, ()),
                 asked_at=offsets.positions.get(place),
                 is_stopped=place in self.errors,
+                is_log_known=_names_log(self.errors.get(place)),
             )
 
     def places_without_start(self) -> list[TopicPartition]:
@@ -449,3 +452,9 @@ def _has_range(known: PartitionError | None, said: PartitionError) -> bool:
     if known is None or known.gap is None or known.gap.first is None:
         return False
     return (said.state, said.offset) == (known.state, known.gap.position)
+
+
+def _names_log(error: PartitionError | None) -> bool:
+    """Whether it is known that the source holds another log, and which one."""
+    gap = error.gap if error is not None else None
+    return gap is not None and gap.kind in REPLACED_LOG

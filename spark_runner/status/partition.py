@@ -114,12 +114,13 @@ class PartitionProgress:
         headers: Iterable[BatchCount] = (),
         asked_at: int | None = None,
         is_stopped: bool = False,
+        is_log_known: bool = False,
     ) -> None:
         """Apply a sample of the source.
 
         `asked_at` is the position committed before the sample: a log that ends below it is not the
         log that was copied. `is_stopped`: the partition is stopped, so the sample is taken as it
-        is.
+        is. `is_log_known`: a gap names the log that the source holds now, and the counter is of it.
         """
         if first is not None and first != self.log_start:
             # Headers in this sample may be of the previous log start.
@@ -130,7 +131,7 @@ class PartitionProgress:
             # The leader did not respond: the known offsets keep their age.
             return
         self.is_end_below_position = end is not None and asked_at is not None and end < asked_at
-        if self.is_end_below_position:
+        if self.is_end_below_position and not is_log_known:
             self.counter = None
         self.is_lasting_lag = self.stable_end is not None and not self.is_caught_up
         floor = 0 if is_stopped or self.is_end_below_position else self.position or 0

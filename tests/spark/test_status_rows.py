@@ -236,6 +236,25 @@ def test_what_a_look_finds_recreated_is_counted_until_a_plan_says_what_it_is() -
     assert board.errors == {}
 
 
+def test_records_of_a_recreated_topic_are_counted_also_while_it_is_shorter_than_the_old_one() -> (
+    None
+):
+    board = copied()
+    board.apply_plan(a_plan(stopped={PLACE: error("generation", RECREATED)}))
+    board.apply_offsets(sampled(150, as_of=3_000, first=0))
+    assert board.headers_wanted() == {PLACE: 0}
+    batches = [BatchCount(0, 99, 100, 1)]
+    board.apply_offsets(sampled(150, as_of=4_000, first=0, batches=batches))
+    assert (lower_bound(board), board.headers_wanted()) == (100, {PLACE: 100})
+    board.apply_offsets(sampled(150, as_of=5_000, first=0))
+    assert lower_bound(board) == 100
+    # Recreated once more: what was counted is gone.
+    again = dataclasses.replace(RECREATED, end=40, now="4")
+    board.apply_plan(a_plan(stopped={PLACE: error("generation", again)}))
+    board.apply_offsets(sampled(40, as_of=6_000, first=0))
+    assert (lower_bound(board), owed(board), board.headers_wanted()) == (0, 40, {PLACE: 0})
+
+
 def test_headers_of_what_is_copied_are_read_only_once_it_is_behind_for_a_whole_sample() -> None:
     board = copied()
     board.apply_offsets(sampled(COPIED + 300, as_of=3_000))
