@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from mirrors.services import clusters, process_liveness, retention
 from mirrors.services.comparison.lifecycle import waiting_comparisons
-from mirrors.services.comparison.worker import run_turn
+from mirrors.services.comparison.worker import advance_comparison
 from mirrors.services.drills import runs, schedules
 from mirrors.services.drills.certificates import issuance
 from mirrors.services.failback import groups, orphan_resolution, preparation, switchover
@@ -32,7 +32,7 @@ from mirrors.services.heartbeats import emitter
 from mirrors.services.migration import takeover
 from mirrors.services.offsets import index_refresh
 from mirrors.services.offsets.retention import current_runs, old_runs, skipped_records
-from mirrors.services.offsets.retention.old_runs import take_turn
+from mirrors.services.offsets.retention.old_runs import claim_retention
 from mirrors.services.runners import cleanup
 from mirrors.services.sync import scheduler
 from mirrors.services.topics import drift, plans
@@ -61,11 +61,11 @@ def send_each(
 @shared_task(name="mirrors.tasks.reconcile", bind=True)
 def reconcile(self: Task) -> None:
     """Sent by beat: reconcile every flow of this host, and send the task to the other hosts."""
-    process_liveness.see(kind=process_liveness.BEAT, name="beat", pid=0)
+    process_liveness.record_process(kind=process_liveness.BEAT, name="beat", pid=0)
     _reconcile_this_host(self)
     hosts = cleanup.hosts_elsewhere()
     _send_to_hosts(hosts)
-    cleanup.name_unserved(hosts=hosts)
+    cleanup.flag_unserved_flows(hosts=hosts)
 
 
 @shared_task(name="mirrors.tasks.reconcile_host", bind=True)
@@ -86,13 +86,15 @@ def reconcile_flow(flow_id: int, looks: int = LOOKS) -> None:
 @shared_task(name="mirrors.tasks.show_sign", bind=True)
 def show_sign(self: Task) -> None:
     """Also sent by beat: a hanging reconciler must not make beat look dead."""
-    process_liveness.see(kind=process_liveness.BEAT, name="beat", pid=0)
-    process_liveness.see(kind=process_liveness.WORKER, name=_name(self), pid=os.getppid())
+    process_liveness.record_process(kind=process_liveness.BEAT, name="beat", pid=0)
+    process_liveness.record_process(
+        kind=process_liveness.WORKER, name=_name(self), pid=os.getppid()
+    )
 
 
 def _reconcile_this_host(task: Any) -> None:
     try:
-        process_liveness.see(
+        process_liveness.record_process(
             kind=process_liveness.RECONCILE_WORKER, name=_name(task), pid=os.getppid()
         )
         reconciler.reconcile()
@@ -132,19 +134,19 @@ def sweep_tests() -> None:
 
 @shared_task(name="mirrors.tasks.run_due_duties")
 def run_due_duties() -> None:
-    for flow_id, name in scheduler.due_duties(now=timezone.now()):
+    for flow_id, name in scheduler.due_tasks(now=timezone.now()):
         run_duty.apply_async(args=[flow_id, name], queue="default", expires=DUTY_EXPIRES)
 
 
 @shared_task(name="mirrors.tasks.run_duty")
 def run_duty(flow_id: int, name: str) -> None:
-    scheduler.run_duty(flow_id=flow_id, name=name, now=timezone.now())
+    scheduler.run_task(flow_id=flow_id, name=name, now=timezone.now())
 
 
 @shared_task(name="mirrors.tasks.beat_hearts")
 def beat_hearts(until: float | None = None) -> None:
     """Write due heartbeats. Beat calls it rarely to save CPU; it requeues itself in between."""
-    again_s = emitter.beat(now=timezone.now()).again_s
+    again_s = emitter.emit_heartbeats(now=timezone.now()).again_s
     now = timezone.now().timestamp()
     until = until or now + HEARTBEATS_S
     if again_s is not None and now + again_s < until:
@@ -153,7 +155,7 @@ def beat_hearts(until: float | None = None) -> None:
 
 @shared_task(name="mirrors.tasks.look_at_plan")
 def look_at_plan(flow_id: int) -> None:
-    plans.look_now(flow_id=flow_id, now=timezone.now())
+    plans.plan_on_request(flow_id=flow_id, now=timezone.now())
 
 
 @shared_task(name="mirrors.tasks.apply_plan")
@@ -163,7 +165,7 @@ def apply_plan(flow_id: int) -> None:
 
 @shared_task(name="mirrors.tasks.fix_drift")
 def fix_drift(flow_id: int) -> None:
-    drift.fix_now(flow_id=flow_id, now=timezone.now())
+    drift.fix_drift(flow_id=flow_id, now=timezone.now())
 
 
 @shared_task(name="mirrors.tasks.refresh_runs")
@@ -189,12 +191,12 @@ def retire_runs() -> None:
 
 @shared_task(name="mirrors.tasks.retire_runs_of")
 def retire_runs_of(flow_id: int) -> None:
-    take_turn(lambda flow: old_runs.retire_runs(flow=flow), flow_id=flow_id, what="Old runs")
+    claim_retention(lambda flow: old_runs.retire_runs(flow=flow), flow_id=flow_id, what="Old runs")
 
 
 @shared_task(name="mirrors.tasks.retire_blocks_of")
 def retire_blocks_of(flow_id: int) -> None:
-    take_turn(
+    claim_retention(
         lambda flow: current_runs.retire_blocks(flow=flow, now=timezone.now()),
         flow_id=flow_id,
         what="Runs before both logs",
@@ -203,7 +205,7 @@ def retire_blocks_of(flow_id: int) -> None:
 
 @shared_task(name="mirrors.tasks.retire_notes_of")
 def retire_notes_of(flow_id: int) -> None:
-    take_turn(
+    claim_retention(
         lambda flow: skipped_records.retire_notes(flow=flow),
         flow_id=flow_id,
         what="Notes of what was left out",
@@ -245,7 +247,7 @@ def sweep_failovers() -> None:
     now = timezone.now()
     send_each(run_failover, [*waiting_runs(), *due_runs(now=now)])
     send_each(count_loss, loss_recount.due_counts(now=now))
-    simulator.sweep()
+    simulator.delete_orphaned_groups()
 
 
 @shared_task(name="mirrors.tasks.run_drills")
@@ -254,7 +256,7 @@ def run_drills() -> None:
     now = timezone.now()
     runs.judge_ended(now=now)
     issuance.issue_missing(now=now)
-    schedules.take_due(now=now)
+    schedules.open_due_runs(now=now)
     runs.begin_waiting(now=now)
 
 
@@ -267,12 +269,12 @@ def run_failback(run_id: int) -> None:
 
 @shared_task(name="mirrors.tasks.settle_orphans", soft_time_limit=570, time_limit=590)
 def settle_orphans(run_id: int) -> None:
-    orphan_resolution.settle_orphans(run_id=run_id)
+    orphan_resolution.resolve_orphans(run_id=run_id)
 
 
 @shared_task(name="mirrors.tasks.bring_groups_back", soft_time_limit=90, time_limit=100)
 def bring_groups_back(run_id: int, act: bool) -> None:
-    groups.look_at_groups(run_id=run_id, act=act)
+    groups.run_group_failback(run_id=run_id, act=act)
 
 
 @shared_task(name="mirrors.tasks.sweep_failbacks")
@@ -292,7 +294,7 @@ def check_takeover(run_id: int, flow_id: int, seconds: int, start: bool, who: st
 @shared_task(name="mirrors.tasks.run_comparison", soft_time_limit=150, time_limit=170)
 def run_comparison(comparison_id: int) -> None:
     """Run the comparison for some seconds, then requeue it so that other tasks get the worker."""
-    if run_turn(comparison_id=comparison_id):
+    if advance_comparison(comparison_id=comparison_id):
         run_comparison.delay(comparison_id)
 
 

@@ -22,8 +22,8 @@ from monitoring.alerts.evaluation import is_silenced
 from monitoring.domain.lag import MINUTE
 from monitoring.domain.overview import sparkline
 from monitoring.domain.overview.data_loss import FlowSummary
-from monitoring.domain.overview.drill_results import Standby, drill_sentence
-from monitoring.domain.overview.summary import Trouble
+from monitoring.domain.overview.drill_results import StandbyProof, drill_sentence
+from monitoring.domain.overview.summary import FlowProblem
 from monitoring.history import samples
 from monitoring.models import Alert, AlertState, LagSample, Silence
 
@@ -97,7 +97,7 @@ def most_severe_by_flow(found: Iterable[FiringAlert]) -> dict[int, FiringAlert]:
 
 
 @dataclasses.dataclass(frozen=True)
-class TroubleRow:
+class ProblemRow:
     """A flow in trouble: its sentence, since when, its alert and its runbook."""
 
     flow: Any
@@ -107,9 +107,9 @@ class TroubleRow:
     runbook: str
 
 
-def trouble_rows(
-    troubles: Iterable[Trouble], flows: Iterable[Any], most_severe: Mapping[int, FiringAlert]
-) -> list[TroubleRow]:
+def problem_rows(
+    troubles: Iterable[FlowProblem], flows: Iterable[Any], most_severe: Mapping[int, FiringAlert]
+) -> list[ProblemRow]:
     """The flows in trouble come first in the table, so `flows` has their rows."""
     known = {flow.label: flow for flow in flows}
     found = []
@@ -118,12 +118,12 @@ def trouble_rows(
             alarm = most_severe.get(flow.pk)
             fired = alarm.alert.fired_at if alarm else None
             since = flow.since if item.by_state else fired
-            found.append(TroubleRow(flow, item.sentence, since, alarm, runbook_for(flow, alarm)))
+            found.append(ProblemRow(flow, item.sentence, since, alarm, runbook_for(flow, alarm)))
     return found
 
 
-def other_alerts(found: Iterable[FiringAlert], said: Iterable[TroubleRow]) -> list[FiringAlert]:
-    """Alerts of flows that `trouble_rows` does not list."""
+def other_alerts(found: Iterable[FiringAlert], said: Iterable[ProblemRow]) -> list[FiringAlert]:
+    """Alerts of flows that `problem_rows` does not list."""
     known = {one.flow.pk for one in said}
     return [alarm for alarm in found if alarm.alert.flow_id not in known]
 
@@ -153,14 +153,14 @@ def drill_summary(flows: Mapping[FlowSummary, int], now: datetime) -> str:
         if flow.state == "draft":
             continue
         if key not in last:
-            standbys.append(Standby(flow.name, "never"))
+            standbys.append(StandbyProof(flow.name, "never"))
             continue
         ended_at, passed_at = last[key]
         drills = LastDrills(
             passed_at=passed_at, ended_at=ended_at, ended_well=ended_at == passed_at
         )
         state, age = proven_state(drills, now=now, stale_after=old)
-        standbys.append(Standby(flow.name, state, age))
+        standbys.append(StandbyProof(flow.name, state, age))
     return drill_sentence(standbys)
 
 
@@ -189,7 +189,7 @@ def rpo_curve(
     start = MINUTE.slot(now - _TREND)
     recent = [change for change in changed if change.when >= start]
     objectives = [flow.rpo_seconds * 1000 for flow in rows if flow.rpo_seconds is not None]
-    found = sparkline.curve(
+    found = sparkline.sparkline(
         [flow.trend_values for flow in rows],
         least_top=BEHIND_AFTER_MS,
         objective=min(objectives, default=None),

@@ -68,7 +68,7 @@ def sweep_sources() -> None:
 def sweep_source(cluster_id: int) -> None:
     """Runs on the queue for Kafka calls, not on that of the watcher."""
     try:
-        source_scan.sweep(cluster_id=cluster_id, now=timezone.now())
+        source_scan.scan_source(cluster_id=cluster_id, now=timezone.now())
     except DatabaseError as error:
         log.error("source scan of cluster %s: database error: %s", cluster_id, error)
 

@@ -14,11 +14,11 @@ import psutil
 
 from controlplane.demo.console import Console
 from controlplane.demo.processes.ownership import VARIABLE
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from controlplane.demo.workspace import Workspace
 from mirrors import launcher
 
-Some = TypeVar("Some", bound=Stage)
+Some = TypeVar("Some", bound=DemoStack)
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def on_stage(directory: Path, make: Callable[[Workspace, Console], Some]) -> Ite
             os.environ[VARIABLE] = before
 
 
-def runner_process(stage: Stage) -> psutil.Process | None:
+def runner_process(stage: DemoStack) -> psutil.Process | None:
     status = launcher.read_runner(stage.runner_root / "default")
     if status is None or not launcher.is_alive(status.pid, status.start_tick):
         return None

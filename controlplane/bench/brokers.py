@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from controlplane.bench.distance.relay import Line, Relay, Side, build
+from controlplane.bench.distance.relay import NetworkProfile, Relay, Side, build
 from controlplane.bench.page_cache import read_through
 from controlplane.bench.workload.content_digests import read_digest_sequences
 from controlplane.bench.workload.producer import fill
@@ -116,7 +116,7 @@ class Brokers:
     def target(self) -> str:
         return self._pair[1].bootstrap
 
-    def addresses(self, line: Line | None, *, tls: bool) -> tuple[str, str]:
+    def addresses(self, line: NetworkProfile | None, *, tls: bool) -> tuple[str, str]:
         """Where a system under test finds source and target: far ones through their relays."""
         near, far = (SECURE, FAR_SECURE) if tls else ("", FAR)
         one, two = (
@@ -127,7 +127,7 @@ class Brokers:
         return one, two
 
     @contextlib.contextmanager
-    def through(self, line: Line | None, *, tls: bool) -> Iterator[None]:
+    def through(self, line: NetworkProfile | None, *, tls: bool) -> Iterator[None]:
         """The relays of this line run meanwhile."""
         listener = FAR_SECURE if tls else FAR
         with contextlib.ExitStack() as stack:

@@ -13,7 +13,7 @@ from controlplane.bench.measurement.results import (
     speed_ratio,
     spread,
 )
-from controlplane.bench.run_conditions import Setting
+from controlplane.bench.run_conditions import RunConditions
 
 COPY_HEAD = (
     "cell", "system", "runs", "CPU-s/GB", "less CPU", "opening", "source", "target", "all", "MB/s",
@@ -241,7 +241,7 @@ def _columns(rows: Rows) -> list[str]:
 # -- the document
 
 
-def document(runs: Sequence[Run], setting: Setting, introduction: str = INTRODUCTION) -> str:
+def document(runs: Sequence[Run], setting: RunConditions, introduction: str = INTRODUCTION) -> str:
     """What was measured, how, with which settings of everybody."""
     parts = [introduction.format(command=setting.command, machine=setting.machine)]
     for title, head, rows in _tables(runs):
@@ -264,7 +264,7 @@ def _markdown(rows: Rows) -> list[str]:
 
 
 def write_document(
-    runs: Sequence[Run], setting: Setting, path: Path, introduction: str = INTRODUCTION
+    runs: Sequence[Run], setting: RunConditions, path: Path, introduction: str = INTRODUCTION
 ) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(document(runs, setting, introduction))

@@ -16,7 +16,7 @@ from spark_runner.native import loader
 
 
 @dataclasses.dataclass(kw_only=True)
-class Setting:
+class RunConditions:
     """Kept beside the result; `configurations` is by label, as a person would write them down."""
 
     command: str = ""

@@ -18,13 +18,13 @@ from controlplane.bench.measurement import results
 from controlplane.bench.measurement.results import Run
 from controlplane.bench.measurement.single_run import Measurement
 from controlplane.bench.page_cache import PageCacheFiller
-from controlplane.bench.run_conditions import Setting, machine_line
+from controlplane.bench.run_conditions import RunConditions, machine_line
 from controlplane.bench.systems.interface import System
 from controlplane.bench.systems.mirror_maker import MIRROR, PROFILES, MirrorMaker
 from controlplane.bench.systems.plain_loop import CopyLoop
 from controlplane.bench.systems.understudy import Understudy
-from controlplane.bench.workload.datasets import Data, prepare
-from controlplane.bench.workload.scenarios import Cell
+from controlplane.bench.workload.datasets import Dataset, prepare
+from controlplane.bench.workload.scenarios import Scenario
 from controlplane.demo.kafka.jars import kafka_jars
 from controlplane.demo.processes.guard import Guard
 from controlplane.demo.processes.java import plain_environment
@@ -68,24 +68,24 @@ class Session:
     ) -> None:
         self.directory = directory
         self.runs: list[Run] = []
-        self.setting = Setting()
+        self.setting = RunConditions()
         self._say = say
         self._flow_properties = dict(flow_properties or {})
         self._work = directory / "work"
-        self._data: Data | None = None
+        self._data: Dataset | None = None
         self._data_of: object = None
 
     def load(self) -> None:
         """Take up what the last invocation wrote."""
         try:
             self.runs = results.read(self.directory / RESULT)
-            self.setting = Setting.read(self.directory / SETTING)
+            self.setting = RunConditions.read(self.directory / SETTING)
         except FileNotFoundError as error:
             raise BenchError(
                 f"There is no last result in {self.directory}; measure first."
             ) from error
 
-    def run(self, cells: Sequence[Cell], *, command: str) -> list[Run]:
+    def run(self, cells: Sequence[Scenario], *, command: str) -> list[Run]:
         """Every run of every cell. Results so far are on disk after each."""
         page_cache = self._prepare(cells)
         self.setting.add(command, machine_line())
@@ -105,7 +105,7 @@ class Session:
                 shutil.rmtree(self._work, ignore_errors=True)
         return self.runs
 
-    def _prepare(self, cells: Sequence[Cell]) -> PageCacheFiller:
+    def _prepare(self, cells: Sequence[Scenario]) -> PageCacheFiller:
         shutil.rmtree(self._work, ignore_errors=True)
         self._work.mkdir(parents=True)
         needed = max((cell.backlog_mb for cell in cells), default=0) * _DISK_FACTOR
@@ -119,7 +119,7 @@ class Session:
 
     def _run_cell(
         self,
-        cell: Cell,
+        cell: Scenario,
         brokers: Brokers,
         environment: Mapping[str, str],
         page_cache: PageCacheFiller,
@@ -160,7 +160,7 @@ class Session:
             self._say(f"  its files are in {kept}")
         shutil.rmtree(directory, ignore_errors=True)
 
-    def _data_for(self, cell: Cell, brokers: Brokers) -> Data:
+    def _data_for(self, cell: Scenario, brokers: Brokers) -> Dataset:
         if self._data is not None and self._data_of == cell.data:
             return self._data
         if self._data is not None:

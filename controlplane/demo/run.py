@@ -16,7 +16,7 @@ import psutil
 from controlplane.demo.console import Console
 from controlplane.demo.preflight import check_programs
 from controlplane.demo.processes.ownership import resident_bytes
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from controlplane.demo.verification.topics import Comparison, compare_clusters
 from controlplane.demo.workspace import Workspace
 
@@ -26,7 +26,7 @@ _SHOWN = 20
 _NOT_COPIED = re.compile(r"__.*|.*[\-.]internal|.*\.replica|(.*\.)?heartbeats")
 
 
-def compare_demo(stage: Stage, console: Console) -> int:
+def compare_demo(stage: DemoStack, console: Console) -> int:
     with console.step("Live traffic for a while"):
         time.sleep(TRAFFIC_SECONDS)
     with console.step("Traffic stops, the flows reach lag 0"):
@@ -74,14 +74,14 @@ _LOOK = 1.0
 INTERRUPTED = 130
 
 
-class Ended(BaseException):
+class DemoEnded(BaseException):
     """The demo has to end: Ctrl-C, SIGTERM, a closed terminal, a killed make."""
 
 
 def run_demo(workspace: Workspace) -> int:
     """Run the demo until it is ended; 0 if it had started completely."""
 
-    def watch(stage: Stage, console: Console) -> int:
+    def watch(stage: DemoStack, console: Console) -> int:
         console.say(_startup_message(stage, workspace))
         parent = _make()
         while parent is None or parent.is_running():
@@ -97,7 +97,7 @@ def check(workspace: Workspace) -> int:
     return _staged(workspace, compare_demo)
 
 
-def _staged(workspace: Workspace, act: Callable[[Stage, Console], int]) -> int:
+def _staged(workspace: Workspace, act: Callable[[DemoStack, Console], int]) -> int:
     console = Console()
     try:
         with _signals(workspace):
@@ -107,14 +107,14 @@ def _staged(workspace: Workspace, act: Callable[[Stage, Console], int]) -> int:
 
 
 def _start_act_stop(
-    workspace: Workspace, console: Console, act: Callable[[Stage, Console], int]
+    workspace: Workspace, console: Console, act: Callable[[DemoStack, Console], int]
 ) -> int:
     began = time.monotonic()
     check_programs()
     if left := workspace.enter():
         console.say(f"   {left} processes of a demo that was killed here were ended.")
     try:
-        stage = Stage(workspace, console)
+        stage = DemoStack(workspace, console)
     except BaseException:
         workspace.abandon()
         raise
@@ -124,7 +124,7 @@ def _start_act_stop(
         started = True
         console.say(f"   Up after {time.monotonic() - began:.0f} s.")
         return act(stage, console)
-    except Ended:
+    except DemoEnded:
         return 0 if started else INTERRUPTED
     finally:
         with console.step("Stopping everything"):
@@ -141,7 +141,7 @@ def _signals(workspace: Workspace) -> Iterator[None]:
         nonlocal seen
         seen += 1
         if seen == 1:
-            raise Ended
+            raise DemoEnded
         if seen == 3:
             workspace.process_mark.end()
             os._exit(INTERRUPTED)
@@ -163,7 +163,7 @@ def _make() -> psutil.Process | None:
     return parent if parent is not None and parent.name() in {"make", "gmake"} else None
 
 
-def _startup_message(stage: Stage, workspace: Workspace) -> str:
+def _startup_message(stage: DemoStack, workspace: Workspace) -> str:
     facts = stage.facts
     memory = resident_bytes(workspace.process_mark)
     lines = [

@@ -27,7 +27,7 @@ USERNAME = "demo"
 ALIASES = ("primary", "backup")
 
 
-class Stage:
+class DemoStack:
     """One demo. `start` returns when records are replicated; `stop` may be called at any time."""
 
     # Of Celery, for every worker.

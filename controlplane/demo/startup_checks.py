@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 @dataclasses.dataclass
-class Arrival:
+class PendingFlows:
     """Which flows are still to be waited for; `kept` are ids of flows of an earlier demo.
 
     `began_ms`: before it, what the rows say is from before this start. A flow that is degraded or
@@ -93,7 +93,7 @@ class Progress:
 
         Answers a sentence for each that does not run. Flows that are new must run.
         """
-        arrival = Arrival(frozenset(kept), time.time() * 1000)
+        arrival = PendingFlows(frozenset(kept), time.time() * 1000)
 
         def waiting() -> list[str]:
             return arrival.waiting(self.flows(), time.monotonic())

@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from rest_framework import mixins, viewsets
 
 from mirrors.api.base import StrictModelSerializer
-from mirrors.api.viewsets import OfFlow
+from mirrors.api.viewsets import FlowRelatedViewSet
 from mirrors.lists.audit import AUDIT, SETTING_CHANGES
 from mirrors.models import Flow, SettingChange, Transition
 from mirrors.models.transitions import by_people, human_transitions
@@ -24,7 +24,7 @@ class SettingChangeSerializer(StrictModelSerializer):
         read_only_fields = fields
 
 
-class SettingChangeViewSet(OfFlow):
+class SettingChangeViewSet(FlowRelatedViewSet):
     """Every change of the flow's settings, newest first, without secrets."""
 
     queryset = SettingChange.objects.order_by("-id")
@@ -43,7 +43,7 @@ class ActSerializer(StrictModelSerializer):
         read_only_fields = fields
 
 
-class AuditOfFlowViewSet(OfFlow):
+class AuditOfFlowViewSet(FlowRelatedViewSet):
     """Actions of people on the flow and its failovers, with reasons; newest first."""
 
     queryset = Transition.objects.order_by("-id")

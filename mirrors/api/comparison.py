@@ -132,7 +132,7 @@ class ComparisonViewSet(RunViewSet):
         return self.answer(lifecycle.abort_comparison(run=run, who=who, why=why))
 
 
-class _RowsOfOne(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
+class _ComparisonRowsViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
     """Rows of one comparison."""
 
     def get_queryset(self) -> QuerySet[Any]:
@@ -143,7 +143,7 @@ class _RowsOfOne(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
         return found.filter(comparison=get_object_or_404(known, pk=self.kwargs["comparison_id"]))
 
 
-class ComparisonPartViewSet(_RowsOfOne):
+class ComparisonPartViewSet(_ComparisonRowsViewSet):
     """Partitions: what was compared, and what was not, with the reason."""
 
     queryset = ComparisonPart.objects.order_by("topic", "partition")
@@ -154,7 +154,7 @@ class ComparisonPartViewSet(_RowsOfOne):
     filter_fields: ClassVar = {"topic": "topic", "verdict": "verdict"}
 
 
-class ComparisonFindingViewSet(_RowsOfOne):
+class ComparisonFindingViewSet(_ComparisonRowsViewSet):
     """Differences, with their exact offsets."""
 
     queryset = ComparisonFinding.objects.order_by("id")

@@ -24,7 +24,7 @@ from mirrors.api.base import (
     reason_of,
 )
 from mirrors.api.failover.serializers import FailoverSerializer
-from mirrors.api.viewsets import OfFlow, RunViewSet
+from mirrors.api.viewsets import FlowRelatedViewSet, RunViewSet
 from mirrors.domain.failback.orphans import DECISIONS
 from mirrors.lists.failback import DIVERGENCE, FAILBACKS, ORPHANS
 from mirrors.models import Divergence, Failback, Flow, OrphanStretch, Role, role_of
@@ -111,7 +111,7 @@ class FailbackSerializer(StrictModelSerializer):
 MOST_RECORDS = 1000
 
 
-class DivergenceViewSet(OfFlow):
+class DivergenceViewSet(FlowRelatedViewSet):
     """The divergence point of each partition: where the target took over."""
 
     queryset = Divergence.objects.order_by("topic", "partition")
@@ -189,7 +189,7 @@ class FailbackViewSet(RunViewSet):
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
         """Retry the preparation after its cause was fixed."""
-        return self.answer(lifecycle.try_again(run=self.get_object(), who=person(request)))
+        return self.answer(lifecycle.retry_failback(run=self.get_object(), who=person(request)))
 
     @extend_schema(request=ReasonSerializer, responses=FailbackSerializer)
     @action(detail=True, methods=["post"])

@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from mirrors.api.account import AccountOfPartition, AccountOfTopic
 from mirrors.api.base import StrictModelSerializer, StrictSerializer
-from mirrors.api.viewsets import OfFlow
+from mirrors.api.viewsets import FlowRelatedViewSet
 from mirrors.domain.flows.lanes import LANES
 from mirrors.domain.flows.speed_limits import NAMES
 from mirrors.lists.flows import JOBS, PARTITIONS, TOPICS, TRANSITIONS
@@ -136,7 +136,7 @@ class PreviewSerializer(StrictSerializer):
     warnings = serializers.ListField(child=serializers.CharField(), read_only=True)
 
 
-class TopicViewSet(OfFlow):
+class TopicViewSet(FlowRelatedViewSet):
     """Topics of the flow; a skipped topic names the rule that excludes it."""
 
     queryset = FlowTopic.objects.order_by("topic")
@@ -147,7 +147,7 @@ class TopicViewSet(OfFlow):
     filter_fields: ClassVar = {"topic": "topic", "state": "state"}
 
 
-class PartitionViewSet(OfFlow):
+class PartitionViewSet(FlowRelatedViewSet):
     """Partitions with position, end offsets and lag, as of `as_of`."""
 
     queryset = FlowPartition.objects.order_by("topic", "partition")
@@ -158,7 +158,7 @@ class PartitionViewSet(OfFlow):
     filter_fields: ClassVar = {"topic": "topic", "state": "state", "lane": "lane", "why": "why"}
 
 
-class JobViewSet(OfFlow):
+class JobViewSet(FlowRelatedViewSet):
     """Jobs of the flow, newest first."""
 
     queryset = Job.objects.select_related("runner").order_by("-id")
@@ -169,7 +169,7 @@ class JobViewSet(OfFlow):
     filter_fields: ClassVar = {"state": "state"}
 
 
-class TransitionViewSet(OfFlow):
+class TransitionViewSet(FlowRelatedViewSet):
     """Transitions of the flow, newest first: author, time and reason."""
 
     queryset = Transition.objects.order_by("-id")

@@ -22,7 +22,7 @@ from mirrors.api.base import PropertiesField, ReasonSerializer, StrictModelSeria
 from mirrors.api.drills.readiness import ProofSerializer
 from mirrors.lists.flows import FLOWS
 from mirrors.models import Cluster, Flow, Role, Runner
-from mirrors.models.account import Stopped, stopped_of, with_repeats
+from mirrors.models.account import StoppedPartitions, stopped_of, with_repeats
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState, speed_sentences
 from mirrors.models.readiness import proof_of, with_proof
@@ -33,7 +33,7 @@ from mirrors.services.flows import commands, settings
 class StoppedSerializer(StrictModelSerializer):
     stopped_partitions = serializers.SerializerMethodField()
     waiting_records = serializers.SerializerMethodField()
-    _known: dict[int, Stopped] | None = None
+    _known: dict[int, StoppedPartitions] | None = None
 
     def get_stopped_partitions(self, flow: Flow) -> int:
         """Partitions that stopped alone: a rejected record, data loss."""
@@ -44,13 +44,13 @@ class StoppedSerializer(StrictModelSerializer):
         stopped = self._stopped(flow)
         return None if stopped.unknown else stopped.waiting
 
-    def _stopped(self, flow: Flow) -> Stopped:
+    def _stopped(self, flow: Flow) -> StoppedPartitions:
         """Read once for all flows of a response."""
         if self._known is None:
             many = isinstance(self.parent, serializers.ListSerializer)
             rows = self.parent.instance if many else [flow]
             self._known = stopped_of([row.pk for row in rows or ()])
-        return self._known.get(flow.pk, Stopped())
+        return self._known.get(flow.pk, StoppedPartitions())
 
 
 _SEEN = ("observed_state", "reason", "since", "generation", "retry_at", "warnings", "as_of")

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import StrictModelSerializer
-from mirrors.api.viewsets import OfFlow
+from mirrors.api.viewsets import FlowRelatedViewSet
 from mirrors.lists.groups import GROUP_PARTITIONS
 from mirrors.models import Cluster, GroupOffset
 from mirrors.models.groups import NO_PARTITION, flows_by_group, groups_named
@@ -36,7 +36,7 @@ class GroupSerializer(StrictModelSerializer):
         return None if row.partition == NO_PARTITION else row.partition
 
 
-class GroupViewSet(OfFlow):
+class GroupViewSet(FlowRelatedViewSet):
     """Group-partitions: offset on the source, its translation, and the offset on the target."""
 
     queryset = GroupOffset.objects.order_by("group", "topic", "partition")

@@ -129,7 +129,7 @@ def _of_offsets(flow: Flow, asked: list[dict[str, Any]]) -> Iterator[dict[str, A
     places: dict[TopicPartition, list[int]] = {}
     for place, offset in wanted:
         places.setdefault(place, []).append(offset)
-    found = index_refresh.translate_now(flow=flow, places=places)
+    found = index_refresh.refresh_and_translate(flow=flow, places=places)
     answers = {place: iter(rows) for place, rows in found.items()}
     names = _Names(flow)
     for place, _ in wanted:
@@ -138,7 +138,7 @@ def _of_offsets(flow: Flow, asked: list[dict[str, Any]]) -> Iterator[dict[str, A
 
 def _of_group(flow: Flow, group: str) -> Iterator[dict[str, Any]]:
     places, unread = index_refresh.group_places(flow=flow, group=group)
-    found = index_refresh.translate_now(flow=flow, places=places)
+    found = index_refresh.refresh_and_translate(flow=flow, places=places)
     names = _Names(flow)
     for place, (answer,) in found.items():
         yield names.row(place, answer)

@@ -55,5 +55,5 @@ class DutyViewSet(viewsets.GenericViewSet[Any]):
     def list(self, request: Request, flow_id: str) -> Response:
         flows = Flow.objects.select_related("source", "target")
         flow = get_object_or_404(flows, pk=flow_id)
-        rows = scheduler.standings(flow=flow, now=timezone.now())
+        rows = scheduler.task_statuses(flow=flow, now=timezone.now())
         return Response(StandingSerializer(rows, many=True).data)

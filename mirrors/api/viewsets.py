@@ -15,7 +15,7 @@ from mirrors.api.base import StrictSerializer, body_of, person
 from mirrors.models import Flow, Role
 
 
-class OfFlow(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
+class FlowRelatedViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
     """A list of one flow's rows; 404 if there is no such flow."""
 
     def get_queryset(self) -> QuerySet[Any]:
@@ -54,7 +54,7 @@ class DecisionSerializer(StrictSerializer):
     digest = serializers.CharField(required=False, max_length=64, default="")
 
 
-class FindingViewSet(mixins.RetrieveModelMixin, OfFlow):
+class FindingViewSet(mixins.RetrieveModelMixin, FlowRelatedViewSet):
     """Findings of one flow; operators decide."""
 
     write_role = Role.OPERATOR

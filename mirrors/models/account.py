@@ -79,7 +79,7 @@ STATES = ("faulted", "gap")
 
 
 @dataclasses.dataclass(frozen=True)
-class Stopped:
+class StoppedPartitions:
     """Stopped partitions of a flow.
 
     `waiting`: records not replicated, summed over partitions with a known end. `unknown`: the
@@ -91,7 +91,7 @@ class Stopped:
     unknown: int = 0
 
 
-def stopped_of(flows: Collection[int] | None = None) -> dict[int, Stopped]:
+def stopped_of(flows: Collection[int] | None = None) -> dict[int, StoppedPartitions]:
     """By flow, for flows with stopped partitions; without `flows`, of all flows."""
     rows = FlowPartition.objects.filter(state__in=STATES).order_by()
     if flows is not None:
@@ -102,13 +102,15 @@ def stopped_of(flows: Collection[int] | None = None) -> dict[int, Stopped]:
         waiting=Sum("offset_lag"),
     )
     return {
-        flow: Stopped(partitions, waiting or 0, unknown)
+        flow: StoppedPartitions(partitions, waiting or 0, unknown)
         for flow, partitions, unknown, waiting in counts
     }
 
 
 def with_stopped(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Flows with `stopped` (null for none), `waiting`, and `waiting_unknown` (see `Stopped`)."""
+    """Flows with `stopped` (null for none), `waiting`, and `waiting_unknown`
+    (see `StoppedPartitions`).
+    """
     mine = FlowPartition.objects.filter(flow=OuterRef("pk"), state__in=STATES).order_by()
     by_flow = mine.values("flow")
     unknown = Count("pk", filter=Q(offset_lag=None))

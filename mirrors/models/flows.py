@@ -290,7 +290,7 @@ class SettingChange(models.Model):
         return f"{self.key} of flow {self.flow_id}"
 
 
-def keep_edit(flow: Flow, changes: Iterable[Mapping[str, str | None]], *, who: str) -> None:
+def record_edit(flow: Flow, changes: Iterable[Mapping[str, str | None]], *, who: str) -> None:
     """Store what an edit changed; `flow` is its state after the edit."""
     now = timezone.now()
     SettingChange.objects.bulk_create(

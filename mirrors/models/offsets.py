@@ -13,7 +13,7 @@ from mirrors.models.flows import Flow
 Wanted = tuple[int, int]
 
 
-class Around(NamedTuple):
+class NeighborBlocks(NamedTuple):
     """The block at or below an offset, and the one above; None where there is none."""
 
     first: int | None
@@ -127,21 +127,21 @@ class OffsetBounds(models.Model):
         return f"bounds of map {self.map_id}"
 
 
-def blocks_around(wanted: Iterable[Wanted]) -> dict[Wanted, Around]:
+def neighbor_blocks(wanted: Iterable[Wanted]) -> dict[Wanted, NeighborBlocks]:
     """For each offset: the block that begins at or below it, and the next one above.
 
     Two index look-ups per row, hundreds of rows per query, whatever the number of blocks. The ORM
     cannot pass values as a table.
     """
     rows = sorted(set(wanted))
-    found: dict[Wanted, Around] = {}
+    found: dict[Wanted, NeighborBlocks] = {}
     with connection.cursor() as cursor:
         for start in range(0, len(rows), _ROWS):
             chunk = rows[start : start + _ROWS]
             places = ", ".join(["(CAST(%s AS bigint), CAST(%s AS bigint))"] * len(chunk))
             cursor.execute(_AROUND.replace("@", places), [value for row in chunk for value in row])
             for map_id, upstream, *around in cursor.fetchall():
-                found[map_id, upstream] = Around(*around)
+                found[map_id, upstream] = NeighborBlocks(*around)
     return found
 
 

@@ -124,7 +124,9 @@ def run_test(*, test_id: int, deadline_s: float = TEST_DEADLINE_S) -> bool:
     started = timezone.now()
     queued = ClusterTest.objects.filter(pk=test_id, state=TestState.QUEUED)
     asks = "A worker connects to the cluster."
-    if not run_lifecycle.take(queued, state=TestState.RUNNING, reason=asks, started_at=started):
+    if not run_lifecycle.claim_queued(
+        queued, state=TestState.RUNNING, reason=asks, started_at=started
+    ):
         return False
     test = ClusterTest.objects.select_related("cluster").get(pk=test_id)
     report = probe(test.cluster.spec, deadline_s=deadline_s, now=milliseconds(timezone.now()))

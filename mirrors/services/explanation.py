@@ -17,7 +17,7 @@ from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.sync.tasks import GROUPS
 from mirrors.models import Flow, FlowTopic, GroupOffset
 from mirrors.services.clock import moment
-from mirrors.services.sync.runs import pasts
+from mirrors.services.sync.runs import past_runs
 
 # A group has a row for each partition that it reads; this many suffice for the explanation.
 _PLACES = 2000
@@ -75,7 +75,7 @@ def _said(found: Explanation) -> dict[str, Any]:
 
 
 def _next_look(flow: Flow, interval_s: int, now: datetime) -> str:
-    past = pasts([flow.pk], now=now).get((flow.pk, GROUPS.name))
+    past = past_runs([flow.pk], now=now).get((flow.pk, GROUPS.name))
     if past is None or past.slot is None:
         return "The groups sync task has not run yet."
     return f"The next run is at {_time(moment((past.slot + interval_s) * 1000))}."

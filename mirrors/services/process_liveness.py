@@ -28,7 +28,7 @@ class Readiness:
     reason: str
 
 
-def see(*, kind: str, name: str, pid: int) -> None:
+def record_process(*, kind: str, name: str, pid: int) -> None:
     """Store that a process works; written at most every few seconds."""
     now = timezone.now()
     if Sighting.objects.filter(name=name, pid=pid, seen_at__gt=now - _REFRESH).exists():

@@ -50,7 +50,7 @@ def request(model: type[Run], *, refusal: str, who: str, noted: str, **facts: An
 
     A flow has one open run: Conflict with `refusal` otherwise. `noted` goes to the audit log.
     """
-    with one_open(refusal):
+    with single_open_run(refusal):
         run: Run = model._default_manager.create(
             **{"reason": WAITING, **facts, "requested_by": who[:150]}
         )
@@ -78,7 +78,7 @@ def send_on_commit(task: str, *args: Any) -> None:
 
 
 @contextmanager
-def one_open(refusal: str) -> Iterator[None]:
+def single_open_run(refusal: str) -> Iterator[None]:
     """For an insert under a constraint of one open row per flow: Conflict when there is one."""
     try:
         with transaction.atomic():
@@ -87,7 +87,7 @@ def one_open(refusal: str) -> Iterator[None]:
         raise Conflict(refusal) from None
 
 
-def take(rows: QuerySet[Run], *, state: str, reason: str, **changes: Any) -> bool:
+def claim_queued(rows: QuerySet[Run], *, state: str, reason: str, **changes: Any) -> bool:
     """Take the queued run of `rows`; False when another worker has it."""
     return claim(rows, state=state, reason=reason, who=WORKER, changes=changes)
 
@@ -134,18 +134,18 @@ def approve(
     return claim(rows, state=state, reason=f"Approved by {who}.", who=who, changes=changes)
 
 
-def unclaimed(rows: QuerySet[Run], *, now: datetime, since: str = "created_at") -> list[int]:
+def unclaimed_runs(rows: QuerySet[Run], *, now: datetime, since: str = "created_at") -> list[int]:
     """Queued runs that no worker took, to be queued again: their message may be lost."""
     late = rows.filter(**{f"{since}__lt": now - ASK_AGAIN_AFTER})
     return list(late.values_list("pk", flat=True))
 
 
-def lost(rows: QuerySet[Run], *, now: datetime, after: timedelta) -> QuerySet[Run]:
+def lost_runs(rows: QuerySet[Run], *, now: datetime, after: timedelta) -> QuerySet[Run]:
     """Runs of workers without a heartbeat for longer than `after`."""
     return rows.filter(seen_at__lt=now - after)
 
 
-def broken(error: Exception) -> str:
+def unexpected_error_text(error: Exception) -> str:
     """The sentence for an unexpected error; the traceback is in the log."""
     detail = str(error)[:300] or "it did not end in time"
     return f"Unexpected {type(error).__name__}: {detail}. The worker's log has the traceback."

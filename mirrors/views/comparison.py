@@ -39,7 +39,7 @@ _NAMES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class Tab:
     """One tab with its table."""
 
     label: str
@@ -58,14 +58,14 @@ def _parts(run: Comparison) -> QuerySet[ComparisonPart]:
 
 
 PARTS = {
-    "findings": Part(
+    "findings": Tab(
         "Finding",
         "mirrors/comparison/_findings.html",
         FINDINGS,
         {"about": "About", "weight": "Weight"},
         _findings,
     ),
-    "partitions": Part(
+    "partitions": Tab(
         "Partitions",
         "mirrors/comparison/_partitions.html",
         PARTITIONS,

@@ -174,7 +174,7 @@ def download(kind: str, spec: ListSpec, rows: Iterable[Any], name: str) -> Strea
     )
 
 
-class _Echo:
+class _LineBuffer:
     """A file for csv.writer whose `write` returns the line."""
 
     def write(self, line: str) -> str:
@@ -182,7 +182,7 @@ class _Echo:
 
 
 def _csv(keys: Sequence[str], rows: Iterable[Any]) -> Iterator[str]:
-    writer = csv.writer(_Echo())
+    writer = csv.writer(_LineBuffer())
     yield writer.writerow(keys)
     for row in rows:
         yield writer.writerow([_cell(value_of(row, key)) for key in keys])

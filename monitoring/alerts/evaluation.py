@@ -15,12 +15,12 @@ from django.db import transaction
 from mirrors.models import Flow
 from monitoring.alerts import facts
 from monitoring.domain.alerts.conditions import read_flow, read_runner
-from monitoring.domain.alerts.rules import Condition, Reading, decide, rules_of
+from monitoring.domain.alerts.rules import Condition, ConditionResult, decide, rules_of
 from monitoring.models import Alert, AlertRule, AlertState, Channel, Delivery, Silence
 
 Subject = tuple[str, str, Flow | None]
 _BATCH = 200
-_GONE = Reading(False, True, None, "no longer exists, or its rule does not")
+_GONE = ConditionResult(False, True, None, "no longer exists, or its rule does not")
 
 
 def evaluate(*, now: datetime) -> None:
@@ -57,7 +57,7 @@ def _clusters_of(alert: Alert) -> set[int]:
 
 def _readings(
     rules: list[AlertRule], now: datetime
-) -> Iterator[tuple[AlertRule, Subject, Reading]]:
+) -> Iterator[tuple[AlertRule, Subject, ConditionResult]]:
     runner_rules = [rule for rule in rules if rule.kind == "runner_down"]
     flow_rules = [rule for rule in rules if rule.kind != "runner_down"]
     for flow, known in facts.flow_facts(now):
@@ -74,7 +74,7 @@ def _step(
     rule: AlertRule,
     subject: Subject,
     alert: Alert | None,
-    reading: Reading,
+    reading: ConditionResult,
     silences: Sequence[Silence],
     now: datetime,
 ) -> Alert | None:
@@ -103,7 +103,9 @@ def _step(
     return alert
 
 
-def _open(rule: AlertRule, subject: Subject, reading: Reading, now: datetime) -> Alert | None:
+def _open(
+    rule: AlertRule, subject: Subject, reading: ConditionResult, now: datetime
+) -> Alert | None:
     """The new alert; None when another process opens it at the same moment."""
     key, name, flow = subject
     new = Alert(
@@ -121,7 +123,7 @@ def _open(rule: AlertRule, subject: Subject, reading: Reading, now: datetime) ->
     return Alert.objects.filter(rule=rule, subject=key, resolved_at=None, since=now).first()
 
 
-def _fire(alert: Alert, reading: Reading, now: datetime) -> None:
+def _fire(alert: Alert, reading: ConditionResult, now: datetime) -> None:
     changes = {
         "state": AlertState.FIRING,
         "fired_at": now,
@@ -133,7 +135,7 @@ def _fire(alert: Alert, reading: Reading, now: datetime) -> None:
             setattr(alert, name, value)
 
 
-def _update_sentence(alert: Alert, reading: Reading) -> bool:
+def _update_sentence(alert: Alert, reading: ConditionResult) -> bool:
     """Update value and sentence of an open alert; True if they changed."""
     if reading.sentence == alert.sentence or not reading.holds:
         return False
@@ -151,7 +153,7 @@ def _notify_unless_silenced(alert: Alert, silences: Sequence[Silence], now: date
             _queue(alert, "firing", now)
 
 
-def _resolve(alert: Alert, reading: Reading, now: datetime) -> None:
+def _resolve(alert: Alert, reading: ConditionResult, now: datetime) -> None:
     """Delete a pending alert; resolve a firing one and notify the channels that got `firing`."""
     if alert.state == AlertState.PENDING:
         Alert.objects.filter(pk=alert.pk, state=AlertState.PENDING).delete()

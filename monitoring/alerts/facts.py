@@ -31,9 +31,9 @@ from mirrors.models.flows import DesiredState
 from mirrors.models.gaps import GapState
 from mirrors.services.gaps import foreign_records
 from mirrors.services.runners.processes import SUPERVISOR
-from monitoring.domain.alerts.rules import FlowFacts, OutlookFacts, RunnerFacts
+from monitoring.domain.alerts.rules import FlowFacts, ForecastFacts, RunnerFacts
 from monitoring.domain.epoch_time import milliseconds, moment
-from monitoring.domain.forecasts.retention import Risk, describe_risk
+from monitoring.domain.forecasts.retention import RetentionRisk, describe_risk
 from monitoring.forecasts import flow_outlook
 from monitoring.models import ClusterSweep, Feed, FlowOutlook
 
@@ -70,7 +70,7 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
                 lag_when_moved=feed.lag_when_moved if feed else None,
                 gaps=gaps.get(flow.pk, 0),
                 failures=flow.attempt,
-                outlook=outlook_of(seen.get(flow.pk), now),
+                outlook=forecast_of(seen.get(flow.pk), now),
                 heartbeat_at=beat.seen_at if beat else None,
                 heartbeats_on=_is_on(flow, "emit.heartbeats.enabled")
                 and _is_on(flow, "heartbeats.replication.enabled"),
@@ -98,12 +98,12 @@ def runner_facts(now: datetime) -> Iterator[tuple[Runner, RunnerFacts]]:
         )
 
 
-def outlook_of(row: FlowOutlook | None, now: datetime) -> OutlookFacts | None:
+def forecast_of(row: FlowOutlook | None, now: datetime) -> ForecastFacts | None:
     """The facts of the last sweep of the source; None without a sweep, or if it is too old."""
     if row is None or now - row.as_of > flow_outlook.OLD_AFTER:
         return None
-    risks = [Risk(**one) for one in row.risks]
-    return OutlookFacts(
+    risks = [RetentionRisk(**one) for one in row.risks]
+    return ForecastFacts(
         as_of=row.as_of,
         offset_lag=row.offset_lag,
         moved_at=row.moved_at,
@@ -115,7 +115,7 @@ def outlook_of(row: FlowOutlook | None, now: datetime) -> OutlookFacts | None:
     )
 
 
-def outlook_for_api(flow: Flow) -> dict[str, Any]:
+def forecast_for_api(flow: Flow) -> dict[str, Any]:
     """The outlook for the REST API, with reason and age if stale; null before the first sweep."""
     row = FlowOutlook.objects.filter(flow=flow).defer("tracks").first()
     swept = ClusterSweep.objects.filter(cluster=flow.source).first()
@@ -126,7 +126,7 @@ def outlook_for_api(flow: Flow) -> dict[str, Any]:
         "stale_since": swept.stale_since if swept else None,
         "reason": swept.error if swept else "Its source was not scanned yet.",
         "risks": [
-            {**one, "lost": Risk(**one).lost, "loses_at": moment(one["loses_at"])}
+            {**one, "lost": RetentionRisk(**one).lost, "loses_at": moment(one["loses_at"])}
             for one in (row.risks if row else [])
         ],
         "held": [{**one, "since": moment(one["since"])} for one in (row.held if row else [])],

@@ -63,4 +63,4 @@ class OutlookViewSet(viewsets.ViewSet):
     def list(self, request: Request, flow_id: str) -> Response:
         """Before the first sweep, `as_of` is null and the other figures are unknown."""
         flow = get_object_or_404(Flow.objects.select_related("source"), pk=flow_id)
-        return Response(facts.outlook_for_api(flow))
+        return Response(facts.forecast_for_api(flow))

@@ -13,7 +13,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.models import Cluster, Flow, FlowPartition
 from mirrors.models.flows import DesiredState, ObservedState
 from monitoring.domain.epoch_time import milliseconds, moment
-from monitoring.domain.forecasts.flow_outlook import Outlook, Range, forecast
+from monitoring.domain.forecasts.flow_outlook import Forecast, Range, forecast
 from monitoring.domain.forecasts.retention import CopyProgress
 from monitoring.models import FlowOutlook
 
@@ -38,15 +38,17 @@ _FIELDS = [
 ]
 
 
-def swept_flows() -> QuerySet[Flow]:
+def scanned_flows() -> QuerySet[Flow]:
     """Flows with a forecast: all but stopped and failed-over ones, as for alerts."""
     rested = Flow.objects.exclude(desired_state=DesiredState.STOPPED)
     return rested.exclude(observed_state=ObservedState.FAILED_OVER)
 
 
-def keep(*, cluster: Cluster, ranges: Mapping[TopicPartition, Range], now: datetime) -> None:
+def store_forecasts(
+    *, cluster: Cluster, ranges: Mapping[TopicPartition, Range], now: datetime
+) -> None:
     """What a sweep of a source says of every flow from there: their rows are replaced."""
-    flows = list(swept_flows().filter(source=cluster).select_related("account"))
+    flows = list(scanned_flows().filter(source=cluster).select_related("account"))
     before = {row.flow_id: row for row in FlowOutlook.objects.filter(flow__in=flows)}
     positions: dict[int, list[tuple[TopicPartition, int | None]]] = defaultdict(list)
     copied = FlowPartition.objects.filter(flow__in=flows).order_by()
@@ -76,7 +78,7 @@ def _tracks(known: FlowOutlook | None) -> dict[TopicPartition, CopyProgress]:
     return {(topic, partition): tuple(track) for topic, partition, track in rows}
 
 
-def _row(flow: Flow, known: FlowOutlook | None, found: Outlook, now: datetime) -> FlowOutlook:
+def _row(flow: Flow, known: FlowOutlook | None, found: Forecast, now: datetime) -> FlowOutlook:
     owed = flow.account.total if hasattr(flow, "account") else None
     lag = None if owed is None else owed.exact_or_none
     moved = known is None or found.reached > known.reached or lag == 0

@@ -158,7 +158,7 @@ class OffsetSource(Protocol):
     ) -> dict[str, str]: ...
 
 
-def sweep(*, cluster_id: int, now: datetime, sources: OffsetSource = CONNECTIONS) -> bool:
+def scan_source(*, cluster_id: int, now: datetime, sources: OffsetSource = CONNECTIONS) -> bool:
     """True if this call swept the cluster; False if another call did, or on failure."""
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if cluster is None or not _claim(cluster, now):
@@ -194,7 +194,7 @@ def sweep(*, cluster_id: int, now: datetime, sources: OffsetSource = CONNECTIONS
             there = ids.get(flow.target_id)
             unreported_lag.observe(flow=flow, seen=seen, now=now, remote_ids=there)
     ranges = _update_ranges(cluster, asked, answers, now)
-    flow_outlook.keep(cluster=cluster, ranges=ranges, now=now)
+    flow_outlook.store_forecasts(cluster=cluster, ranges=ranges, now=now)
     _succeeded(cluster, asked, ranges, answers.refused, now, time.monotonic() - began)
     return True
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db.models import Max
 
 from mirrors.models import Flow, Job, Runner
-from mirrors.models.account import Stopped, repeats_of, stopped_of
+from mirrors.models.account import StoppedPartitions, repeats_of, stopped_of
 from mirrors.services.gaps import foreign_records
 from monitoring.prometheus.text_format import Labels, Series, labelled
 
@@ -20,7 +20,7 @@ def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
     waiting = Series(
         "understudy_flow_waiting_records", "Records not replicated by stopped partitions"
     )
-    found, none = stopped_of(), Stopped()
+    found, none = stopped_of(), StoppedPartitions()
     for flow, key in labels.items():
         stopped = found.get(flow, none)
         partitions.add(key.flow, stopped.partitions)

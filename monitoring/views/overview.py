@@ -21,7 +21,7 @@ from mirrors.views.page import mark_cluster, mark_flow, render_page
 from mirrors.views.tables import file_of, is_file
 from monitoring import overview as content
 from monitoring.domain.overview.data_loss import FlowSummary
-from monitoring.domain.overview.summary import by_trouble, is_stale, summarise
+from monitoring.domain.overview.summary import by_severity, is_stale, summarize
 from monitoring.lists import (
     COMPONENTS,
     FLOWS_BY_TROUBLE,
@@ -95,7 +95,7 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
     most_severe = content.most_severe_by_flow(alerts)
     keys = _flow_summaries(most_severe)
     clusters = [mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")[:20]]
-    ordered = [keys[summary] for summary in by_trouble(list(keys), now)]
+    ordered = [keys[summary] for summary in by_severity(list(keys), now)]
     flows = _table_rows(ordered if whole else ordered[:ROWS], now)
     topics, transitions = worst_topics(WORST), list(content.recent_transitions())
     return {
@@ -130,8 +130,8 @@ def _sentences(
         for part in engine
         if part["state"] == "missing" and part["label"] in ENGINE.values()
     ]
-    summary = summarise(list(keys), now, silent)
-    troubles = content.trouble_rows(summary.troubles, flows, most_severe)
+    summary = summarize(list(keys), now, silent)
+    troubles = content.problem_rows(summary.troubles, flows, most_severe)
     return {
         "summary": summary,
         "engine": engine,

@@ -59,7 +59,7 @@ def test_a_cluster_that_does_not_answer_ends_it_with_the_reason(
     operator: APIClient, flow: dict[str, Any]
 ) -> None:
     made = operator.post(PATH, {"flow": flow["id"]}).json()
-    assert not worker.run_turn(comparison_id=made["id"])
+    assert not worker.advance_comparison(comparison_id=made["id"])
     found = operator.get(f"{PATH}{made['id']}/").json()
     assert (found["state"], found["verdict"]) == ("failed", "")
     assert "primary" in found["reason"]
@@ -71,8 +71,8 @@ def test_one_runs_at_a_time_and_what_lost_its_message_is_sent_again(
     one = operator.post(PATH, {"flow": flow["id"]}).json()["id"]
     back = operator.post("/api/v1/flows/", {"source": "backup", "target": "primary"}).json()
     two = operator.post(PATH, {"flow": back["id"]}).json()["id"]
-    assert lifecycle.take_turn(comparison_id=one) is not None
-    assert lifecycle.take_turn(comparison_id=two) is None
+    assert lifecycle.claim_comparison(comparison_id=one) is not None
+    assert lifecycle.claim_comparison(comparison_id=two) is None
     assert f"waits for comparison {one}" in operator.get(f"{PATH}{two}/").json()["reason"]
     assert lifecycle.waiting_comparisons() == []
     Comparison.objects.update(created_at=timezone.now() - timedelta(seconds=20))

@@ -43,7 +43,7 @@ def test_ready_names_each_thing_that_is_missing(
         process_liveness.WATCHER,
     )
     for kind in kinds:
-        process_liveness.see(kind=kind, name=f"{kind}@here", pid=1)
+        process_liveness.record_process(kind=kind, name=f"{kind}@here", pid=1)
     missing = {check["name"] for check in client.get("/readyz").json()["checks"] if not check["ok"]}
     assert missing == {"redis"}
 
@@ -80,9 +80,9 @@ def test_a_runner_that_is_degraded_or_has_not_reported_for_long_is_not_ready(
 
 
 def test_a_process_is_noted_at_most_every_few_seconds(db: Any) -> None:
-    process_liveness.see(kind="worker", name="one", pid=1)
+    process_liveness.record_process(kind="worker", name="one", pid=1)
     first = Sighting.objects.get().seen_at
-    process_liveness.see(kind="worker", name="one", pid=1)
+    process_liveness.record_process(kind="worker", name="one", pid=1)
     assert Sighting.objects.get().seen_at == first
 
 

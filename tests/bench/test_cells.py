@@ -5,19 +5,22 @@ from __future__ import annotations
 import pytest
 
 from controlplane.bench.session import LABELS
-from controlplane.bench.systems.interface import Link, Order
+from controlplane.bench.systems.interface import Link, ReplicationTask
 from controlplane.bench.systems.mirror_maker import PROFILES, properties
-from controlplane.bench.workload.distance_scenarios import distance_cells, quick_distance_cells
+from controlplane.bench.workload.distance_scenarios import (
+    distance_scenarios,
+    quick_distance_scenarios,
+)
 from controlplane.bench.workload.scenarios import (
     OPPONENT,
     OURS,
-    Cell,
+    Scenario,
     chosen,
-    full_cells,
-    quick_cells,
+    full_scenarios,
+    quick_scenarios,
 )
 
-ORDER = Order(
+ORDER = ReplicationTask(
     source="127.0.0.1:1",
     target="127.0.0.1:2",
     links=(Link(source_alias="r1s0", target_alias="r1t0", topics=("orders",)),),
@@ -26,19 +29,19 @@ ORDER = Order(
 
 
 def test_systems_run_forwards_and_then_backwards() -> None:
-    cell = Cell(name="x", contenders=("a", "b"), passes=3)
+    cell = Scenario(name="x", contenders=("a", "b"), passes=3)
     assert cell.sequence == ["a", "b", "b", "a", "a", "b"]
 
 
-@pytest.mark.parametrize("cells", [full_cells(), distance_cells()], ids=["near", "far"])
-def test_who_is_first_changes_from_cell_to_cell(cells: list[Cell]) -> None:
+@pytest.mark.parametrize("cells", [full_scenarios(), distance_scenarios()], ids=["near", "far"])
+def test_who_is_first_changes_from_cell_to_cell(cells: list[Scenario]) -> None:
     pairs = [cell for cell in cells if {OPPONENT, OURS} <= set(cell.contenders)]
     first = [OURS in cell.contenders[: len(cell.contenders) // 2] for cell in pairs]
     assert abs(first.count(True) - first.count(False)) <= 1
 
 
 def test_a_pattern_chooses_cells_or_systems_in_cells() -> None:
-    cells = [Cell(name="one", contenders=("a", "b")), Cell(name="two", contenders=("a",))]
+    cells = [Scenario(name="one", contenders=("a", "b")), Scenario(name="two", contenders=("a",))]
     assert [cell.name for cell in chosen(cells, ["t*"])] == ["two"]
     assert [cell.contenders for cell in chosen(cells, ["*/b"])] == [("b",)]
     assert chosen(cells, []) == cells
@@ -46,8 +49,8 @@ def test_a_pattern_chooses_cells_or_systems_in_cells() -> None:
 
 
 def test_every_cell_names_systems_that_exist_and_always_the_tuned_opponent_or_us_alone() -> None:
-    far = [*quick_distance_cells(), *distance_cells()]
-    for cell in [*quick_cells(), *full_cells(), *far]:
+    far = [*quick_distance_scenarios(), *distance_scenarios()]
+    for cell in [*quick_scenarios(), *full_scenarios(), *far]:
         assert set(cell.contenders) <= set(LABELS)
 
 

@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from controlplane.bench.session import Session
-from controlplane.bench.workload.scenarios import Cell
+from controlplane.bench.workload.scenarios import Scenario
 
 
 def test_an_order_to_end_is_heard_as_ctrl_c_is(
@@ -20,7 +20,7 @@ def test_an_order_to_end_is_heard_as_ctrl_c_is(
 ) -> None:
     cleaned = []
 
-    def run(session: Session, cells: Sequence[Cell], *, command: str) -> None:
+    def run(session: Session, cells: Sequence[Scenario], *, command: str) -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(10)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.distance.relay import Line, Relay, build
+from controlplane.bench.distance.relay import NetworkProfile, Relay, build
 from controlplane.bench.errors import BenchError
 from controlplane.demo.processes.ports import HOST, free_port
 
@@ -63,7 +63,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.contextmanager
-def connected(program: Path, broker: Broker, line: Line) -> Iterator[tuple[Relay, socket.socket]]:
+def connected(
+    program: Path, broker: Broker, line: NetworkProfile
+) -> Iterator[tuple[Relay, socket.socket]]:
     port = free_port()
     with (
         Relay(program, port=port, broker_port=broker.port, line=line) as relay,
@@ -92,15 +94,15 @@ def send(client: socket.socket, data: bytes) -> float:
 
 
 def test_a_round_trip_takes_as_long_as_the_line_says(program: Path, broker: Broker) -> None:
-    with connected(program, broker, Line(far="target", rtt_ms=100)) as (_, client):
+    with connected(program, broker, NetworkProfile(far="target", rtt_ms=100)) as (_, client):
         assert min(round_trip(client) for _ in range(5)) == pytest.approx(0.1, abs=0.02)
-    with connected(program, broker, Line(far="target", rtt_ms=0)) as (_, client):
+    with connected(program, broker, NetworkProfile(far="target", rtt_ms=0)) as (_, client):
         assert min(round_trip(client) for _ in range(5)) < 0.01
 
 
 def test_bytes_arrive_whole_and_in_order_whatever_the_jitter(program: Path, broker: Broker) -> None:
     data = os.urandom(20 * MB)
-    line = Line(far="target", rtt_ms=10, jitter_ms=20)
+    line = NetworkProfile(far="target", rtt_ms=10, jitter_ms=20)
     with connected(program, broker, line) as (relay, client):
         send(client, data)
         carried = relay.carried()
@@ -112,7 +114,7 @@ def test_bytes_arrive_whole_and_in_order_whatever_the_jitter(program: Path, brok
 def test_a_window_of_a_megabyte_carries_a_megabyte_in_each_round_trip(
     program: Path, broker: Broker
 ) -> None:
-    line = Line(far="target", rtt_ms=100, window_bytes=MB)
+    line = NetworkProfile(far="target", rtt_ms=100, window_bytes=MB)
     with connected(program, broker, line) as (_, client):
         seconds = send(client, bytes(10 * MB))
     assert 0.9 < seconds < 2.5
@@ -121,14 +123,14 @@ def test_a_window_of_a_megabyte_carries_a_megabyte_in_each_round_trip(
 
 @pytest.mark.alone
 def test_a_limited_line_carries_what_it_can_and_no_more(program: Path, broker: Broker) -> None:
-    line = Line(far="target", rtt_ms=20, mbit_s=80)
+    line = NetworkProfile(far="target", rtt_ms=20, mbit_s=80)
     with connected(program, broker, line) as (_, client):
         seconds = send(client, bytes(10 * MB))
     assert 10 * MB / line.bytes_s < seconds < 1.6 * 10 * MB / line.bytes_s
 
 
 def test_a_stall_delays_and_loses_nothing(program: Path, broker: Broker) -> None:
-    with connected(program, broker, Line(far="target", rtt_ms=20)) as (relay, client):
+    with connected(program, broker, NetworkProfile(far="target", rtt_ms=20)) as (relay, client):
         round_trip(client)
         relay.stall(1.0)
         assert round_trip(client) > 0.9
@@ -138,7 +140,7 @@ def test_a_stall_delays_and_loses_nothing(program: Path, broker: Broker) -> None
 def test_a_cut_resets_every_connection_and_new_ones_are_served(
     program: Path, broker: Broker
 ) -> None:
-    with connected(program, broker, Line(far="target", rtt_ms=20)) as (relay, client):
+    with connected(program, broker, NetworkProfile(far="target", rtt_ms=20)) as (relay, client):
         round_trip(client)
         relay.cut()
         assert relay.carried().connections == 0
@@ -150,4 +152,9 @@ def test_a_cut_resets_every_connection_and_new_ones_are_served(
 
 def test_a_taken_port_is_an_error_with_a_sentence(program: Path, broker: Broker) -> None:
     with pytest.raises(BenchError, match="did not start on port"):
-        Relay(program, port=broker.port, broker_port=broker.port, line=Line(far="source", rtt_ms=1))
+        Relay(
+            program,
+            port=broker.port,
+            broker_port=broker.port,
+            line=NetworkProfile(far="source", rtt_ms=1),
+        )

@@ -19,7 +19,7 @@ from controlplane.bench.measurement.results import (
     write,
 )
 from controlplane.bench.report import document, table
-from controlplane.bench.run_conditions import Setting, machine_line, public_command
+from controlplane.bench.run_conditions import RunConditions, machine_line, public_command
 from controlplane.bench.session import Session
 from spark_runner.native import loader
 
@@ -124,7 +124,7 @@ def test_the_page_tells_how_much_of_a_limited_line_was_used() -> None:
 
 
 def test_the_page_names_failed_runs_and_every_configuration() -> None:
-    setting = Setting(
+    setting = RunConditions(
         command="make bench",
         machine="2 x Chip",
         configurations={"mm2-tuned": "offset.lag.max = 10000"},
@@ -147,7 +147,7 @@ def test_the_page_does_not_tell_where_things_lie_on_the_machine(place: list[str]
 
 def test_runs_that_are_added_stand_beside_those_of_the_last_result(tmp_path: Path) -> None:
     write(RUNS, tmp_path / "result.json")
-    setting = Setting(configurations={"mm2-tuned": "tasks.max = 2"})
+    setting = RunConditions(configurations={"mm2-tuned": "tasks.max = 2"})
     setting.add("manage.py bench", "2 x A")
     setting.write(tmp_path / "setting.json")
     session = Session(tmp_path, say=lambda _: None)

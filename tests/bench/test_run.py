@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.distance.relay import Line, Relay
+from controlplane.bench.distance.relay import NetworkProfile, Relay
 from controlplane.bench.measurement.results import Run
 from controlplane.bench.measurement.single_run import Measurement
 from controlplane.bench.session import make_system
-from controlplane.bench.systems.interface import Order, System
+from controlplane.bench.systems.interface import ReplicationTask, System
 from controlplane.bench.systems.plain_loop import PROGRAM, CopyLoop
-from controlplane.bench.workload.datasets import Data, prepare
+from controlplane.bench.workload.datasets import Dataset, prepare
 from controlplane.bench.workload.record_shapes import Shape
-from controlplane.bench.workload.scenarios import Cell
+from controlplane.bench.workload.scenarios import Scenario
 from controlplane.bench.workload.topics import Topics
 from controlplane.demo.processes.guard import Guard
 
-CELL = Cell(
+CELL = Scenario(
     name="tiny",
     shape=Shape(record_bytes=200, batch_bytes=10_000),
     partitions=3,
@@ -58,12 +58,14 @@ class Running:
     def relays(self) -> list[Relay]:
         return []
 
-    def addresses(self, line: Line | None, *, tls: bool) -> tuple[str, str]:
+    def addresses(self, line: NetworkProfile | None, *, tls: bool) -> tuple[str, str]:
         assert line is None
         assert not tls
         return self.source, self.target
 
-    def through(self, line: Line | None, *, tls: bool) -> contextlib.AbstractContextManager[None]:
+    def through(
+        self, line: NetworkProfile | None, *, tls: bool
+    ) -> contextlib.AbstractContextManager[None]:
         assert line is None
         assert not tls
         return contextlib.nullcontext()
@@ -75,7 +77,7 @@ def running(primary: str, backup: str) -> Running:
 
 
 @pytest.fixture(scope="module")
-def data(running: Running) -> Iterator[Data]:
+def data(running: Running) -> Iterator[Dataset]:
     said: list[str] = []
     stem = f"bench-run-{random.randrange(10**9)}"
     data = prepare(CELL, running.source_topics, stem, said.append)
@@ -84,7 +86,9 @@ def data(running: Running) -> Iterator[Data]:
     running.source_topics.delete([*data.topics, data.live])
 
 
-def measure(system: System, running: Running, data: Data, guard: Guard, cell: Cell = CELL) -> Run:
+def measure(
+    system: System, running: Running, data: Dataset, guard: Guard, cell: Scenario = CELL
+) -> Run:
     return Measurement(
         cell=cell,
         system=system,
@@ -96,7 +100,7 @@ def measure(system: System, running: Running, data: Data, guard: Guard, cell: Ce
 
 
 def test_the_loop_is_measured_and_its_copy_verified(
-    running: Running, data: Data, guard: Guard, tmp_path: Path
+    running: Running, data: Dataset, guard: Guard, tmp_path: Path
 ) -> None:
     system = make_system("loop", tmp_path / "loop", {**os.environ, **guard.environment})
     run = measure(system, running, data, guard)
@@ -123,7 +127,7 @@ class Liar(CopyLoop):
         self._stamp = stamp
         directory.mkdir()
 
-    def start(self, order: Order) -> None:
+    def start(self, order: ReplicationTask) -> None:
         program = self.directory / "liar.py"
         honest = PROGRAM.read_text()
         program.write_text(honest.replace("message.timestamp()[1]", self._stamp))
@@ -138,12 +142,12 @@ class Dead(CopyLoop):
 
     label = system = "dead"
 
-    def start(self, order: Order) -> None:
+    def start(self, order: ReplicationTask) -> None:
         self.launch(["/bin/sh", "-c", "echo 'ERROR not today'; exit 3"])
 
 
 def test_a_copy_that_differs_has_no_figures(
-    running: Running, data: Data, guard: Guard, tmp_path: Path
+    running: Running, data: Dataset, guard: Guard, tmp_path: Path
 ) -> None:
     system = Liar("message.timestamp()[1] & ~1", tmp_path / "liar")
     run = measure(system, running, data, guard, dataclasses.replace(CELL, latency_s=0.0))
@@ -155,7 +159,7 @@ def test_a_copy_that_differs_has_no_figures(
 
 
 def test_live_traffic_that_differs_has_no_figures_either(
-    running: Running, data: Data, guard: Guard, tmp_path: Path
+    running: Running, data: Dataset, guard: Guard, tmp_path: Path
 ) -> None:
     stamp = "message.timestamp()[1] + message.topic().endswith('-live')"
     run = measure(Liar(stamp, tmp_path / "liar"), running, data, guard)
@@ -165,7 +169,7 @@ def test_live_traffic_that_differs_has_no_figures_either(
 
 
 def test_a_system_that_dies_is_a_run_that_says_why(
-    running: Running, data: Data, guard: Guard, tmp_path: Path
+    running: Running, data: Dataset, guard: Guard, tmp_path: Path
 ) -> None:
     system = Dead(tmp_path / "dead", {**os.environ, **guard.environment})
     run = measure(system, running, data, guard)

@@ -27,8 +27,8 @@ def test_a_seeded_database_is_whole_and_every_page_is_timed(db: Any) -> None:
 
 def test_the_table_says_what_is_too_slow() -> None:
     found = [
-        page_times.Measured("/flows/", 200.0, tuple(float(at) for at in range(1, 101)), 9),
-        page_times.Measured("/", 200.0, (150.0, 250.0), 12),
+        page_times.PageTimes("/flows/", 200.0, tuple(float(at) for at in range(1, 101)), 9),
+        page_times.PageTimes("/", 200.0, (150.0, 250.0), 12),
     ]
     quick, slow = page_times.table(found).splitlines()[1:]
     assert found[0].p95_ms == 95

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.demo.startup_checks import SETTLED_S, Arrival, not_running
+from controlplane.demo.startup_checks import SETTLED_S, PendingFlows, not_running
 
 BEGAN = 1_000_000_000_000.0
 BEFORE, AFTER = "2001-09-09T01:46:39Z", "2001-09-09T01:46:41Z"
@@ -23,8 +23,8 @@ def flow(observed: str, *, desired: str = "running", as_of: str | None = AFTER) 
     }
 
 
-def kept() -> Arrival:
-    return Arrival(frozenset({1}), BEGAN)
+def kept() -> PendingFlows:
+    return PendingFlows(frozenset({1}), BEGAN)
 
 
 @pytest.mark.parametrize("state", ["degraded", "backing_off", "failed"])
@@ -73,7 +73,7 @@ def test_a_flow_that_shall_not_run_is_left_where_it_is(desired: str, observed: s
 
 @pytest.mark.parametrize("state", ["degraded", "backing_off", "failed", "starting"])
 def test_a_new_flow_must_run(state: str) -> None:
-    arrival = Arrival(frozenset(), BEGAN)
+    arrival = PendingFlows(frozenset(), BEGAN)
     assert arrival.waiting([flow(state)], 0.0) != []
     assert arrival.waiting([flow(state)], 10 * SETTLED_S) != []
     assert arrival.waiting([flow("running")], 0.0) == []

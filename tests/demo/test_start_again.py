@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from controlplane.demo.console import Console
 from controlplane.demo.rest_client import Api
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from controlplane.demo.workspace import Workspace
 from tests.demo_stage import on_stage
 
@@ -33,16 +33,16 @@ class Said:
     def __init__(self) -> None:
         self.text = StringIO()
 
-    def __call__(self, workspace: Workspace, console: Console) -> Stage:
+    def __call__(self, workspace: Workspace, console: Console) -> DemoStack:
         console._stream = self.text
-        return Stage(workspace, console)
+        return DemoStack(workspace, console)
 
 
-def api(stage: Stage) -> Api:
+def api(stage: DemoStack) -> Api:
     return Api(stage.url, stage.facts["token"])
 
 
-def flows(stage: Stage) -> dict[str, dict[str, Any]]:
+def flows(stage: DemoStack) -> dict[str, dict[str, Any]]:
     return {flow["name"]: flow for flow in api(stage).rows("flows/")}
 
 
@@ -60,7 +60,7 @@ def recreate(bootstrap: str, topic: str) -> None:
 
 def test_the_demo_starts_where_it_was_and_says_what_is_degraded(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
-    with on_stage(directory, Stage) as stage:
+    with on_stage(directory, DemoStack) as stage:
         # `invoices` has two partitions; the recreated one has fewer, and no decision is made.
         recreate(stage.clusters["primary"], "invoices")
         assert eventually(lambda: flows(stage)["primary->backup"]["observed_state"] == "degraded")

@@ -8,7 +8,7 @@ from mirrors.domain.internal_topics.records import Checkpoint
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import Row, append
 from mirrors.models import GroupBookmark, GroupOffset, KnownCheckpoint
-from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
 from tests.groups.world import World
 from tests.wire.world import unique
 
@@ -91,7 +91,7 @@ def test_groups_are_chosen_by_their_filters_and_each_left_out_says_why(world: Ma
     here.copy.copy()
     for group, name in ((f"{stem}-tmp", topic), (stem, topic), (stem, other)):
         here.commit(group, name, 5)
-    outcome = here.do(look_for_groups)
+    outcome = here.do(discover_groups)
     assert outcome.counts["groups"] == 1
     here.do(emit_checkpoints)
     assert {row.group for row in here.checkpoints()} == {stem}
@@ -115,7 +115,7 @@ def test_a_group_that_comes_later_is_found_by_the_next_look_alone(world: MakeWor
     here.do(emit_checkpoints)
     here.commit(f"{stem}-2", topic, 6)
     assert here.do(emit_checkpoints).counts["groups"] == 1
-    here.do(look_for_groups)
+    here.do(discover_groups)
     assert [row.sync_state for row in here.rows(group=f"{stem}-2")] == ["waiting"]
     assert here.do(emit_checkpoints).counts["groups"] == 2
     assert len(here.checkpoints()) == 2

@@ -12,7 +12,7 @@ from confluent_kafka import ShareConsumer, TopicPartition
 from mirrors.kafka.admin.groups import GroupOffset, list_groups
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import GroupOffset as Row
-from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
 from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
 from tests.mirrors.simulated_flow import simulate
@@ -125,7 +125,7 @@ def test_what_is_gone_on_either_side_stops_nobody_else(world: MakeWorld) -> None
         for future in admin.client.delete_consumer_groups([expired]).values():
             future.result()
     here.commit(both, kept, 15)
-    here.do(look_for_groups)
+    here.do(discover_groups)
     here.do(emit_checkpoints)
     told = {(row.group, row.topic): (row.sync_state, row.reason) for row in here.rows()}
     assert told[both, gone] == ("unknown", f"{here.remote(gone)}-0 does not exist on the target")

@@ -11,7 +11,7 @@ import pytest
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.services.groups.mm2_checkpoints import emit_checkpoints
-from mirrors.services.sync.scheduler import run_duty
+from mirrors.services.sync.scheduler import run_task
 from mirrors.services.topics import configs as sync_topics
 from tests.groups.world import World
 from tests.wire.world import unique
@@ -59,7 +59,7 @@ class Both:
         """What failed or was left out."""
 
         def act(context):  # type: ignore[no-untyped-def]
-            plan = sync_topics.look(context)
+            plan = sync_topics.find_differences(context)
             return (*sync_topics.apply(context, plan), *plan.left_out)
 
         return self.world.do(act)  # type: ignore[return-value]
@@ -215,7 +215,7 @@ def test_a_switch_says_whether_and_an_interval_how_often_the_brokers_are_brought
     here.set(**{"topics": turns.topic, "heartbeats.replication.enabled": "false"})
 
     def run(seconds: int) -> bool:
-        return run_duty(flow_id=here.flow.pk, name=duty, now=NOW + timedelta(seconds=seconds))
+        return run_task(flow_id=here.flow.pk, name=duty, now=NOW + timedelta(seconds=seconds))
 
     turns.change(1)
     assert not run(0)
@@ -237,7 +237,7 @@ def test_without_offset_syncs_their_topic_is_not_made(world: MakeWorld, stem: st
     name = f"mm2-offset-syncs.{here.copy.target.spec.alias}.internal"
 
     def run() -> bool:
-        return run_duty(flow_id=here.flow.pk, name="offset syncs", now=NOW)
+        return run_task(flow_id=here.flow.pk, name="offset syncs", now=NOW)
 
     def syncs() -> int:
         with Admin(here.copy.source.spec) as admin:

@@ -48,7 +48,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def due(here: World, now: datetime) -> list[str]:
-    return [name for flow, name in scheduler.due_duties(now=now) if flow == here.flow.pk]
+    return [name for flow, name in scheduler.due_tasks(now=now) if flow == here.flow.pk]
 
 
 def runs(here: World) -> list[DutyRun]:
@@ -59,7 +59,7 @@ def test_tasks_that_are_due_together_share_one_survey(here: World, reads: list[s
     named = due(here, NOW)
     assert "checkpoints" in named
     assert "group offsets" not in named
-    assert scheduler.run_duty(flow_id=here.flow.pk, name="checkpoints", now=NOW)
+    assert scheduler.run_task(flow_id=here.flow.pk, name="checkpoints", now=NOW)
     assert reads.count(here.flow.source.alias) == 1
     assert [(run.duty, run.error) for run in runs(here)] == [(name, "") for name in BOTH]
     assert all(run.ended_at for run in runs(here))
@@ -67,11 +67,11 @@ def test_tasks_that_are_due_together_share_one_survey(here: World, reads: list[s
     assert checkpoints.counts["emitted"] == 1
     assert offsets.counts["moved"] == 1
     assert not {*BOTH} & {*due(here, NOW)}
-    assert not scheduler.run_duty(flow_id=here.flow.pk, name="group offsets", now=NOW)
+    assert not scheduler.run_task(flow_id=here.flow.pk, name="group offsets", now=NOW)
 
 
 def test_either_task_can_be_the_one_that_was_asked_for(here: World, reads: list[str]) -> None:
-    assert scheduler.run_duty(flow_id=here.flow.pk, name="group offsets", now=NOW)
+    assert scheduler.run_task(flow_id=here.flow.pk, name="group offsets", now=NOW)
     assert reads.count(here.flow.source.alias) == 1
     assert [run.duty for run in runs(here)] == BOTH
 
@@ -81,10 +81,10 @@ def test_a_task_for_which_no_time_is_left_runs_later_with_its_own_survey(
 ) -> None:
     with monkeypatch.context() as slow:
         slow.setattr(scheduler, "LEAST_S", scheduler.DEADLINE_S + 1)
-        assert scheduler.run_duty(flow_id=here.flow.pk, name="checkpoints", now=NOW)
+        assert scheduler.run_task(flow_id=here.flow.pk, name="checkpoints", now=NOW)
     assert [run.duty for run in runs(here)] == ["checkpoints"]
     assert "group offsets" in due(here, NOW)
-    assert scheduler.run_duty(flow_id=here.flow.pk, name="group offsets", now=NOW)
+    assert scheduler.run_task(flow_id=here.flow.pk, name="group offsets", now=NOW)
     assert [run.duty for run in runs(here)] == BOTH
     assert reads.count(here.flow.source.alias) == 2
 
@@ -97,5 +97,5 @@ def test_a_survey_that_fails_is_the_error_of_both(
 
     monkeypatch.setattr(survey, "read_offsets", fail)
     later = NOW + timedelta(hours=1)
-    assert scheduler.run_duty(flow_id=here.flow.pk, name="checkpoints", now=later)
+    assert scheduler.run_task(flow_id=here.flow.pk, name="checkpoints", now=later)
     assert [run.error for run in runs(here)] == ["The source does not respond."] * 2

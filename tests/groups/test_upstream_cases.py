@@ -13,7 +13,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.protocol.metadata import id_text
 from mirrors.models import GroupBookmark, KnownCheckpoint, PartitionMap, RunIndex
 from mirrors.models import GroupOffset as Row
-from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
 from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
 from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
@@ -78,7 +78,7 @@ def test_one_way_groups_follow_to_the_end_and_over_restarts_and_a_topic_that_joi
     here.fill(second, 30)
     here.copy.copy()
     here.commit(group, second, 30)
-    here.do(look_for_groups)
+    here.do(discover_groups)
     here.do(emit_checkpoints)
     here.do(move_groups)
     assert here.stands(group, second) == GroupOffset(30)

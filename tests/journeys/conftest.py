@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from controlplane.demo.run import remote_name
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from controlplane.demo.verification.topics import Comparison, compare_clusters
 from tests.demo_stage import on_stage
 from tests.journeys.refusals import refusals
 
 
 @pytest.fixture(scope="package")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with on_stage(tmp_path_factory.mktemp("stage") / "demo", Stage) as stage:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DemoStack]:
+    with on_stage(tmp_path_factory.mktemp("stage") / "demo", DemoStack) as stage:
         yield stage
 
 
@@ -29,7 +29,7 @@ def nothing_was_refused(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="package")
-def compare(stage: Stage) -> Callable[..., Comparison]:
+def compare(stage: DemoStack) -> Callable[..., Comparison]:
     """Waits for lag 0, then compares what `only` lets through, record by record, one way."""
 
     def compared(

@@ -10,13 +10,13 @@ from html.parser import HTMLParser
 from http.cookiejar import CookieJar
 from typing import Any
 
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 
 
 class Rest:
     """GET without a body, POST with one, DELETE where it is said."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: DemoStack) -> None:
         self._stage = stage
 
     def __call__(
@@ -39,7 +39,7 @@ class Rest:
 class Person:
     """Somebody who is signed in and reads pages."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: DemoStack) -> None:
         self._url = stage.url
         self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
         form = self.read("/login/")

@@ -22,7 +22,7 @@ from controlplane.demo.kafka.broker import KafkaBroker
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
 from mirrors.models import Cluster, Flow, FlowPartition
 from mirrors.services.failover.simulation import simulator
-from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
 from spark_runner.engine.epoch import RawCopier
 from tests.groups.world import World
 from tests.pages import world as rows
@@ -147,7 +147,7 @@ class Round:
             self.stood |= {(group, part): at for part, at in stands.items()}
             offsets = {(self.topic, part): GroupOffset(at) for part, at in stands.items()}
             write_offsets(source.spec, group, offsets).raise_first()
-        self.world.do(look_for_groups)
+        self.world.do(discover_groups)
         self.world.do(emit_checkpoints)
         self.sampled = source.ends(self.topic, committed=True)
         for part, end in self.sampled.items():

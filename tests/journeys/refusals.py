@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from controlplane.demo.rest_client import Api
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from spark_runner.engine.batches.header_scan import REFUSED
 
 # In the broker's words: the partition, and on the next line what was wrong with the records.
@@ -26,7 +26,7 @@ def refused_by(log: Path) -> list[str]:
     return found
 
 
-def refusals(stage: Stage) -> list[str]:
+def refusals(stage: DemoStack) -> list[str]:
     """What both brokers refused since they started, by their own logs."""
     return [
         f"{alias} refused {row}"
@@ -35,7 +35,7 @@ def refusals(stage: Stage) -> list[str]:
     ]
 
 
-def sent_again(stage: Stage) -> list[str]:
+def sent_again(stage: DemoStack) -> list[str]:
     """What the flows say: partitions whose last records a broker refused at first."""
     api = Api(stage.url, stage.facts["token"])
     return [

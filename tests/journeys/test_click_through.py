@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from tests.browser.conftest import chromium
 from tests.journeys.crawler import Walker
 from tests.journeys.demo_client import Rest
@@ -23,7 +23,7 @@ Arrive = Callable[..., Walker]
 
 
 @pytest.fixture
-def arrive(stage: Stage, chromium: Browser) -> Iterator[Arrive]:
+def arrive(stage: DemoStack, chromium: Browser) -> Iterator[Arrive]:
     walkers: list[Walker] = []
 
     def by_theme(theme: Literal["light", "dark"] = "light") -> Walker:
@@ -36,13 +36,13 @@ def arrive(stage: Stage, chromium: Browser) -> Iterator[Arrive]:
 
 
 @pytest.fixture
-def flow(stage: Stage) -> int:
+def flow(stage: DemoStack) -> int:
     rows = Rest(stage)("flows/")["results"]
     return int(next(row["id"] for row in rows if row["name"] == "primary->backup"))
 
 
 def test_every_page_is_quiet_and_whole_and_every_file_comes(
-    stage: Stage, arrive: Arrive, until: Callable[..., float], flow: int
+    stage: DemoStack, arrive: Arrive, until: Callable[..., float], flow: int
 ) -> None:
     rest = Rest(stage)
     shown = {

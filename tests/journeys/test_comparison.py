@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
 
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.groups import list_groups
 from tests.journeys.demo_client import Person, Rest
@@ -15,7 +15,7 @@ ENDED = {"succeeded", "failed", "aborted"}
 
 
 def test_a_flow_under_traffic_is_the_same_on_both_sides(
-    stage: Stage, until: Callable[..., float]
+    stage: DemoStack, until: Callable[..., float]
 ) -> None:
     rest = Rest(stage)
     before = groups(stage)
@@ -42,7 +42,7 @@ def test_a_flow_under_traffic_is_the_same_on_both_sides(
     assert part["source_digest"] in page
 
 
-def groups(stage: Stage) -> set[str]:
+def groups(stage: DemoStack) -> set[str]:
     found: set[str] = set()
     for alias, bootstrap in stage.clusters.items():
         found |= set(list_groups(ClusterSpec(alias=alias, bootstrap_servers=bootstrap)))

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from tests.journeys.test_simulation import ENDED, Ask, Until, ask
 
 __all__ = ["ask"]
@@ -22,7 +22,7 @@ def step(run: dict[str, Any], name: str) -> dict[str, Any]:
     return next(row for row in run["steps"] if row["name"] == name)
 
 
-def kill_the_worker(stage: Stage) -> None:
+def kill_the_worker(stage: DemoStack) -> None:
     worker = next(child for child in stage.supervisor.children if child.name == "celery-tasks")
     assert worker.process is not None
     parent = psutil.Process(worker.process.pid)
@@ -32,7 +32,7 @@ def kill_the_worker(stage: Stage) -> None:
 
 @pytest.mark.soak
 def test_a_failover_goes_on_after_its_worker_was_killed_and_an_abort_undoes_all_of_it(
-    stage: Stage,
+    stage: DemoStack,
     ask: Ask,
     until: Until,
 ) -> None:

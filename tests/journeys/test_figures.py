@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from mirrors.domain.cluster_snapshot import TopicPartition
 from tests.journeys.demo_client import Person, Rest, figure
 
@@ -76,23 +76,23 @@ class Meter:
 
 
 @pytest.fixture(scope="module")
-def meters(stage: Stage) -> dict[str, Meter]:
+def meters(stage: DemoStack) -> dict[str, Meter]:
     return {alias: Meter(bootstrap) for alias, bootstrap in stage.clusters.items()}
 
 
 @pytest.fixture(scope="module")
-def person(stage: Stage) -> Person:
+def person(stage: DemoStack) -> Person:
     return Person(stage)
 
 
 @pytest.fixture(scope="module")
-def flow(stage: Stage) -> int:
+def flow(stage: DemoStack) -> int:
     rows = Rest(stage)("flows/")["results"]
     return int(next(row["id"] for row in rows if row["name"] == "primary->backup"))
 
 
 @pytest.fixture
-def often(stage: Stage, flow: int) -> Iterator[None]:
+def often(stage: DemoStack, flow: int) -> Iterator[None]:
     """Its groups are looked at every few seconds, not once a minute."""
     rest, path = Rest(stage), f"flows/{flow}/"
     rest(path, {"properties": {"emit.checkpoints.interval.seconds": "3"}}, method="PATCH")

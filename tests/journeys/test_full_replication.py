@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from controlplane.demo.verification.topics import Comparison
 from tests.journeys.adverse_traffic import AdverseTraffic
 from tests.journeys.refusals import sent_again
@@ -18,7 +18,7 @@ ROUNDS, SECONDS = 7, 240
 
 @pytest.mark.timeout(600)
 def test_nasty_traffic_arrives_record_by_record(
-    stage: Stage, compare: Callable[..., Comparison], until: Callable[..., float]
+    stage: DemoStack, compare: Callable[..., Comparison], until: Callable[..., float]
 ) -> None:
     prefix = f"nasty-{secrets.token_hex(3)}"
     nasty = AdverseTraffic(stage.clusters["primary"], prefix, seed=7).start()

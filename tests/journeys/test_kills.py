@@ -11,7 +11,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from controlplane.demo.verification.topics import Comparison
 from tests.demo_stage import runner_process
 from tests.journeys.adverse_traffic import AdverseTraffic
@@ -33,7 +33,7 @@ VICTIMS = (
 ALONE = ("primary", "backup")
 
 
-def victim(stage: Stage, name: str) -> psutil.Process | None:
+def victim(stage: DemoStack, name: str) -> psutil.Process | None:
     """The process to kill; null while it is not there."""
     if name in ("runner", "python worker"):
         runner = runner_process(stage)
@@ -61,7 +61,7 @@ def busiest_worker(runner: psutil.Process) -> psutil.Process | None:
     return max(found, key=operator.itemgetter(0), default=(0.0, None))[1]
 
 
-def kill_and_wait(stage: Stage, name: str) -> float:
+def kill_and_wait(stage: DemoStack, name: str) -> float:
     """kill -9, then until everything the product says of itself is well again; seconds."""
     deadline = time.monotonic() + 30
     while (process := victim(stage, name)) is None:
@@ -75,7 +75,7 @@ def kill_and_wait(stage: Stage, name: str) -> float:
     return time.monotonic() - began
 
 
-def whats_wrong(stage: Stage, name: str, since: float) -> str:
+def whats_wrong(stage: DemoStack, name: str, since: float) -> str:
     """Nothing when the victim is there again and both flows run, with figures from after it."""
     if victim(stage, name) is None:
         return f"{name} is not back"
@@ -83,7 +83,7 @@ def whats_wrong(stage: Stage, name: str, since: float) -> str:
 
 
 @pytest.fixture(scope="module")
-def load(stage: Stage) -> AdverseTraffic:
+def load(stage: DemoStack) -> AdverseTraffic:
     nasty = AdverseTraffic(stage.clusters["primary"], "storm", seed=11, wide=40, storm=True).start()
     time.sleep(5)
     return nasty
@@ -94,14 +94,16 @@ def load(stage: Stage) -> AdverseTraffic:
     "name",
     [pytest.param(name, marks=[pytest.mark.alone] * (name in ALONE)) for name in VICTIMS],
 )
-def test_everything_is_back_within_a_minute(stage: Stage, load: AdverseTraffic, name: str) -> None:
+def test_everything_is_back_within_a_minute(
+    stage: DemoStack, load: AdverseTraffic, name: str
+) -> None:
     assert kill_and_wait(stage, name) < BACK_WITHIN
     assert load.failure is None
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_twenty_kills_at_random(stage: Stage, load: AdverseTraffic) -> None:
+def test_twenty_kills_at_random(stage: DemoStack, load: AdverseTraffic) -> None:
     chosen = random.Random(3)
     for _ in range(20):
         kill_and_wait(stage, chosen.choice(VICTIMS))
@@ -111,7 +113,7 @@ def test_twenty_kills_at_random(stage: Stage, load: AdverseTraffic) -> None:
 
 @pytest.mark.timeout(600)
 def test_nothing_was_lost_or_repeated(
-    stage: Stage, load: AdverseTraffic, compare: Callable[..., Comparison]
+    stage: DemoStack, load: AdverseTraffic, compare: Callable[..., Comparison]
 ) -> None:
     load.stop()
     stage.stop_traffic()

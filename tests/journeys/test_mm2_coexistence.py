@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from controlplane.bench.systems.interface import Link, Order
+from controlplane.bench.systems.interface import Link, ReplicationTask
 from controlplane.bench.systems.mirror_maker import Profile
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from tests.journeys.demo_client import Person, Rest
 from tests.journeys.test_topologies import state_of
 from tests.spark.lab import Lab, wait_for
@@ -30,7 +30,7 @@ class World:
     """A cluster of its own as source, the demo's backup as target, MM2 between them."""
 
     def __init__(
-        self, stage: Stage, broker: KafkaBroker, directory: Path, env: dict[str, str]
+        self, stage: DemoStack, broker: KafkaBroker, directory: Path, env: dict[str, str]
     ) -> None:
         self.alias, self.target = broker.name, stage.clusters["backup"]
         self.topic = f"beside.{uuid.uuid4().hex[:6]}"
@@ -44,7 +44,7 @@ class World:
     def start_mm2(self) -> None:
         link = Link(source_alias=self.alias, target_alias="backup", topics=(self.topic,))
         source, target = self.lab.source, self.target
-        self.mm2.start(Order(source=source, target=target, links=(link,), codec="none"))
+        self.mm2.start(ReplicationTask(source=source, target=target, links=(link,), codec="none"))
 
     def there(self) -> int:
         known = self.lab.on_target.list_topics(timeout=10).topics
@@ -52,7 +52,9 @@ class World:
 
 
 @pytest.fixture
-def world(stage: Stage, tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[World]:
+def world(
+    stage: DemoStack, tmp_path_factory: pytest.TempPathFactory, guard: Guard
+) -> Iterator[World]:
     alias = f"outer{uuid.uuid4().hex[:4]}"
     env = {**os.environ, **guard.environment}
     broker = KafkaBroker(tmp_path_factory.mktemp(alias), name=alias, environment=guard.environment)
@@ -69,7 +71,7 @@ def world(stage: Stage, tmp_path_factory: pytest.TempPathFactory, guard: Guard) 
 
 
 def test_a_start_beside_mm2_is_refused_and_accepted_it_degrades_and_alerts(
-    stage: Stage, world: World, until: Callable[..., float]
+    stage: DemoStack, world: World, until: Callable[..., float]
 ) -> None:
     rest = Rest(stage)
     world.start_mm2()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from tests.journeys.demo_client import Person, Rest
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -50,7 +50,7 @@ def hook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def test_a_pause_of_a_minute_is_a_peak_of_a_minute_and_one_alert(
-    stage: Stage, until: Callable[..., float], hook: tuple[str, list[dict[str, Any]]]
+    stage: DemoStack, until: Callable[..., float], hook: tuple[str, list[dict[str, Any]]]
 ) -> None:
     rest, person = Rest(stage), Person(stage)
     address, told = hook

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.groups import list_groups
 from mirrors.kafka.admin.temporary_groups import PREFIX
@@ -23,7 +23,7 @@ Until = Callable[..., float]
 
 
 @pytest.fixture(scope="module")
-def ask(stage: Stage) -> Ask:
+def ask(stage: DemoStack) -> Ask:
     def answer(path: str, body: dict[str, Any] | None = None) -> Any:
         request = urllib.request.Request(  # noqa: S310 - our own server
             f"{stage.url}/api/v1/{path}",
@@ -64,20 +64,20 @@ class Reader:
 
 
 @pytest.fixture
-def readers(stage: Stage) -> Iterator[dict[str, Reader]]:
+def readers(stage: DemoStack) -> Iterator[dict[str, Reader]]:
     made = {alias: Reader(bootstrap) for alias, bootstrap in stage.clusters.items()}
     yield made
     for reader in made.values():
         reader.close()
 
 
-def left_over(stage: Stage) -> list[str]:
+def left_over(stage: DemoStack) -> list[str]:
     target = ClusterSpec(alias="backup", bootstrap_servers=stage.clusters["backup"])
     return [name for name in list_groups(target) if name.startswith(PREFIX)]
 
 
 def test_a_simulation_under_live_traffic_equals_what_an_independent_client_finds(
-    stage: Stage, ask: Ask, until: Until, readers: dict[str, Reader]
+    stage: DemoStack, ask: Ask, until: Until, readers: dict[str, Reader]
 ) -> None:
     assert stage.traffic is not None
     assert stage.traffic.alive, "nothing is written, so this would show nothing"
@@ -108,7 +108,7 @@ def test_a_simulation_under_live_traffic_equals_what_an_independent_client_finds
 
 @pytest.mark.soak
 def test_a_worker_killed_in_mid_simulation_leaves_no_group(
-    stage: Stage, ask: Ask, until: Until
+    stage: DemoStack, ask: Ask, until: Until
 ) -> None:
     made = ask("failovers/", {"flow": "primary->backup", "kind": "simulation"})
     path = f"failovers/{made['id']}/"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
@@ -19,7 +19,7 @@ SLOW_S = 5_000
 
 
 @pytest.fixture(scope="module")
-def get(stage: Stage) -> Callable[[str], Any]:
+def get(stage: DemoStack) -> Callable[[str], Any]:
     def answer(path: str) -> Any:
         request = urllib.request.Request(  # noqa: S310 - our own server
             f"{stage.url}/api/v1/{path}",
@@ -32,12 +32,12 @@ def get(stage: Stage) -> Callable[[str], Any]:
 
 
 @pytest.fixture(scope="module")
-def flow(stage: Stage) -> dict[str, Any]:
+def flow(stage: DemoStack) -> dict[str, Any]:
     return next(row for row in stage.progress.flows() if row["name"] == "primary->backup")
 
 
 def test_a_heartbeat_crosses_and_its_latency_is_told(
-    stage: Stage, get: Callable[[str], Any], flow: dict[str, Any], until: Callable[..., float]
+    stage: DemoStack, get: Callable[[str], Any], flow: dict[str, Any], until: Callable[..., float]
 ) -> None:
     path = f"flows/{flow['id']}/heartbeat/"
     until(lambda: (get(path)["latency_ms"] or SLOW_S) < SLOW_S, 90, "a heartbeat arrives in time")

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from controlplane.demo.verification.topics import compare_topics
 from tests.journeys.demo_client import Person, Rest
 from tests.journeys.test_comparison import ENDED
@@ -40,7 +40,7 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def four(
-    stage: Stage, tmp_path_factory: pytest.TempPathFactory, guard: Guard
+    stage: DemoStack, tmp_path_factory: pytest.TempPathFactory, guard: Guard
 ) -> Iterator[dict[str, str]]:
     """The demo's two clusters and two more, registered."""
     rest = Rest(stage)
@@ -64,7 +64,7 @@ def four(
 
 
 @pytest.fixture
-def quiet(stage: Stage, until: Callable[..., float]) -> Iterator[None]:
+def quiet(stage: DemoStack, until: Callable[..., float]) -> Iterator[None]:
     """The demo's own two flows stopped: they would be short cuts."""
     rest = Rest(stage)
     own = [row["id"] for row in rest("flows/")["results"]]
@@ -78,7 +78,7 @@ def quiet(stage: Stage, until: Callable[..., float]) -> Iterator[None]:
 
 
 @pytest.fixture
-def make(stage: Stage, until: Callable[..., float]) -> Iterator[Callable[..., dict[str, int]]]:
+def make(stage: DemoStack, until: Callable[..., float]) -> Iterator[Callable[..., dict[str, int]]]:
     """Flows of a template by name, running; deleted afterwards."""
     rest, made = Rest(stage), []
 
@@ -123,7 +123,7 @@ def ways(kind: str, topic: str) -> dict[str, list[tuple[str, str]]]:
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_the_drawing_the_hops_and_the_records_agree(
-    stage: Stage,
+    stage: DemoStack,
     four: dict[str, str],
     quiet: None,
     make: Callable[..., dict[str, int]],

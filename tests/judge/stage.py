@@ -10,7 +10,7 @@ from typing import Any
 from controlplane.demo.console import Console
 from controlplane.demo.kafka.broker import KafkaBroker, Listener
 from controlplane.demo.processes.ports import HOST, free_port
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from controlplane.demo.workspace import Workspace
 from tests.journeys.demo_client import Rest
 from tests.security.vault import Vault
@@ -39,7 +39,7 @@ _TLS = {
 RULES_WAIT_S = 1
 
 
-class JudgeStage(Stage):
+class JudgeStage(DemoStack):
     """A demo without its traffic and without its flows, whose brokers have TLS listeners as well.
 
     `wrong_listeners`: a client that connects by TLS as it should cannot use them.

@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from controlplane.bench.systems.interface import Link, Order
+from controlplane.bench.systems.interface import Link, ReplicationTask
 from controlplane.bench.systems.mirror_maker import MirrorMaker, Profile
 from tests.judge.world import World
 
@@ -23,7 +23,7 @@ def begin_after_mirror_maker(world: World) -> None:
         topics=tuple(world.ledger.topics),
     )
     servers = {"source": world.source.bootstrap, "target": world.target.bootstrap}
-    order = Order(**servers, links=(link,), codec="none")
+    order = ReplicationTask(**servers, links=(link,), codec="none")
     with tempfile.TemporaryDirectory(prefix="judge-mm2-") as directory:
         mirror = MirrorMaker(_PROFILE, Path(directory), world.stage.process_environment)
         mirror.start(order)

@@ -48,7 +48,7 @@ def filled(topic: Callable[..., str], cluster: ClusterSpec) -> str:
 def sweep(flow: Flow) -> bool:
     now = timezone.now()
     ClusterSweep.objects.update(due_at=now)
-    return source_scan.sweep(cluster_id=flow.source_id, now=now)
+    return source_scan.scan_source(cluster_id=flow.source_id, now=now)
 
 
 @pytest.mark.alone

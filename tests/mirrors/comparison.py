@@ -20,7 +20,7 @@ def flow_of(source: Side, target: Side, topic: str, **properties: str) -> Flow:
 
 def compare(flow: Flow, **asked: object) -> Comparison:
     run = comparisons.request_comparison(flow=flow, who="tester", **asked)  # type: ignore[arg-type]
-    while worker.run_turn(comparison_id=run.pk):
+    while worker.advance_comparison(comparison_id=run.pk):
         pass
     run.refresh_from_db()
     assert run.ended_at is not None

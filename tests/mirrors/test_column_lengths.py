@@ -182,7 +182,7 @@ def test_a_finding_names_a_group_of_any_length(flow: Flow) -> None:
 def test_a_checkpoint_that_no_partition_can_have_is_left_out(
     flow: Flow, group: str, topic: str, partition: int, kept: bool
 ) -> None:
-    assert store.is_kept_checkpoint(Checkpoint(group, topic, partition, 1, 1)) is kept
+    assert store.is_valid_checkpoint(Checkpoint(group, topic, partition, 1, 1)) is kept
     if kept:
         facts = {"upstream": 1, "downstream": 1}
         KnownCheckpoint.objects.create(
@@ -200,7 +200,7 @@ def test_nul_in_a_log_that_was_cut_under_its_writer_is_shown_as_a_mark(
     flow: Flow, tmp_path: Path
 ) -> None:
     (tmp_path / "runner.log").write_bytes(b"\0\0 and on it goes\n")
-    logs.keep(runner=flow.runner, directory=tmp_path)
+    logs.store_log(runner=flow.runner, directory=tmp_path)
     assert RunnerLog.objects.get(runner=flow.runner).lines == ["\ufffd\ufffd and on it goes"]
 
 

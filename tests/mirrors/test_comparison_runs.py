@@ -64,18 +64,18 @@ def test_a_lost_worker_is_followed_by_another_and_an_aborted_run_keeps_what_it_f
     target.make(f"{source.spec.alias}.{topic}", 1)
     flow = flow_of(source, target, topic)
     run = comparisons.request_comparison(flow=flow, who="tester")
-    assert comparisons.take_turn(comparison_id=run.pk) is not None
-    assert comparisons.take_turn(comparison_id=run.pk) is None
-    assert not worker.run_turn(comparison_id=run.pk)
+    assert comparisons.claim_comparison(comparison_id=run.pk) is not None
+    assert comparisons.claim_comparison(comparison_id=run.pk) is None
+    assert not worker.advance_comparison(comparison_id=run.pk)
     assert comparisons.waiting_comparisons() == []
     old = timezone.now() - comparisons.LOST_AFTER - timedelta(seconds=1)
     Comparison.objects.update(seen_at=old)
     assert comparisons.waiting_comparisons() == [run.pk]
-    assert not worker.run_turn(comparison_id=run.pk)
+    assert not worker.advance_comparison(comparison_id=run.pk)
     run.refresh_from_db()
     assert (run.state, run.turn, run.lost) == ("succeeded", 2, 1)
     run = comparisons.request_comparison(flow=flow, who="tester")
-    taken = comparisons.take_turn(comparison_id=run.pk)
+    taken = comparisons.claim_comparison(comparison_id=run.pk)
     assert taken is not None
     comparisons.abort_comparison(run=run, who="ann")
     assert comparisons.note_progress(run=taken) == "Aborted by ann."

@@ -10,7 +10,7 @@ import pytest
 
 from mirrors.kafka.protocol import addresses
 from mirrors.kafka.protocol.addresses import ADDRESS_HISTORY
-from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
 from mirrors.services.groups.target_offsets import move_groups
 from tests.dead_addresses import KINDS
 from tests.groups.world import World
@@ -50,7 +50,7 @@ def world(
 def test_a_failover_goes_through(world: World) -> None:
     topic, group = copied(world), group_of(world)
     world.set(sync_group_offsets_enabled="true")
-    for act in (look_for_groups, emit_checkpoints, move_groups):
+    for act in (discover_groups, emit_checkpoints, move_groups):
         world.do(act)
     stands = world.stands(group, topic)
     assert stands is not None

@@ -81,7 +81,7 @@ def test_a_topic_that_may_have_come_after_the_last_list_is_not_taken_for_gone(
 
 def go_back(flow: Flow) -> Failback:
     """After a failover, which keeps where the sides parted."""
-    divergence_points.keep(flow=flow, mark=unique("failover"), now=timezone.now())
+    divergence_points.store_points(flow=flow, mark=unique("failover"), now=timezone.now())
     return prepare(flow)
 
 
@@ -112,7 +112,7 @@ def test_what_neither_side_has_any_more_keeps_nobody_from_going_back(scene: Simu
     gone, flow = scene.copied_and_deleted(), scene.flow()
     plan_without(scene, flow)
     rows.topic(flow, gone, partitions=2)
-    kept = divergence_points.keep(flow=flow, mark=unique("failover"), now=timezone.now())
+    kept = divergence_points.store_points(flow=flow, mark=unique("failover"), now=timezone.now())
     assert gone in {row.topic for row in kept}
     scene.delete_there(gone)
 

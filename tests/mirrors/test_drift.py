@@ -145,7 +145,7 @@ def test_accepted_stays_and_ignored_stays_until_it_expires_and_a_plan_leaves_bot
     drift.decide(finding=found, choice="accept", who=WHO, why="Room.", shown=shown, now=now)
     assert sync(flow, 9 * HOUR)["changed"] == 0
     context = SyncTaskContext(flow_id=flow.pk, spec=flow.spec, now=milliseconds(now), deadline_s=20)
-    plan = configs.look(context)
+    plan = configs.find_differences(context)
     assert plan.changes() == ()
     assert any("accepted by" in text and "Room." in text for text in plan.left_out)
     # Changed once more: nobody accepted that.
@@ -177,7 +177,7 @@ def test_fix_puts_back_that_alone_at_once_and_a_way_back_by_hand_closes_the_rest
     first, second = Drift.objects.filter(flow=flow).order_by("key")
     assert (first.key, second.key) == (KEY, "segment.ms")
     drift.decide(finding=first, choice="fix", who=WHO, why="A slip.", now=now)
-    drift.fix_now(flow_id=flow.pk, now=now)
+    drift.fix_drift(flow_id=flow.pk, now=now)
     eventually(lambda: value_of(two, remote) is None)
     first.refresh_from_db()
     assert (first.state, first.decided_by) == ("fixed", WHO)
@@ -219,7 +219,7 @@ def test_partitions_and_deletions_are_found_and_only_a_person_makes_a_topic_agai
     assert sync(flow, 9 * HOUR)["changed"] == 0
     assert remote not in two.topic_names()
     drift.decide(finding=gone, choice="fix", who=WHO, why="A slip.", now=now)
-    drift.fix_now(flow_id=flow.pk, now=now)
+    drift.fix_drift(flow_id=flow.pk, now=now)
     eventually(lambda: remote in two.topic_names())
     assert sync(flow)["changed"] == 0
     assert not Drift.objects.filter(flow=flow, closed_at=None).exists()
@@ -232,9 +232,9 @@ def test_a_plan_that_a_person_applied_is_nobody_s_drift(
     now = timezone.now()
     sync(flow)
     set_to(one, topic, "1000000")
-    plans.ask_look(flow=flow, now=now)
-    plans.look_now(flow_id=flow.pk, now=now)
-    plans.ask_apply(flow=flow, digest=FlowPlan.objects.get(flow=flow).digest, who=WHO, now=now)
+    plans.request_plan(flow=flow, now=now)
+    plans.plan_on_request(flow_id=flow.pk, now=now)
+    plans.request_apply(flow=flow, digest=FlowPlan.objects.get(flow=flow).digest, who=WHO, now=now)
     plans.apply_now(flow_id=flow.pk, now=now)
     eventually(lambda: value_of(two, f"one.{topic}") == "1000000")
     set_to(one, topic, "2000000")

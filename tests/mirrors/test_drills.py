@@ -41,18 +41,18 @@ def drill(flow: Flow) -> Drill:
 
 
 def test_a_moment_of_the_schedule_is_taken_once_however_often_beat_asks(drill: Drill) -> None:
-    assert schedules.take_due(now=MONDAY) == 0
+    assert schedules.open_due_runs(now=MONDAY) == 0
     assert schedules.next_at(drill, now=MONDAY) == MONDAY + HOUR
     due = MONDAY + HOUR + timedelta(seconds=3)
-    assert schedules.take_due(now=due) == 1
-    assert schedules.take_due(now=due) == 0
+    assert schedules.open_due_runs(now=due) == 1
+    assert schedules.open_due_runs(now=due) == 0
     run = finished(DrillRun.objects.get(), now=due)
     assert (run.slot, run.drill) == (int((MONDAY + HOUR).timestamp() * 1000), drill)
     assert (run.groups, run.requested_by) == (["billing"], "ann")
     assert run.schedule == "0 4 * * 1 Europe/Berlin"
     assert "Scheduled for 2026-11-23 03:00 UTC." in run.run.why
-    assert schedules.take_due(now=due + timedelta(days=6)) == 0
-    assert schedules.take_due(now=due + timedelta(days=7)) == 1
+    assert schedules.open_due_runs(now=due + timedelta(days=6)) == 0
+    assert schedules.open_due_runs(now=due + timedelta(days=7)) == 1
 
 
 def test_two_beats_that_saw_the_same_moment_make_one_run(drill: Drill) -> None:
@@ -66,28 +66,28 @@ def test_two_beats_that_saw_the_same_moment_make_one_run(drill: Drill) -> None:
 def test_moments_that_were_missed_are_made_up_once_and_say_so(drill: Drill) -> None:
     late = MONDAY + timedelta(days=15)
     assert schedules.next_at(drill, now=late) == MONDAY + HOUR + timedelta(days=14)
-    assert schedules.take_due(now=late) == 1
+    assert schedules.open_due_runs(now=late) == 1
     run = finished(DrillRun.objects.get(), now=late)
     assert "It starts 23 h late: no worker ran it in time." in run.run.why
-    assert schedules.take_due(now=late) == 0
+    assert schedules.open_due_runs(now=late) == 0
 
 
 def test_what_was_missed_before_an_edit_or_while_off_is_not_made_up(drill: Drill) -> None:
     facts = {"schedule": "0 4 * * 1", "time_zone": "UTC", "groups": [], "who": "bob"}
     off = schedules.update_drill(drill=drill, enabled=False, **facts)
     assert schedules.next_at(off, now=MONDAY) is None
-    assert schedules.take_due(now=MONDAY + timedelta(days=30)) == 0
+    assert schedules.open_due_runs(now=MONDAY + timedelta(days=30)) == 0
     on = schedules.update_drill(drill=off, enabled=True, **facts)
-    assert schedules.take_due(now=on.since) == 0
+    assert schedules.open_due_runs(now=on.since) == 0
     assert on.changed_by == "bob"
 
 
 def test_a_moment_that_comes_while_another_drill_runs_waits_for_its_end(drill: Drill) -> None:
     person = schedules.request_drill(flow=drill.flow, who="bob")
     due = MONDAY + HOUR
-    assert schedules.take_due(now=due) == 0
+    assert schedules.open_due_runs(now=due) == 0
     finished(person, now=due)
-    assert schedules.take_due(now=due) == 1
+    assert schedules.open_due_runs(now=due) == 1
     with pytest.raises(Conflict, match="is already running"):
         schedules.request_drill(flow=drill.flow, who="bob")
 
@@ -158,7 +158,7 @@ def test_a_failed_or_aborted_simulation_fails_the_drill_and_is_certified(flow: F
 
 
 def test_history_and_certificates_outlive_schedule_and_flow(drill: Drill) -> None:
-    schedules.take_due(now=MONDAY + HOUR)
+    schedules.open_due_runs(now=MONDAY + HOUR)
     run = finished(DrillRun.objects.get(), now=MONDAY + HOUR)
     schedules.delete_drill(drill=drill, who="ann")
     waiting = schedules.request_drill(flow=drill.flow, who="ann")

@@ -12,7 +12,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.models import FailoverRun
 from mirrors.services.failover import source_groups
 from mirrors.services.failover.simulation import simulator, temporary_groups
-from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
 from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
 from tests.mirrors.simulated_flow import simulate
@@ -143,7 +143,7 @@ def test_the_group_offset_task_puts_it_there_once_and_never_back(world: World, t
     assert (row.outcome, row.translated_offset) == ("expired", 0)
     # What was put right while the offset existed is not undone because it has expired since.
     slow = group(world, "slow", topic, 70)
-    world.do(look_for_groups)
+    world.do(discover_groups)
     world.do(move_groups)
     assert world.stands(slow, topic).offset == 70
     delete_before(world.copy.source, topic, 90)

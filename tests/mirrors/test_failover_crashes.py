@@ -77,7 +77,7 @@ def test_the_worker_killed_after_each_step_and_in_each_act_the_run_ends_in_the_s
     receiver.got.clear()
     deaths = {*((name, "step") for name in NAMES), *((name, "act") for name in NAMES)}
     run = begin(world)
-    note = lease.note_acted
+    note = lease.record_action_end
 
     def dies(name: str, where: str) -> None:
         if (name, where) in deaths:
@@ -88,7 +88,7 @@ def test_the_worker_killed_after_each_step_and_in_each_act_the_run_ends_in_the_s
         dies(row.name, "act")
         note(row=row)
 
-    monkeypatch.setattr(lease, "note_acted", dies_in_the_act)
+    monkeypatch.setattr(lease, "record_action_end", dies_in_the_act)
     until = time.monotonic() + 90
     while run.state in OPEN:
         assert time.monotonic() < until, list(run.steps.values_list("name", "state", "reason"))

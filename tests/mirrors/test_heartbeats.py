@@ -20,7 +20,7 @@ from mirrors.services import clusters as cluster_services
 from mirrors.services.clock import milliseconds
 from mirrors.services.flows import commands, settings
 from mirrors.services.heartbeats import arrivals, emitter
-from mirrors.services.heartbeats.schedule import Turn, emitting, take_turns
+from mirrors.services.heartbeats.schedule import HeartbeatEmission, claim_due, flows_with_heartbeats
 from tests.mirrors.conftest import WHO
 
 Sides = tuple[Admin, Admin]
@@ -58,7 +58,7 @@ def test_a_turn_writes_one_heartbeat_in_mm2s_bytes_on_the_source(
     flow: Flow, sides: Sides, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrivals, "WATCH_S", 0.2)
-    assert [emitter.beat(now=now).due, emitter.beat(now=now).due] == [1, 0]
+    assert [emitter.emit_heartbeats(now=now).due, emitter.emit_heartbeats(now=now).due] == [1, 0]
     [record] = ours(sides[0], now)
     wanted = Heartbeat("one", "two", milliseconds(now))
     assert wanted.key == bytes.fromhex("00036f6e65 000374776f")
@@ -70,7 +70,7 @@ def test_a_turn_writes_one_heartbeat_in_mm2s_bytes_on_the_source(
     run = DutyRun.objects.get(flow=flow, duty="heartbeats")
     assert run.counts == {"watched": 1, "arrived": 0}
     assert "did not arrive" in run.reasons[0]
-    assert emitter.beat(now=now + timedelta(seconds=5)).due == 1
+    assert emitter.emit_heartbeats(now=now + timedelta(seconds=5)).due == 1
 
 
 def test_an_arrival_on_the_target_tells_age_and_latency(
@@ -80,7 +80,7 @@ def test_an_arrival_on_the_target_tells_age_and_latency(
     sides[1].create_topics([new]).raise_first()
     real = emitter._write
 
-    def carry(turns: list[Turn], at: datetime) -> None:
+    def carry(turns: list[HeartbeatEmission], at: datetime) -> None:
         """What the flow does: the heartbeat, byte by byte, under its remote name."""
         real(turns, at)
         for turn in turns:
@@ -89,7 +89,7 @@ def test_an_arrival_on_the_target_tells_age_and_latency(
 
     monkeypatch.setattr(emitter, "_write", carry)
     at = datetime.now(tz=UTC)
-    emitter.beat(now=at)
+    emitter.emit_heartbeats(now=at)
     state = HeartbeatState.objects.get(flow=flow)
     assert state.seen_at is not None
     assert milliseconds(state.seen_at) == milliseconds(at)
@@ -104,24 +104,24 @@ def test_a_source_that_is_down_is_named_and_left_alone_for_a_while(
 ) -> None:
     monkeypatch.setattr("mirrors.services.heartbeats.connections.OPEN_S", 0.5)
     Cluster.objects.filter(pk=flow.source_id).update(bootstrap_servers="127.0.0.1:9")
-    assert emitter.beat(now=now).due == 1
+    assert emitter.emit_heartbeats(now=now).due == 1
     assert HeartbeatState.objects.get(flow=flow).error.startswith("Cluster one: cannot ")
-    assert emitter.beat(now=now + timedelta(seconds=5)).due == 0
+    assert emitter.emit_heartbeats(now=now + timedelta(seconds=5)).due == 0
 
 
 def test_a_stopped_flow_and_one_without_heartbeats_write_none(flow: Flow, now: datetime) -> None:
     settings.update_flow(flow=flow, properties={"emit.heartbeats.enabled": "false"}, who=WHO)
-    assert emitter.beat(now=now).due == 0
+    assert emitter.emit_heartbeats(now=now).due == 0
     settings.update_flow(flow=flow, properties={}, who=WHO)
     commands.stop_flow(flow=flow, who=WHO)
-    assert emitter.beat(now=now).due == 0
+    assert emitter.emit_heartbeats(now=now).due == 0
 
 
 def test_what_came_to_another_target_does_not_count_for_this_one(
     flow: Flow, sides: Sides, now: datetime
 ) -> None:
     """One source beats to all its targets, so each of them has every direction's heartbeats."""
-    turn = take_turns(emitting(), now)[0]
+    turn = claim_due(flows_with_heartbeats(), now)[0]
     other = (
         turn.flow.target_id + 1,
         "one.heartbeats",

@@ -31,7 +31,7 @@ def looked(world: World) -> FailoverRun:
     """The plan of a run as of now, and where both sides part."""
     world.flow.refresh_from_db()
     run = simulate(world.flow)
-    divergence_points.keep(flow=world.flow, mark="it", now=timezone.now())
+    divergence_points.store_points(flow=world.flow, mark="it", now=timezone.now())
     return run
 
 

@@ -13,7 +13,7 @@ from mirrors.domain.offsets.translation import Translation
 from mirrors.kafka.internal_topics.topic import Row, append
 from mirrors.models import Flow, KnownCheckpoint, OffsetBounds, PartitionMap
 from mirrors.services.offsets import mm2_bounds
-from mirrors.services.offsets.index_refresh import translate_now
+from mirrors.services.offsets.index_refresh import refresh_and_translate
 from mirrors.services.offsets.translation import translate_offsets
 from tests.mirrors.comparison import flow_of, record
 from tests.mirrors.maps import keep_map
@@ -71,7 +71,7 @@ class World:
 
     def ask(self, *offsets: int) -> list[Translation]:
         place = (self.topic, 0)
-        return translate_now(flow=self.flow, places={place: offsets}, deadline_s=20)[place]
+        return refresh_and_translate(flow=self.flow, places={place: offsets}, deadline_s=20)[place]
 
 
 @pytest.mark.usefixtures("no_search")
@@ -151,7 +151,7 @@ def test_when_the_source_is_gone_what_was_learned_still_answers(sides: tuple[Sid
     source.bootstrap_servers = "127.0.0.1:9"
     source.save()
     flow = Flow.objects.get(pk=world.flow.pk)
-    (answer,) = translate_now(flow=flow, places={(world.topic, 0): [260]}, deadline_s=6)[
+    (answer,) = refresh_and_translate(flow=flow, places={(world.topic, 0): [260]}, deadline_s=6)[
         world.topic, 0
     ]
     assert (answer.outcome, answer.downstream) == ("lower_bound", 208)

@@ -29,9 +29,9 @@ from mirrors.services.failover.simulation import simulator
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 from mirrors.services.runners import settings
-from mirrors.services.standby.backup import keep_flow
+from mirrors.services.standby.backup import back_up_flow
 from mirrors.services.standby.rebuild import rebuild
-from mirrors.services.sync.scheduler import due_duties, run_duty
+from mirrors.services.sync.scheduler import due_tasks, run_task
 from tests.groups.world import World
 from tests.wire.world import Side, unique
 
@@ -89,8 +89,8 @@ def test_the_flow_comes_back_from_its_target_with_plan_simulation_and_positions(
     assert simulator.run_simulation(run_id=run.pk)
     run.refresh_from_db()
     assert run.state == "succeeded", run.reason
-    assert world.do(keep_flow).counts == {"written": 3}
-    assert world.do(keep_flow).counts == {"written": 0}
+    assert world.do(back_up_flow).counts == {"written": 3}
+    assert world.do(back_up_flow).counts == {"written": 0}
     refresh_index(flow=flow)
     places = {(topic, 0): {0, 7, 25, 39}, (topic, 1): {0, 14}}
     before = translate_offsets(flow=flow, places=places)
@@ -130,14 +130,14 @@ def test_a_secret_never_lies_on_the_standby_only_its_reference(world: World) -> 
         sasl_password=f"env:{SECRET}",
     )
     world.flow = Flow.objects.select_related("source", "target").get(pk=world.flow.pk)
-    assert world.do(keep_flow).counts == {"written": 1}
+    assert world.do(back_up_flow).counts == {"written": 1}
     kept = [row.value or b"" for row in world.copy.target.read(backup_topic(world.alias))]
     assert any(f"env:{SECRET}".encode() in value for value in kept)
     assert not any(b"a-very-secret-word" in value for value in kept)
 
 
 def test_a_database_with_rows_is_left_alone_unless_it_is_asked_to_merge(world: World) -> None:
-    world.do(keep_flow)
+    world.do(back_up_flow)
     target = world.copy.target.spec
     with pytest.raises(CommandError, match="This database is not empty: it has 1 flows"):
         call_command("rebuild_from_kafka", bootstrap=target.bootstrap_servers)
@@ -177,9 +177,9 @@ def test_a_flow_that_rests_and_whose_source_is_dead_is_kept_all_the_same(world: 
     Cluster.objects.filter(pk=world.flow.source_id).update(reachable=False)
     Flow.objects.filter(pk=world.flow.pk).update(desired_state="stopped")
     now = timezone.now()
-    assert (world.flow.pk, "standby") in due_duties(now=now)
-    assert run_duty(flow_id=world.flow.pk, name="standby", now=now)
+    assert (world.flow.pk, "standby") in due_tasks(now=now)
+    assert run_task(flow_id=world.flow.pk, name="standby", now=now)
     note = StandbyNote.objects.get(flow=world.flow)
     assert set(note.digests) == {"flow"}
     Cluster.objects.filter(pk=world.flow.target_id).update(reachable=False)
-    assert (world.flow.pk, "standby") not in due_duties(now=now)
+    assert (world.flow.pk, "standby") not in due_tasks(now=now)

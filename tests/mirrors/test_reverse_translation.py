@@ -12,8 +12,8 @@ from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.runs import Run
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Divergence, Failback, FailoverRun, Flow, OrphanStretch
-from mirrors.services.failover.resume_offsets import with_answers
-from mirrors.services.offsets.reverse_translation import blocked_home, other_way, upstream_of
+from mirrors.services.failover.resume_offsets import with_resume_offsets
+from mirrors.services.offsets.reverse_translation import blocked_home, reverse_flow_of, upstream_of
 from mirrors.services.offsets.translation import translate_offsets
 from tests.mirrors.maps import keep_map
 from tests.pages import world
@@ -61,7 +61,7 @@ def test_below_the_divergence_by_the_runs_there_above_it_by_the_flow_back(
     there.maps.update(position=25)
     # In a run, on a marker between two, at the last; in the standby's own, behind all.
     assert ask(back, 0, 7, 10, 11, 20, 21, 22, 25, 29) == [0, 7, 10, 10, 19, 25, 25, 28, 32]
-    assert other_way(back) == there
+    assert reverse_flow_of(back) == there
 
 
 def test_nobody_passes_records_that_wait_for_a_decision(there: Flow, back: Flow) -> None:
@@ -78,7 +78,7 @@ def test_a_switchover_left_nothing_behind(there: Flow, back: Flow) -> None:
 
 def test_while_the_flow_there_runs_each_map_speaks_for_itself(there: Flow, back: Flow) -> None:
     Flow.objects.filter(pk=there.pk).update(desired_state="running")
-    assert other_way(back) is None
+    assert reverse_flow_of(back) is None
     assert ask(back, 5, 25) == [None, 28]
 
 
@@ -109,5 +109,5 @@ def test_a_group_of_a_topic_that_a_failback_left_out_gets_no_offset_and_stops_no
         for topic in ("t", "u")
     )
     group = GroupSnapshot(group="g", places=places)
-    (found,) = with_answers(back, [group], (), ({}, Partial({}, {})), {}, {}, {})
+    (found,) = with_resume_offsets(back, [group], (), ({}, Partial({}, {})), {}, {}, {})
     assert [(place.topic, place.left_out) for place in found.places] == [("t", reason), ("u", "")]

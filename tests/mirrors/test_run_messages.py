@@ -50,7 +50,9 @@ def test_each_kind_sends_one_message_after_the_commit(
         comparison = comparisons.request_comparison(flow=flow, who="ann")
         simulation = simulator.request_simulation(flow=flow, who="ann")
         failback = failbacks.request_failback(flow=other, who="ann", why="Go.")
-        check = takeover.ask_check(flow=other, seconds=1, start=True, who="ann", now=timezone.now())
+        check = takeover.request_check(
+            flow=other, seconds=1, start=True, who="ann", now=timezone.now()
+        )
         schedules.request_drill(flow=other, who="ann")
         assert sent == []
     assert sent == [
@@ -128,7 +130,7 @@ def test_an_abort_ends_a_queued_run_and_sends_a_waiting_one_to_a_worker(
 
 def test_a_takeover_check_is_claimed_once() -> None:
     flow = world.flow(desired_state="stopped", observed_state="stopped")
-    run = takeover.ask_check(flow=flow, seconds=1, now=timezone.now())
+    run = takeover.request_check(flow=flow, seconds=1, now=timezone.now())
     assert takeover.claim_run(run_id=run.pk) is not None
     assert takeover.claim_run(run_id=run.pk) is None
 

@@ -22,17 +22,17 @@ def test_lines_are_taken_over_when_the_file_grew_and_read_on_after_it_turned(
     tmp_path: Path,
 ) -> None:
     runner, path = world.runner(), tmp_path / "runner.log"
-    logs.keep(runner=runner, directory=tmp_path)
+    logs.store_log(runner=runner, directory=tmp_path)
     assert not RunnerLog.objects.exists()
     path.write_text(f"{LINE}one\n")
-    logs.keep(runner=runner, directory=tmp_path)
+    logs.store_log(runner=runner, directory=tmp_path)
     assert lines() == ["one"]
     RunnerLog.objects.update(lines=["kept"])
-    logs.keep(runner=runner, directory=tmp_path)
+    logs.store_log(runner=runner, directory=tmp_path)
     assert lines() == ["kept"]
     path.rename(tmp_path / "runner.log.1")
     path.write_text(f"{LINE}two\n")
-    logs.keep(runner=runner, directory=tmp_path)
+    logs.store_log(runner=runner, directory=tmp_path)
     assert lines() == ["one", "two"]
 
 
@@ -40,7 +40,7 @@ def test_lines_are_taken_over_when_the_file_grew_and_read_on_after_it_turned(
 def test_a_long_log_is_read_from_a_whole_line_on(tmp_path: Path) -> None:
     runner = world.runner()
     (tmp_path / "runner.log").write_text("".join(f"{LINE}{n:0900}\n" for n in range(300)))
-    logs.keep(runner=runner, directory=tmp_path)
+    logs.store_log(runner=runner, directory=tmp_path)
     found = [int(line) for line in lines()]
     assert found == list(range(300 - len(found), 300))
     assert 50 < len(found) < 200

@@ -18,7 +18,7 @@ from mirrors.models import Cluster, FailoverRun, Flow, FlowPartition, PartitionM
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.simulation import simulator
-from mirrors.services.offsets.index_refresh import translate_now
+from mirrors.services.offsets.index_refresh import refresh_and_translate
 from mirrors.services.offsets.run_index import refresh_index
 from tests.mirrors.simulated_flow import SimulatedFlow, simulate, simulated_flow_between
 from tests.pages import world as rows
@@ -163,17 +163,17 @@ def test_groups_that_a_killed_worker_left_are_swept_and_only_those(
     other = f"{PREFIX}{run.pk}-of-another-installation-0"
     for name in (*mine, other):
         make_group(scene.target.spec, name, {(scene.remote, 0): 1})
-    simulator.sweep()
+    simulator.delete_orphaned_groups()
     assert sorted(scene.left_over()) == sorted([*mine, other])
     FailoverRun.objects.update(seen_at=timezone.now() - 2 * lifecycle.LOST_AFTER)
-    simulator.sweep()
+    simulator.delete_orphaned_groups()
     assert scene.left_over() == [other]
     run.refresh_from_db()
     assert (run.state, run.swept_at) == ("failed", None)
     # Looked at again until no worker of it can be alive.
     FailoverRun.objects.update(ended_at=timezone.now() - 2 * simulator.QUIET_AFTER)
-    assert simulator.sweep() == 1
-    assert simulator.sweep() == 0
+    assert simulator.delete_orphaned_groups() == 1
+    assert simulator.delete_orphaned_groups() == 0
     delete_groups(scene.target.spec, [other])
 
 
@@ -200,7 +200,7 @@ def test_a_group_in_what_mm2_copied_resumes_at_a_proven_lower_bound(
     inside, below = scene.group("inside", earlier[3].upstream), scene.group("below", 0)
     # As the sync task does from time to time; a busy machine may not do it within one simulation.
     asked = {(scene.topic, 0): [earlier[3].upstream, 0]}
-    translate_now(flow=flow, places=asked, deadline_s=60)
+    refresh_and_translate(flow=flow, places=asked, deadline_s=60)
 
     done = simulate(flow, inside, below)
 

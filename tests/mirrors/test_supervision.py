@@ -96,7 +96,7 @@ def test_a_flow_of_a_host_without_a_worker_says_so(flow: Flow) -> None:
     assert reconciler.reconcile() == 0
     hosts = cleanup.hosts_elsewhere()
     assert hosts == {"far-away"}
-    cleanup.name_unserved(hosts=hosts)
+    cleanup.flag_unserved_flows(hosts=hosts)
     assert "No worker serves far-away" in fresh(flow).reason
     assert fresh(flow).observed_state == "degraded"
 
@@ -104,9 +104,11 @@ def test_a_flow_of_a_host_without_a_worker_says_so(flow: Flow) -> None:
 def test_a_host_with_a_worker_is_left_to_it(flow: Flow, settings: Any) -> None:
     Runner.objects.update(host="far-away")
     settings.UNDERSTUDY_HOST = "far-away"
-    process_liveness.see(kind=process_liveness.RECONCILE_WORKER, name="reconcile@far-away", pid=1)
+    process_liveness.record_process(
+        kind=process_liveness.RECONCILE_WORKER, name="reconcile@far-away", pid=1
+    )
     settings.UNDERSTUDY_HOST = "here"
-    cleanup.name_unserved(hosts={"far-away"})
+    cleanup.flag_unserved_flows(hosts={"far-away"})
     assert fresh(flow).observed_state == "draft"
 
 

@@ -35,27 +35,29 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
     ASKED.clear()
     acts = {"look": look, "refuse": refuse, "collapse": collapse}
     rows = tuple(
-        scheduler.Duty(schedule=Schedule(name=name, does=f"Does {name}.", every_s=every), act=act)
+        scheduler.SyncTask(
+            schedule=Schedule(name=name, does=f"Does {name}.", every_s=every), act=act
+        )
         for (name, act), every in zip(acts.items(), (60, 3600, 3600), strict=True)
     )
     monkeypatch.setattr(scheduler, "TABLE", rows)
 
 
 def run(flow: Flow, name: str, now: datetime = NOW) -> bool:
-    return scheduler.run_duty(flow_id=flow.pk, name=name, now=now)
+    return scheduler.run_task(flow_id=flow.pk, name=name, now=now)
 
 
 def test_what_is_due_is_done_once_however_many_beats_there_are(flow: Flow) -> None:
-    due = scheduler.due_duties(now=NOW)
+    due = scheduler.due_tasks(now=NOW)
     assert (
         due
-        == scheduler.due_duties(now=NOW)
+        == scheduler.due_tasks(now=NOW)
         == [(flow.pk, n) for n in ("look", "refuse", "collapse")]
     )
     assert [run(flow, "look"), run(flow, "look")] == [True, False]
     assert [context.flow_id for context in ASKED] == [flow.pk]
-    assert (flow.pk, "look") not in scheduler.due_duties(now=NOW)
-    assert (flow.pk, "look") in scheduler.due_duties(now=NOW + MINUTE)
+    assert (flow.pk, "look") not in scheduler.due_tasks(now=NOW)
+    assert (flow.pk, "look") in scheduler.due_tasks(now=NOW + MINUTE)
 
 
 def test_a_duty_never_runs_beside_itself(flow: Flow) -> None:
@@ -66,22 +68,22 @@ def test_a_duty_never_runs_beside_itself(flow: Flow) -> None:
 
 def test_a_run_whose_worker_was_lost_is_ended_and_made_up(flow: Flow) -> None:
     runs.open_run(flow_id=flow.pk, name="look", slot=1, now=NOW - 3 * MINUTE)
-    assert (flow.pk, "look") in scheduler.due_duties(now=NOW)
+    assert (flow.pk, "look") in scheduler.due_tasks(now=NOW)
     assert run(flow, "look")
     assert "worker was lost" in DutyRun.objects.get(slot=1).error
 
 
 def test_a_stopped_flow_has_no_duties_to_do(flow: Flow) -> None:
     commands.stop_flow(flow=flow, who="tester")
-    assert scheduler.due_duties(now=NOW) == []
+    assert scheduler.due_tasks(now=NOW) == []
     assert not run(flow, "look")
 
 
 def test_duties_wait_for_a_cluster_that_does_not_answer(flow: Flow) -> None:
     Cluster.objects.filter(pk=flow.target_id).update(reachable=False)
-    assert scheduler.due_duties(now=NOW) == []
+    assert scheduler.due_tasks(now=NOW) == []
     flow.refresh_from_db()
-    [first, *_] = scheduler.standings(flow=flow, now=NOW)
+    [first, *_] = scheduler.task_statuses(flow=flow, now=NOW)
     assert first.judgement.reason.startswith("two does not respond")
 
 
@@ -110,7 +112,7 @@ def test_each_rare_run_keeps_its_row(flow: Flow) -> None:
 
 def test_a_standing_says_what_was_last_and_what_is_next(flow: Flow) -> None:
     run(flow, "look")
-    standing = scheduler.standings(flow=flow, now=NOW + timedelta(seconds=10))[0]
+    standing = scheduler.task_statuses(flow=flow, now=NOW + timedelta(seconds=10))[0]
     assert (standing.state, standing.next_at) == ("succeeded", NOW + MINUTE)
     assert standing.last is not None
     assert standing.last.reasons == ["a was left: it is odd."]

@@ -50,9 +50,9 @@ def _write(servers: str, topic: str, value: bytes | None, key: bytes = b"k") -> 
 
 
 def test_a_quiet_mm2_lets_the_flow_start(resting: Flow) -> None:
-    run = takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
+    run = takeover.request_check(flow=resting, seconds=1, now=timezone.now())
     with pytest.raises(Conflict, match="already running"):
-        takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
+        takeover.request_check(flow=resting, seconds=1, now=timezone.now())
     assert takeover.run_check(run_id=run.pk, seconds=1, start=True, who="me", sleep=lambda _: None)
     run.refresh_from_db()
     assert run.counts == {"quiet": 1, "moved": 0, "positions": 1, "started": 1}
@@ -60,14 +60,14 @@ def test_a_quiet_mm2_lets_the_flow_start(resting: Flow) -> None:
     resting.refresh_from_db()
     assert resting.desired_state == "running"
     with pytest.raises(Conflict, match="not stopped"):
-        takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
+        takeover.request_check(flow=resting, seconds=1, now=timezone.now())
 
 
 @pytest.mark.parametrize("topic", ["mm2-status.{}.internal", "{}.orders"])
 def test_what_still_writes_keeps_the_flow_at_rest(
     resting: Flow, clusters: tuple[str, str], topic: str
 ) -> None:
-    run = takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
+    run = takeover.request_check(flow=resting, seconds=1, now=timezone.now())
     name = topic.format(resting.source.alias)
 
     def meanwhile(_: float) -> None:
@@ -87,7 +87,7 @@ def test_the_page_and_rest_show_what_a_worker_saw(resting: Flow) -> None:
     browser.force_login(person, backend="django.contrib.auth.backends.ModelBackend")
     place = f"/flows/{resting.pk}/takeover/"
     assert "Check, and start when quiet" in browser.get(place).content.decode()
-    run = takeover.ask_check(flow=resting, seconds=1, now=timezone.now())
+    run = takeover.request_check(flow=resting, seconds=1, now=timezone.now())
     assert "A worker watches" in browser.get(place).content.decode()
     takeover.run_check(run_id=run.pk, seconds=1, start=False, who="op", sleep=lambda _: None)
     assert "MirrorMaker 2 is stopped" in browser.get(place).content.decode()

@@ -76,7 +76,7 @@ def test_a_setting_changed_on_the_source_follows_and_goes_back_with_it(
     one, two = sides
     one.alter_configs({topic: {"retention.ms": "1234567", "min.insync.replicas": "1"}})
     eventually(lambda: value(one, topic, "retention.ms")[0] == "1234567")
-    assert scheduler.run_duty(flow_id=flow.pk, name="topic configs", now=timezone.now())
+    assert scheduler.run_task(flow_id=flow.pk, name="topic configs", now=timezone.now())
     run = DutyRun.objects.get(flow=flow, duty="topic configs")
     assert (run.error, run.counts) == ("", {"topics": 1, "changed": 1, "failed": 0})
     eventually(lambda: value(two, f"one.{topic}", "retention.ms")[0] == "1234567")
@@ -96,20 +96,20 @@ def test_exactly_the_plan_that_was_read_is_applied(
     eventually(lambda: value(two, f"one.{topic}", "retention.ms")[0] == "5")
     one.grow_topics({topic: 2})
     eventually(lambda: one.snapshot([topic], now=0).topics[topic].partitions == 2)
-    plans.ask_look(flow=flow, now=timezone.now())
-    plans.look_now(flow_id=flow.pk, now=timezone.now())
+    plans.request_plan(flow=flow, now=timezone.now())
+    plans.plan_on_request(flow_id=flow.pk, now=timezone.now())
     plan = FlowPlan.objects.get(flow=flow)
     assert [(row["kind"], row["name"], row["before"], row["after"]) for row in plan.changes] == [
         ("add partitions", f"one.{topic}", "1", "2"),
         ("topic config", f"one.{topic}: retention.ms", "5", None),
     ]
-    plans.ask_apply(flow=flow, digest=plan.digest, who=WHO, now=timezone.now())
+    plans.request_apply(flow=flow, digest=plan.digest, who=WHO, now=timezone.now())
     plans.apply_now(flow_id=flow.pk, now=timezone.now())
     plan.refresh_from_db()
     assert (plan.state, plan.changes) == ("applied", [])
     eventually(lambda: value(two, f"one.{topic}", "retention.ms")[1] == "DEFAULT_CONFIG")
     eventually(lambda: two.snapshot(now=0).topics[f"one.{topic}"].partitions == 2)
-    assert configs.look(context(flow)).changes() == ()
+    assert configs.find_differences(context(flow)).changes() == ()
 
 
 def test_a_plan_that_the_clusters_overtook_is_not_applied(
@@ -118,19 +118,19 @@ def test_a_plan_that_the_clusters_overtook_is_not_applied(
     one, two = sides
     one.alter_configs({topic: {"retention.ms": "1234567"}})
     eventually(lambda: value(one, topic, "retention.ms")[0] == "1234567")
-    plans.ask_look(flow=flow, now=timezone.now())
-    plans.look_now(flow_id=flow.pk, now=timezone.now())
+    plans.request_plan(flow=flow, now=timezone.now())
+    plans.plan_on_request(flow_id=flow.pk, now=timezone.now())
     read = FlowPlan.objects.get(flow=flow)
     one.alter_configs({topic: {"retention.ms": "7654321"}})
     eventually(lambda: value(one, topic, "retention.ms")[0] == "7654321")
-    plans.ask_apply(flow=flow, digest=read.digest, who=WHO, now=timezone.now())
+    plans.request_apply(flow=flow, digest=read.digest, who=WHO, now=timezone.now())
     plans.apply_now(flow_id=flow.pk, now=timezone.now())
     fresh = FlowPlan.objects.get(flow=flow)
     assert fresh.state == "stale"
     assert "Not applied" in fresh.reason
     assert value(two, f"one.{topic}", "retention.ms")[1] == "DEFAULT_CONFIG"
     with pytest.raises(Conflict, match="is outdated"):
-        plans.ask_apply(flow=flow, digest=read.digest, who=WHO, now=timezone.now())
+        plans.request_apply(flow=flow, digest=read.digest, who=WHO, now=timezone.now())
 
 
 def test_a_dead_target_is_a_sentence_and_not_a_wait(
@@ -139,9 +139,9 @@ def test_a_dead_target_is_a_sentence_and_not_a_wait(
     monkeypatch.setattr(plans, "DEADLINE_S", 2.0)
     flow.target.bootstrap_servers = "127.0.0.1:9"
     flow.target.save()
-    plans.ask_look(flow=flow, now=timezone.now())
+    plans.request_plan(flow=flow, now=timezone.now())
     started = time.monotonic()
-    plans.look_now(flow_id=flow.pk, now=timezone.now())
+    plans.plan_on_request(flow_id=flow.pk, now=timezone.now())
     assert time.monotonic() - started < 5
     plan = FlowPlan.objects.get(flow=flow)
     assert plan.state == "failed"
@@ -187,7 +187,7 @@ def test_a_setting_that_the_target_refuses_stops_no_other(
     )
     two.delete_topics([f"one.{topic}"]).raise_first()
     eventually(lambda: f"one.{topic}" not in two.topic_names())
-    plan = configs.look(context(flow))
+    plan = configs.find_differences(context(flow))
     [left] = configs.apply(context(flow), plan)
     assert "was created without remote.storage.enable=true" in left
     eventually(lambda: f"one.{topic}" in two.topic_names())

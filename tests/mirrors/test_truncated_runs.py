@@ -8,7 +8,7 @@ from mirrors.domain.offsets.translation import Translation
 from mirrors.kafka.internal_topics.topic import Row, append
 from mirrors.models import PartitionMap, RunIndex
 from mirrors.services.clock import moment
-from mirrors.services.offsets.divergence_points import keep
+from mirrors.services.offsets.divergence_points import store_points
 from mirrors.services.offsets.run_index import refresh_index
 from spark_runner.kafka_protocol.records import Record
 from tests.mirrors.test_run_index import ask, brute_force, flow_of, make_anew
@@ -87,7 +87,7 @@ def test_where_both_sides_parted_is_known_though_the_last_runs_are_lost(
     sides: tuple[Side, Side],
 ) -> None:
     world = Lossy(sides, "exactly_once")
-    (point,) = keep(flow=world.flow, mark="m", now=moment(1_000_000))
+    (point,) = store_points(flow=world.flow, mark="m", now=moment(1_000_000))
     assert point.how == "runs"
     assert point.downstream == max(brute_force(world.copy, world.topic).values()) + 1
 

@@ -14,9 +14,9 @@ from monitoring.domain.alerts.conditions import read_flow, read_runner
 from monitoring.domain.alerts.rules import (
     KINDS,
     Condition,
+    ConditionResult,
     FlowFacts,
-    OutlookFacts,
-    Reading,
+    ForecastFacts,
     RunnerFacts,
     decide,
     problems_of,
@@ -165,7 +165,7 @@ def test_silence_of_a_flow_that_should_run_is_itself_a_thing_to_tell() -> None:
 
 def test_a_runner_that_nobody_needs_may_be_gone() -> None:
     gone = RunnerFacts(name="default", state="lost", needed=True, reason="It is silent.")
-    assert read_runner(gone) == Reading(True, False, None, "is lost: It is silent")
+    assert read_runner(gone) == ConditionResult(True, False, None, "is lost: It is silent")
     assert read_runner(RunnerFacts(name="default", state="absent", needed=False)).clears is True
 
 
@@ -180,16 +180,16 @@ def test_a_flow_s_own_rules_replace_the_general_ones_of_their_kind() -> None:
     ]
 
 
-def outlook(**changes: Any) -> OutlookFacts:
+def outlook(**changes: Any) -> ForecastFacts:
     nothing = {"offset_lag": 0, "moved_at": None, "lag_when_moved": None, "loses_at": None}
     rest = {"loss": "", "held_since": None, "held_records": 0}
-    return OutlookFacts(as_of=NOW, **{**nothing, **rest, **changes})
+    return ForecastFacts(as_of=NOW, **{**nothing, **rest, **changes})
 
 
 def test_a_forecast_counts_below_its_threshold_and_clears_well_above_it() -> None:
     soon = Condition(kind="forecast", threshold=3_600.0)
 
-    def ask(minutes: int) -> Reading:
+    def ask(minutes: int) -> ConditionResult:
         seen = outlook(loses_at=NOW + timedelta(minutes=minutes), loss="will lose data")
         return read_flow(soon, flow(outlook=seen, desired="paused"), NOW)
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitoring.domain.forecasts.retention import (
-    Risk,
+    RetentionRisk,
     Step,
     add_step,
     copy_rate,
@@ -23,7 +23,7 @@ PLACE = ("orders", 3)
 MINUTE = 60_000
 
 
-def risk(steps: list[Step], position: int, copied: float | None, at: int) -> Risk | None:
+def risk(steps: list[Step], position: int, copied: float | None, at: int) -> RetentionRisk | None:
     earliest = steps[-1][1] if steps else 0
     return risk_of(
         PLACE,
@@ -109,7 +109,7 @@ def test_what_is_lost_already_is_said_in_numbers() -> None:
 
 
 def test_the_sentence_says_where_when_and_why() -> None:
-    told = Risk(
+    told = RetentionRisk(
         topic="orders",
         partition=3,
         position=940_000,

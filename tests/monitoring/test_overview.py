@@ -13,14 +13,14 @@ from django.utils import timezone
 
 from mirrors.models import Cluster, FailoverRun, Flow, GroupOffset
 from monitoring.alerts.evaluation import is_silenced
-from monitoring.domain.overview.drill_results import Standby, drill_sentence
+from monitoring.domain.overview.drill_results import StandbyProof, drill_sentence
 from monitoring.domain.overview.sparkline import (
     CURVE_HEIGHT,
     CURVE_WIDTH,
     HEIGHT,
     WIDTH,
-    curve,
     path,
+    sparkline,
 )
 from monitoring.models import Alert, AlertRule, LagSample, Silence
 from monitoring.models.alerts import unsilenced_alerts
@@ -32,15 +32,16 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 
 def test_what_drills_have_proven_is_one_sentence() -> None:
-    never, good = Standby("a->b", "never"), Standby("b->a", "proven", 3 * DAY)
+    never, good = StandbyProof("a->b", "never"), StandbyProof("b->a", "proven", 3 * DAY)
     assert drill_sentence([]) == ""
     assert (
-        drill_sentence([never, Standby("b->a", "never")]) == "No drill has verified a standby yet."
+        drill_sentence([never, StandbyProof("b->a", "never")])
+        == "No drill has verified a standby yet."
     )
     assert drill_sentence([never, good]) == (
         "No drill has verified a→b yet. The standby of b→a was verified by a drill 3 d ago."
     )
-    failed, old = Standby("c->a", "failed", DAY), Standby("d->a", "stale", 40 * DAY)
+    failed, old = StandbyProof("c->a", "failed", DAY), StandbyProof("d->a", "stale", 40 * DAY)
     assert drill_sentence([failed, old]) == (
         "The last drill of c→a failed. The standby of d→a was last verified 40 d ago: too long."
     )
@@ -60,7 +61,7 @@ def test_a_trend_starts_at_zero_breaks_where_nothing_is_known_and_shows_noise_sm
 def test_a_curve_is_the_worst_of_all_with_the_objective_and_a_stroke_for_each_change() -> None:
     start = datetime(2026, 11, 22, 2, tzinfo=UTC)
     asked = {"least_top": 10, "start": start, "span": 2 * HOUR}
-    found = curve(
+    found = sparkline(
         [[0, 5, None], [20, None, None], []],
         objective=40,
         changes=[start, start + HOUR, start + 3 * HOUR],
@@ -73,8 +74,8 @@ def test_a_curve_is_the_worst_of_all_with_the_objective_and_a_stroke_for_each_ch
     assert found.objective == f"M0 1.0H{CURVE_WIDTH}"
     middle = CURVE_HEIGHT - 1 - (CURVE_HEIGHT - 2) / 2
     assert found.line.startswith(f"M0.0 {middle:.1f}h0L{CURVE_WIDTH / 2:.1f} ")
-    assert curve([[None, None], []], objective=None, changes=[], **asked) is None
-    assert curve([], objective=None, changes=[], **asked) is None
+    assert sparkline([[None, None], []], objective=None, changes=[], **asked) is None
+    assert sparkline([], objective=None, changes=[], **asked) is None
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def flow(db: None, source: Source) -> Flow:
 def sweep(flow: Flow, source: Source, seconds: int) -> bool:
     now = NOON + timedelta(seconds=seconds)
     ClusterSweep.objects.update(due_at=now)
-    done = source_scan.sweep(cluster_id=flow.source_id, now=now, sources=source)
+    done = source_scan.scan_source(cluster_id=flow.source_id, now=now, sources=source)
     evaluation.evaluate(now=now)
     return done
 
@@ -157,8 +157,8 @@ def test_a_cluster_that_is_known_to_be_away_is_not_asked(flow: Flow, source: Sou
 
 def test_two_workers_sweep_a_cluster_once(flow: Flow, source: Source) -> None:
     assert source_scan.due_clusters(NOON) == [flow.source_id]
-    assert source_scan.sweep(cluster_id=flow.source_id, now=NOON, sources=source)
-    assert not source_scan.sweep(cluster_id=flow.source_id, now=NOON, sources=source)
+    assert source_scan.scan_source(cluster_id=flow.source_id, now=NOON, sources=source)
+    assert not source_scan.scan_source(cluster_id=flow.source_id, now=NOON, sources=source)
     assert source_scan.due_clusters(NOON) == []
     assert source_scan.due_clusters(NOON + timedelta(seconds=10)) == [flow.source_id]
     ClusterSweep.objects.update(claimed_until=NOON + timedelta(seconds=50))
@@ -364,7 +364,7 @@ def test_a_sweep_writes_only_partitions_whose_beginning_moved(flow: Flow, source
     with CaptureQueriesContext(connection) as queries:
         sweeps_at = NOON + timedelta(seconds=20)
         ClusterSweep.objects.update(due_at=sweeps_at)
-        source_scan.sweep(cluster_id=flow.source_id, now=sweeps_at, sources=source)
+        source_scan.scan_source(cluster_id=flow.source_id, now=sweeps_at, sources=source)
     assert not PartitionRange.objects.filter(as_of=NOON).exists()
     assert len(queries) < 25
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mirrors.domain.account.partition import PartitionFacts, evaluate
 from mirrors.domain.account.totals import total
 from monitoring.domain.overview.data_loss import FlowSummary
-from monitoring.domain.overview.summary import Trouble, by_trouble, is_stale, summarise, tone
+from monitoring.domain.overview.summary import FlowProblem, by_severity, is_stale, summarize, tone
 from tests.account_rows import owing
 
 NOW = datetime(2026, 11, 21, 2, 14, tzinfo=UTC)
@@ -46,11 +46,11 @@ def flow(name: str = "east->west", **changes: object) -> FlowSummary:
 
 
 def test_no_flow_yet() -> None:
-    assert summarise([], NOW).headline == "Nothing is replicated yet"
+    assert summarize([], NOW).headline == "Nothing is replicated yet"
 
 
 def test_all_well_says_so_and_what_would_be_lost() -> None:
-    summary = summarise([flow(), flow("west->east")], NOW)
+    summary = summarize([flow(), flow("west->east")], NOW)
     assert summary.tone == "good"
     assert summary.headline == "Both flows are healthy"
     assert (
@@ -62,39 +62,39 @@ def test_all_well_says_so_and_what_would_be_lost() -> None:
 def test_an_amount_that_was_not_observed_just_now_says_when() -> None:
     """A source that failed 20 s ago may hold more than was seen before."""
     seen = flow(owes=35, lag_ms=32_000, as_of=NOW - timedelta(seconds=20))
-    assert summarise([seen], NOW).losses == (
+    assert summarize([seen], NOW).losses == (
         "Data loss if a source fails now: east at most 35 records (seen 20 s ago, oldest 32 s)."
     )
 
 
 def test_a_flow_that_is_behind_is_the_headline() -> None:
     behind = flow(owes=4112, lag_ms=38_000, worst_topic="payments")
-    summary = summarise([flow("west->east"), behind, flow("west->lake", state="paused")], NOW)
+    summary = summarize([flow("west->east"), behind, flow("west->lake", state="paused")], NOW)
     assert summary.tone == "attention"
     assert summary.headline == "1 of 3 flows needs attention"
     assert summary.losses == (
         "Data loss if a source fails now: east at most 4,112 records (oldest 38 s, most in "
         "payments); none for west (checked 2 s ago)."
     )
-    assert summary.troubles == (Trouble("east->west", "is 38 s behind."),)
+    assert summary.troubles == (FlowProblem("east->west", "is 38 s behind."),)
     assert summary.not_running == "west→lake is paused."
 
 
 def test_what_fires_of_a_flow_makes_it_a_trouble_also_while_it_rests() -> None:
     fires = {"severity": "critical", "alert": "has 1 gap that waits"}
     paused = flow(state="paused", owes=4112, lag_ms=540_000, **fires)
-    summary = summarise([paused, flow("west->east")], NOW)
+    summary = summarize([paused, flow("west->east")], NOW)
     assert (summary.tone, summary.headline) == ("critical", "1 of 2 flows needs attention")
     sentence = "is paused; it has 1 gap that waits."
-    assert summary.troubles == (Trouble("east->west", sentence),)
+    assert summary.troubles == (FlowProblem("east->west", sentence),)
     assert summary.not_running == ""
     lags = flow(state="paused", owes=4112, lag_ms=541_000, severity="warning")
-    assert summarise([lags], NOW).troubles[0].sentence == "is paused; it is 9 min 1 s behind."
+    assert summarize([lags], NOW).troubles[0].sentence == "is paused; it is 9 min 1 s behind."
     runs = flow(severity="warning", alert="wrote its last checkpoint 12 min ago")
-    summary = summarise([runs], NOW)
+    summary = summarize([runs], NOW)
     assert summary.tone == "attention"
     assert summary.troubles[0].sentence == "wrote its last checkpoint 12 min ago."
-    grave = summarise([flow(state="failed", severity="warning", alert="is 1 min behind")], NOW)
+    grave = summarize([flow(state="failed", severity="warning", alert="is 1 min behind")], NOW)
     assert grave.tone == "critical"
 
 
@@ -102,27 +102,27 @@ def test_what_was_written_since_the_last_look_is_not_promised() -> None:
     seen = [flow(as_of=NOW - timedelta(seconds=age)) for age in (0.4, 2.2)]
     seen[1] = dataclasses.replace(seen[1], name="west->east", source="west")
     said = "Data loss if a source fails now: none for east and west (checked 3 s ago)."
-    assert summarise(seen, NOW).losses == said
+    assert summarize(seen, NOW).losses == said
 
 
 def test_of_two_flows_of_a_source_the_one_seen_longer_ago_says_when() -> None:
     fresh, older = (flow(as_of=NOW - timedelta(seconds=age)) for age in (1, 9))
     older = dataclasses.replace(older, name="east->north")
     said = "Data loss if a source fails now: none for east (checked 9 s ago)."
-    assert summarise([fresh, older], NOW).losses == said
-    assert summarise([older, fresh], NOW).losses == said
+    assert summarize([fresh, older], NOW).losses == said
+    assert summarize([older, fresh], NOW).losses == said
 
 
 def test_of_a_source_that_is_unreachable_only_a_lower_bound_is_known() -> None:
     gone = flow(owes=663, lag_ms=214_000, worst_topic="clicks", source_unreachable=True)
-    summary = summarise([gone], NOW)
+    summary = summarize([gone], NOW)
     assert summary.losses == (
         "Data loss if a source fails now: east at least 663 records (unreachable, seen 2 s ago, "
         "oldest 3 min 34 s, most in clicks)."
     )
     assert summary.tone == "critical"
     assert summary.troubles[0].sentence == "reads from east, which is unreachable."
-    empty = summarise([flow(source_unreachable=True), flow("west->east")], NOW).losses
+    empty = summarize([flow(source_unreachable=True), flow("west->east")], NOW).losses
     assert "unknown for east (unreachable, in sync 2 s ago)" in empty
     assert "none for west (checked 2 s ago)" in empty
 
@@ -131,14 +131,14 @@ def test_unreachable_clusters_of_flows_in_trouble_are_the_cause() -> None:
     broken = flow(
         state="degraded", reason="Cluster west: no response in time.", target_unreachable=True
     )
-    summary = summarise([broken, flow("west->east")], NOW)
+    summary = summarize([broken, flow("west->east")], NOW)
     assert summary.headline == "1 of 2 flows needs attention: west is unreachable"
     more = flow("north->lake", source_unreachable=True, target_unreachable=True)
-    assert summarise([broken, more], NOW).headline.endswith(": 3 clusters are unreachable")
+    assert summarize([broken, more], NOW).headline.endswith(": 3 clusters are unreachable")
     # What no flow in trouble uses is not in the headline.
     rests = flow("lake->east", state="stopped", source_unreachable=True)
-    assert summarise([broken, rests], NOW).headline.endswith(": west is unreachable")
-    assert summarise([flow()], NOW).headline == "The only flow is healthy"
+    assert summarize([broken, rests], NOW).headline.endswith(": west is unreachable")
+    assert summarize([flow()], NOW).headline == "The only flow is healthy"
 
 
 def test_a_known_loss_is_named_however_many_are_unknown() -> None:
@@ -149,7 +149,7 @@ def test_a_known_loss_is_named_however_many_are_unknown() -> None:
     flows += [
         flow("south->west", owes=7, unknown=3, state="stopped", as_of=NOW - timedelta(hours=2))
     ]
-    summary = summarise(flows, NOW)
+    summary = summarize(flows, NOW)
     assert summary.losses == (
         "Data loss if a source fails now: east at most 9 records (oldest 2.0 s, most in orders); "
         "south at least 7 records (seen 2 h ago, unknown for 3 partitions); unknown for s0 (no "
@@ -160,24 +160,24 @@ def test_a_known_loss_is_named_however_many_are_unknown() -> None:
         "6 flows are paused, stopped or drafts. Not replicated: south→west at least 7 records; "
         "unknown for 3 partitions of hidden (seen 2 h ago). 6 flows were failed over."
     )
-    assert {row.state for row in by_trouble(flows, NOW)[-6:]} == {"failed_over"}
+    assert {row.state for row in by_severity(flows, NOW)[-6:]} == {"failed_over"}
 
 
 def test_an_unknown_part_is_said_beside_what_is_known() -> None:
-    summary = summarise([flow(owes=2485, lag_ms=40_000, unknown=3)], NOW)
+    summary = summarize([flow(owes=2485, lag_ms=40_000, unknown=3)], NOW)
     assert summary.tone == "attention"
     sentence = "is 40 s behind: at least 2,485 records; unknown for 3 partitions of hidden."
-    assert summary.troubles == (Trouble("east->west", sentence),)
+    assert summary.troubles == (FlowProblem("east->west", sentence),)
 
 
 def test_what_a_degraded_flow_owes_is_as_sure_as_its_source_is_fresh() -> None:
-    summary = summarise([flow(state="degraded", owes=9, lag_ms=2_000), flow("west->east")], NOW)
+    summary = summarize([flow(state="degraded", owes=9, lag_ms=2_000), flow("west->east")], NOW)
     assert summary.losses == (
         "Data loss if a source fails now: east at most 9 records (oldest 2 s); none for west "
         "(checked 2 s ago)."
     )
     unread = owing(0, seen=ms(NOW - timedelta(seconds=40)))
-    summary = summarise([flow(state="degraded", account=unread), flow("west->east")], NOW)
+    summary = summarize([flow(state="degraded", account=unread), flow("west->east")], NOW)
     assert summary.losses == (
         "Data loss if a source fails now: unknown for east (in sync 40 s ago); none for west "
         "(checked 2 s ago)."
@@ -186,28 +186,28 @@ def test_what_a_degraded_flow_owes_is_as_sure_as_its_source_is_fresh() -> None:
 
 def test_a_flow_that_starts_is_not_called_healthy_yet() -> None:
     begins = flow(state="starting", owes=None)
-    both = summarise([begins, flow("west->east", state="starting", owes=None)], NOW)
+    both = summarize([begins, flow("west->east", state="starting", owes=None)], NOW)
     assert (both.tone, both.headline) == ("starting", "Both flows are starting")
     assert "unknown for east" in both.losses
     assert "none for" not in both.losses
-    one = summarise([begins, flow("west->east")], NOW)
+    one = summarize([begins, flow("west->east")], NOW)
     assert (one.tone, one.headline) == ("starting", "1 of 2 flows is starting")
-    worse = summarise([begins, flow("west->east", state="failed")], NOW)
+    worse = summarize([begins, flow("west->east", state="failed")], NOW)
     assert worse.headline == "1 of 2 flows needs attention"
 
 
 def test_a_failed_flow_is_critical_and_says_why() -> None:
     failed = flow(state="failed", reason="orders-3: record of 2 MB is too large for backup.")
-    summary = summarise([failed], NOW)
+    summary = summarize([failed], NOW)
     assert summary.tone == "critical"
     assert summary.headline == "The only flow needs attention"
     sentence = "is failed: orders-3: record of 2 MB is too large for backup."
-    assert summary.troubles == (Trouble("east->west", sentence, by_state=True),)
+    assert summary.troubles == (FlowProblem("east->west", sentence, by_state=True),)
 
 
 def test_old_figures_promise_nothing() -> None:
     old = flow(as_of=NOW - timedelta(minutes=2))
-    summary = summarise([old], NOW)
+    summary = summarize([old], NOW)
     assert summary.tone == "unknown"
     assert (
         summary.losses == "Data loss if a source fails now: unknown for east (in sync 2 min ago)."
@@ -216,21 +216,21 @@ def test_old_figures_promise_nothing() -> None:
 
 
 def test_a_flow_that_never_reported_promises_nothing() -> None:
-    summary = summarise([flow(state="starting", as_of=None)], NOW)
+    summary = summarize([flow(state="starting", as_of=None)], NOW)
     assert summary.losses == "Data loss if a source fails now: unknown for east (no figures yet)."
 
 
 def test_flows_at_rest_are_named_but_are_no_trouble() -> None:
-    summary = summarise([flow(state="paused"), flow("west->east", state="stopped")], NOW)
+    summary = summarize([flow(state="paused"), flow("west->east", state="stopped")], NOW)
     assert summary.tone == "resting"
     assert summary.headline == "Both flows are stopped"
     assert summary.not_running == "east→west is paused. west→east is stopped."
-    mixed = summarise([flow(), flow("west->east", state="stopped")], NOW)
+    mixed = summarize([flow(), flow("west->east", state="stopped")], NOW)
     assert (mixed.tone, mixed.headline) == ("good", "1 active flow is healthy, 1 stopped")
 
 
 def test_a_paused_flow_with_old_figures_owes_at_least_those() -> None:
-    summary = summarise([flow(state="paused", as_of=NOW - timedelta(hours=9), owes=18)], NOW)
+    summary = summarize([flow(state="paused", as_of=NOW - timedelta(hours=9), owes=18)], NOW)
     assert "east at least 18 records (seen 9 h ago" in summary.losses
     assert (
         summary.not_running
@@ -239,10 +239,10 @@ def test_a_paused_flow_with_old_figures_owes_at_least_those() -> None:
 
 
 def test_silent_processes_of_ours_are_named_with_what_that_means() -> None:
-    assert summarise([flow()], NOW).engine == ""
-    summary = summarise([flow()], NOW, ["Celery beat", "Reconciler", "Celery worker"])
+    assert summarize([flow()], NOW).engine == ""
+    summary = summarize([flow()], NOW, ["Celery beat", "Reconciler", "Celery worker"])
     assert summary.engine.startswith("Celery beat, Reconciler and Celery worker are missing")
-    assert summarise([], NOW, ["Reconciler"]).engine.startswith("Reconciler is missing")
+    assert summarize([], NOW, ["Reconciler"]).engine.startswith("Reconciler is missing")
 
 
 def test_rows_sort_by_trouble_then_by_name() -> None:
@@ -253,7 +253,7 @@ def test_rows_sort_by_trouble_then_by_name() -> None:
         flow("d->a", state="failed"),
         flow("e->a", as_of=None),
     ]
-    assert [row.name for row in by_trouble(rows, NOW)] == ["d->a", "c->a", "e->a", "b->a", "a->b"]
+    assert [row.name for row in by_severity(rows, NOW)] == ["d->a", "c->a", "e->a", "b->a", "a->b"]
 
 
 @pytest.mark.parametrize("state", ["draft", "paused", "stopped", "failed_over"])
@@ -281,7 +281,7 @@ pictures = st.builds(
 
 @given(st.lists(pictures, max_size=6, unique_by=lambda row: row.name))
 def test_the_headline_is_green_only_when_no_flow_needs_a_person(rows: list[FlowSummary]) -> None:
-    summary = summarise(rows, NOW)
+    summary = summarize(rows, NOW)
     needy = [row for row in rows if tone(row, NOW) in {"critical", "attention", "unknown"}]
     assert (summary.tone in {"good", "resting", "starting"}) == (not needy)
     assert "starting" not in {row.state for row in rows} or summary.tone != "good"
@@ -290,7 +290,7 @@ def test_the_headline_is_green_only_when_no_flow_needs_a_person(rows: list[FlowS
 
 @given(st.lists(pictures, min_size=1, max_size=6, unique_by=lambda row: row.name))
 def test_no_loss_is_only_ever_said_of_fresh_exact_figures(rows: list[FlowSummary]) -> None:
-    summary = summarise(rows, NOW).losses
+    summary = summarize(rows, NOW).losses
     if "none for " not in summary:
         return
     named = summary.split("none for ")[1].split(" (checked")[0].replace(" and ", ", ").split(", ")
@@ -306,18 +306,18 @@ def test_the_greatest_known_loss_is_always_named(rows: list[FlowSummary]) -> Non
     at_risk = [row for row in rows if row.state not in {"draft", "failed_over"}]
     known = [row.total.records for row in at_risk]
     if any(known):
-        assert f"{max(known):,} record" in summarise(rows, NOW).losses
+        assert f"{max(known):,} record" in summarize(rows, NOW).losses
 
 
 def test_an_amount_of_unknown_age_is_never_as_young_as_the_report() -> None:
     facts = PartitionFacts("orders", 0, position=0, end=33)
     rows = [flow(account=total([evaluate(facts)]))]
-    assert summarise(rows, NOW).losses == (
+    assert summarize(rows, NOW).losses == (
         "Data loss if a source fails now: east an unknown number of records (33 by offsets when "
         "last seen, at an unknown time)."
     )
     nothing = flow(account=total([evaluate(facts._replace(position=33))]))
-    assert "none for" not in summarise([nothing], NOW).losses
+    assert "none for" not in summarize([nothing], NOW).losses
 
 
 def test_offsets_that_may_be_markers_are_no_lower_bound_once_they_are_old() -> None:
@@ -325,7 +325,7 @@ def test_offsets_that_may_be_markers_are_no_lower_bound_once_they_are_old() -> N
     seen = NOW - timedelta(seconds=40)
     old = owing(33, seen=ms(seen), is_counted=False)
     gone = flow(account=old, source_unreachable=True)
-    assert summarise([gone], NOW).losses == (
+    assert summarize([gone], NOW).losses == (
         "Data loss if a source fails now: east an unknown number of records (unreachable, 33 by "
         "offsets when last seen, up to 40 s ago)."
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitoring.domain.topology import Box, Drawing, Line, draw, reaches, thickness
+from monitoring.domain.topology import Box, Connector, Drawing, draw, reaches, thickness
 
 NAMES = [f"c{number}" for number in range(12)]
 PAIRS = [(a, b) for a in NAMES for b in NAMES if a != b]
@@ -55,7 +55,7 @@ def _curve(start: tuple[float, float], end: tuple[float, float]) -> list[tuple[f
     return found
 
 
-def _way(line: Line) -> list[tuple[float, float]]:
+def _way(line: Connector) -> list[tuple[float, float]]:
     found = list(line.points)
     for at in range(0, len(line.points) - 1, 2):
         found += _curve(*line.points[at : at + 2])

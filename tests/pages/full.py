@@ -22,7 +22,7 @@ from mirrors.models import (
     LeftBehind,
     RunnerLog,
 )
-from mirrors.models.flows import keep_edit
+from mirrors.models.flows import record_edit
 from monitoring.models import Alert, AlertRule, Channel, Delivery, LagSample, Silence
 from tests.drill_runs import drill_rows
 from tests.failback_rows import going_back
@@ -61,7 +61,7 @@ def _of_flow(flow: Flow) -> None:
     FlowPlan.objects.create(flow=flow, state="ready", changes=[change], since=now, as_of=now)
     counted = {"lane": "raw", "why": "", "batches": 9, "records": 90, "bytes": 900}
     flow.jobs.update(lanes=[counted])
-    keep_edit(flow, [{"key": "topics", "before": None, "after": "orders"}], who="ann")
+    record_edit(flow, [{"key": "topics", "before": None, "after": "orders"}], who="ann")
     RunnerLog.objects.create(
         runner=flow.runner, lines=[LINE.format(flow.pk)], mark="m", written_at=now
     )

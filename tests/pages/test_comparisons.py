@@ -45,7 +45,7 @@ def finished(flow: Flow) -> Comparison:
     aspect = {"about": "config", "compared": 9, "differs": 0, "left_out": "One is not known."}
     content = {"partitions": 2, "same": 0, "differs": 1, "source_records": 7}
     content |= {"target_records": 7, "differences": 1, "unread": 3, "unread_partitions": 1}
-    assert lifecycle.take_turn(comparison_id=run.pk) is not None
+    assert lifecycle.claim_comparison(comparison_id=run.pk) is not None
     lifecycle.end_comparison(
         comparison_id=run.pk,
         state="succeeded",

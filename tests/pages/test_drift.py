@@ -150,7 +150,7 @@ def test_an_imported_wish_for_access_rules_is_kept_and_waits(db: None) -> None:
     made = import_export.apply_import(kind="mm2-properties", text=MM2, digest=plan.digest, who="me")
     (flow,) = made.flows
     assert flow.properties["sync.topic.acls.enabled"] == "true"
-    rows = scheduler.standings(flow=flow, now=timezone.now())
+    rows = scheduler.task_statuses(flow=flow, now=timezone.now())
     (acls,) = (row for row in rows if row.schedule.name == "topic acls")
     assert (acls.enabled, acls.judgement.due, acls.judgement.reason) == (True, False, NOT_SEEN)
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap
-from mirrors.services.gaps.foreign_records import find_ongoing, fold
+from mirrors.services.gaps.foreign_records import find_ongoing, store_foreign_records
 from monitoring.alerts.facts import flow_facts
 from monitoring.domain.alerts.conditions import read_flow
 from monitoring.domain.alerts.rules import Condition
@@ -31,7 +31,7 @@ def event(db: None) -> Gap:
         job=1, flow=flow.pk, generation=1, state="running", reason="", started_at=0, as_of=0,
         partitions=(part,),
     )  # fmt: skip
-    fold(flow=flow, status=status, now=timezone.now())
+    store_foreign_records(flow=flow, status=status, now=timezone.now())
     return Gap.objects.get(flow=flow, kind="remote_written")
 
 

@@ -156,7 +156,7 @@ def test_complete_rules_carry_prefixes_groups_and_deny_and_take_away_their_own_a
     denied = rule(f"{topic}-app", "DELETE", "DENY", resource="GROUP")
     foreign = rule(f"x{topic}", "READ", resource="GROUP")
     grant(sides[0], topic, [read, described, grouped, denied, foreign])
-    shown = {(row.kind, row.name) for row in configs.look(context(flow)).changes()}
+    shown = {(row.kind, row.name) for row in configs.find_differences(context(flow)).changes()}
     assert ("topic acl", f"one.{topic}* (prefix): {PRINCIPAL}") in shown
     assert ("group acl", f"{topic}-app: {PRINCIPAL}") in shown
     outcome = sync_acls.sync_acls(context(flow))
@@ -167,7 +167,7 @@ def test_complete_rules_carry_prefixes_groups_and_deny_and_take_away_their_own_a
     assert CarriedAcl.objects.filter(flow=flow).count() == 3
     # Deleted on the source: ours go, the one that was there before us stays.
     take(sides[0], topic, [read, described, denied])
-    taken = [row for row in configs.look(context(flow)).changes() if "take" in row.kind]
+    taken = [row for row in configs.find_differences(context(flow)).changes() if "take" in row.kind]
     assert [row.kind for row in taken] == ["take group acl", "take topic acl"]
     assert sync_acls.sync_acls(context(flow)).counts == {"made": 0, "taken": 2, "failed": 0}
     eventually(lambda: len(rules_of(sides[1], topic)) == 2)
@@ -180,27 +180,29 @@ def test_the_duty_waits_until_somebody_has_seen_which_rules_it_would_make(
 ) -> None:
     grant(sides[0], topic, [rule(topic, "READ")])
     now = timezone.now()
-    assert not scheduler.run_duty(flow_id=flow.pk, name="topic acls", now=now)
+    assert not scheduler.run_task(flow_id=flow.pk, name="topic acls", now=now)
     (standing,) = (
-        row for row in scheduler.standings(flow=flow, now=now) if row.schedule.name == "topic acls"
+        row
+        for row in scheduler.task_statuses(flow=flow, now=now)
+        if row.schedule.name == "topic acls"
     )
     assert (standing.state, standing.judgement.reason) == ("waiting", NOT_SEEN)
     with pytest.raises(Conflict, match="no plan yet"):
-        acl_previews.let_follow(flow=flow, digest="", who="me", now=now)
-    plans.ask_look(flow=flow, now=now)
-    plans.look_now(flow_id=flow.pk, now=now)
+        acl_previews.approve_acls(flow=flow, digest="", who="me", now=now)
+    plans.request_plan(flow=flow, now=now)
+    plans.plan_on_request(flow_id=flow.pk, now=now)
     plan = FlowPlan.objects.get(flow=flow)
     assert [row["kind"] for row in plan.changes] == ["topic acl"]
     with pytest.raises(Conflict, match="is outdated"):
-        acl_previews.let_follow(flow=flow, digest="other", who="me", now=now)
+        acl_previews.approve_acls(flow=flow, digest="other", who="me", now=now)
     assert rules_of(sides[1], topic) == []
-    acl_previews.let_follow(flow=flow, digest=plan.digest, who="me", now=now)
-    assert scheduler.run_duty(flow_id=flow.pk, name="topic acls", now=now)
+    acl_previews.approve_acls(flow=flow, digest=plan.digest, who="me", now=now)
+    assert scheduler.run_task(flow_id=flow.pk, name="topic acls", now=now)
     assert DutyRun.objects.get(flow=flow, duty="topic acls").counts["made"] == 1
     # Other rules than those that were looked at: it waits again, and says which setting changed.
     flow.properties["sync.acls.scope"] = "complete"
     flow.save()
-    assert "sync.acls.scope changed" in acl_previews.waits_of(Flow.objects.get(pk=flow.pk))
+    assert "sync.acls.scope changed" in acl_previews.why_flow_waits(Flow.objects.get(pk=flow.pk))
 
 
 def test_a_rule_taken_away_by_hand_waits_for_a_decision_before_it_is_made_again(
@@ -218,13 +220,13 @@ def test_a_rule_taken_away_by_hand_waits_for_a_decision_before_it_is_made_again(
     now = timezone.now()
     drift.decide(finding=first, choice="accept", who="me", why="Not wanted.", now=now)
     drift.decide(finding=second, choice="fix", who="me", why="A slip.", now=now)
-    drift.fix_now(flow_id=flow.pk, now=now)
+    drift.fix_drift(flow_id=flow.pk, now=now)
     eventually(lambda: len(rules_of(sides[1], topic)) == 1)
     assert [f"{row.summary}" for row in rules_of(sides[1], topic)] == [second.key]
     second.refresh_from_db()
     assert second.state == "fixed"
     assert sync_acls.sync_acls(context(flow)).counts["made"] == 0
-    assert first.key not in str(configs.look(context(flow)).changes())
+    assert first.key not in str(configs.find_differences(context(flow)).changes())
 
 
 def test_a_principal_that_may_not_read_rules_gets_a_plan_without_them(
@@ -237,5 +239,5 @@ def test_a_principal_that_may_not_read_rules_gets_a_plan_without_them(
     limited = context(Flow.objects.get(pk=flow.pk))
     with pytest.raises(KafkaRefused, match="cannot read ACLs"):
         sync_acls.sync_acls(limited)
-    left = configs.look(limited).left_out
+    left = configs.find_differences(limited).left_out
     assert any(text.startswith("ACLs are not part of this plan.") for text in left)

@@ -14,7 +14,7 @@ from mirrors.kafka.admin.acls import Acls
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.models import Cluster
 from mirrors.services.comparison import lifecycle as comparisons
-from mirrors.services.comparison.worker import run_turn
+from mirrors.services.comparison.worker import advance_comparison
 from tests.pages import world as rows
 from tests.security.secured import SecuredBroker
 
@@ -46,7 +46,7 @@ def test_a_rule_that_the_target_lacks_is_found(
     flow = rows.flow(clusters[0], clusters[1], properties=keys)
     try:
         run = comparisons.request_comparison(flow=flow, who="tester", content=False, topics=[topic])
-        assert not run_turn(comparison_id=run.pk)
+        assert not advance_comparison(comparison_id=run.pk)
         run.refresh_from_db()
         (finding,) = run.findings.filter(about="acl")
         assert (finding.kind, finding.weight) == ("missing", "differs")

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from mirrors.models import Cluster
-from mirrors.services.groups.mm2_checkpoints import emit_checkpoints, look_for_groups
+from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
 from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
 from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
@@ -77,7 +77,7 @@ def test_the_rights_of_the_page_are_enough_and_one_forbidden_topic_harms_no_othe
         world.fill(topic, 20)
         world.commit(group, topic, 10)
     world.copy.copy()
-    world.do(look_for_groups)
+    world.do(discover_groups)
     assert world.do(emit_checkpoints).counts["emitted"] == 2
     assert world.do(move_groups).counts["moved"] == 2
     assert world.do(write_offset_syncs).counts["syncs"] == 4

@@ -42,7 +42,7 @@ def test_they_are_written_on_the_target_and_the_reason_says_what_that_proves_les
     flow: Flow, secured_pair: Pair
 ) -> None:
     now = datetime.now(tz=UTC)
-    emitter.beat(now=now)
+    emitter.emit_heartbeats(now=now)
     state = HeartbeatState.objects.get(flow=flow)
     assert (state.place, state.written_at) == ("target", now)
     assert "not authorized" in state.reason
@@ -69,7 +69,7 @@ def test_rights_that_are_granted_later_are_used_at_the_next_turn(
     now = datetime.now(tz=UTC)
     try:
         for turn in range(2):
-            emitter.beat(now=now + timedelta(seconds=turn))
+            emitter.emit_heartbeats(now=now + timedelta(seconds=turn))
             state = HeartbeatState.objects.get(flow=flow)
             assert state.written_at is None
             assert "Cluster shut" in state.error
@@ -78,7 +78,7 @@ def test_rights_that_are_granted_later_are_used_at_the_next_turn(
         with _everything_allowed(secured_pair[opened]):
             # Each node of the cluster, the controller too, applies new ACLs a moment later.
             for turn in range(5, 25):
-                emitter.beat(now=now + timedelta(seconds=turn))
+                emitter.emit_heartbeats(now=now + timedelta(seconds=turn))
                 state.refresh_from_db()
                 if state.written_at is not None:
                     break

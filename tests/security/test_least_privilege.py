@@ -161,7 +161,7 @@ def test_the_rights_of_the_page_are_enough_for_heartbeats_and_settings(
     while state.latency_ms is None:
         assert time.monotonic() < until, f"no heartbeat came through: {state.error}"
         HeartbeatState.objects.update(as_of=None)  # watch at every turn
-        emitter.beat(now=datetime.now(tz=UTC))
+        emitter.emit_heartbeats(now=datetime.now(tz=UTC))
         state = HeartbeatState.objects.get(flow=row)
         assert (state.place, state.error) == ("source", "")
         time.sleep(0.2)

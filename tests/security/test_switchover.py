@@ -25,7 +25,7 @@ from mirrors.domain.settings.failover import PRODUCERS
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.runbook.context import Context
-from mirrors.services.failover.runbook.steps.fence import lift_fence, rules_in_place
+from mirrors.services.failover.runbook.steps.fence import created_acls, lift_fence
 from mirrors.services.failover.runbook.steps.redirect_producers import REDIRECT_PRODUCERS
 from mirrors.services.failover.runbook.worker import advance
 from tests.groups.world import World
@@ -150,7 +150,7 @@ def test_a_switchover_under_traffic_needs_no_person_and_loses_and_repeats_nothin
     world.flow.refresh_from_db()
     assert (world.flow.desired_state, world.flow.observed_state) == ("stopped", "failed_over")
     wait_for_rules(world, orders.topic, before | {("User:*", "WRITE", "DENY")})
-    (rule,) = rules_in_place(flow_id=world.flow.pk)
+    (rule,) = created_acls(flow_id=world.flow.pk)
     assert (rule.name, rule.operation, rule.permission) == (orders.topic, "WRITE", "DENY")
     assert [body["step"] for body in receiver.bodies] == ["start_consumers", "redirect_producers"]
     assert len({headers["X-Understudy-Delivery"] for headers, _ in receiver.got}) == 2
@@ -160,7 +160,7 @@ def test_a_switchover_under_traffic_needs_no_person_and_loses_and_repeats_nothin
     assert outcome is not None
     assert f"The fence of run {run.pk} on {world.alias} was lifted." in outcome.words
     wait_for_rules(world, orders.topic, before)
-    assert rules_in_place(flow_id=world.flow.pk) == set()
+    assert created_acls(flow_id=world.flow.pk) == set()
     assert f"fenced again, as run {run.pk} left it" in REDIRECT_PRODUCERS.undo(context)
     wait_for_rules(world, orders.topic, before | {("User:*", "WRITE", "DENY")})
     # Or until somebody takes it away.

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from controlplane.demo.console import Console
 from controlplane.demo.kafka.broker import KafkaBroker, Listener
 from controlplane.demo.processes.ports import HOST, free_port
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from controlplane.demo.workspace import Workspace
 from tests.journeys.demo_client import Rest
 from tests.security.vault import Vault
@@ -44,7 +44,7 @@ _IDENTITY = {
 }
 
 
-class WholeStage(Stage):
+class WholeStage(DemoStack):
     """A stage whose brokers also take clients with certificates, through a proxy each."""
 
     # None is replaced after a number of tasks, so that what they leak is seen.

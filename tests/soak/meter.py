@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Consumer, TopicPartition
 
-from controlplane.demo.stack import Stage
+from controlplane.demo.stack import DemoStack
 from tests.demo_stage import runner_process
 from tests.journeys.demo_client import Person, Rest
 
@@ -39,7 +39,7 @@ class Sample:
     connections: int = 0
 
 
-def sample(stage: Stage) -> dict[str, Sample]:
+def sample(stage: DemoStack) -> dict[str, Sample]:
     """Every service of Understudy at this moment, with the runner and without brokers."""
     return {
         name: _measured(root, is_pool=name.startswith("celery-"))
@@ -47,7 +47,7 @@ def sample(stage: Stage) -> dict[str, Sample]:
     }
 
 
-def _roots(stage: Stage) -> dict[str, psutil.Process]:
+def _roots(stage: DemoStack) -> dict[str, psutil.Process]:
     runner = runner_process(stage)
     assert runner is not None, "the runner is gone"
     roots = {"runner": runner}
@@ -59,7 +59,7 @@ def _roots(stage: Stage) -> dict[str, psutil.Process]:
     return roots
 
 
-def thread_names(stage: Stage) -> Counter[str]:
+def thread_names(stage: DemoStack) -> Counter[str]:
     """Every thread of every service by its name, as far as the kernel keeps it."""
     found: Counter[str] = Counter()
     for service, root in _roots(stage).items():
@@ -70,7 +70,7 @@ def thread_names(stage: Stage) -> Counter[str]:
     return found
 
 
-def open_files(stage: Stage) -> Counter[str]:
+def open_files(stage: DemoStack) -> Counter[str]:
     """What every service has open: files by path, connections by port, the rest by its kind."""
     found: Counter[str] = Counter()
     for name, root in _roots(stage).items():
@@ -157,7 +157,7 @@ class RequestTimes(Series):
 
     EVERY_S = 5.0
 
-    def __init__(self, stage: Stage, flows: Mapping[str, int]) -> None:
+    def __init__(self, stage: DemoStack, flows: Mapping[str, int]) -> None:
         super().__init__("asking")
         self._stage, self._flows = stage, flows
         self._person, self._rest = Person(stage), Rest(stage)

@@ -159,7 +159,7 @@ class WayBack:
     # -- failback
 
     def promote(self, mark: str) -> list[Any]:
-        return divergence_points.keep(flow=self.there, mark=mark, now=timezone.now())
+        return divergence_points.store_points(flow=self.there, mark=mark, now=timezone.now())
 
     def go_back(self) -> Failback:
         run = lifecycle.request_failback(flow=self.there, who=WHO, why="It is up again.")

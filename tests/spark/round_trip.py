@@ -42,7 +42,7 @@ def decide(run: Failback, decision: str, partition: int) -> None:
     places = [(topic, partition)]
     now = timezone.now()
     orphans.decide(run=run, decision=decision, places=places, who=WHO, why="They count.", now=now)
-    assert orphan_resolution.settle_orphans(run_id=run.pk) == 1
+    assert orphan_resolution.resolve_orphans(run_id=run.pk) == 1
 
 
 def switch(
@@ -95,7 +95,7 @@ def there_and_back_again(way: WayBack, receiver: Receiver) -> None:
     decide(run, "drop", 1)
     assert way.marks("b", topic) == 5
     way.settled(back, "b", topic)
-    rows = groups.bring_groups_back(run_id=run.pk, act=True)
+    rows = groups.fail_back_groups(run_id=run.pk, act=True)
     assert [row["state"] for row in rows] == ["moved", "moved"], rows
     lagging, done = way.stands("a", group, topic)
     assert lagging == 12

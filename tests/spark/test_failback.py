@@ -80,10 +80,10 @@ def test_with_the_default_names_nothing_of_the_other_side_comes_back(
         with pytest.raises(Died):
             decide(run, "replay", 0)
     assert way.marks("b", remote) == 4, "what was committed is there, and no more"
-    assert orphan_resolution.settle_orphans(run_id=run.pk) == 1
+    assert orphan_resolution.resolve_orphans(run_id=run.pk) == 1
     decide(run, "export", 1)
     assert {row.state for row in OrphanStretch.objects.all()} == {"replayed", "exported"}
-    rows = groups.bring_groups_back(run_id=run.pk, act=True)
+    rows = groups.fail_back_groups(run_id=run.pk, act=True)
     assert {row["state"] for row in rows} == {"moved"}, rows
     assert way.stands("a", group, topic)[0] == 12
     assert way.rest_from("a", came_back, 1, way.stands("a", group, came_back)[1])[0] == "b1-3"
@@ -145,7 +145,7 @@ def test_a_topic_that_was_recreated_on_the_old_primary_is_left_out_and_keeps_no_
         numbered("b", number, 7) for number in range(2)
     ]
     assert way.read("a", other) == [["another"], []]
-    rows = groups.bring_groups_back(run_id=run.pk, act=True)
+    rows = groups.fail_back_groups(run_id=run.pk, act=True)
     states = {row["topic"]: (row["state"], row["reason"]) for row in rows}
     assert states[topic][0] == "moved"
     assert states[other][0] == "not_copied"

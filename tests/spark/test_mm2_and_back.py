@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from controlplane.bench.systems.interface import Link, Order
+from controlplane.bench.systems.interface import Link, ReplicationTask
 from controlplane.bench.systems.mirror_maker import MAIN, MIRROR, MirrorMaker, Profile, properties
 from controlplane.demo.kafka.jars import kafka_jars
 from controlplane.demo.kafka.server_properties import LOGGING
@@ -65,7 +65,7 @@ class Traffic:
 class Relay(MirrorMaker):
     """MirrorMaker 2 with positions that it flushes often, so that a test need not wait a minute."""
 
-    def start(self, order: Order) -> None:
+    def start(self, order: ReplicationTask) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = properties(order, self._profile)
         (link,) = order.links
@@ -110,7 +110,9 @@ class World:
         link = Link(
             source_alias=job.source.alias, target_alias=job.target.alias, topics=(self.topic,)
         )
-        order = Order(source=self.lab.source, target=self.lab.target, links=(link,), codec="none")
+        order = ReplicationTask(
+            source=self.lab.source, target=self.lab.target, links=(link,), codec="none"
+        )
         run = Relay(PROFILE, self._directory / f"mm2-{len(self._runs)}", self.lab.env)
         self._runs.append(run)
         before = self.there()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.systems.interface import Link, Order
+from controlplane.bench.systems.interface import Link, ReplicationTask
 from controlplane.bench.systems.mirror_maker import Profile
 from mirrors.models import Cluster, Flow
 from mirrors.services.offsets import index_refresh
@@ -34,7 +34,9 @@ def copied_by_mm2(world: World, directory: Path) -> None:
     """A real MM2 at its defaults copies some thousand records, and is stopped."""
     job = world.flow.job
     link = Link(source_alias=job.source.alias, target_alias=job.target.alias, topics=(world.topic,))
-    order = Order(source=world.lab.source, target=world.lab.target, links=(link,), codec="none")
+    order = ReplicationTask(
+        source=world.lab.source, target=world.lab.target, links=(link,), codec="none"
+    )
     run = Relay(PROFILE, directory / "mm2", world.lab.env)
     try:
         run.start(order)
@@ -82,7 +84,7 @@ def test_a_group_that_mm2_left_behind_reads_few_records_again_and_skips_none(
     flow = flow_row(world)
     refresh_index(flow=flow)
     place = (world.topic, 0)
-    answers = index_refresh.translate_now(
+    answers = index_refresh.refresh_and_translate(
         flow=flow, places={place: list(places.values())}, deadline_s=30
     )[place]
     found = dict(zip(places, answers, strict=True))

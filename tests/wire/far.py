@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.distance.relay import Line, Relay
+from controlplane.bench.distance.relay import NetworkProfile, Relay
 from controlplane.demo.processes.ports import free_port
 from mirrors.kafka.protocol import sockets
 from mirrors.kafka.protocol.sockets import Target
 
 RTT_MS = 30
-LINE = Line(far="both", rtt_ms=RTT_MS, jitter_ms=2)
+LINE = NetworkProfile(far="both", rtt_ms=RTT_MS, jitter_ms=2)
 
 
 @contextlib.contextmanager
 def far_away(
-    program: Path, addresses: Sequence[str], patch: pytest.MonkeyPatch, line: Line = LINE
+    program: Path, addresses: Sequence[str], patch: pytest.MonkeyPatch, line: NetworkProfile = LINE
 ) -> Iterator[tuple[Relay, ...]]:
     """Relays between the engine and these brokers; the tests' own connections go past them."""
     resolve = sockets.resolve

@@ -140,7 +140,7 @@ def test_it_becomes_an_event_that_stops_nothing_and_grows_for_an_hour() -> None:
         )  # fmt: skip
         again = JobStatus.from_json(status.to_json())
         assert again.partitions[0].strangers == found
-        events.fold(flow=flow, status=again, now=now)
+        events.store_foreign_records(flow=flow, status=again, now=now)
 
     one, two = ForeignRange(3, 5, 3), ForeignRange(8, 8, 1)
     tell()

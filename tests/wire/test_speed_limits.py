@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.distance.relay import Line, build
+from controlplane.bench.distance.relay import NetworkProfile, build
 from mirrors.domain.flows.speed_limits import NAMES, SliceSpeed, SpeedLimit
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.model import speed_limit as kinds
@@ -165,8 +165,8 @@ def last_speed(flow: Flow, seconds: float = 9) -> SliceSpeed:
     return found[1]
 
 
-FAR_TARGET = Line(far="target", rtt_ms=100)
-FAR_SOURCE = Line(far="source", rtt_ms=100)
+FAR_TARGET = NetworkProfile(far="target", rtt_ms=100)
+FAR_SOURCE = NetworkProfile(far="source", rtt_ms=100)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_an_engine_at_a_distance_says_what_binds(
     backup: str,
     program: Path,
     monkeypatch: pytest.MonkeyPatch,
-    line: Line,
+    line: NetworkProfile,
     properties: dict[str, str],
     name: str,
     side: str,

@@ -21,7 +21,7 @@ Side = Literal["source", "target"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Line:
+class NetworkProfile:
     """The line to the clusters that are far away.
 
     - `rtt_ms`, `jitter_ms`: a round trip, and what is added at random in each direction.
@@ -45,7 +45,7 @@ class Line:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Carried:
+class RelayedBytes:
     """What a relay carried so far, in bytes, and its open connections."""
 
     to_broker: int
@@ -72,7 +72,7 @@ def build(directory: Path) -> Path:
 class Relay:
     """A relay process before one broker. It ends with this process at the latest."""
 
-    def __init__(self, program: Path, *, port: int, broker_port: int, line: Line) -> None:
+    def __init__(self, program: Path, *, port: int, broker_port: int, line: NetworkProfile) -> None:
         self.port = port
         numbers = (
             int(line.rtt_ms * 500),
@@ -102,9 +102,9 @@ class Relay:
         """Reset all connections, with what is on its way."""
         self._order("cut")
 
-    def carried(self) -> Carried:
+    def carried(self) -> RelayedBytes:
         to_broker, from_broker, connections = map(int, self._order("count").split())
-        return Carried(to_broker=to_broker, from_broker=from_broker, connections=connections)
+        return RelayedBytes(to_broker=to_broker, from_broker=from_broker, connections=connections)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

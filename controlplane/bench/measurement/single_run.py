@@ -15,13 +15,15 @@ from controlplane.bench.errors import BenchError
 from controlplane.bench.measurement import latency, steady_window
 from controlplane.bench.measurement.results import Run
 from controlplane.bench.measurement.sampler import Sampler
-from controlplane.bench.systems.interface import Link, Order, System
+from controlplane.bench.systems.interface import Link, ReplicationTask, System
 from controlplane.bench.workload.content_digests import difference, read_digest_sequences
-from controlplane.bench.workload.datasets import Data
-from controlplane.bench.workload.scenarios import Cell
+from controlplane.bench.workload.datasets import Dataset
+from controlplane.bench.workload.scenarios import Scenario
 
 
-def make_order(cell: Cell, brokers: Brokers, data: Data, number: int, *, live: bool) -> Order:
+def make_task(
+    cell: Scenario, brokers: Brokers, data: Dataset, number: int, *, live: bool
+) -> ReplicationTask:
     """The same work for everybody, under aliases that no other run has."""
     topics = [[topic] for topic in data.topics]
     if live:
@@ -35,7 +37,7 @@ def make_order(cell: Cell, brokers: Brokers, data: Data, number: int, *, live: b
         for index, names in enumerate(topics)
     )
     source, target = brokers.addresses(cell.line, tls=cell.tls)
-    return Order(
+    return ReplicationTask(
         source=source,
         target=target,
         ca=brokers.ca if cell.tls else None,
@@ -62,10 +64,10 @@ class Measurement:
     def __init__(
         self,
         *,
-        cell: Cell,
+        cell: Scenario,
         system: System,
         brokers: Brokers,
-        data: Data,
+        data: Dataset,
         number: int,
         environment: Mapping[str, str],
         with_latency: bool = True,
@@ -77,7 +79,7 @@ class Measurement:
         self._number = number
         self._environment = environment
         self._live = cell.latency_s > 0 and with_latency
-        self.order = make_order(cell, brokers, data, number, live=cell.latency_s > 0)
+        self.order = make_task(cell, brokers, data, number, live=cell.latency_s > 0)
         self._found: dict[str, Any] = {}
         self._drained = False
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from controlplane.bench.scale.offset_lookup import TOPIC, Filled, draw, make_flow, whole
+from controlplane.bench.scale.offset_lookup import TOPIC, FilledIndex, draw, make_flow, whole
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.kafka.jars import kafka_jars
 from controlplane.demo.processes.guard import Guard
@@ -25,7 +25,7 @@ DEADLINE_S = 3600.0
 _INTO = "bench-remote"
 
 
-def rebuild(*, runs: int, partitions: int, seed: int = 1) -> Filled:
+def rebuild(*, runs: int, partitions: int, seed: int = 1) -> FilledIndex:
     """Such runs as compaction leaves them, read into an empty index; to write them is not timed."""
     kafka_jars()
     directory = Path(tempfile.mkdtemp(prefix="understudy-bench-runs-"))
@@ -42,7 +42,7 @@ def rebuild(*, runs: int, partitions: int, seed: int = 1) -> Filled:
         finally:
             broker.kill()
             shutil.rmtree(directory, ignore_errors=True)
-    return Filled(flow, whole(runs, partitions), topic.ends, "read from the topic", seconds)
+    return FilledIndex(flow, whole(runs, partitions), topic.ends, "read from the topic", seconds)
 
 
 class _Topic:

@@ -60,7 +60,7 @@ def _behind(run: Run, dice: random.Random) -> Run:
     )
 
 
-class Drawn(NamedTuple):
+class SampleBlock(NamedTuple):
     """A block, where it begins on both sides, and the upstream offset behind it."""
 
     upstream: int
@@ -70,7 +70,7 @@ class Drawn(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Filled:
+class FilledIndex:
     """`how` the index came to its runs, and in how many seconds; `ends` of each partition."""
 
     flow: Flow
@@ -81,12 +81,12 @@ class Filled:
 
 
 @dataclasses.dataclass(frozen=True)
-class Timed:
+class LookupTimes:
     single_ms: list[float]
     thousand_ms: list[float]
 
 
-def fill(*, runs: int, partitions: int, seed: int = 1) -> Filled:
+def fill(*, runs: int, partitions: int, seed: int = 1) -> FilledIndex:
     """A flow of its own with that many runs, spread evenly over the partitions of one topic."""
     began = time.monotonic()
     flow = make_flow(partitions)
@@ -105,7 +105,7 @@ def fill(*, runs: int, partitions: int, seed: int = 1) -> Filled:
         found.position = ends[partition]
         found.save(update_fields=["position"])
     seconds = time.monotonic() - began
-    return Filled(flow, whole(runs, partitions), ends, "filled", seconds)
+    return FilledIndex(flow, whole(runs, partitions), ends, "filled", seconds)
 
 
 def whole(runs: int, partitions: int) -> int:
@@ -113,7 +113,7 @@ def whole(runs: int, partitions: int) -> int:
     return max(1, runs // BLOCK_RUNS // partitions) * BLOCK_RUNS * partitions
 
 
-def draw(*, runs: int, partitions: int, seed: int = 1) -> list[Iterator[Drawn]]:
+def draw(*, runs: int, partitions: int, seed: int = 1) -> list[Iterator[SampleBlock]]:
     """The blocks of each partition."""
     dice = random.Random(seed)
     patterns = [Pattern.draw(dice) for _ in range(_PATTERNS)]
@@ -121,16 +121,16 @@ def draw(*, runs: int, partitions: int, seed: int = 1) -> list[Iterator[Drawn]]:
     return [_blocks(patterns, count, random.Random(seed + at)) for at in range(partitions)]
 
 
-def _blocks(patterns: list[Pattern], count: int, dice: random.Random) -> Iterator[Drawn]:
+def _blocks(patterns: list[Pattern], count: int, dice: random.Random) -> Iterator[SampleBlock]:
     upstream = downstream = 0
     for _ in range(count):
         pattern = dice.choice(patterns)
         body, end = pattern.block(upstream, downstream), upstream + pattern.upstream
-        yield Drawn(upstream, downstream, body, end)
+        yield SampleBlock(upstream, downstream, body, end)
         upstream, downstream = end, downstream + pattern.downstream
 
 
-def measure(filled: Filled, *, times: int, seed: int = 2) -> Timed:
+def measure(filled: FilledIndex, *, times: int, seed: int = 2) -> LookupTimes:
     """Offsets anywhere: one at a time, and a thousand in one question."""
     dice = random.Random(seed)
     partitions = list(filled.ends)
@@ -149,10 +149,10 @@ def measure(filled: Filled, *, times: int, seed: int = 2) -> Timed:
         for partition, offset in (anywhere() for _ in range(1000)):
             asked.setdefault((TOPIC, partition), []).append(offset)
         thousand.append(_taken(filled.flow, asked))
-    return Timed(single, thousand)
+    return LookupTimes(single, thousand)
 
 
-def table(filled: Filled, timed: Timed) -> str:
+def table(filled: FilledIndex, timed: LookupTimes) -> str:
     packed, taken = _sizes()
     lines = [
         f"{filled.runs:,} runs of {len(filled.ends)} partitions, {filled.how} in "

@@ -42,7 +42,7 @@ SWEEP = "a sweep of 10,000 partitions, without Kafka"
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class PageTimes:
     what: str
     limit_ms: float
     times_ms: tuple[float, ...]
@@ -59,7 +59,7 @@ class Measured:
         return self.p95_ms < self.limit_ms
 
 
-def measure(*, times: int) -> list[Measured]:
+def measure(*, times: int) -> list[PageTimes]:
     freeze()
     person = Client(headers={"host": "localhost"})
     person.force_login(
@@ -88,7 +88,7 @@ def measure(*, times: int) -> list[Measured]:
     return found
 
 
-def table(found: list[Measured]) -> str:
+def table(found: list[PageTimes]) -> str:
     lines = [f"{'what':<46}{'p95':>10}{'limit':>10}{'CPU':>10}{'queries':>9}"]
     for one in found:
         verdict = "" if one.holds else "  too slow"
@@ -115,7 +115,7 @@ def _collect() -> None:
     collector.collect(now=timezone.now())
 
 
-class _Answering:
+class _FakeSource:
     """A source that answers at once; retention took something from a tenth of its partitions."""
 
     def __init__(self) -> None:
@@ -146,13 +146,13 @@ class _Answering:
         )
 
 
-_SOURCE = _Answering()
+_SOURCE = _FakeSource()
 
 
 def _sweep(wide: Cluster) -> None:
     now = timezone.now()
     ClusterSweep.objects.filter(cluster=wide).update(due_at=now)
-    if not source_scan.sweep(cluster_id=wide.pk, now=now, sources=_SOURCE):
+    if not source_scan.scan_source(cluster_id=wide.pk, now=now, sources=_SOURCE):
         raise RuntimeError("the sweep was not due")
 
 
@@ -175,7 +175,7 @@ def _measured(
     act: Callable[[], None],
     times: int,
     before: Callable[[], None] = lambda: None,
-) -> Measured:
+) -> PageTimes:
     queries = 0
 
     def count(execute: Callable[..., Any], *args: Any) -> Any:
@@ -195,4 +195,4 @@ def _measured(
         act()
         taken.append((time.perf_counter() - began) * 1000)
         cpu.append((time.process_time() - busy) * 1000)
-    return Measured(what, limit_ms, tuple(taken), queries, tuple(cpu))
+    return PageTimes(what, limit_ms, tuple(taken), queries, tuple(cpu))

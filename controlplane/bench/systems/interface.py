@@ -33,7 +33,7 @@ class Link:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Order:
+class ReplicationTask:
     """Copy these topics from one cluster to the other, earliest record first, until stopped."""
 
     source: str
@@ -70,7 +70,7 @@ class System(abc.ABC):
         self.environment = dict(environment)
 
     @abc.abstractmethod
-    def start(self, order: Order) -> None:
+    def start(self, order: ReplicationTask) -> None:
         """Start and return at once."""
 
     @property
@@ -95,7 +95,7 @@ class System(abc.ABC):
         """Stop cleanly, so that all it has taken is on the target; at worst by force."""
 
     @abc.abstractmethod
-    def configuration(self, order: Order) -> str:
+    def configuration(self, order: ReplicationTask) -> str:
         """What a person would write down to run it the same way."""
 
 

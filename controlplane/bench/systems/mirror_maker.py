@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from controlplane.bench.systems.interface import Order, ProcessSystem
+from controlplane.bench.systems.interface import ProcessSystem, ReplicationTask
 from controlplane.demo.kafka.jars import VERSION, JarSet, kafka_jars
 from controlplane.demo.kafka.server_properties import LOGGING
 from controlplane.demo.processes.java import find_java
@@ -77,7 +77,7 @@ PROFILES = {
 }
 
 
-def properties(order: Order, profile: Profile, rest_port: int = 0) -> dict[str, str]:
+def properties(order: ReplicationTask, profile: Profile, rest_port: int = 0) -> dict[str, str]:
     """The whole mm2.properties. One broker a cluster, so every internal topic has one replica."""
     aliases = {link.source_alias: order.source for link in order.links}
     aliases |= {link.target_alias: order.target for link in order.links}
@@ -107,7 +107,7 @@ def properties(order: Order, profile: Profile, rest_port: int = 0) -> dict[str, 
     return found
 
 
-def _tuning(order: Order, profile: Profile) -> dict[str, str]:
+def _tuning(order: ReplicationTask, profile: Profile) -> dict[str, str]:
     # Every pair of clusters gets a worker for heartbeats unless told otherwise.
     found = {"emit.heartbeats.enabled": "false", "tasks.max": str(profile.tasks)}
     found["offset.lag.max"] = "10000"
@@ -119,7 +119,7 @@ def _tuning(order: Order, profile: Profile) -> dict[str, str]:
     return found
 
 
-def _exactly_once(order: Order, rest_port: int) -> dict[str, str]:
+def _exactly_once(order: ReplicationTask, rest_port: int) -> dict[str, str]:
     found = {"dedicated.mode.enable.internal.rest": "true"}
     found["listeners"] = f"http://{HOST}:{rest_port}"
     for link in order.links:
@@ -142,7 +142,7 @@ class MirrorMaker(ProcessSystem):
         self.delivery = profile.delivery
         self.tasks = profile.tasks if profile.tuned else 1
 
-    def start(self, order: Order) -> None:
+    def start(self, order: ReplicationTask) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = properties(order, self._profile, free_port())
         path = self.directory / "mm2.properties"
@@ -165,7 +165,7 @@ class MirrorMaker(ProcessSystem):
     def _jvm(self) -> list[str]:
         return [*JVM, "-Xms256m", f"-Xmx{self._profile.heap}"]
 
-    def configuration(self, order: Order) -> str:
+    def configuration(self, order: ReplicationTask) -> str:
         settings = properties(order, self._profile, 8083)
         command = f"java {' '.join(self._jvm)} -cp 'mirror-{VERSION}/*' {MAIN} mm2.properties"
         lines = [f"{key} = {value}" for key, value in settings.items()]

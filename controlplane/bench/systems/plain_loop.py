@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from controlplane.bench.errors import BenchError
-from controlplane.bench.systems.interface import Order, ProcessSystem
+from controlplane.bench.systems.interface import ProcessSystem, ReplicationTask
 
 PROGRAM = Path(__file__).with_name("plain_loop_program.py")
 
@@ -19,7 +19,7 @@ class CopyLoop(ProcessSystem):
     delivery = "at_least_once"
     wants_topics = True
 
-    def start(self, order: Order) -> None:
+    def start(self, order: ReplicationTask) -> None:
         if len(order.links) > 1:
             raise BenchError("The loop copies one flow; ask it for no more.")
         if order.ca is not None:
@@ -27,10 +27,10 @@ class CopyLoop(ProcessSystem):
         # By path, not as a module: the package would bring Django and Celery into the process.
         self.launch([sys.executable, "-P", str(PROGRAM), *self._arguments(order)])
 
-    def _arguments(self, order: Order) -> list[str]:
+    def _arguments(self, order: ReplicationTask) -> list[str]:
         link = order.links[0]
         return [order.source, order.target, order.codec, f"{link.source_alias}.", *link.topics]
 
-    def configuration(self, order: Order) -> str:
+    def configuration(self, order: ReplicationTask) -> str:
         program = "controlplane/bench/systems/plain_loop_program.py"
         return f"python {program} {shlex.join(self._arguments(order))}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from controlplane.bench.errors import BenchError
-from controlplane.bench.systems.interface import Link, Order, System
+from controlplane.bench.systems.interface import Link, ReplicationTask, System
 from mirrors import launcher
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
@@ -40,7 +40,7 @@ class Understudy(System):
         self._runner: launcher.RunnerProcess | None = None
         self._flows: list[int] = []
 
-    def start(self, order: Order) -> None:
+    def start(self, order: ReplicationTask) -> None:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for spec in self._specs(order):
             launcher.write_spec(self.directory, spec)
@@ -50,7 +50,7 @@ class Understudy(System):
             environment["UNDERSTUDY_SECRET_ROOTS"] = str(order.ca.parent)
         self._runner = launcher.start_runner(self.directory, self.label, MASTER, environment)
 
-    def _specs(self, order: Order) -> list[JobSpec]:
+    def _specs(self, order: ReplicationTask) -> list[JobSpec]:
         return [
             JobSpec(
                 job=number,
@@ -120,13 +120,13 @@ class Understudy(System):
         status = launcher.read_status(self.directory, flow)
         return status is None or status.state in ("stopped", "failed")
 
-    def configuration(self, order: Order) -> str:
+    def configuration(self, order: ReplicationTask) -> str:
         spec = self._specs(order)[0]
         settings = json.dumps(spec.properties, indent=1)
         return f"# python -m spark_runner --dir DIR --name NAME --master {MASTER!r}\n{settings}"
 
 
-def _cluster(alias: str, bootstrap: str, order: Order) -> ClusterSpec:
+def _cluster(alias: str, bootstrap: str, order: ReplicationTask) -> ClusterSpec:
     if order.ca is None:
         return ClusterSpec(alias=alias, bootstrap_servers=bootstrap)
     return ClusterSpec(

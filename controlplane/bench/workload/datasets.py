@@ -9,14 +9,14 @@ from collections.abc import Callable
 from controlplane.bench.errors import BenchError
 from controlplane.bench.workload.content_digests import DigestSequence, read_digest_sequences
 from controlplane.bench.workload.producer import fill
-from controlplane.bench.workload.scenarios import Cell
+from controlplane.bench.workload.scenarios import Scenario
 from controlplane.bench.workload.topics import Topics
 
 _READ_RECORDS_S = 50_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Data:
+class Dataset:
     """What was put where, its digests, and an empty topic for live traffic."""
 
     topics: tuple[str, ...]
@@ -25,7 +25,7 @@ class Data:
     trail: DigestSequence
 
 
-def prepare(cell: Cell, source: Topics, stem: str, say: Callable[[str], None]) -> Data:
+def prepare(cell: Scenario, source: Topics, stem: str, say: Callable[[str], None]) -> Dataset:
     """New topics named after `stem`, which must be used once only.
 
     A topic that was deleted and made again is slow to answer.
@@ -44,4 +44,4 @@ def prepare(cell: Cell, source: Topics, stem: str, say: Callable[[str], None]) -
         f"  {filled.total:,} records ({cell.backlog_mb:,} MB) written in {filled.seconds:.0f} s, "
         f"read and digested in {time.monotonic() - began:.0f} s"
     )
-    return Data(topics=topics, live=live, records=filled.total, trail=trail)
+    return Dataset(topics=topics, live=live, records=filled.total, trail=trail)

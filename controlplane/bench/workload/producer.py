@@ -35,7 +35,7 @@ _TIMES_AT, _CRC_AT, _CRC_FROM = 27, 17, 21
 _AGE_MS = 24 * 3600 * 1000
 
 
-class Filled(NamedTuple):
+class ProducedRecords(NamedTuple):
     """How many records each partition got."""
 
     records: dict[TopicPartition, int]
@@ -54,7 +54,7 @@ def fill(
     total_bytes: int,
     *,
     deadline_s: float = 600.0,
-) -> Filled:
+) -> ProducedRecords:
     """Spread `total_bytes` of records evenly over all partitions of the topics."""
     began = time.monotonic()
     cluster = ClusterClient(ClusterSpec(alias="source", bootstrap_servers=bootstrap))
@@ -70,7 +70,7 @@ def fill(
     finally:
         cluster.close()
     records = dict.fromkeys(places, rounds * per_batch)
-    return Filled(records, time.monotonic() - began)
+    return ProducedRecords(records, time.monotonic() - began)
 
 
 def _requests(

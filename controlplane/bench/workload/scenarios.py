@@ -6,7 +6,7 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Sequence
 
-from controlplane.bench.distance.relay import Line
+from controlplane.bench.distance.relay import NetworkProfile
 from controlplane.bench.workload.record_shapes import Shape
 
 OPPONENT = "mm2-tuned"
@@ -15,7 +15,7 @@ CENTRE = Shape()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cell:
+class Scenario:
     """One row of the plan. Times in seconds, sizes in megabytes of uncompressed records.
 
     A run copies `backlog_mb` and is stopped `window_s` after `warm_s`. It is measured after
@@ -28,7 +28,7 @@ class Cell:
     partitions: int = 16
     flows: int = 1
     tls: bool = False
-    line: Line | None = None
+    line: NetworkProfile | None = None
     backlog_mb: int = 4_000
     # The opponent's JVM compiles for so long: before that a window is not steady.
     warm_s: float = 40.0
@@ -53,9 +53,9 @@ class Cell:
         return self.shape, self.partitions, self.flows, self.backlog_mb
 
 
-def quick_cells() -> list[Cell]:
+def quick_scenarios() -> list[Scenario]:
     """Five minutes: the centre point, with everybody on it."""
-    cell = Cell(name="1k-lz4-16", backlog_mb=2_000, warm_s=4.0, window_s=18.0)
+    cell = Scenario(name="1k-lz4-16", backlog_mb=2_000, warm_s=4.0, window_s=18.0)
     everybody = (OPPONENT, OURS, "loop", "mm2-default")
     return [
         dataclasses.replace(cell, contenders=everybody),
@@ -63,7 +63,7 @@ def quick_cells() -> list[Cell]:
     ]
 
 
-def full_cells() -> list[Cell]:
+def full_scenarios() -> list[Scenario]:
     """About an hour: the centre point in full, then one factor at a time.
 
     A backlog keeps the tuned opponent busy for longer than its window of 30 s, so that the window
@@ -74,7 +74,7 @@ def full_cells() -> list[Cell]:
     return alternating(_full_cells())
 
 
-def alternating(cells: Iterable[Cell]) -> list[Cell]:
+def alternating(cells: Iterable[Scenario]) -> list[Scenario]:
     """The same cells; in every second one the last contender runs first."""
     return [
         dataclasses.replace(cell, contenders=cell.contenders[::-1]) if number % 2 else cell
@@ -82,9 +82,9 @@ def alternating(cells: Iterable[Cell]) -> list[Cell]:
     ]
 
 
-def _full_cells() -> list[Cell]:
-    centre = Cell(name="1k-lz4-16", backlog_mb=13_000)
-    live = Cell(
+def _full_cells() -> list[Scenario]:
+    centre = Scenario(name="1k-lz4-16", backlog_mb=13_000)
+    live = Scenario(
         name="latency",
         backlog_mb=100,
         # Fresh brokers compile the way of small requests for half a minute, on processors that
@@ -92,32 +92,32 @@ def _full_cells() -> list[Cell]:
         warm_s=30.0,
         latency_s=45.0,
     )
-    idle = Cell(name="idle-1000", partitions=1_000, backlog_mb=70)
+    idle = Scenario(name="idle-1000", partitions=1_000, backlog_mb=70)
     everybody = ("mm2-default", OPPONENT, "mm2-tuned-1", "loop", "understudy-alo", OURS)
     return [
         dataclasses.replace(centre, contenders=everybody),
         dataclasses.replace(centre, contenders=(OPPONENT, OURS)),
-        Cell(name="1k-none-16", shape=Shape(codec="none"), backlog_mb=10_000),
-        Cell(name="1k-zstd-16", shape=Shape(codec="zstd"), backlog_mb=12_000),
-        Cell(name="100b-lz4-16", shape=Shape(record_bytes=100), backlog_mb=2_000),
-        Cell(name="10k-lz4-16", shape=Shape(record_bytes=10_240), backlog_mb=16_000, passes=2),
-        Cell(name="1k-lz4-16-tls", tls=True, backlog_mb=9_000, passes=2),
-        Cell(name="1k-lz4-1", partitions=1, backlog_mb=6_000),
-        Cell(name="1k-lz4-200", partitions=200, backlog_mb=10_000),
-        Cell(name="1k-lz4-1000", partitions=1_000, backlog_mb=9_000),
-        Cell(name="1k-lz4-16-starved", shape=Shape(batch_bytes=7_200), backlog_mb=11_000),
+        Scenario(name="1k-none-16", shape=Shape(codec="none"), backlog_mb=10_000),
+        Scenario(name="1k-zstd-16", shape=Shape(codec="zstd"), backlog_mb=12_000),
+        Scenario(name="100b-lz4-16", shape=Shape(record_bytes=100), backlog_mb=2_000),
+        Scenario(name="10k-lz4-16", shape=Shape(record_bytes=10_240), backlog_mb=16_000, passes=2),
+        Scenario(name="1k-lz4-16-tls", tls=True, backlog_mb=9_000, passes=2),
+        Scenario(name="1k-lz4-1", partitions=1, backlog_mb=6_000),
+        Scenario(name="1k-lz4-200", partitions=200, backlog_mb=10_000),
+        Scenario(name="1k-lz4-1000", partitions=1_000, backlog_mb=9_000),
+        Scenario(name="1k-lz4-16-starved", shape=Shape(batch_bytes=7_200), backlog_mb=11_000),
         dataclasses.replace(live, contenders=("mm2-default", OPPONENT)),
         # So long that one task hands over to the next while it is measured.
         dataclasses.replace(live, latency_s=120.0, contenders=("understudy-alo", OURS)),
         # What an idle opponent takes is as steady after one minute as after two.
         dataclasses.replace(idle, idle_s=60.0, contenders=(OPPONENT,)),
         dataclasses.replace(idle, idle_s=120.0, contenders=(OURS,)),
-        Cell(name="flows-5", flows=5, backlog_mb=2_000, contenders=(OURS,)),
-        Cell(name="flows-20", flows=20, backlog_mb=2_000, contenders=(OURS,)),
+        Scenario(name="flows-5", flows=5, backlog_mb=2_000, contenders=(OURS,)),
+        Scenario(name="flows-20", flows=20, backlog_mb=2_000, contenders=(OURS,)),
     ]
 
 
-def chosen(cells: Iterable[Cell], patterns: Sequence[str]) -> list[Cell]:
+def chosen(cells: Iterable[Scenario], patterns: Sequence[str]) -> list[Scenario]:
     """Cells and contenders that match one of the patterns (`cell` or `cell/contender`, * and ?)."""
     if not patterns:
         return list(cells)

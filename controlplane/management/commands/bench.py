@@ -18,7 +18,7 @@ from controlplane.bench.measurement import results
 from controlplane.bench.run_conditions import public_command
 from controlplane.bench.session import Session, only_one
 from controlplane.bench.workload import distance_scenarios as distance
-from controlplane.bench.workload.scenarios import Cell, chosen, full_cells, quick_cells
+from controlplane.bench.workload.scenarios import Scenario, chosen, full_scenarios, quick_scenarios
 from mirrors.domain.errors import UnderstudyError
 
 
@@ -117,11 +117,11 @@ class Command(BaseCommand):
             report.write_document(session.runs, session.setting, path, introduction)
         self._judge(session.runs)
 
-    def _cells(self, options: dict[str, Any]) -> list[Cell]:
+    def _cells(self, options: dict[str, Any]) -> list[Scenario]:
         full, quick = (
-            (distance.distance_cells, distance.quick_distance_cells)
+            (distance.distance_scenarios, distance.quick_distance_scenarios)
             if options["distance"]
-            else (full_cells, quick_cells)
+            else (full_scenarios, quick_scenarios)
         )
         cells = chosen(quick() if options["quick"] else full(), options["only"])
         if not cells:

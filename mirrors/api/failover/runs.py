@@ -111,7 +111,7 @@ class FailoverViewSet(RunViewSet):
         """Remove the ACLs that an ended run left on its source."""
         why = reason_of(request)
         run = self.get_object()
-        return self.answer(commands.ask_to_lift(run=run, who=person(request), why=why))
+        return self.answer(commands.request_fence_removal(run=run, who=person(request), why=why))
 
 
 def _begin(given: dict[str, Any], who: str) -> FailoverRun:
@@ -121,7 +121,7 @@ def _begin(given: dict[str, Any], who: str) -> FailoverRun:
         return simulator.request_simulation(flow=flow, groups=groups, why=why, who=who)
     if kind not in KINDS:
         return switchover.request_switch(
-            run=switchover.running_way_back(flow),
+            run=switchover.running_failback(flow),
             confirm_alias=given.get("confirm_alias", ""),
             who=who,
             why=why,

@@ -51,7 +51,7 @@ class TakeoverViewSet(ViewSet):
     def create(self, request: Request, flow_id: str) -> Response:
         """Let a worker check now; with `start` it starts the flow if MirrorMaker 2 is quiet."""
         given = body_of(request, TakeoverSerializer)
-        run = takeover.ask_check(
+        run = takeover.request_check(
             flow=_flow(flow_id),
             seconds=given["seconds"],
             start=given["start"],

@@ -68,7 +68,7 @@ class DriftViewSet(DecisionViewSet):
     def create(self, request: Request, flow_id: str) -> Response:
         """Let a worker read both clusters now; the response is the plan to be refreshed."""
         flows = Flow.objects.select_related("source", "target")
-        row = plans.ask_look(flow=get_object_or_404(flows, pk=flow_id), now=timezone.now())
+        row = plans.request_plan(flow=get_object_or_404(flows, pk=flow_id), now=timezone.now())
         tasks.look_at_plan.delay_on_commit(row.flow_id)
         return Response(PlanSerializer(row).data, status=status.HTTP_202_ACCEPTED)
 

@@ -43,7 +43,7 @@ class PlanSerializer(serializers.ModelSerializer[FlowPlan]):
         fields = ("digest", "state", "reason", "since", "as_of", "changes", "left_out", "acls_wait")
 
     def get_acls_wait(self, plan: FlowPlan) -> str:
-        return acl_previews.waits_of(plan.flow)
+        return acl_previews.why_flow_waits(plan.flow)
 
 
 class DigestSerializer(StrictSerializer):
@@ -69,7 +69,7 @@ class PlanViewSet(viewsets.GenericViewSet[Any]):
     @extend_schema(request=None, responses={202: PlanSerializer})
     def create(self, request: Request, flow_id: str) -> Response:
         """Let a worker check now."""
-        row = plans.ask_look(flow=self._flow(), now=timezone.now())
+        row = plans.request_plan(flow=self._flow(), now=timezone.now())
         tasks.look_at_plan.delay_on_commit(row.flow_id)
         return Response(PlanSerializer(row).data, status=status.HTTP_202_ACCEPTED)
 
@@ -79,7 +79,7 @@ class PlanViewSet(viewsets.GenericViewSet[Any]):
         """Apply the plan with this digest. Refused (409, `stale`) if the plan has changed."""
         asked = DigestSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
-        row = plans.ask_apply(
+        row = plans.request_apply(
             flow=self._flow(),
             digest=asked.validated_data["digest"],
             who=person(request),
@@ -98,7 +98,7 @@ class PlanViewSet(viewsets.GenericViewSet[Any]):
         """
         asked = DigestSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
-        acl_previews.let_follow(
+        acl_previews.approve_acls(
             flow=self._flow(),
             digest=asked.validated_data["digest"],
             who=person(request),

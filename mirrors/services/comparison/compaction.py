@@ -21,7 +21,7 @@ _ASK_S = 10.0
 _WHOLE = {"missing", "extra"}
 
 
-def unexplained(
+def not_explained_by_compaction(
     spec: FlowSpec,
     part: ComparisonPart,
     firsts: tuple[int, int],

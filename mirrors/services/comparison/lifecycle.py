@@ -61,7 +61,7 @@ def abort_comparison(*, run: Comparison, who: str, why: str = "") -> Comparison:
     return run
 
 
-def take_turn(*, comparison_id: int) -> Comparison | None:
+def claim_comparison(*, comparison_id: int) -> Comparison | None:
     """Take the comparison; None when another worker has it, or another comparison runs."""
     rows = Comparison.objects.filter(pk=comparison_id, state__in=OPEN_COMPARISONS)
     run = rows.select_related("flow__source", "flow__target").first()
@@ -78,7 +78,7 @@ def take_turn(*, comparison_id: int) -> Comparison | None:
             rows.update(reason=f"It waits for comparison {other.pk} of {other.flow.name} to end.")
             return None
         queued = rows.filter(state=ComparisonState.QUEUED)
-        if not run_lifecycle.take(
+        if not run_lifecycle.claim_queued(
             queued,
             state=ComparisonState.RUNNING,
             reason="A worker reads both clusters.",
@@ -97,7 +97,7 @@ def note_progress(*, run: Comparison, **known: Any) -> str:
     return run_lifecycle.heartbeat(rows, **known)
 
 
-def rest(*, run: Comparison, **known: Any) -> None:
+def release_comparison(*, run: Comparison, **known: Any) -> None:
     """Release the comparison so that other tasks of the queue run first."""
     rows = Comparison.objects.filter(pk=run.pk, state=ComparisonState.RUNNING, turn=run.turn)
     rows.update(rests=True, seen_at=timezone.now(), **known)
@@ -113,7 +113,7 @@ def waiting_comparisons() -> list[int]:
     """Comparisons whose message or worker may be lost, to be queued again."""
     now = timezone.now()
     held = Comparison.objects.filter(state=ComparisonState.RUNNING, rests=False)
-    lost = run_lifecycle.lost(held, now=now, after=LOST_AFTER)
+    lost = run_lifecycle.lost_runs(held, now=now, after=LOST_AFTER)
     for run in lost.filter(lost__gte=_MOST_LOST):
         reason = (
             f"Its worker was lost {run.lost + 1} times, so the comparison ended. The results so "
@@ -124,6 +124,6 @@ def waiting_comparisons() -> list[int]:
     queued = Comparison.objects.filter(state=ComparisonState.QUEUED)
     resting = Comparison.objects.filter(state=ComparisonState.RUNNING, rests=True)
     return [
-        *run_lifecycle.unclaimed(resting, now=now, since="seen_at"),
-        *run_lifecycle.unclaimed(queued, now=now),
+        *run_lifecycle.unclaimed_runs(resting, now=now, since="seen_at"),
+        *run_lifecycle.unclaimed_runs(queued, now=now),
     ]

@@ -21,7 +21,7 @@ from mirrors.kafka.admin.topics import Admin, At
 from mirrors.models import Comparison, ComparisonPart, FlowPartition, PartitionMap, RunBlock
 from mirrors.models.comparison import PartVerdict
 from mirrors.services.comparison.metadata import ClusterMetadata
-from mirrors.services.comparison.target_ranges import Before, TargetRanges
+from mirrors.services.comparison.target_ranges import PrecedingRange, TargetRanges
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 
@@ -223,7 +223,7 @@ class _Planner:
         return part
 
     def _say_before(
-        self, part: ComparisonPart, known: Bounds, before: Before, position: int
+        self, part: ComparisonPart, known: Bounds, before: PrecedingRange, position: int
     ) -> None:
         """Report what is below the range and not compared."""
         start = known.target_start or 0

@@ -17,7 +17,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.reading.comparison import RangePart, RangeReader, with_timestamp
 from mirrors.models import ComparisonPart, Flow
-from mirrors.services.comparison.compaction import unexplained
+from mirrors.services.comparison.compaction import not_explained_by_compaction
 from mirrors.services.offsets.translation import translate_offsets
 
 # A step ends when its chunks are read, or after this time: it bounds the length of a slice.
@@ -29,7 +29,7 @@ _TOO_SLOW = "Reading one chunk took longer than {seconds:.0f} s; its records are
 
 
 @dataclasses.dataclass
-class Meter:
+class ReadBudget:
     """The remaining budget to read; `tick` raises when the comparison must stop."""
 
     until: float
@@ -48,7 +48,7 @@ class Meter:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Step:
+class ComparedChunks:
     """What one step found in one partition; `refusal` says why the partition ends here."""
 
     part: ComparisonPart
@@ -68,9 +68,9 @@ class _Pair:
     target: SideDigest
 
 
-def take_step(
-    *, flow: Flow, spec: FlowSpec, parts: Iterable[ComparisonPart], meter: Meter
-) -> list[Step]:
+def compare_chunks_of(
+    *, flow: Flow, spec: FlowSpec, parts: Iterable[ComparisonPart], meter: ReadBudget
+) -> list[ComparedChunks]:
     """Compare some more chunks of each of these partitions."""
     pairs, steps = _pairs(flow, parts)
     committed = spec.settings.isolation_level == "read_committed"
@@ -79,13 +79,13 @@ def take_step(
     for pair in pairs:
         if (error := failed.get(pair.part.pk)) is not None:
             next_ = pair.part.next or 0
-            steps.append(Step(part=pair.part, next=next_, refusal=error.message))
+            steps.append(ComparedChunks(part=pair.part, next=next_, refusal=error.message))
         else:
             steps.append(_compare(spec, pair, meter, committed=committed))
     return steps
 
 
-def _pairs(flow: Flow, parts: Iterable[ComparisonPart]) -> tuple[list[_Pair], list[Step]]:
+def _pairs(flow: Flow, parts: Iterable[ComparisonPart]) -> tuple[list[_Pair], list[ComparedChunks]]:
     """Chunks of both sides: the map gives a chunk's border on the target."""
     rows = {
         (part.topic, part.partition): (
@@ -98,7 +98,7 @@ def _pairs(flow: Flow, parts: Iterable[ComparisonPart]) -> tuple[list[_Pair], li
         flow=flow, places={place: offsets for place, (_, offsets) in rows.items()}
     )
     pairs: list[_Pair] = []
-    steps: list[Step] = []
+    steps: list[ComparedChunks] = []
     for place, (part, offsets) in rows.items():
         there = [row.downstream for row in answers[place]]
         if part.next == part.source_first:
@@ -107,14 +107,14 @@ def _pairs(flow: Flow, parts: Iterable[ComparisonPart]) -> tuple[list[_Pair], li
             there[-1] = part.target_end
         known = [offset for offset in there if offset is not None]
         if len(known) < len(there) or known != sorted(known):
-            steps.append(Step(part=part, next=part.next or 0, refusal=_MAP_CHANGED))
+            steps.append(ComparedChunks(part=part, next=part.next or 0, refusal=_MAP_CHANGED))
         else:
             pairs.append(_Pair(part, SideDigest(offsets), SideDigest(known)))
     return pairs, steps
 
 
 def _read(
-    spec: FlowSpec, pairs: list[_Pair], meter: Meter, *, committed: bool
+    spec: FlowSpec, pairs: list[_Pair], meter: ReadBudget, *, committed: bool
 ) -> dict[int, UnderstudyError]:
     """Fill the digests of both sides alternately; returns why a partition was unreadable."""
     ours = {_here(pair.part): (pair, pair.source) for pair in pairs}
@@ -170,7 +170,7 @@ def _faces(part: ComparisonPart, rows: Iterable[Row]) -> Iterator[Row]:
     return (row._replace(parts=row.parts[:3]) for row in rows)
 
 
-def _compare(spec: FlowSpec, pair: _Pair, meter: Meter, *, committed: bool) -> Step:
+def _compare(spec: FlowSpec, pair: _Pair, meter: ReadBudget, *, committed: bool) -> ComparedChunks:
     part, result = pair.part, compare_chunks(pair.source, pair.target)
     found: list[Difference] = []
     explained = 0
@@ -178,7 +178,7 @@ def _compare(spec: FlowSpec, pair: _Pair, meter: Meter, *, committed: bool) -> S
         differences = _align(spec, pair, first, last, meter, committed=committed)
         kept = differences
         if part.compacted:
-            kept = unexplained(
+            kept = not_explained_by_compaction(
                 spec,
                 part,
                 (pair.source.boundaries[first], pair.target.boundaries[first]),
@@ -190,7 +190,7 @@ def _compare(spec: FlowSpec, pair: _Pair, meter: Meter, *, committed: bool) -> S
     refusal = ""
     if not result.chunks:
         refusal = meter.why() if not meter.is_open() else _TOO_SLOW.format(seconds=STEP_S)
-    return Step(
+    return ComparedChunks(
         part=part,
         next=pair.source.boundaries[result.chunks],
         source_records=result.source_records,
@@ -206,7 +206,7 @@ def _compare(spec: FlowSpec, pair: _Pair, meter: Meter, *, committed: bool) -> S
 
 
 def _align(
-    spec: FlowSpec, pair: _Pair, first: int, last: int, meter: Meter, *, committed: bool
+    spec: FlowSpec, pair: _Pair, first: int, last: int, meter: ReadBudget, *, committed: bool
 ) -> list[Difference]:
     """The differing records of chunks whose digests differ."""
     part, aligner = pair.part, Aligner()

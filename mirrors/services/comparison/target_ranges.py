@@ -16,12 +16,12 @@ from typing import NamedTuple
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.offsets.run_blocks import Block, first_run, follows, read_block
 from mirrors.models import Flow, PartitionMap
-from mirrors.models.offsets import Around, blocks_around
+from mirrors.models.offsets import NeighborBlocks, neighbor_blocks
 
 _LAST = 2**62
 
 
-class Before(NamedTuple):
+class PrecedingRange(NamedTuple):
     """Target offsets below the compared range, up to `end`.
 
     `first`: the first source offset of the map, if the range begins with it; None if it
@@ -40,31 +40,31 @@ class TargetRanges:
     def __init__(self, flow: Flow, maps: Mapping[TopicPartition, PartitionMap]) -> None:
         self._flow = flow
         self._maps = maps
-        self._around: dict[TopicPartition, Around] = {}
+        self._around: dict[TopicPartition, NeighborBlocks] = {}
         self._ends: dict[TopicPartition, int] = {}
 
     def look(self, firsts: Mapping[TopicPartition, int]) -> None:
         """Read the blocks below these offsets, and the ends of earlier generations."""
         wanted = {place: (self._maps[place].pk, at - 1) for place, at in firsts.items()}
-        found = blocks_around(wanted.values())
+        found = neighbor_blocks(wanted.values())
         self._around.update({place: found[at] for place, at in wanted.items()})
         self._ends = self._earlier(firsts)
 
-    def before(self, place: TopicPartition, first: int) -> Before:
+    def before(self, place: TopicPartition, first: int) -> PrecedingRange:
         """What is below the record of source offset `first`, or of the next one that was copied."""
         around = self._around[place]
         if around.body is not None:
             run, _ = Block(around.body).around(first - 1)
             if run is not None:
-                return Before(run.downstream + min(run.length, first - run.upstream))
+                return PrecedingRange(run.downstream + min(run.length, first - run.upstream))
         end = self._ends.get(place, 0)
         known = self._maps[place]
         if around.above is None:
             taken = known.map_end or 0
-            return Before(max(end, taken), None, is_known=max(end, taken) > 0)
+            return PrecedingRange(max(end, taken), None, is_known=max(end, taken) > 0)
         taken = follows(around.above) or 0
         begins = first_run(around.above).upstream
-        return Before(max(end, taken), begins, is_known=max(end, taken) > 0)
+        return PrecedingRange(max(end, taken), begins, is_known=max(end, taken) > 0)
 
     def _earlier(self, firsts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Where copies of earlier generations end in the same remote partitions."""
@@ -78,7 +78,7 @@ class TargetRanges:
             and row.into == known.into
         }
         ends: dict[TopicPartition, int] = {}
-        for (pk, _), around in blocks_around((pk, _LAST) for pk in old).items():
+        for (pk, _), around in neighbor_blocks((pk, _LAST) for pk in old).items():
             if around.body is None:
                 continue
             *_, last = read_block(around.body)

@@ -22,8 +22,8 @@ from mirrors.models.comparison import ComparisonState, PartVerdict
 from mirrors.services.comparison import lifecycle
 from mirrors.services.comparison.metadata import read_metadata
 from mirrors.services.comparison.partition_ranges import plan_parts
-from mirrors.services.comparison.records import Meter, Step, take_step
-from mirrors.services.run_lifecycle import Stopped, broken
+from mirrors.services.comparison.records import ComparedChunks, ReadBudget, compare_chunks_of
+from mirrors.services.run_lifecycle import Stopped, unexpected_error_text
 
 log = logging.getLogger(__name__)
 
@@ -35,15 +35,15 @@ MOST_FINDINGS = 5000
 _MEGA = 1_000_000
 
 
-def run_turn(*, comparison_id: int) -> bool:
+def advance_comparison(*, comparison_id: int) -> bool:
     """Compare for some seconds; True when the comparison needs more time."""
-    run = lifecycle.take_turn(comparison_id=comparison_id)
+    run = lifecycle.claim_comparison(comparison_id=comparison_id)
     if run is None:
         return False
-    turn = _Turn(run)
+    turn = _ComparisonRun(run)
     try:
         if turn.perform():
-            lifecycle.rest(run=run, **turn.known())
+            lifecycle.release_comparison(run=run, **turn.known())
             return True
         state, reason, found = turn.outcome()
     except Stopped as stop:
@@ -54,13 +54,13 @@ def run_turn(*, comparison_id: int) -> bool:
         raise
     except Exception as error:
         log.exception("comparison %s raised an unexpected error", run.pk)
-        state, reason, found = ComparisonState.FAILED, broken(error), {}
+        state, reason, found = ComparisonState.FAILED, unexpected_error_text(error), {}
     found = {**turn.known(), **found}
     lifecycle.end_comparison(comparison_id=run.pk, state=state, reason=reason, **found)
     return False
 
 
-class _Turn:
+class _ComparisonRun:
     def __init__(self, run: Comparison) -> None:
         self.run = run
         self._spec = run.flow.spec
@@ -69,7 +69,7 @@ class _Turn:
         self._step = "look"
         self._aspects = [Aspect(**row) for row in (run.summary or {}).get("aspects", [])]
         left_s = run.seconds - run.spent_ms / 1000
-        self._meter = Meter(
+        self._meter = ReadBudget(
             until=self._began + left_s,
             bytes_left=run.megabytes * _MEGA - run.read_bytes,
             tick=self.tick,
@@ -86,7 +86,9 @@ class _Turn:
             if not self._meter.is_open():
                 self._leave(waiting)
                 continue
-            steps = take_step(flow=self.run.flow, spec=self._spec, parts=waiting, meter=self._meter)
+            steps = compare_chunks_of(
+                flow=self.run.flow, spec=self._spec, parts=waiting, meter=self._meter
+            )
             for step in steps:
                 self._keep(step)
             self.tick()
@@ -150,9 +152,9 @@ class _Turn:
     def _leave(self, parts: list[ComparisonPart]) -> None:
         """The budget is used up: report what was not read."""
         for part in parts:
-            self._keep(Step(part=part, next=part.next or 0, refusal=self._meter.why()))
+            self._keep(ComparedChunks(part=part, next=part.next or 0, refusal=self._meter.why()))
 
-    def _keep(self, step: Step) -> None:
+    def _keep(self, step: ComparedChunks) -> None:
         part = step.part
         done = step.next >= (part.source_end or 0) and not step.refusal
         part.next = step.next

@@ -68,7 +68,7 @@ def _begin(run: DrillRun, flow: Flow, now: datetime) -> list[int]:
             who=run.requested_by,
         )
         mine = DrillRun.objects.filter(pk=run.pk, state=DrillState.QUEUED)
-        if not run_lifecycle.take(
+        if not run_lifecycle.claim_queued(
             mine,
             state=DrillState.RUNNING,
             reason="The simulation is running.",

@@ -94,7 +94,7 @@ def next_at(drill: Drill, *, now: datetime) -> datetime | None:
     return None if coming is None else moment(coming)
 
 
-def take_due(*, now: datetime) -> int:
+def open_due_runs(*, now: datetime) -> int:
     """Open a run for every schedule that is due; returns how many this call opened."""
     busy = DrillRun.objects.filter(ended_at=None, flow__isnull=False).values("flow")
     drills = Drill.objects.filter(enabled=True).exclude(flow__in=busy)

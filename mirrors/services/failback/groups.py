@@ -27,7 +27,7 @@ from mirrors.models import Divergence, Failback, Flow, OrphanStretch, PartitionM
 from mirrors.models.failback import OrphanState
 from mirrors.services.clock import Budget
 from mirrors.services.errors import Conflict
-from mirrors.services.groups.survey import look_at_target
+from mirrors.services.groups.survey import read_target
 from mirrors.services.offsets.reverse_translation import blocked_home, upstream_of
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
@@ -36,7 +36,7 @@ DEADLINE_S = 60.0
 CLIENT_ID = "understudy-failback"
 
 
-def bring_groups_back(*, run_id: int, act: bool) -> list[dict[str, Any]]:
+def fail_back_groups(*, run_id: int, act: bool) -> list[dict[str, Any]]:
     """In a worker: the resume offset of each group; with `act`, idle groups are set to it."""
     runs = Failback.objects.select_related(
         "flow__source", "flow__target", "reverse__source", "reverse__target"
@@ -67,7 +67,7 @@ class _GroupFailback:
         refresh_index(flow=self._back, deadline_s=self._budget.left_s)
         places = self._translated(stands)
         places = self._with_ends(places)
-        here, places = look_at_target(self._spec.target, places, self._budget)
+        here, places = read_target(self._spec.target, places, self._budget)
         moves = [(place, _plan(place, states, here)) for place in places]
         if act:
             moves = self._write(moves)
@@ -220,10 +220,10 @@ def _shown(place: GroupPartition, move: OffsetUpdate) -> dict[str, Any]:
 ASK_AGAIN_AFTER = timedelta(seconds=60)
 
 
-def look_at_groups(*, run_id: int, act: bool) -> None:
+def run_group_failback(*, run_id: int, act: bool) -> None:
     """Compute resume offsets, with `act` set them; the run's row gets a refusal."""
     try:
-        bring_groups_back(run_id=run_id, act=act)
+        fail_back_groups(run_id=run_id, act=act)
     except UnderstudyError as error:
         row = {"group": "", "topic": "", "partition": None, "state": "failed"}
         row |= {"reason": error.message}

@@ -73,7 +73,7 @@ def waiting_failbacks() -> list[int]:
     """Failbacks without a worker, to be queued again: preparation is idempotent."""
     now = timezone.now()
     preparing = Failback.objects.filter(state=FailbackState.PREPARING)
-    lost = run_lifecycle.lost(preparing, now=now, after=LOST_AFTER)
+    lost = run_lifecycle.lost_runs(preparing, now=now, after=LOST_AFTER)
     for pk in lost.values_list("pk", flat=True):
         claim(
             Failback.objects.filter(pk=pk, state=FailbackState.PREPARING),
@@ -82,10 +82,10 @@ def waiting_failbacks() -> list[int]:
             who=run_lifecycle.RECONCILER,
         )
     queued = Failback.objects.filter(state=FailbackState.QUEUED)
-    return run_lifecycle.unclaimed(queued, now=now, since="since")
+    return run_lifecycle.unclaimed_runs(queued, now=now, since="since")
 
 
-def try_again(*, run: Failback, who: str) -> Failback:
+def retry_failback(*, run: Failback, who: str) -> Failback:
     """Retry a failed one, after its cause is fixed."""
     rows = Failback.objects.filter(pk=run.pk, state=FailbackState.FAILED, ended_at=None)
     if not claim(rows, state=FailbackState.QUEUED, reason=run_lifecycle.WAITING, who=who):

@@ -50,7 +50,7 @@ _DONE = {
 }
 
 
-def settle_orphans(*, run_id: int) -> int:
+def resolve_orphans(*, run_id: int) -> int:
     """In a worker: every stretch with a pending decision; returns how many it completed."""
     run = Failback.objects.select_related("flow__source", "flow__target").get(pk=run_id)
     rows = list(run.orphans.filter(state=OrphanState.DECIDED))
@@ -74,7 +74,7 @@ def settle_orphans(*, run_id: int) -> int:
             _end(row, OrphanState.FAILED, error.message)
         except Exception as error:
             log.exception("Orphans of %s", row)
-            _end(row, OrphanState.FAILED, run_lifecycle.broken(error))
+            _end(row, OrphanState.FAILED, run_lifecycle.unexpected_error_text(error))
         else:
             _end(row, _DONE[row.decision], words)
             done += 1

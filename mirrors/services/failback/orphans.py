@@ -30,7 +30,7 @@ from mirrors.models.failback import OrphanState
 from mirrors.services import findings
 from mirrors.services.errors import Conflict
 from mirrors.services.findings import Choice
-from mirrors.services.offsets.run_lookup import touching
+from mirrors.services.offsets.run_lookup import overlapping_runs
 from mirrors.services.run_lifecycle import send_on_commit
 
 DEADLINE_S = 200.0
@@ -177,7 +177,7 @@ def _written(back: Flow | None, remote_topic: str, found: OrphanRange) -> list[R
     ).first()
     if back is None or known is None:
         return []
-    return list(touching(known.pk, "downstream", found.first, found.end))
+    return list(overlapping_runs(known.pk, "downstream", found.first, found.end))
 
 
 def _read(

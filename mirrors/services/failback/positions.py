@@ -29,18 +29,18 @@ _PAUSE_S = 0.2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sides:
+class ClusterPair:
     """`old` is the cluster that failed, `new` the one that took over."""
 
     old: Side
     new: Side
 
 
-def look_at_sides(old: ClusterSpec, new: ClusterSpec, points: Sequence[Point]) -> Sides:
+def describe_clusters(old: ClusterSpec, new: ClusterSpec, points: Sequence[Point]) -> ClusterPair:
     """Raises KafkaUnavailable when either does not respond, or has open transactions."""
     here = _side(old, {point.topic for point in points})
     _check_decided(old, here, points)
-    return Sides(old=here, new=_side(new, {point.remote_topic for point in points}))
+    return ClusterPair(old=here, new=_side(new, {point.remote_topic for point in points}))
 
 
 def _side(spec: ClusterSpec, topics: Iterable[str]) -> Side:

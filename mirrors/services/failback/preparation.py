@@ -35,10 +35,10 @@ from mirrors.services import run_lifecycle
 from mirrors.services.failback import orphans
 from mirrors.services.failback.lifecycle import check_stopped, is_stopped
 from mirrors.services.failback.positions import (
-    Sides,
+    ClusterPair,
     deleted_before,
+    describe_clusters,
     fence_stopped_flow,
-    look_at_sides,
     positions_of_flow,
     write_positions,
 )
@@ -57,7 +57,7 @@ def prepare_failback(*, run_id: int) -> Flow | None:
     rows = Failback.objects.filter(pk=run_id, state=FailbackState.QUEUED)
     asked = "A worker reads both clusters."
     seen = {"seen_at": timezone.now()}
-    if not run_lifecycle.take(rows, state=FailbackState.PREPARING, reason=asked, **seen):
+    if not run_lifecycle.claim_queued(rows, state=FailbackState.PREPARING, reason=asked, **seen):
         return None
     run = Failback.objects.select_related("flow__source", "flow__target", "flow__runner").get(
         pk=run_id
@@ -68,7 +68,7 @@ def prepare_failback(*, run_id: int) -> Flow | None:
         _fail(run, error.message)
     except Exception as error:
         log.exception("Failback %s", run_id)
-        _fail(run, run_lifecycle.broken(error))
+        _fail(run, run_lifecycle.unexpected_error_text(error))
     return None
 
 
@@ -97,7 +97,7 @@ class _Preparation:
         fence_stopped_flow(self._there)
         points = self._points()
         self._tick("Reading both clusters.")
-        sides = look_at_sides(self._there.source, self._there.target, points)
+        sides = describe_clusters(self._there.source, self._there.target, points)
         back = self._existing()
         spec = self._back_spec(back)
         if back is None or is_stopped(back):
@@ -115,7 +115,7 @@ class _Preparation:
         kept = divergence_points.read_points(flow=self._flow)
         if not kept or self._ran_since(kept):
             mark = f"failback-{self._run.pk}"
-            divergence_points.keep(flow=self._flow, mark=mark, now=timezone.now())
+            divergence_points.store_points(flow=self._flow, mark=mark, now=timezone.now())
         points = divergence_points.points_of(flow=self._flow)
         if not points:
             raise KafkaRefused(
@@ -155,7 +155,9 @@ class _Preparation:
             source=self._there.target, target=self._there.source, properties=wanted
         )
 
-    def _starts(self, points: list[Point], spec: FlowSpec, sides: Sides) -> list[PartitionStart]:
+    def _starts(
+        self, points: list[Point], spec: FlowSpec, sides: ClusterPair
+    ) -> list[PartitionStart]:
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         known = positions_of_flow(spec)
         deleted = deleted_before(self._flow, self._there, points, sides.old)
@@ -178,7 +180,7 @@ class _Preparation:
         properties = without_topics(spec.properties, topics)
         return FlowSpec.build(source=spec.source, target=spec.target, properties=properties)
 
-    def _list(self, points: list[Point], sides: Sides, back: Flow | None) -> None:
+    def _list(self, points: list[Point], sides: ClusterPair, back: Flow | None) -> None:
         if self._run.orphans.exclude(decision="").exists():
             # Ranges with a decision do not change.
             return

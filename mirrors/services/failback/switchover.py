@@ -18,7 +18,7 @@ from mirrors.models.flows import ObservedState
 from mirrors.services.errors import Conflict
 from mirrors.services.failback.lifecycle import check_running
 from mirrors.services.failover.runbook.commands import newest_simulation, request_execution
-from mirrors.services.failover.runbook.steps.fence import still_fenced
+from mirrors.services.failover.runbook.steps.fence import remaining_fence
 from mirrors.services.failover.simulation import simulator
 from mirrors.services.run_lifecycle import WORKER
 
@@ -46,7 +46,7 @@ def request_switch(*, run: Failback, confirm_alias: str, who: str, why: str) -> 
     )
 
 
-def running_way_back(flow: Flow) -> Failback:
+def running_failback(flow: Flow) -> Failback:
     """The running failback of a flow that failed over; Conflict without one."""
     run = Failback.objects.filter(flow=flow, state=FailbackState.RUNNING).first()
     if run is None:
@@ -107,7 +107,7 @@ def close_switched() -> None:
 def _still_fenced(run: Failback, switched: FailoverRun) -> str:
     """With the same topic names on both sides the fence also stops the original flow."""
     policy = policy_for(run.flow.spec.settings, run.flow.source.alias, run.flow.target.alias)
-    if policy.kind != "identity" or still_fenced(run=switched) is None:
+    if policy.kind != "identity" or remaining_fence(run=switched) is None:
         return ""
     return (
         f" It left {run.flow.target.alias} fenced: lift the fence there before you start "

@@ -14,7 +14,7 @@ from mirrors.models import Flow, LeftBehind
 from mirrors.models.failover import WHOLE_TOPIC
 from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
-from mirrors.services.run_lifecycle import one_open
+from mirrors.services.run_lifecycle import single_open_run
 
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 LONGEST_REASON = 500
@@ -45,7 +45,7 @@ def decide(
         decided_by=who,
         decided_at=now,
     )
-    with one_open(f"{row} of {flow.name} is already left behind."):
+    with single_open_run(f"{row} of {flow.name} is already left behind."):
         row.save()
         note(flow, what="left behind", who=who, why=f"{row}: {row.reason}")
     return row

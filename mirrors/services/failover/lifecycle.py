@@ -76,7 +76,7 @@ def abort_run(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
 def take_run(*, run_id: int) -> FailoverRun | None:
     """Take a queued simulation; None when another worker has it."""
     now = timezone.now()
-    taken = run_lifecycle.take(
+    taken = run_lifecycle.claim_queued(
         _simulations().filter(pk=run_id, state=FailoverState.QUEUED),
         state=FailoverState.RUNNING,
         reason="A worker reads both clusters.",
@@ -129,13 +129,13 @@ def end_run(
 def waiting_runs() -> list[int]:
     """Simulations that no worker took, to be queued again: their message may be lost."""
     queued = _simulations().filter(state=FailoverState.QUEUED)
-    return run_lifecycle.unclaimed(queued, now=timezone.now())
+    return run_lifecycle.unclaimed_runs(queued, now=timezone.now())
 
 
 def end_lost_runs() -> int:
     """Fail simulations whose worker sends no heartbeats, so that nobody waits forever."""
     running = _simulations().filter(state=FailoverState.RUNNING)
-    lost = run_lifecycle.lost(running, now=timezone.now(), after=LOST_AFTER)
+    lost = run_lifecycle.lost_runs(running, now=timezone.now(), after=LOST_AFTER)
     reason = (
         f"The worker that ran it was lost: it sent no heartbeat for "
         f"{int(LOST_AFTER.total_seconds())} s. No real group or topic was changed. Simulate again."

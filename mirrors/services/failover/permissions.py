@@ -23,7 +23,7 @@ SOURCE_DEADLINE_S = 8.0
 _ANY_TEMPORARY_GROUP = f"{PREFIX}rights"
 
 
-def with_rights(
+def with_permissions(
     picture: FailoverSnapshot,
     *,
     flow: Flow,

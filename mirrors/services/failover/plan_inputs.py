@@ -28,21 +28,21 @@ from mirrors.models.account import STATES
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.left_behind import decisions_of
-from mirrors.services.failover.permissions import with_rights
-from mirrors.services.failover.resume_offsets import copied_to, with_answers
-from mirrors.services.failover.source_groups import GroupsSeen, groups_from_rows, groups_on_source
+from mirrors.services.failover.permissions import with_permissions
+from mirrors.services.failover.resume_offsets import replicated_end_offsets, with_resume_offsets
+from mirrors.services.failover.source_groups import SourceGroups, groups_from_rows, groups_on_source
 from mirrors.services.failover.source_partitions import (
     CLIENT_ID,
-    SourceSeen,
-    ask_source,
+    SourcePartitions,
+    read_source_partitions,
     selected_by,
     with_deleted,
-    without,
+    without_deleted,
 )
 from mirrors.services.failover.target_topics import read_target_topics, target_topics
 from mirrors.services.gaps.lost_ranges import facts_of
-from mirrors.services.offsets.mm2_bounds import learn_group_bounds
-from mirrors.services.offsets.reverse_translation import ways_home
+from mirrors.services.offsets.mm2_bounds import find_group_bounds
+from mirrors.services.offsets.reverse_translation import origin_partitions
 from mirrors.services.offsets.run_index import refresh_index
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ def look(
     }
     picture = asked.picture(answers, positions)
     return Look(
-        picture=with_rights(picture, flow=flow, spec=spec, away=seen.away, tick=tick),
+        picture=with_permissions(picture, flow=flow, spec=spec, away=seen.away, tick=tick),
         committed=_is_committed(spec),
         read_to=_copied_by_then(flow, picture, positions, answers.read_to),
         starts=answers.starts,
@@ -110,8 +110,8 @@ class _Answers:
     read_to: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]
     ends: Partial[TopicPartition, int]
-    groups: GroupsSeen
-    source: SourceSeen
+    groups: SourceGroups
+    source: SourcePartitions
 
 
 class _Questions:
@@ -136,7 +136,7 @@ class _Questions:
         refresh_index(flow=self._flow)
         self._tick()
         rows = _copied(self._flow, self._policy)
-        self._home, self._topic_rows = ways_home(self._flow), read_target_topics(self._flow)
+        self._home, self._topic_rows = origin_partitions(self._flow), read_target_topics(self._flow)
         with Admin(self._spec.target, client_id=CLIENT_ID) as target:
             remote = {(row.remote_topic, row.partition) for row in rows} | {*self._home.values()}
             named = {topic for topic, _ in remote} | self._topic_rows.topics
@@ -158,7 +158,7 @@ class _Questions:
             source=source,
         )
 
-    def _ask_groups(self, rows: Iterable[PartitionSnapshot]) -> GroupsSeen:
+    def _ask_groups(self, rows: Iterable[PartitionSnapshot]) -> SourceGroups:
         names = {row.topic: row.remote_topic for row in rows}
         names |= {place[0]: source[0] for place, source in self._home.items()}
         seen = _groups(self._flow, self._spec, self._groups, names, self._source_s)
@@ -166,7 +166,7 @@ class _Questions:
         refresh_index(flow=self._flow)
         if not seen.trouble:
             places = [place for group in seen.groups for place in group.places]
-            learn_group_bounds(flow=self._flow, places=places, deadline_s=self._source_s)
+            find_group_bounds(flow=self._flow, places=places, deadline_s=self._source_s)
         return seen
 
     def _ask_source(
@@ -174,15 +174,15 @@ class _Questions:
         target: Admin,
         rows: list[PartitionSnapshot],
         there: ClusterSnapshot,
-        seen: GroupsSeen,
-    ) -> SourceSeen:
+        seen: SourceGroups,
+    ) -> SourcePartitions:
         positions = _positions(target, self._policy)
         self._tick()
         rows = [_at_target(row, positions, there) for row in _with_positions(self._flow, rows)]
-        found = SourceSeen(rows=tuple(rows), silence=seen.trouble)
+        found = SourcePartitions(rows=tuple(rows), silence=seen.trouble)
         if not seen.away:
             self._tick()
-            found = ask_source(
+            found = read_source_partitions(
                 self._spec.source,
                 rows,
                 self._selected,
@@ -198,7 +198,7 @@ class _Questions:
 
     def picture(self, seen: _Answers, positions: Mapping[TopicPartition, int]) -> FailoverSnapshot:
         flow, spec, theirs = self._flow, self._spec, seen.source
-        here = without(seen.groups.groups, theirs.deleted, asked=bool(self._groups))
+        here = without_deleted(seen.groups.groups, theirs.deleted, asked=bool(self._groups))
         logs = (seen.starts, seen.ends)
         # A named group that may not be described gets its own row.
         is_named = any(row.partition < 0 for row in theirs.rows)
@@ -213,7 +213,9 @@ class _Questions:
             not_running="" if flow.desired_state == DesiredState.RUNNING else flow.desired_state,
             partitions=tuple(_with_ends(theirs.rows, seen.ends.done)),
             groups=tuple(
-                with_answers(flow, here, theirs.rows, logs, seen.listed, self._home, positions)
+                with_resume_offsets(
+                    flow, here, theirs.rows, logs, seen.listed, self._home, positions
+                )
             ),
             deleted_topics=tuple(sorted({topic for topic, _ in theirs.deleted})),
             deleted_seen_at=theirs.deleted_at,
@@ -356,7 +358,7 @@ def _groups(
     names: Iterable[str],
     remote: Mapping[str, str],
     deadline_s: float,
-) -> GroupsSeen:
+) -> SourceGroups:
     try:
         return groups_on_source(
             flow=flow, spec=spec, names=names, remote=remote, deadline_s=deadline_s
@@ -390,7 +392,7 @@ def _copied_by_then(
     found, names = dict(read_to), {(row.topic, row.partition): row for row in picture.partitions}
     read = {(row.topic, row.partition) for group in picture.groups for row in group.places}
     wanted = {place: positions[place] for place in read & names.keys() & positions.keys()}
-    for place, end in copied_to(flow, wanted).items():
+    for place, end in replicated_end_offsets(flow, wanted).items():
         remote = (names[place].remote_topic, place[1])
         if remote in found:
             found[remote] = max(found[remote], end)

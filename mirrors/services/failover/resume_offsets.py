@@ -13,11 +13,11 @@ from mirrors.domain.offsets.translation import Translation
 from mirrors.kafka.admin.groups import GroupListing
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow
-from mirrors.services.offsets.reverse_translation import answers_home, blocked_home
+from mirrors.services.offsets.reverse_translation import blocked_home, translate_to_origin
 from mirrors.services.offsets.translation import translate_offsets
 
 
-def with_answers(
+def with_resume_offsets(
     flow: Flow,
     groups: Iterable[GroupSnapshot],
     source: Iterable[PartitionSnapshot],
@@ -69,11 +69,15 @@ def _translations(
 ) -> dict[tuple[TopicPartition, int], Translation]:
     away = {place: rows for place, rows in asked.items() if place not in home}
     answers = translate_offsets(flow=flow, places=away, positions=positions, with_bounds=True)
-    answers |= answers_home(flow, {place: asked[place] for place in asked.keys() & home.keys()})
+    answers |= translate_to_origin(
+        flow, {place: asked[place] for place in asked.keys() & home.keys()}
+    )
     return {(where, row.upstream): row for where, rows in answers.items() for row in rows}
 
 
-def copied_to(flow: Flow, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def replicated_end_offsets(
+    flow: Flow, positions: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """Target offset after the last record that these positions cover; markers do not count."""
     asked = {place: [position] for place, position in positions.items()}
     found = translate_offsets(flow=flow, places=asked, positions=positions)

@@ -16,7 +16,7 @@ from mirrors.kafka.admin.groups import list_answered_groups, read_offsets
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow, GroupOffset
 from mirrors.services.clock import milliseconds
-from mirrors.services.groups.store import is_kept, known_groups
+from mirrors.services.groups.store import is_storable, known_groups
 
 # How long to wait for a transaction that holds a group's offsets.
 HELD_S = 5.0
@@ -26,7 +26,7 @@ NOT_SEEN = "its offsets were never read while the source responded"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GroupsSeen:
+class SourceGroups:
     """The groups, and why the source is unknown; `away`: it does not respond at all."""
 
     groups: tuple[GroupSnapshot, ...]
@@ -41,7 +41,7 @@ def groups_on_source(
     names: Iterable[str],
     remote: Mapping[str, str],
     deadline_s: float,
-) -> GroupsSeen:
+) -> SourceGroups:
     """These groups, or all of the flow; `remote` maps each topic to its remote topic."""
     asked = sorted(set(names))
     chosen = asked or _looked_after(flow, spec, deadline_s)
@@ -60,10 +60,12 @@ def groups_on_source(
         if places or asked:
             trouble = "" if places else NOTHING
             pictures.append(GroupSnapshot(group=group, trouble=trouble, places=places))
-    return GroupsSeen(groups=tuple(pictures))
+    return SourceGroups(groups=tuple(pictures))
 
 
-def groups_from_rows(*, flow: Flow, names: Iterable[str], remote: Mapping[str, str]) -> GroupsSeen:
+def groups_from_rows(
+    *, flow: Flow, names: Iterable[str], remote: Mapping[str, str]
+) -> SourceGroups:
     """As the sync tasks last saw them; the age of a group is its oldest figure's."""
     asked = sorted(set(names))
     rows = GroupOffset.objects.filter(flow=flow, source_offset__isnull=False)
@@ -92,7 +94,7 @@ def groups_from_rows(*, flow: Flow, names: Iterable[str], remote: Mapping[str, s
                 seen_at=milliseconds(min(row.as_of for row in seen)) if seen else None,
             )
         )
-    return GroupsSeen(groups=tuple(pictures))
+    return SourceGroups(groups=tuple(pictures))
 
 
 def _looked_after(flow: Flow, spec: FlowSpec, deadline_s: float) -> list[str]:
@@ -102,7 +104,7 @@ def _looked_after(flow: Flow, spec: FlowSpec, deadline_s: float) -> list[str]:
     chosen = {
         name
         for name, row in listed.groups.items()
-        if is_kept(name)
+        if is_storable(name)
         and selection.decide(name, kind=row.type, protocol=row.protocol_type).chosen
     }
     if not listed.is_whole:

@@ -29,7 +29,7 @@ _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SourceSeen:
+class SourcePartitions:
     """Each partition with the source's current figures, or with its last figure and age.
 
     `silence`: why the source did not respond. `undescribed`: why single partitions did not.
@@ -49,7 +49,7 @@ class SourceSeen:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Selected:
+class SelectedTopics:
     """Source topics that the flow's filters select, with their remote names."""
 
     selection: TopicSelection
@@ -67,25 +67,25 @@ class Selected:
         return not is_ours and self.selection.decide(topic).replicated
 
 
-def selected_by(spec: FlowSpec) -> Selected:
+def selected_by(spec: FlowSpec) -> SelectedTopics:
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-    return Selected(
+    return SelectedTopics(
         selection=TopicSelection(spec.settings, policy),
         policy=policy,
         listed=NamePatterns(spec.settings.topics).elements,
     )
 
 
-def ask_source(
+def read_source_partitions(
     spec: ClusterSpec,
     rows: Iterable[PartitionSnapshot],
-    selected: Selected,
+    selected: SelectedTopics,
     *,
     positions: Mapping[TopicPartition, Position],
     committed: bool,
     deadline_s: float,
     tick: Callable[[], None],
-) -> SourceSeen:
+) -> SourcePartitions:
     """Every selected topic-partition, with or without a row. Each request has the deadline
     `deadline_s`; `tick` is called between requests.
 
@@ -106,9 +106,9 @@ def ask_source(
         if error in stops:
             raise
         left = tuple(row for place, row in known.items() if place not in deleted)
-        return SourceSeen(rows=left, silence=error.message, deleted=deleted)
+        return SourcePartitions(rows=left, silence=error.message, deleted=deleted)
     found = {place: _with_ends(row, place, ends) for place, row in known.items()}
-    return SourceSeen(
+    return SourcePartitions(
         rows=tuple(_identified(row, positions, listed) for row in found.values()),
         undescribed={place: error.message for place, error in ends.failed.items()},
         deleted=deleted,
@@ -174,7 +174,7 @@ def _with_ends(row: PartitionSnapshot, place: TopicPartition, ends: _Ends) -> Pa
 def list_selected(
     source: Admin,
     known: Collection[TopicPartition],
-    selected: Selected,
+    selected: SelectedTopics,
     deadline_s: float,
     tick: Callable[[], None],
 ) -> ClusterSnapshot:
@@ -187,7 +187,7 @@ def list_selected(
 
 
 def not_copied(
-    known: Collection[TopicPartition], listed: ClusterSnapshot, selected: Selected
+    known: Collection[TopicPartition], listed: ClusterSnapshot, selected: SelectedTopics
 ) -> dict[TopicPartition, PartitionSnapshot]:
     """Selected partitions without a row; their records would be lost too. Partition -1 stands for
     all of a topic that could not be described."""
@@ -255,8 +255,8 @@ def _identified(
 
 
 def with_deleted(
-    seen: SourceSeen, *, flow: Flow, spec: FlowSpec, target: Admin, deadline_s: float
-) -> SourceSeen:
+    seen: SourcePartitions, *, flow: Flow, spec: FlowSpec, target: Admin, deadline_s: float
+) -> SourcePartitions:
     """For a silent source: partitions that it had deleted before are no loss of this failure, and
     have no known end."""
     unknown = [(row.topic, row.partition) for row in seen.rows if row.source_end is None]
@@ -286,7 +286,7 @@ def _deleted(
     )
 
 
-def without(
+def without_deleted(
     groups: Iterable[GroupSnapshot], deleted: frozenset[TopicPartition], *, asked: bool
 ) -> tuple[GroupSnapshot, ...]:
     """Kafka deletes groups' offsets with a topic; stored rows may still have them.

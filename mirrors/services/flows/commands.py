@@ -12,9 +12,9 @@ from mirrors.services.errors import Conflict
 from mirrors.services.flows.settings import (
     create_flow,
     forgive_failures,
-    judge_settings,
     lock_flow,
     lock_pairs,
+    validate_settings,
 )
 
 
@@ -33,7 +33,7 @@ def start_flow(*, flow: Flow, who: str, why: str = "", accept_other_writers: boo
     with transaction.atomic():
         lock_pairs()
         locked = lock_flow(flow)
-        judge_settings(locked.source, locked.target, locked.properties, itself=locked)
+        validate_settings(locked.source, locked.target, locked.properties, itself=locked)
         forgive_failures(locked)
         if locked.accepts_other_writers != accept_other_writers:
             locked.accepts_other_writers = accept_other_writers
@@ -100,7 +100,7 @@ def reverse_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
                 runner=locked.runner,
                 who=who,
             )
-        judge_settings(other.source, other.target, other.properties, itself=other)
+        validate_settings(other.source, other.target, other.properties, itself=other)
         return _ask(lock_flow(other), DesiredState.RUNNING, who, reason)
 
 

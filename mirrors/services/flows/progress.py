@@ -83,8 +83,8 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
                 not_visible=status.not_visible,
                 as_of=as_of,
             )
-        lost_ranges.fold(flow=flow, status=status, now=as_of)
-        foreign_records.fold(flow=flow, status=status, now=as_of)
+        lost_ranges.store_gaps(flow=flow, status=status, now=as_of)
+        foreign_records.store_foreign_records(flow=flow, status=status, now=as_of)
         speed = summarize(row.speed for row in status.slices)
         Flow.objects.filter(pk=flow.pk).update(
             as_of=as_of, warnings=list(status.warnings), speed=dataclasses.asdict(speed)

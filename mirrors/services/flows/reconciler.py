@@ -47,7 +47,7 @@ def reconcile(*, flow_id: int | None = None) -> int:
             return 0
         flows = list(_flows_here(flow_id))
         if flow_id is None:
-            cleanup.tidy()
+            cleanup.clean_up()
         for flow in flows:
             _reconcile_apart(flow)
         return len(flows)
@@ -123,7 +123,7 @@ def _reconcile_flow(flow: Flow) -> None:
 
 def _step(flow: Flow) -> bool:
     """One observation and one action; True when more may follow at once."""
-    if schedules.keep_times(flow=flow, now=timezone.now()):
+    if schedules.apply_schedule(flow=flow, now=timezone.now()):
         return True
     recent = list(Job.objects.filter(flow=flow).select_related("runner")[: jobs.MEMORY])
     job = next((job for job in recent if job.ended_at is None), None)
@@ -206,7 +206,7 @@ def _claim(flow: Flow, job: Job | None, decision: Decision, leaving: str | None)
     if observed == ObservedState.STOPPED and job is None and _rests(flow):
         return True
     if observed == ObservedState.STOPPED or decision.finished:
-        reason = schedules.with_next(
+        reason = schedules.reason_with_next_run(
             flow=flow, reason=reason, finished=decision.finished, now=timezone.now()
         )
     retry_at = moment(decision.retry_at) if decision.retry_at else None
@@ -229,7 +229,7 @@ def _claim(flow: Flow, job: Job | None, decision: Decision, leaving: str | None)
                 asked, observed_state=observed, reason=reason, who=SUPERVISOR, changes=changes
             )
         if won and decision.finished:
-            won = schedules.finish(flow=flow, reason=reason)
+            won = schedules.complete_run(flow=flow, reason=reason)
         if not won:
             transaction.set_rollback(True)
     return won

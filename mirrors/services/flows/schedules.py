@@ -22,7 +22,7 @@ RUN_BEGAN = Q(to_state=DesiredState.RUNNING) & ~Q(from_state=DesiredState.PAUSED
 
 
 @dataclasses.dataclass(frozen=True)
-class _Asked:
+class _LastCommand:
     """The last command. `by_itself`: no person gave it. `insists`: regardless of a window."""
 
     at: int
@@ -30,13 +30,13 @@ class _Asked:
     insists: bool
 
 
-def finish(*, flow: Flow, reason: str) -> bool:
+def complete_run(*, flow: Flow, reason: str) -> bool:
     """Mark the run as complete; False when somebody gave another command meanwhile."""
     asked = Flow.objects.filter(pk=flow.pk, desired_state=DesiredState.RUNNING)
     return claim(asked, desired_state=DesiredState.STOPPED, reason=reason, who=SUPERVISOR)
 
 
-def standing(*, flow: Flow, now: datetime) -> RunState | None:
+def run_state(*, flow: Flow, now: datetime) -> RunState | None:
     """State of a run with an end, and when the next one begins; None for other flows."""
     runs = RunSchedule.of(flow.properties)
     if runs.schedule is None and runs.until is None:
@@ -52,7 +52,7 @@ def standing(*, flow: Flow, now: datetime) -> RunState | None:
     )
 
 
-def with_next(*, flow: Flow, reason: str, finished: bool, now: datetime) -> str:
+def reason_with_next_run(*, flow: Flow, reason: str, finished: bool, now: datetime) -> str:
     """The reason why it is stopped, with the next run, unless a person stopped the flow."""
     runs, moment = RunSchedule.of(flow.properties), milliseconds(now)
     if runs.schedule is None:
@@ -75,7 +75,7 @@ def ends_at(*, flow: Flow, now: datetime) -> int | None:
     return runs.ends(asked_at=asked.at, insists=asked.insists, now=milliseconds(now))
 
 
-def keep_times(*, flow: Flow, now: datetime) -> bool:
+def apply_schedule(*, flow: Flow, now: datetime) -> bool:
     """Start the next run of a stopped flow, or end one whose window has closed."""
     if flow.desired_state == DesiredState.STOPPED:
         return _start_if_due(flow, now)
@@ -107,7 +107,7 @@ def _end_if_closed(flow: Flow, now: datetime) -> bool:
     ends = runs.ends(asked_at=asked.at, insists=asked.insists, now=moment)
     if ends is None or moment < ends + (_PATIENCE_MS if ends > asked.at else 0):
         return False
-    reason = with_next(flow=flow, reason="Its window is closed.", finished=True, now=now)
+    reason = reason_with_next_run(flow=flow, reason="Its window is closed.", finished=True, now=now)
     running = Flow.objects.filter(pk=flow.pk, desired_state=DesiredState.RUNNING)
     return claim(
         running,
@@ -128,7 +128,7 @@ def _ran_since(flow: Flow) -> int | None:
     return None if began is None else milliseconds(began.when)
 
 
-def _asked(flow: Flow) -> _Asked | None:
+def _asked(flow: Flow) -> _LastCommand | None:
     newest, *older = [*_rows(flow)[:2], None]
     if newest is None:
         return None
@@ -136,4 +136,4 @@ def _asked(flow: Flow) -> _Asked | None:
     # A stopped flow that a person starts anyway, or one that a person resumes.
     rested = older[0] is not None and older[0].who == SUPERVISOR
     insists = not by_itself and (rested or newest.from_state == DesiredState.PAUSED)
-    return _Asked(milliseconds(newest.when), by_itself, insists)
+    return _LastCommand(milliseconds(newest.when), by_itself, insists)

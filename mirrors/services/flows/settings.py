@@ -16,13 +16,13 @@ from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.settings.changes import initial_changes
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import Cluster, Flow, Job, Runner
-from mirrors.models.flows import DesiredState, keep_edit
+from mirrors.models.flows import DesiredState, record_edit
 from mirrors.models.transitions import note, record
 from mirrors.services.errors import Conflict
 from mirrors.services.runners.settings import ensure_default_runner
 
 
-def judge_settings(
+def validate_settings(
     source: Cluster, target: Cluster, properties: Mapping[str, str], itself: Flow | None = None
 ) -> tuple[FlowSpec, list[str]]:
     """The spec and its warnings, checked against all flows that are not stopped."""
@@ -78,7 +78,7 @@ def create_flow(
     """A new flow. Raises one sentence per setting that cannot work or would do harm."""
     with transaction.atomic():
         lock_pairs()
-        spec, warnings = judge_settings(source, target, properties)
+        spec, warnings = validate_settings(source, target, properties)
         flow = Flow.objects.create(
             source=source,
             target=target,
@@ -89,7 +89,7 @@ def create_flow(
             warnings=warnings,
         )
         record(flow, field="desired_state", before="", who=who, why="Created.")
-        keep_edit(flow, initial_changes(spec.properties), who=who)
+        record_edit(flow, initial_changes(spec.properties), who=who)
     return flow
 
 
@@ -98,7 +98,7 @@ def preview_update(
 ) -> EditPreview:
     """What `update_flow` with the same arguments would do; raises the same errors."""
     after = dict(flow.properties if properties is None else properties)
-    spec, warnings = judge_settings(flow.source, flow.target, after, itself=flow)
+    spec, warnings = validate_settings(flow.source, flow.target, after, itself=flow)
     warnings += _renames(flow, spec)
     changes = _changes(flow, after, runner)
     restarts: list[str] = []
@@ -129,7 +129,7 @@ def update_flow(
         lock_pairs()
         locked = lock_flow(flow)
         after = dict(locked.properties if properties is None else properties)
-        spec, warnings = judge_settings(locked.source, locked.target, after, itself=locked)
+        spec, warnings = validate_settings(locked.source, locked.target, after, itself=locked)
         changes = _changes(locked, after, runner)
         if not changes:
             return locked
@@ -139,7 +139,7 @@ def update_flow(
         locked.generation += 1
         forgive_failures(locked)
         locked.save(update_fields=["properties", "warnings", "runner", "generation"])
-        keep_edit(locked, changes, who=who)
+        record_edit(locked, changes, who=who)
         words = [f"{item['key']}: {item['before']} → {item['after']}" for item in changes]
         note(locked, what=f"generation {locked.generation}", who=who, why="; ".join(words))
     return locked

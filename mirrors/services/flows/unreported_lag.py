@@ -112,7 +112,7 @@ def observe(
         lost = _lost(rows, remote_ids, lost)
     topics: list[TopicStatus] = []
     partitions: list[PartitionStatus] = []
-    look = _Look(flow, seen, gaps, milliseconds(now), now - (flow.as_of or now), lost)
+    look = _SourceScan(flow, seen, gaps, milliseconds(now), now - (flow.as_of or now), lost)
     for name in sorted(known.keys() | seen.topics.topics.keys() | seen.topics.failed.keys()):
         status = look.topic(name, known.get(name))
         if status is None:
@@ -154,7 +154,7 @@ def _last_lost(flow: Flow, gaps: Collection[TopicPartition]) -> dict[str, GapKin
     }
 
 
-class _Look:
+class _SourceScan:
     """One scan of a source as the statuses of one flow."""
 
     def __init__(

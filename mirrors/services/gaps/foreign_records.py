@@ -35,7 +35,7 @@ ONE_EVENT = timedelta(hours=1)
 _CLOSED = "No decision is needed: replication continues, at other offsets of the remote partition."
 
 
-def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
+def store_foreign_records(*, flow: Flow, status: JobStatus, now: datetime) -> None:
     """Store what the runner reports; offsets tell what was stored before."""
     for row in status.partitions:
         if row.strangers:

@@ -33,7 +33,7 @@ _INDEX_KNOWS_AFTER = timedelta(minutes=1)
 _CHOICES = {"accept": GapState.ACCEPTED, "restart": GapState.RESTARTED}
 
 
-def fold(*, flow: Flow, status: JobStatus, now: datetime) -> None:
+def store_gaps(*, flow: Flow, status: JobStatus, now: datetime) -> None:
     """Make the open gaps those that the runner reports; others close automatically."""
     known = {(gap.topic, gap.partition): gap for gap in _open(flow)}
     if not known and not any(row.gap for row in status.partitions):

@@ -21,7 +21,7 @@ from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic
 from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, read_range
 from mirrors.models import Flow, GroupBookmark, KnownCheckpoint
 from mirrors.services.clock import Budget, moment
-from mirrors.services.groups.store import is_kept_checkpoint, store_places, written_offsets
+from mirrors.services.groups.store import is_valid_checkpoint, store_places, written_offsets
 from mirrors.services.groups.survey import Survey, find_groups, survey_groups
 
 Key = tuple[str, str, int]
@@ -30,7 +30,7 @@ _UNIQUE = ("flow", "group", "topic", "partition")
 _NEXT_TURN = "the next run of the group offsets task sets it"
 
 
-def look_for_groups(context: SyncTaskContext) -> Outcome:
+def discover_groups(context: SyncTaskContext) -> Outcome:
     """Sync task `groups`: the groups on the source, and which are excluded and why."""
     flow = flow_of(context)
     verdicts, missing = find_groups(
@@ -44,7 +44,7 @@ def look_for_groups(context: SyncTaskContext) -> Outcome:
         counts={"groups": chosen, "left_out": len(verdicts) - chosen},
         reasons=(
             *([missing] if missing else []),
-            *summed((v.reason, name) for name, v in sorted(verdicts.items()) if not v.chosen),
+            *summarize((v.reason, name) for name, v in sorted(verdicts.items()) if not v.chosen),
         ),
     )
 
@@ -80,14 +80,14 @@ def emit_checkpoints(context: SyncTaskContext, survey: Survey) -> Outcome:
     rows = [Row(plan.checkpoint.key, plan.checkpoint.value, 0) for plan in plans if plan.checkpoint]
     if rows:
         append(spec.target, topic, rows, deadline_s=budget.left_s)
-    note_places(flow=flow, spec=spec, survey=survey, now=now)
+    store_survey(flow=flow, spec=spec, survey=survey, now=now)
     return Outcome(
         counts={
             "groups": len(survey.groups),
             "partitions": len(survey.places),
             "emitted": len(rows),
         },
-        reasons=summed(
+        reasons=summarize(
             (plan.reason, f"{place.group} in {place.topic}-{place.partition}")
             for place, plan in zip(survey.places, plans, strict=True)
             if plan.checkpoint is None and not plan.is_quiet
@@ -95,7 +95,7 @@ def emit_checkpoints(context: SyncTaskContext, survey: Survey) -> Outcome:
     )
 
 
-def note_places(*, flow: Flow, spec: FlowSpec, survey: Survey, now: datetime) -> None:
+def store_survey(*, flow: Flow, spec: FlowSpec, survey: Survey, now: datetime) -> None:
     """Store a survey without moving groups: a group that would move waits for its run."""
     wrote = written_offsets(flow=flow)
     found = [(place, _waiting(spec, survey, place, wrote)) for place in survey.places]
@@ -116,7 +116,7 @@ def _waiting(
     return OffsetUpdate("waiting", None, f"{move.reason}; {_NEXT_TURN}")
 
 
-def summed(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+def summarize(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Each reason once, with its count and one example: the rows have it for each group."""
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
@@ -147,7 +147,7 @@ def _known(flow: Flow, admin: Admin, topic: str, budget: Budget) -> dict[Key, Ch
                 row = Checkpoint.read(record.key, record.value)
             except MalformedRecord:
                 continue  # a tombstone, or not MM2's; MM2's readers skip it as well
-            if is_kept_checkpoint(row):
+            if is_valid_checkpoint(row):
                 last[row.group, row.topic, row.partition] = row
         with transaction.atomic():
             if tail.is_other_log:

@@ -29,7 +29,7 @@ from mirrors.models import (
     RunBlock,
     SyncedPartition,
 )
-from mirrors.models.offsets import blocks_around
+from mirrors.models.offsets import neighbor_blocks
 from mirrors.services.clock import Budget
 from mirrors.services.groups.mm2_checkpoints import flow_of
 from mirrors.services.offsets.run_index import refresh_index
@@ -142,7 +142,7 @@ def _new_syncs(flow: Flow, lag: int) -> Iterator[tuple[SyncedPartition, list[Off
 
 def _runs(map_id: int, upstream: int) -> Iterator[Run]:
     """Runs from the block that contains the offset."""
-    first = blocks_around([(map_id, upstream)])[map_id, upstream].first
+    first = neighbor_blocks([(map_id, upstream)])[map_id, upstream].first
     blocks = RunBlock.objects.filter(map=map_id)
     if first is not None:
         blocks = blocks.filter(first__gte=first)

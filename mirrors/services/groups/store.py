@@ -39,18 +39,18 @@ _FIELDS = (
 )
 
 
-def is_kept(group: str) -> bool:
+def is_storable(group: str) -> bool:
     """Whether the database can store the name; Kafka itself sets no limit."""
     return 0 < len(group) <= LONGEST_GROUP and "\0" not in group
 
 
-def is_kept_checkpoint(row: Checkpoint) -> bool:
+def is_valid_checkpoint(row: Checkpoint) -> bool:
     """Skips invalid partitions: other programs write to the topic too."""
     named = _TOPIC.fullmatch(row.topic) is not None and row.partition >= 0
-    return named and is_kept(row.group)
+    return named and is_storable(row.group)
 
 
-def has_looked(*, flow: Flow) -> bool:
+def has_listing(*, flow: Flow) -> bool:
     return GroupOffset.objects.filter(flow=flow).exists()
 
 
@@ -92,7 +92,9 @@ def store_listing(
     """
     selection = GroupSelection(spec.settings)
     verdicts = {
-        name: _verdict(selection, group) for name, group in listed.groups.items() if is_kept(name)
+        name: _verdict(selection, group)
+        for name, group in listed.groups.items()
+        if is_storable(name)
     }
     with transaction.atomic():
         rows = GroupOffset.objects.filter(flow=flow)

@@ -23,9 +23,9 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow
 from mirrors.services.clock import Budget
-from mirrors.services.groups.store import has_looked, known_groups, known_places, store_listing
-from mirrors.services.offsets.mm2_bounds import learn_bounds
-from mirrors.services.offsets.reverse_translation import other_way
+from mirrors.services.groups.store import has_listing, known_groups, known_places, store_listing
+from mirrors.services.offsets.mm2_bounds import find_bounds
+from mirrors.services.offsets.reverse_translation import reverse_flow_of
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 
@@ -46,7 +46,7 @@ class Survey:
 
 def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) -> Survey:
     """Raises when a whole cluster does not respond; the failure of one group affects only it."""
-    if not has_looked(flow=flow):
+    if not has_listing(flow=flow):
         find_groups(flow=flow, spec=spec, now=now, budget=budget)
     groups = known_groups(flow=flow, spec=spec)
     known = known_places(flow=flow)
@@ -57,18 +57,18 @@ def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) 
         places = [_mixed(place) for place in places]
     else:
         places = _translated(flow, places)
-        if learn_bounds(flow=flow, answers=_answers(places), deadline_s=budget.left_s):
+        if find_bounds(flow=flow, answers=_answers(places), deadline_s=budget.left_s):
             places = _translated(flow, places)
     places = _with_source_log(spec.source, places, budget)
     with Admin(spec.target, client_id="understudy-groups") as admin:
         places = _with_ends(admin, places, budget)
-    states, places = look_at_target(spec.target, places, budget)
+    states, places = read_target(spec.target, places, budget)
     return Survey(groups=tuple(groups), places=tuple(places), states=states)
 
 
 def _is_settled(flow: Flow, budget: Budget) -> bool:
     """Whether the reverse flow is stopped, so that both maps together translate each offset."""
-    there = other_way(flow)
+    there = reverse_flow_of(flow)
     if there is not None:
         refresh_index(flow=there, deadline_s=budget.left_s)
     return there is not None
@@ -82,7 +82,7 @@ def find_groups(
     return store_listing(flow=flow, spec=spec, listed=listed, now=now), listed.reason
 
 
-def look_at_target(
+def read_target(
     target: ClusterSpec, places: Iterable[GroupPartition], budget: Budget
 ) -> tuple[dict[str, str], list[GroupPartition]]:
     """States first, offsets second: a group that becomes active in between shows in one of them."""

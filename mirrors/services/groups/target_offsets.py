@@ -12,9 +12,9 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
 from mirrors.services.clock import Budget, moment
-from mirrors.services.groups.mm2_checkpoints import flow_of, summed
+from mirrors.services.groups.mm2_checkpoints import flow_of, summarize
 from mirrors.services.groups.store import store_places, written_offsets
-from mirrors.services.groups.survey import Survey, look_at_target
+from mirrors.services.groups.survey import Survey, read_target
 
 Key = tuple[str, str, int]
 # The number of groups whose state is read right before they are set, so that little time passes.
@@ -43,7 +43,7 @@ def move_groups(context: SyncTaskContext, survey: Survey) -> Outcome:
             "moved": states.count("moved"),
             "in_sync": states.count("in_sync"),
         },
-        reasons=summed(
+        reasons=summarize(
             (move.reason, f"{place.group} in {place.topic}-{place.partition}")
             for place, move in found
             if move.state not in ("moved", "in_sync")
@@ -67,7 +67,7 @@ def _moved(
         if budget.left_s < _LEAST_S:
             yield from ((place, _LATE) for place in places)
             continue
-        states, fresh = look_at_target(target, places, budget)
+        states, fresh = read_target(target, places, budget)
         yield from _act(target, states, fresh, wrote, budget)
 
 

@@ -11,13 +11,13 @@ from mirrors.domain.sync.heartbeats import ReceivedHeartbeat
 from mirrors.kafka.internal_topics.heartbeats import HeartbeatConsumer
 from mirrors.services.clock import milliseconds
 from mirrors.services.heartbeats.connections import OPEN
-from mirrors.services.heartbeats.schedule import Turn
+from mirrors.services.heartbeats.schedule import HeartbeatEmission
 
 # Long enough for a commit, short for a worker.
 WATCH_S = 2.5
 
 
-def begin(turns: list[Turn]) -> dict[int, HeartbeatConsumer]:
+def open_watchers(turns: list[HeartbeatEmission]) -> dict[int, HeartbeatConsumer]:
     """Target's key -> its watcher, which misses nothing from now on."""
     watchers = {}
     for target in {turn.flow.target_id: turn.flow.target for turn in turns}.values():
@@ -37,7 +37,7 @@ def begin(turns: list[Turn]) -> dict[int, HeartbeatConsumer]:
     return watchers
 
 
-def watch(watchers: dict[int, HeartbeatConsumer], turns: list[Turn]) -> None:
+def await_arrivals(watchers: dict[int, HeartbeatConsumer], turns: list[HeartbeatEmission]) -> None:
     """Until all heartbeats that were just written have arrived, or the time is over."""
     waiting = [turn for turn in turns if turn.topic is not None and not turn.error]
     until = time.monotonic() + WATCH_S
@@ -52,7 +52,9 @@ def watch(watchers: dict[int, HeartbeatConsumer], turns: list[Turn]) -> None:
         watcher.unassign()
 
 
-def _poll(watchers: dict[int, HeartbeatConsumer], target: int, turns: list[Turn]) -> None:
+def _poll(
+    watchers: dict[int, HeartbeatConsumer], target: int, turns: list[HeartbeatEmission]
+) -> None:
     """One record of one target; a failed watcher is dropped, the others continue."""
     try:
         found = watchers[target].poll(wait_s=0.1 / len(watchers))
@@ -68,7 +70,9 @@ def _poll(watchers: dict[int, HeartbeatConsumer], target: int, turns: list[Turn]
         _note(turns, target, topic, ReceivedHeartbeat(key, value, milliseconds(timezone.now())))
 
 
-def _note(turns: list[Turn], target: int, topic: str, arrival: ReceivedHeartbeat) -> None:
+def _note(
+    turns: list[HeartbeatEmission], target: int, topic: str, arrival: ReceivedHeartbeat
+) -> None:
     """A source writes for all its targets, so an arrival on another target does not count."""
     for turn in turns:
         if turn.flow.target_id == target and turn.topic == topic:

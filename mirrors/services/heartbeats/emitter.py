@@ -19,7 +19,12 @@ from mirrors.domain.sync.schedule import Outcome
 from mirrors.services.clock import moment
 from mirrors.services.heartbeats import arrivals
 from mirrors.services.heartbeats.connections import OPEN
-from mirrors.services.heartbeats.schedule import Turn, emitting, interval_s, take_turns
+from mirrors.services.heartbeats.schedule import (
+    HeartbeatEmission,
+    claim_due,
+    flows_with_heartbeats,
+    interval_s,
+)
 from mirrors.services.sync.runs import close_run, open_run
 
 NAME = "heartbeats"
@@ -29,22 +34,22 @@ WATCH_EVERY = timedelta(seconds=15)
 
 
 @dataclasses.dataclass(frozen=True)
-class Beat:
+class EmissionResult:
     """How many flows were due, and the seconds until the next one may be due."""
 
     due: int
     again_s: float | None
 
 
-def beat(*, now: datetime) -> Beat:
+def emit_heartbeats(*, now: datetime) -> EmissionResult:
     """Write the due heartbeats of all flows, and from time to time watch their arrival."""
-    flows = emitting()
-    turns = take_turns(flows, now)
+    flows = flows_with_heartbeats()
+    turns = claim_due(flows, now)
     watched = [turn for turn in turns if _is_watched(turn, now)]
-    watchers = arrivals.begin(watched)
+    watchers = arrivals.open_watchers(watched)
     before = {turn.flow.pk: (turn.state.place, turn.state.error) for turn in turns}
     _write(turns, now)
-    arrivals.watch(watchers, watched)
+    arrivals.await_arrivals(watchers, watched)
     for turn in turns:
         if turn in watched:
             _keep_figures(turn, now)
@@ -52,15 +57,15 @@ def beat(*, now: datetime) -> Beat:
             _keep(turn, now)
     seconds = timezone.now().timestamp()
     waits = [every - seconds % every for every in {interval_s(spec) for _, spec in flows}]
-    return Beat(due=len(turns), again_s=min(waits, default=None))
+    return EmissionResult(due=len(turns), again_s=min(waits, default=None))
 
 
-def _is_watched(turn: Turn, now: datetime) -> bool:
+def _is_watched(turn: HeartbeatEmission, now: datetime) -> bool:
     as_of = turn.state.as_of
     return as_of is None or now - as_of >= WATCH_EVERY
 
 
-def _write(turns: list[Turn], now: datetime) -> None:
+def _write(turns: list[HeartbeatEmission], now: datetime) -> None:
     """Write each to its cluster; what the source rejects goes to the target at once."""
     on_source = [turn for turn in turns if turn.state.place == "source"]
     _write_in_place(turns, now)
@@ -72,7 +77,7 @@ def _write(turns: list[Turn], now: datetime) -> None:
             turn.state.reason = turn.refusal
 
 
-def _write_in_place(turns: list[Turn], now: datetime) -> None:
+def _write_in_place(turns: list[HeartbeatEmission], now: datetime) -> None:
     for place in {turn.place.pk: turn.place for turn in turns}.values():
         here = [turn for turn in turns if turn.place.pk == place.pk]
         factor = max(turn.spec.settings.heartbeats_topic_replication_factor for turn in here)
@@ -87,7 +92,7 @@ def _write_in_place(turns: list[Turn], now: datetime) -> None:
             OPEN.drop(place, pause=any(e.code != "not_authorised" for e in failed.values()))
 
 
-def _judge(turn: Turn, error: UnderstudyError | None, now: datetime) -> None:
+def _judge(turn: HeartbeatEmission, error: UnderstudyError | None, now: datetime) -> None:
     """Without permission to write on the source, heartbeats go to the target from now on."""
     state = turn.state
     turn.error = error.message if error else ""
@@ -105,7 +110,7 @@ def _judge(turn: Turn, error: UnderstudyError | None, now: datetime) -> None:
         )
 
 
-def _keep_figures(turn: Turn, now: datetime) -> None:
+def _keep_figures(turn: HeartbeatEmission, now: datetime) -> None:
     seen = figures(
         turn.arrivals,
         source=turn.beat.source,
@@ -125,7 +130,7 @@ def _keep_figures(turn: Turn, now: datetime) -> None:
         close_run(run=run, outcome=outcome, error=turn.error, fold=True)
 
 
-def _reasons(turn: Turn) -> Iterator[str]:
+def _reasons(turn: HeartbeatEmission) -> Iterator[str]:
     if turn.state.reason:
         yield turn.state.reason
     elif turn.topic is None:
@@ -140,7 +145,7 @@ def _reasons(turn: Turn) -> Iterator[str]:
         yield f"The newest did not arrive within {waited} s; the next check reports more."
 
 
-def _keep(turn: Turn, now: datetime) -> None:
+def _keep(turn: HeartbeatEmission, now: datetime) -> None:
     turn.state.error = turn.error
     turn.state.save(
         update_fields=[

@@ -22,7 +22,7 @@ SOURCE_AGAIN = timedelta(minutes=10)
 
 
 @dataclasses.dataclass
-class Turn:
+class HeartbeatEmission:
     """One heartbeat of one flow, from being due to its arrival."""
 
     flow: Flow
@@ -49,7 +49,7 @@ class Turn:
         return any((arrival.key, arrival.value) == wanted for arrival in self.arrivals)
 
 
-def emitting() -> list[tuple[Flow, FlowSpec]]:
+def flows_with_heartbeats() -> list[tuple[Flow, FlowSpec]]:
     """Running flows with heartbeats enabled."""
     rows = Flow.objects.select_related("source", "target", "heartbeat")
     found = []
@@ -65,7 +65,7 @@ def interval_s(spec: FlowSpec) -> int:
     return spec.settings.emit_heartbeats_interval_seconds
 
 
-def take_turns(flows: list[tuple[Flow, FlowSpec]], now: datetime) -> list[Turn]:
+def claim_due(flows: list[tuple[Flow, FlowSpec]], now: datetime) -> list[HeartbeatEmission]:
     due = [turn for flow, spec in flows if (turn := _turn(flow, spec, now)) is not None]
     if not due:
         return []
@@ -73,7 +73,7 @@ def take_turns(flows: list[tuple[Flow, FlowSpec]], now: datetime) -> list[Turn]:
         return [turn for turn in due if _take(turn)]
 
 
-def _turn(flow: Flow, spec: FlowSpec, now: datetime) -> Turn | None:
+def _turn(flow: Flow, spec: FlowSpec, now: datetime) -> HeartbeatEmission | None:
     state = getattr(flow, "heartbeat", None) or HeartbeatState(flow=flow)
     at = milliseconds(now)
     seconds = at // 1000
@@ -83,7 +83,7 @@ def _turn(flow: Flow, spec: FlowSpec, now: datetime) -> Turn | None:
     if state.place == "target" and _is_source_due(flow, state, now):
         state.place = "source"
     beat = Heartbeat(flow.source.alias, flow.target.alias, at)
-    turn = Turn(flow, spec, state, beat, slot)
+    turn = HeartbeatEmission(flow, spec, state, beat, slot)
     if turn.place.reachable is False or OPEN.is_paused(turn.place):
         return None
     return turn
@@ -96,7 +96,7 @@ def _is_source_due(flow: Flow, state: HeartbeatState, now: datetime) -> bool:
     return bool(state.error) or now - (state.place_since or now) > SOURCE_AGAIN
 
 
-def _take(turn: Turn) -> bool:
+def _take(turn: HeartbeatEmission) -> bool:
     """Whether this process moved the slot, so that it owns the heartbeat."""
     if turn.state.pk is None:
         turn.state, _ = HeartbeatState.objects.get_or_create(flow=turn.flow)

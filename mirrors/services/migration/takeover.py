@@ -31,7 +31,7 @@ LONGEST_S = 20
 DEADLINE_S = 7.0
 
 
-def ask_check(
+def request_check(
     *, flow: Flow, seconds: int, start: bool = False, who: str = "", now: datetime
 ) -> DutyRun:
     """Store the check that a worker does; with `start` it then starts the flow for `who`."""
@@ -68,7 +68,7 @@ def run_check(
     if run is None:
         return False
     try:
-        signs = look(run.flow, seconds=seconds, sleep=sleep)
+        signs = observe_mm2(run.flow, seconds=seconds, sleep=sleep)
         sentences = signs.sentences(run.flow.source.alias, run.flow.target.alias)
         if signs.quiet and start:
             start_flow(
@@ -87,7 +87,7 @@ def run_check(
     return signs.quiet
 
 
-def look(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Mm2Activity:
+def observe_mm2(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Mm2Activity:
     """MM2's offsets, read twice with `seconds` between them, to detect writes."""
     spec = flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)

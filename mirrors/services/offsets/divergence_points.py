@@ -28,7 +28,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.positions import read_positions
 from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic, read_to_end
 from mirrors.models import Divergence, Flow, PartitionMap
-from mirrors.models.offsets import blocks_around
+from mirrors.models.offsets import neighbor_blocks
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.offsets.run_index import refresh_index
 
@@ -42,7 +42,7 @@ _FIELDS = tuple(
 )
 
 
-def keep(
+def store_points(
     *, flow: Flow, mark: str, now: datetime, deadline_s: float = DEADLINE_S
 ) -> list[Divergence]:
     """The divergence point of every replicated partition; the flow must not write any more.
@@ -143,7 +143,7 @@ def _last_runs(flow: Flow, rows: Mapping[TopicPartition, Position]) -> dict[Topi
     }
     wanted = {(pk, born[key] - 1): (key[0], key[1]) for pk, key in maps.items() if key in born}
     found: dict[TopicPartition, Run] = {}
-    for at, around in blocks_around(wanted).items():
+    for at, around in neighbor_blocks(wanted).items():
         run = None if around.body is None else Block(around.body).around(at[1])[0]
         if run is not None:
             found[wanted[at]] = run

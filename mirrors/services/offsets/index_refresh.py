@@ -13,7 +13,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.offsets.translation import Translation
 from mirrors.kafka.admin.groups import read_offsets
 from mirrors.models import Flow, FlowPartition, PartitionMap
-from mirrors.services.offsets.mm2_bounds import learn_bounds
+from mirrors.services.offsets.mm2_bounds import find_bounds
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 
@@ -43,7 +43,7 @@ def catch_up(*, flow_id: int) -> None:
         log.info("The offset runs of %s cannot be read: %s", flow.name, error.message)
 
 
-def translate_now(
+def refresh_and_translate(
     *, flow: Flow, places: Mapping[TopicPartition, Iterable[int]], deadline_s: float = PATIENCE_S
 ) -> dict[TopicPartition, list[Translation]]:
     """Translate with the index, after a refresh where more was replicated than it knows.
@@ -55,7 +55,7 @@ def translate_now(
     asked = {place: list(offsets) for place, offsets in places.items()}
     until = time.monotonic() + deadline_s
     answers = _caught_up(flow, asked, deadline_s)
-    if learn_bounds(flow=flow, answers=answers, deadline_s=max(0.5, until - time.monotonic())):
+    if find_bounds(flow=flow, answers=answers, deadline_s=max(0.5, until - time.monotonic())):
         answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
     return answers
 

@@ -43,17 +43,17 @@ MOST_SEARCHED = 50
 DEADLINE_S = 20.0
 
 
-def learn_group_bounds(*, flow: Flow, places: Iterable[GroupPartition], deadline_s: float) -> bool:
+def find_group_bounds(*, flow: Flow, places: Iterable[GroupPartition], deadline_s: float) -> bool:
     """For groups; True when an answer may be better now. Never raises: unknown stays unknown."""
     asked: dict[TopicPartition, set[int]] = {}
     for place in places:
         if not place.left_out and place.source_offset is not None:
             asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
     answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
-    return learn_bounds(flow=flow, answers=answers, deadline_s=deadline_s)
+    return find_bounds(flow=flow, answers=answers, deadline_s=deadline_s)
 
 
-def learn_bounds(
+def find_bounds(
     *, flow: Flow, answers: Mapping[TopicPartition, Iterable[Translation]], deadline_s: float
 ) -> bool:
     """Verify a closer pair for each of these answers that is not exact."""
@@ -68,13 +68,13 @@ def learn_bounds(
     if not wanted:
         return False
     try:
-        return _Learner(flow, wanted, min(deadline_s, DEADLINE_S)).learn()
+        return _BoundsSearch(flow, wanted, min(deadline_s, DEADLINE_S)).learn()
     except UnderstudyError as error:
         log.info("The offset syncs of %s cannot be read: %s", flow.name, error.message)
         return False
 
 
-class _Learner:
+class _BoundsSearch:
     def __init__(
         self, flow: Flow, wanted: Mapping[TopicPartition, list[int]], deadline_s: float
     ) -> None:

@@ -1,9 +1,9 @@
 """Translates offsets of the standby to those of the old primary, with the runs of both flows.
 
 Between two flows with the same topic names, one flow's map is half of the answer: records that it
-skipped came from the other cluster, and have their own offsets there. `amend` completes answers of
-such a flow while the other one is stopped. `upstream_of` answers for remote topics that no flow
-replicates back. Offsets after the rows of both flows stay unknown.
+skipped came from the other cluster, and have their own offsets there. `correct_translations`
+completes answers of such a flow while the other one is stopped. `upstream_of` answers for remote
+topics that no flow replicates back. Offsets after the rows of both flows stay unknown.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from mirrors.models import (
 from mirrors.models.failback import OrphanState
 from mirrors.models.failover import FailoverKind, FailoverState
 from mirrors.models.flows import DesiredState
-from mirrors.services.offsets.run_lookup import beside, touching, until
+from mirrors.services.offsets.run_lookup import neighbor_runs, overlapping_runs, runs_until
 
 _FAR = (1 << 63) - 1
 _SETTLED = (OrphanState.REPLAYED, OrphanState.EXPORTED, OrphanState.DROPPED)
 
 
-def other_way(flow: Flow) -> Flow | None:
+def reverse_flow_of(flow: Flow) -> Flow | None:
     """The flow in the other direction, when it is stopped and its target was promoted."""
     rows = Flow.objects.filter(
         source=flow.target_id, target=flow.source_id, desired_state=DesiredState.STOPPED
@@ -54,17 +54,17 @@ def other_way(flow: Flow) -> Flow | None:
     return there
 
 
-def amend(
+def correct_translations(
     *, flow: Flow, answers: Mapping[TopicPartition, list[Translation]]
 ) -> dict[TopicPartition, list[Translation]]:
     """The same answers, corrected for partitions that the other flow wrote before the promotion.
 
     Keys are source topics of `flow`, which are remote topics of the other flow.
     """
-    there = other_way(flow) if answers else None
+    there = reverse_flow_of(flow) if answers else None
     if there is None:
         return dict(answers)
-    ways = Ways(there, answers, flow)
+    ways = ReverseMaps(there, answers, flow)
     return {
         place: [ways.back(place, answer.upstream) for answer in rows]
         if ways.knows(place, own_name=True)
@@ -77,7 +77,7 @@ def upstream_of(
     *, there: Flow, places: Mapping[TopicPartition, Iterable[int]]
 ) -> dict[TopicPartition, list[Translation]]:
     """For remote topics of the flow `there`: the resume offset of a reader at its source."""
-    ways = Ways(there, places, None)
+    ways = ReverseMaps(there, places, None)
     return {
         place: [ways.back(place, offset) for offset in offsets]
         for place, offsets in places.items()
@@ -85,18 +85,18 @@ def upstream_of(
     }
 
 
-def ways_of(flow: Flow, places: Iterable[TopicPartition]) -> Ways | None:
+def reverse_maps_of(flow: Flow, places: Iterable[TopicPartition]) -> ReverseMaps | None:
     """What both flows know of these source partitions; None while both run."""
-    there = other_way(flow)
-    return None if there is None else Ways(there, places, flow)
+    there = reverse_flow_of(flow)
+    return None if there is None else ReverseMaps(there, places, flow)
 
 
-def ways_home(flow: Flow) -> dict[TopicPartition, TopicPartition]:
+def origin_partitions(flow: Flow) -> dict[TopicPartition, TopicPartition]:
     """Remote partitions whose names keep them from replication, each with its source partition.
 
     They are on the source of `flow`, which does not replicate them: they came from its target.
     """
-    there = other_way(flow)
+    there = reverse_flow_of(flow)
     if there is None:
         return {}
     rows = Divergence.objects.filter(flow=there).exclude(remote_topic=F("topic"))
@@ -118,11 +118,11 @@ def blocked_home(flow: Flow) -> dict[TopicPartition, str]:
     }
 
 
-def answers_home(
+def translate_to_origin(
     flow: Flow, places: Mapping[TopicPartition, Iterable[int]]
 ) -> dict[TopicPartition, list[Translation]]:
-    """For partitions of `ways_home`: the resume offset of a reader on their origin."""
-    there = other_way(flow) if places else None
+    """For partitions of `origin_partitions`: the resume offset of a reader on their origin."""
+    there = reverse_flow_of(flow) if places else None
     return {} if there is None else upstream_of(there=there, places=places)
 
 
@@ -132,14 +132,14 @@ def upstream_span(
     """First and last source offset of what the flow wrote at offsets [start, end) of its target."""
     known = _maps(flow, {place[0]}).get(place)
     found = None
-    for run in () if known is None else touching(known.pk, "downstream", start, end):
+    for run in () if known is None else overlapping_runs(known.pk, "downstream", start, end):
         first = run.upstream + max(0, start - run.downstream)
         last = run.upstream + min(run.length, end - run.downstream) - 1
         found = (first if found is None else found[0], last)
     return found
 
 
-class Ways:
+class ReverseMaps:
     """The known mappings of some remote topics of one flow whose target was promoted."""
 
     def __init__(self, there: Flow, places: Iterable[TopicPartition], back: Flow | None) -> None:
@@ -172,10 +172,10 @@ class Ways:
         """For offsets [start, end) on the old primary: the offsets of the same records here."""
         found: dict[int, int] = {}
         back = self._back.get(place)
-        for run in touching(self._there[self.home_of(place)].pk, "first", start, end):
+        for run in overlapping_runs(self._there[self.home_of(place)].pk, "first", start, end):
             for at in range(max(start, run.upstream), min(end, run.upstream + run.length)):
                 found[at] = run.downstream + at - run.upstream
-        for run in () if back is None else touching(back.pk, "downstream", start, end):
+        for run in () if back is None else overlapping_runs(back.pk, "downstream", start, end):
             for at in range(max(start, run.downstream), min(end, run.downstream + run.length)):
                 found[at] = run.upstream + at - run.downstream
         return found
@@ -187,14 +187,14 @@ class Ways:
         found: int | None = None
         tail = 0
         if back is not None:
-            found = downstream_between(asked, **beside(back, "first", asked))
+            found = downstream_between(asked, **neighbor_runs(back, "first", asked))
             last = RunBlock.objects.filter(map=back.pk).order_by("-first").first()
             for run in read_block(bytes(last.body)) if last is not None else ():
                 tail = run.downstream + run.length
             tail = max(tail, back.map_end or 0)
         answer = translate_back(
             asked,
-            forth=upstream_between(asked, **beside(forth, "downstream", asked)),
+            forth=upstream_between(asked, **neighbor_runs(forth, "downstream", asked)),
             back=found,
             rest=forth.position or 0,
             tail=tail,
@@ -209,12 +209,12 @@ class Ways:
     ) -> Translation:
         """The two logs differ in order: records after this offset may have been read there."""
         asked, place = answer.upstream, answer.downstream or 0
-        brought = () if back is None else touching(back.pk, "downstream", place, _FAR)
+        brought = () if back is None else overlapping_runs(back.pk, "downstream", place, _FAR)
         again = count_re_reads(
             asked,
             place,
-            forth=until(asked, "downstream", touching(forth.pk, "first", place, _FAR)),
-            back=until(asked, "upstream", brought),
+            forth=runs_until(asked, "downstream", overlapping_runs(forth.pk, "first", place, _FAR)),
+            back=runs_until(asked, "upstream", brought),
         )
         return dataclasses.replace(answer, re_reads=again)
 

@@ -12,7 +12,7 @@ from mirrors.models import PartitionMap, RunBlock
 _BLOCKS = 50
 
 
-def touching(map_id: int, side: str, start: int, end: int) -> Iterator[Run]:
+def overlapping_runs(map_id: int, side: str, start: int, end: int) -> Iterator[Run]:
     """Runs of a map that hold an offset of [start, end) on one side, in rising order."""
     member = "upstream" if side == "first" else "downstream"
     blocks = RunBlock.objects.filter(map=map_id)
@@ -25,20 +25,20 @@ def touching(map_id: int, side: str, start: int, end: int) -> Iterator[Run]:
                     yield run
 
 
-def until(offset: int, member: str, runs: Iterable[Run]) -> Iterator[Run]:
+def runs_until(offset: int, member: str, runs: Iterable[Run]) -> Iterator[Run]:
     for run in runs:
         if getattr(run, member) >= offset:
             return
         yield run
 
 
-class Beside(TypedDict, total=False):
+class NeighborRuns(TypedDict, total=False):
     below: Run | None
     above: Run | None
     follows: int | None
 
 
-def beside(known: PartitionMap, side: str, offset: int) -> Beside:
+def neighbor_runs(known: PartitionMap, side: str, offset: int) -> NeighborRuns:
     """The last run that begins at or below this offset on one side, and the next one; and where the
     run before that ended."""
     member = "upstream" if side == "first" else "downstream"

@@ -11,8 +11,8 @@ from mirrors.domain.offsets.run_blocks import Block, first_run, follows
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.offsets.translation import Translation, nearest, translate_between
 from mirrors.models import Flow, FlowPartition, OffsetBounds, PartitionMap
-from mirrors.models.offsets import Wanted, blocks_around
-from mirrors.services.offsets.reverse_translation import amend
+from mirrors.models.offsets import Wanted, neighbor_blocks
+from mirrors.services.offsets.reverse_translation import correct_translations
 
 _RECORD = "record"
 
@@ -47,7 +47,7 @@ def translate_offsets(
     }
     if with_bounds:
         answers |= blocks.bounded({at: rows for at, rows in answers.items() if at not in reasons})
-    return amend(flow=flow, answers=answers)
+    return correct_translations(flow=flow, answers=answers)
 
 
 class _Map(NamedTuple):
@@ -75,7 +75,7 @@ class _Blocks:
         self, maps: Mapping[TopicPartition, _Map], asked: Mapping[TopicPartition, list[int]]
     ) -> None:
         self._maps = maps
-        self._around = blocks_around(
+        self._around = neighbor_blocks(
             self._wanted(place, offset)
             for place, offsets in asked.items()
             if place in maps

@@ -18,7 +18,7 @@ from mirrors.services.runners.processes import SUPERVISOR, directory_of
 log = logging.getLogger(__name__)
 
 
-def tidy() -> None:
+def clean_up() -> None:
     _remove_unknown_specs()
     _look_at_idle_runners()
 
@@ -31,7 +31,7 @@ def hosts_elsewhere(*, flow_id: int | None = None) -> set[str]:
     return set(runners.values_list("host", flat=True))
 
 
-def name_unserved(*, hosts: set[str]) -> None:
+def flag_unserved_flows(*, hosts: set[str]) -> None:
     """Flag flows whose runner belongs to a host without a worker: nothing supervises them."""
     for host in hosts:
         if is_served(host):

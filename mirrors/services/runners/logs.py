@@ -15,7 +15,7 @@ from mirrors.services.clock import moment
 _TAIL_BYTES = 64 << 10
 
 
-def keep(*, runner: Runner, directory: Path) -> None:
+def store_log(*, runner: Runner, directory: Path) -> None:
     """Store the file's last lines when it has grown; an unreadable log changes nothing.
 
     The worker on the runner's host calls it after each observation of the runner.

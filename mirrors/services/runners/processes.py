@@ -171,7 +171,7 @@ def _see_alive(runner: Runner, status: RunnerStatus | None) -> None:
         row.update(reason=status.reason, **seen)
     else:
         return
-    logs.keep(runner=runner, directory=directory_of(runner))
+    logs.store_log(runner=runner, directory=directory_of(runner))
 
 
 def _see_dead(runner: Runner) -> None:
@@ -193,7 +193,7 @@ def _see_dead(runner: Runner) -> None:
         who=SUPERVISOR,
         changes={"failed_starts": failed, "memory": {}, "rss_bytes": None, "slots_used": None},
     )
-    logs.keep(runner=runner, directory=directory_of(runner))
+    logs.store_log(runner=runner, directory=directory_of(runner))
 
 
 def _last_output(directory: Path) -> str:

@@ -21,7 +21,7 @@ from mirrors.services.clock import Budget, moment
 CLIENT_ID = "understudy-standby"
 
 
-def keep_flow(context: SyncTaskContext) -> Outcome:
+def back_up_flow(context: SyncTaskContext) -> Outcome:
     """Write what differs from the last write."""
     flow = Flow.objects.select_related("source", "target", "runner").get(pk=context.flow_id)
     spec, budget = context.spec, Budget(context.deadline_s)

@@ -45,7 +45,7 @@ _RESTORED_STOPPED = "Restored from {target}, stopped. Its desired state in the b
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rebuilt:
+class RestoreResult:
     """The restored flows, and sentences for the person who restores."""
 
     flows: tuple[str, ...]
@@ -59,7 +59,7 @@ def rebuild(
     merge: bool = False,
     start: bool = False,
     deadline_s: float = DEADLINE_S,
-) -> Rebuilt:
+) -> RestoreResult:
     """Restore every flow in the backup on this cluster; refused with existing rows, unless `merge`.
 
     Existing rows are never changed. `start` starts the flows that ran at the time of the backup.
@@ -86,7 +86,7 @@ def rebuild(
         flows.append(flow)
     for flow in flows:
         said.append(_fill_index(flow, budget))
-    return Rebuilt(flows=tuple(flow.name for flow in flows), sentences=tuple(said))
+    return RestoreResult(flows=tuple(flow.name for flow in flows), sentences=tuple(said))
 
 
 def _refuse_full(spec: ClusterSpec) -> None:

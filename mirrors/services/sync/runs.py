@@ -81,7 +81,7 @@ def end_lost(*, now: datetime) -> int:
     return lost.update(ended_at=now, error=_LOST)
 
 
-def pasts(flow_ids: Iterable[int], *, now: datetime) -> dict[tuple[int, str], PastRuns]:
+def past_runs(flow_ids: Iterable[int], *, now: datetime) -> dict[tuple[int, str], PastRuns]:
     """(flow, task) -> its last run, and whether it is open; older tasks are due anyway."""
     since = milliseconds(now - _REMEMBERED) // 1000
     rows = DutyRun.objects.filter(flow__in=list(flow_ids), slot__gte=since).order_by()

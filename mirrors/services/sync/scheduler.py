@@ -41,9 +41,9 @@ from mirrors.models import DutyRun, Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import Budget, milliseconds, moment
 from mirrors.services.groups import mm2_checkpoints, mm2_offset_syncs, target_offsets
-from mirrors.services.run_lifecycle import broken
+from mirrors.services.run_lifecycle import unexpected_error_text
 from mirrors.services.standby import backup
-from mirrors.services.sync.runs import close_run, end_lost, last_runs, open_run, pasts
+from mirrors.services.sync.runs import close_run, end_lost, last_runs, open_run, past_runs
 from mirrors.services.topics import acl_previews, acls, configs, plans
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ LEAST_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Duty:
+class SyncTask:
     """One sync task: schedule and function. One without a function runs elsewhere.
 
     Due tasks of a flow with the same `survey` run together: the survey is made once, and each
@@ -67,25 +67,27 @@ class Duty:
     survey: Callable[[SyncTaskContext], Any] | None = None
 
 
-TABLE: tuple[Duty, ...] = (
-    Duty(schedule=HEARTBEATS),
-    Duty(schedule=TOPIC_CONFIGS, act=configs.sync_configs),
-    Duty(schedule=TOPIC_ACLS, act=acls.sync_acls),
-    Duty(schedule=PLAN, act=plans.plan_duty),
-    Duty(schedule=GROUPS, act=mm2_checkpoints.look_for_groups),
-    Duty(
+TABLE: tuple[SyncTask, ...] = (
+    SyncTask(schedule=HEARTBEATS),
+    SyncTask(schedule=TOPIC_CONFIGS, act=configs.sync_configs),
+    SyncTask(schedule=TOPIC_ACLS, act=acls.sync_acls),
+    SyncTask(schedule=PLAN, act=plans.compute_plan),
+    SyncTask(schedule=GROUPS, act=mm2_checkpoints.discover_groups),
+    SyncTask(
         schedule=CHECKPOINTS,
         act=mm2_checkpoints.emit_checkpoints,
         survey=mm2_checkpoints.survey_of,
     ),
-    Duty(schedule=GROUP_OFFSETS, act=target_offsets.move_groups, survey=mm2_checkpoints.survey_of),
-    Duty(schedule=OFFSET_SYNCS, act=mm2_offset_syncs.write_offset_syncs),
-    Duty(schedule=STANDBY, act=backup.keep_flow),
+    SyncTask(
+        schedule=GROUP_OFFSETS, act=target_offsets.move_groups, survey=mm2_checkpoints.survey_of
+    ),
+    SyncTask(schedule=OFFSET_SYNCS, act=mm2_offset_syncs.write_offset_syncs),
+    SyncTask(schedule=STANDBY, act=backup.back_up_flow),
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Standing:
+class SyncTaskStatus:
     """One sync task of a flow as pages and REST show it."""
 
     schedule: Schedule
@@ -112,14 +114,14 @@ class Standing:
         return None if seconds is None else moment(seconds * 1000)
 
 
-def due_duties(*, now: datetime) -> list[tuple[int, str]]:
+def due_tasks(*, now: datetime) -> list[tuple[int, str]]:
     """(flow, task) for each due run; nothing is claimed yet, so calling it twice is harmless.
 
     Of due tasks that share a survey only the first is named: its run includes the others.
     """
     end_lost(now=now)
     flows = list(_flows())
-    known = pasts((flow.pk for flow in flows), now=now)
+    known = past_runs((flow.pk for flow in flows), now=now)
     return [
         (flow.pk, duty.schedule.name)
         for flow in flows
@@ -128,7 +130,7 @@ def due_duties(*, now: datetime) -> list[tuple[int, str]]:
     ]
 
 
-def run_duty(*, flow_id: int, name: str, now: datetime) -> bool:
+def run_task(*, flow_id: int, name: str, now: datetime) -> bool:
     """Take the slot and run the task; False when it is not due or another worker took it.
 
     Due tasks that share its survey run with it.
@@ -136,13 +138,13 @@ def run_duty(*, flow_id: int, name: str, now: datetime) -> bool:
     flow = _flows().filter(pk=flow_id).first()
     if flow is None or (spec := _spec(flow)) is None:
         return False
-    judged = dict(_judged(flow, spec, pasts([flow_id], now=now), now))
+    judged = dict(_judged(flow, spec, past_runs([flow_id], now=now), now))
     due = _due(judged)
     asked = next((duty for duty in due if duty.schedule.name == name), None)
     if asked is None:
         return False
     others = [duty for duty in due if duty.survey and duty.survey == asked.survey]
-    runs: dict[Duty, DutyRun] = {}
+    runs: dict[SyncTask, DutyRun] = {}
     for duty in [asked, *(duty for duty in others if duty is not asked)]:
         slot = judged[duty].slot
         run = open_run(flow_id=flow_id, name=duty.schedule.name, slot=slot, now=now)
@@ -157,7 +159,7 @@ def run_duty(*, flow_id: int, name: str, now: datetime) -> bool:
     return True
 
 
-def _run(runs: dict[Duty, DutyRun], context: SyncTaskContext) -> None:
+def _run(runs: dict[SyncTask, DutyRun], context: SyncTaskContext) -> None:
     """Run tasks that have one survey or none. An error of the survey is the outcome of each."""
     budget = Budget(context.deadline_s)
     survey, error = _survey(next(iter(runs)), context)
@@ -175,7 +177,7 @@ def _run(runs: dict[Duty, DutyRun], context: SyncTaskContext) -> None:
         close_run(run=run, outcome=outcome or Outcome(), error=failed, fold=fold)
 
 
-def _survey(duty: Duty, context: SyncTaskContext) -> tuple[tuple[Any, ...], str]:
+def _survey(duty: SyncTask, context: SyncTaskContext) -> tuple[tuple[Any, ...], str]:
     """The survey as an argument of each function; none if the task needs none or it failed."""
     if duty.survey is None:
         return (), ""
@@ -183,11 +185,11 @@ def _survey(duty: Duty, context: SyncTaskContext) -> tuple[tuple[Any, ...], str]
     return (made,), error
 
 
-def _due(judged: dict[Duty, ScheduleDecision]) -> list[Duty]:
+def _due(judged: dict[SyncTask, ScheduleDecision]) -> list[SyncTask]:
     return [duty for duty, found in judged.items() if found.due and duty.act is not None]
 
 
-def _first_of_each_survey(duties: list[Duty]) -> list[Duty]:
+def _first_of_each_survey(duties: list[SyncTask]) -> list[SyncTask]:
     seen: set[Callable[[SyncTaskContext], Any]] = set()
     found = []
     for duty in duties:
@@ -198,20 +200,20 @@ def _first_of_each_survey(duties: list[Duty]) -> list[Duty]:
     return found
 
 
-def standings(*, flow: Flow, now: datetime) -> list[Standing]:
+def task_statuses(*, flow: Flow, now: datetime) -> list[SyncTaskStatus]:
     """Every sync task of a flow: its last run, its next run, and why it has none."""
     if (spec := _spec(flow)) is None:
         return []
     last = last_runs(flow.pk)
     return [
-        Standing(
+        SyncTaskStatus(
             schedule=duty.schedule,
             enabled=duty.schedule.is_on(spec.settings),
             interval_seconds=duty.schedule.interval_s(spec.settings),
             judgement=judgement,
             last=last.get(duty.schedule.name),
         )
-        for duty, judgement in _judged(flow, spec, pasts([flow.pk], now=now), now)
+        for duty, judgement in _judged(flow, spec, past_runs([flow.pk], now=now), now)
     ]
 
 
@@ -227,7 +229,7 @@ def _attempt(
         raise
     except Exception as error:
         log.exception("sync task %s of flow %s raised an unexpected error", name, context.flow_id)
-        return None, broken(error)
+        return None, unexpected_error_text(error)
 
 
 def _flows() -> QuerySet[Flow]:
@@ -244,7 +246,7 @@ def _spec(flow: Flow) -> FlowSpec | None:
 
 def _judged(
     flow: Flow, spec: FlowSpec, known: dict[tuple[int, str], PastRuns], now: datetime
-) -> Iterator[tuple[Duty, ScheduleDecision]]:
+) -> Iterator[tuple[SyncTask, ScheduleDecision]]:
     away = tuple(
         cluster.alias for cluster in (flow.source, flow.target) if cluster.reachable is False
     )
@@ -259,6 +261,8 @@ def _judged(
                 now=milliseconds(now) // 1000,
                 running=flow.desired_state == DesiredState.RUNNING,
                 unreachable=asked,
-                waits_for=acl_previews.waits_for(flow, spec) if duty.schedule is TOPIC_ACLS else "",
+                waits_for=acl_previews.why_task_waits(flow, spec)
+                if duty.schedule is TOPIC_ACLS
+                else "",
             ),
         )

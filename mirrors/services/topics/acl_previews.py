@@ -19,7 +19,7 @@ from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
 
 
-def waits_for(flow: Flow, spec: FlowSpec) -> str:
+def why_task_waits(flow: Flow, spec: FlowSpec) -> str:
     """Why the sync task `topic acls` may not start; empty when it may, or is disabled."""
     if not spec.settings.sync_topic_acls_enabled:
         return ""
@@ -29,15 +29,15 @@ def waits_for(flow: Flow, spec: FlowSpec) -> str:
     return why_acls_wait(spec.settings, seen)
 
 
-def waits_of(flow: Flow) -> str:
+def why_flow_waits(flow: Flow) -> str:
     """The same for a page, also where the settings are invalid."""
     try:
-        return waits_for(flow, flow.spec)
+        return why_task_waits(flow, flow.spec)
     except InvalidSettings:
         return ""
 
 
-def let_follow(*, flow: Flow, digest: str, who: str, now: datetime) -> AclPreview:
+def approve_acls(*, flow: Flow, digest: str, who: str, now: datetime) -> AclPreview:
     """A person has read the plan of this digest: the sync task may create such ACLs from now on."""
     with transaction.atomic():
         plan = FlowPlan.objects.select_for_update().filter(flow=flow).first()
@@ -61,7 +61,7 @@ def let_follow(*, flow: Flow, digest: str, who: str, now: datetime) -> AclPrevie
     return row
 
 
-def note_read(*, flow: Flow, plan: FlowPlan, who: str, now: datetime) -> None:
+def record_read(*, flow: Flow, plan: FlowPlan, who: str, now: datetime) -> None:
     """A person who applies a plan has read the ACLs in it."""
     if _unread(plan) is None:
         _note_seen(flow, plan, who, now)

@@ -16,11 +16,11 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import CALL_S, Budget, moment
-from mirrors.services.failover.runbook.steps.fence import rules_in_place
+from mirrors.services.failover.runbook.steps.fence import created_acls
 from mirrors.services.topics.drift_store import (
-    carried_rules,
     findings_of,
-    note_rules,
+    record_acls,
+    replicated_acls,
     store_findings,
 )
 
@@ -28,7 +28,7 @@ _KINDS = ("acl",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AclLook:
+class AclComparison:
     """Differing ACLs, and those that somebody changed manually; None: a side has no authorizer."""
 
     plan: AclPlan
@@ -57,13 +57,15 @@ def sync_acls(context: SyncTaskContext) -> Outcome:
     return _bring(context)
 
 
-def put_back(context: SyncTaskContext, places: frozenset[DriftKey]) -> tuple[str, ...]:
+def restore_acls(context: SyncTaskContext, places: frozenset[DriftKey]) -> tuple[str, ...]:
     """Only what people decided to put back; returns a sentence for each failure."""
     outcome = _bring(context, places)
     return outcome.reasons if outcome.counts["failed"] else ()
 
 
-def look_at_acls(context: SyncTaskContext, source: Acls, target: Acls, budget: Budget) -> AclLook:
+def compare_acls(
+    context: SyncTaskContext, source: Acls, target: Acls, budget: Budget
+) -> AclComparison:
     """ACLs to create and delete, and why others stay; nothing where one side has no authorizer."""
     spec, complete = context.spec, is_complete(context.spec)
     theirs = source.rules(groups_too=complete, deadline_s=budget.left_s)
@@ -73,11 +75,11 @@ def look_at_acls(context: SyncTaskContext, source: Acls, target: Acls, budget: B
     if theirs is None or ours is None:
         alias = spec.source.alias if theirs is None else spec.target.alias
         why = f"Cluster {alias} has no authorizer, so there are no ACLs to synchronize."
-        return AclLook(plan=AclPlan(left=(why,)), read=False)
+        return AclComparison(plan=AclPlan(left=(why,)), read=False)
     # A failover's fence is not copied: producers must be able to write on the target.
-    fence = rules_in_place(flow_id=context.flow_id)
+    fence = created_acls(flow_id=context.flow_id)
     theirs = [rule for rule in theirs if rule not in fence]
-    made = carried_rules(context.flow_id)
+    made = replicated_acls(context.flow_id)
     plan = plan_acls(
         theirs,
         ours,
@@ -94,13 +96,13 @@ def look_at_acls(context: SyncTaskContext, source: Acls, target: Acls, budget: B
         )
         for found in manual_acl_changes(plan.make, made)
     }
-    return AclLook(plan=plan, ruled=ruled)
+    return AclComparison(plan=plan, ruled=ruled)
 
 
 def _bring(context: SyncTaskContext, only: frozenset[DriftKey] | None = None) -> Outcome:
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Acls(context.spec.source) as source, Acls(context.spec.target) as target:
-        look = look_at_acls(context, source, target, budget)
+        look = compare_acls(context, source, target, budget)
         due = look.due()
         if only is not None:
             due = tuple(rule for rule in due if rule_place(rule) in only)
@@ -115,13 +117,16 @@ def _bring(context: SyncTaskContext, only: frozenset[DriftKey] | None = None) ->
 
 
 def _note(
-    context: SyncTaskContext, look: AclLook, made: tuple[AclRule, ...], taken: tuple[AclRule, ...]
+    context: SyncTaskContext,
+    look: AclComparison,
+    made: tuple[AclRule, ...],
+    taken: tuple[AclRule, ...],
 ) -> None:
     """Store which ACLs belong to the flow now, and the findings."""
     if not look.read:
         return
     now = moment(context.now)
-    note_rules(context.flow_id, made=made, gone=(*taken, *look.plan.gone), now=now)
+    record_acls(context.flow_id, made=made, gone=(*taken, *look.plan.gone), now=now)
     put = {rule_place(rule) for rule in made}
     store_findings(context.flow_id, look.ruled, kinds=_KINDS, put_back=put, now=now)
 

@@ -17,12 +17,12 @@ from mirrors.kafka.admin.acls import Acls
 from mirrors.kafka.admin.rejected_configs import Created, alter_settings, create_topics
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.services.clock import CALL_S, Budget, moment
-from mirrors.services.topics.acls import AclLook, look_at_acls
-from mirrors.services.topics.differences import TopicLook, look_at_topics
+from mirrors.services.topics.acls import AclComparison, compare_acls
+from mirrors.services.topics.differences import TopicComparison, compare_topics
 from mirrors.services.topics.drift_store import (
-    keep_baselines,
-    note_applied,
-    note_rules,
+    record_acls,
+    record_applied,
+    store_baselines,
     store_findings,
 )
 
@@ -34,50 +34,50 @@ def sync_configs(context: SyncTaskContext) -> Outcome:
     """Synchronize the settings of remote topics."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
-        look = look_at_topics(context, source, target, budget)
-        due = look.due()
+        find_differences = compare_topics(context, source, target, budget)
+        due = find_differences.due()
         failed = _alter(target, due, budget)
     done = [change for change in due if place_of(change) not in failed]
-    _note(context, look, done, failed)
+    _note(context, find_differences, done, failed)
     return Outcome(
         counts={
-            "topics": len(look.topics.copied),
+            "topics": len(find_differences.topics.copied),
             "changed": len(done),
             "failed": len(failed),
         },
-        reasons=(*_sentences(failed), *look.held(), *look.left),
+        reasons=(*_sentences(failed), *find_differences.held(), *find_differences.left),
     )
 
 
-def put_back(context: SyncTaskContext, places: frozenset[DriftKey]) -> tuple[str, ...]:
+def restore_configs(context: SyncTaskContext, places: frozenset[DriftKey]) -> tuple[str, ...]:
     """Only what people decided to put back; returns a sentence for each failure."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
-        look = look_at_topics(context, source, target, budget)
-        due = [change for change in look.configs if place_of(change) in places]
+        find_differences = compare_topics(context, source, target, budget)
+        due = [change for change in find_differences.configs if place_of(change) in places]
         failed = _alter(target, due, budget)
         wanted = {name for kind, name, _ in places if kind == "deleted topic"}
-        new = [topic for topic in look.topics.create if topic.remote_topic in wanted]
+        new = [topic for topic in find_differences.topics.create if topic.remote_topic in wanted]
         made = create_topics(target, _specs(new), deadline_s=budget.left_s)
     done = [change for change in due if place_of(change) not in failed]
-    _note(context, look, done, failed, made={str(name) for name in made.done})
+    _note(context, find_differences, done, failed, made={str(name) for name in made.done})
     return (*_sentences(failed), *_not_created(made))
 
 
-def look(context: SyncTaskContext) -> SyncPlan:
+def find_differences(context: SyncTaskContext) -> SyncPlan:
     """All differences, whichever sync tasks are enabled, except decided ones."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     spec = context.spec
     with contextlib.ExitStack() as stack:
         source, target = (stack.enter_context(Admin(side)) for side in (spec.source, spec.target))
-        seen = look_at_topics(context, source, target, budget)
+        seen = compare_topics(context, source, target, budget)
         theirs, ours = (stack.enter_context(Acls(side)) for side in (spec.source, spec.target))
         try:
-            rules = look_at_acls(context, theirs, ours, budget)
+            rules = compare_acls(context, theirs, ours, budget)
         except KafkaRefused as error:
             unread = f"{NOT_IN_PLAN} {error.message}"
             plan = AclPlan(left=(unread,), codes={unread: UNREAD_RULES})
-            rules = AclLook(plan=plan, read=False)
+            rules = AclComparison(plan=plan, read=False)
     stay = (*rules.held(decided_only=True), *rules.plan.left)
     now = moment(context.now)
     topics = {place: row for place, row in seen.ruled.items() if place[0] in _TOPIC_KINDS}
@@ -107,8 +107,8 @@ def apply(context: SyncTaskContext, plan: SyncPlan) -> tuple[str, ...]:
     with Acls(context.spec.target) as acls:
         granted = acls.create_rules(plan.acls, deadline_s=budget.left_s)
         taken = acls.delete_rules(plan.take, deadline_s=budget.left_s)
-    note_applied(context.flow_id, (row for row in plan.configs if place_of(row) not in failed))
-    note_rules(
+    record_applied(context.flow_id, (row for row in plan.configs if place_of(row) not in failed))
+    record_acls(
         context.flow_id,
         made=tuple(granted.done),
         gone=tuple(taken.done),
@@ -124,32 +124,36 @@ def apply(context: SyncTaskContext, plan: SyncPlan) -> tuple[str, ...]:
 
 def _note(
     context: SyncTaskContext,
-    look: TopicLook,
+    find_differences: TopicComparison,
     done: Iterable[ConfigChange],
     failed: dict[DriftKey, str],
     made: Iterable[str] = (),
 ) -> None:
     """Store the new state of the remote topics, and the drift found."""
-    put_back = {place_of(change) for change in done}
-    put_back |= {("deleted topic", name, "") for name in made}
-    held = {place for place in look.ruled if place not in put_back}
-    pending = {place_of(change) for change in look.configs} - put_back
+    restore_configs = {place_of(change) for change in done}
+    restore_configs |= {("deleted topic", name, "") for name in made}
+    held = {place for place in find_differences.ruled if place not in restore_configs}
+    pending = {place_of(change) for change in find_differences.configs} - restore_configs
     after = next_baselines(
-        look.topics.copied,
-        look.source,
-        look.target,
+        find_differences.topics.copied,
+        find_differences.source,
+        find_differences.target,
         ConfigSelection(context.spec.settings),
-        look.baselines,
+        find_differences.baselines,
         unsettled=held | pending,
         failed=failed,
     )
-    keep_baselines(context.flow_id, look.baselines, after)
+    store_baselines(context.flow_id, find_differences.baselines, after)
     store_findings(
-        context.flow_id, look.ruled, kinds=_KINDS, put_back=put_back, now=moment(context.now)
+        context.flow_id,
+        find_differences.ruled,
+        kinds=_KINDS,
+        put_back=restore_configs,
+        now=moment(context.now),
     )
 
 
-def _but_decided(seen: TopicLook) -> tuple[NewTopic, ...]:
+def _but_decided(seen: TopicComparison) -> tuple[NewTopic, ...]:
     decided = {name for (kind, name, _), (_, rule) in seen.ruled.items() if rule.decided}
     return tuple(new for new in seen.topics.create if new.remote_topic not in decided)
 

@@ -23,7 +23,7 @@ from mirrors.services.topics.drift_store import baselines_of, findings_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TopicLook:
+class TopicComparison:
     """Both clusters, the differences, and those that somebody made on the target."""
 
     topics: TopicPlan
@@ -51,9 +51,9 @@ class TopicLook:
         return ruling
 
 
-def look_at_topics(
+def compare_topics(
     context: SyncTaskContext, source: Admin, target: Admin, budget: Budget
-) -> TopicLook:
+) -> TopicComparison:
     """The topic plan, and both clusters with the settings of the replicated topics."""
     now, spec = context.now, context.spec
     theirs = source.snapshot(now=now, deadline_s=budget.left_s, with_configs=False)
@@ -74,7 +74,7 @@ def look_at_topics(
     found = manual_topic_changes(plan.copied, ours, baselines)
     if spec.settings.sync_topic_configs_enabled:
         found += manual_config_changes(configs, ours, baselines)
-    return TopicLook(
+    return TopicComparison(
         topics=dataclasses.replace(plan, create=create),
         source=theirs,
         target=ours,

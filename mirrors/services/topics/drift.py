@@ -78,7 +78,7 @@ def digest_of(finding: Drift) -> str:
     return _digest(finding.place, finding.found, finding.wanted)
 
 
-def fix_now(*, flow_id: int, now: datetime) -> None:
+def fix_drift(*, flow_id: int, now: datetime) -> None:
     """In a worker: put back what people decided; a refusal of Kafka is the finding's reason."""
     flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
     rows = Drift.objects.filter(flow=flow_id, state=DriftState.FIXING, closed_at=None)
@@ -91,9 +91,9 @@ def fix_now(*, flow_id: int, now: datetime) -> None:
         )
         failed: tuple[str, ...] = ()
         if any(kind != "acl" for kind, _, _ in wanted):
-            failed = configs.put_back(context, wanted)
+            failed = configs.restore_configs(context, wanted)
         if any(kind == "acl" for kind, _, _ in wanted):
-            failed += acls.put_back(context, wanted)
+            failed += acls.restore_acls(context, wanted)
     except UnderstudyError as error:
         failed = (error.message,)
     if failed:

@@ -43,7 +43,7 @@ def baselines_of(flow_id: int) -> dict[str, Baseline]:
     }
 
 
-def keep_baselines(
+def store_baselines(
     flow_id: int, before: Mapping[str, Baseline], after: Mapping[str, Baseline]
 ) -> None:
     """Write only changes: an unchanged minute writes nothing."""
@@ -65,7 +65,7 @@ def keep_baselines(
         )
 
 
-def note_applied(flow_id: int, changes: Iterable[ConfigChange]) -> None:
+def record_applied(flow_id: int, changes: Iterable[ConfigChange]) -> None:
     """A person applied these settings: the flow left them so."""
     before = baselines_of(flow_id)
     after = dict(before)
@@ -76,18 +76,18 @@ def note_applied(flow_id: int, changes: Iterable[ConfigChange]) -> None:
         if change.after is not None:
             configs[change.key] = change.after
         after[change.remote_topic] = dataclasses.replace(base, configs=configs)
-    keep_baselines(flow_id, before, after)
+    store_baselines(flow_id, before, after)
 
 
 # --- ACLs that the flow created -----------------------------------------------------------------
 
 
-def carried_rules(flow_id: int) -> frozenset[AclRule]:
+def replicated_acls(flow_id: int) -> frozenset[AclRule]:
     rows = CarriedAcl.objects.filter(flow=flow_id).order_by().values_list("rule", flat=True)
     return frozenset(AclRule(**row) for row in rows)
 
 
-def note_rules(
+def record_acls(
     flow_id: int, *, made: Iterable[AclRule], gone: Iterable[AclRule], now: datetime
 ) -> None:
     """`made`: created where none was before. `gone`: no longer the flow's."""

@@ -22,14 +22,14 @@ LOST_AFTER = timedelta(seconds=90)
 _OPEN = (PlanState.ASKED, PlanState.APPLYING)
 
 
-def plan_duty(context: SyncTaskContext) -> Outcome:
+def compute_plan(context: SyncTaskContext) -> Outcome:
     """Sync task `plan`: compute it regularly, so that pages show a current one."""
-    plan = configs.look(context)
+    plan = configs.find_differences(context)
     _store(context, plan, PlanState.READY, "")
     return Outcome(counts={"changes": len(plan.changes())}, reasons=plan.left_out)
 
 
-def ask_look(*, flow: Flow, now: datetime) -> FlowPlan:
+def request_plan(*, flow: Flow, now: datetime) -> FlowPlan:
     """Have a worker plan now; the caller enqueues `look_at_plan`. A running one continues."""
     row, made = FlowPlan.objects.get_or_create(flow=flow, defaults={"since": now})
     if made or not _busy(row, now):
@@ -38,7 +38,7 @@ def ask_look(*, flow: Flow, now: datetime) -> FlowPlan:
     return row
 
 
-def look_now(*, flow_id: int, now: datetime) -> None:
+def plan_on_request(*, flow_id: int, now: datetime) -> None:
     """In a worker, for a person's request; a refusal becomes the plan's reason."""
     flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
     row = FlowPlan.objects.filter(flow=flow_id).first()
@@ -46,14 +46,14 @@ def look_now(*, flow_id: int, now: datetime) -> None:
         return
     try:
         context = _context(flow, now)
-        _store(context, configs.look(context), PlanState.READY, "")
+        _store(context, configs.find_differences(context), PlanState.READY, "")
     except UnderstudyError as error:
         FlowPlan.objects.filter(pk=row.pk).update(
             state=PlanState.FAILED, reason=error.message, since=now
         )
 
 
-def ask_apply(*, flow: Flow, digest: str, who: str, now: datetime) -> FlowPlan:
+def request_apply(*, flow: Flow, digest: str, who: str, now: datetime) -> FlowPlan:
     """Take the plan that a person has read; the caller enqueues `apply_plan`."""
     with transaction.atomic():
         row = FlowPlan.objects.select_for_update().filter(flow=flow).first()
@@ -74,7 +74,7 @@ def ask_apply(*, flow: Flow, digest: str, who: str, now: datetime) -> FlowPlan:
         row.save(update_fields=["state", "since", "asked_by", "reason"])
         why = f"{len(row.changes)} changes of {digest[:12]}."
         note(flow, what="plan applied", who=who, why=why)
-        acl_previews.note_read(flow=flow, plan=row, who=who, now=now)
+        acl_previews.record_read(flow=flow, plan=row, who=who, now=now)
     return row
 
 
@@ -86,7 +86,7 @@ def apply_now(*, flow_id: int, now: datetime) -> None:
         return
     try:
         context = _context(flow, now)
-        fresh = configs.look(context)
+        fresh = configs.find_differences(context)
         if fresh.digest != row.digest:
             reason = (
                 "Not applied: the clusters changed after the plan was read. This is the new plan."

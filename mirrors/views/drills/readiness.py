@@ -39,7 +39,7 @@ FLOWS_LISTED = 50
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
+class ReadinessRow:
     term: Term
     label: str
     link: str
@@ -68,7 +68,7 @@ def readiness_part(flow: Flow) -> dict[str, Any]:
     return {
         "readiness": found,
         "lines": [
-            Line(
+            ReadinessRow(
                 term,
                 _LABELS[term.fix] if term.fix else "",
                 fix_link(flow, term.fix) if term.fix else "",

@@ -34,7 +34,7 @@ from mirrors.models import (
 )
 from mirrors.models.failback import FailbackState, OrphanState
 from mirrors.services.failback import lifecycle, orphans, switchover
-from mirrors.services.failover.runbook.steps.fence import fences_left
+from mirrors.services.failover.runbook.steps.fence import remaining_fences
 from mirrors.views.page import attempt, curl, render_page
 from mirrors.views.tables import file_of, first
 
@@ -119,8 +119,8 @@ def show_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
         "starts": run.starts,
         "groups": run.groups,
         "fences": [
-            *fences_left(source_id=run.flow.source_id, target_id=run.flow.target_id),
-            *fences_left(source_id=run.flow.target_id, target_id=run.flow.source_id),
+            *remaining_fences(source_id=run.flow.source_id, target_id=run.flow.target_id),
+            *remaining_fences(source_id=run.flow.target_id, target_id=run.flow.source_id),
         ],
         "lag": switchover.lag_of(run) if run.reverse_id else None,
         "switches": FailoverRun.objects.filter(
@@ -198,7 +198,7 @@ def groups(request: HttpRequest, pk: int) -> HttpResponse:
 @needs(Role.OPERATOR)
 def retry(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Failback, pk=pk)
-    attempt(request, lambda: lifecycle.try_again(run=run, who=request.user.get_username()))
+    attempt(request, lambda: lifecycle.retry_failback(run=run, who=request.user.get_username()))
     return redirect("failback", pk=pk)
 
 

@@ -23,7 +23,7 @@ from mirrors.domain.settings import failover as keys
 from mirrors.models import FailoverRun, FailoverStep, Flow, Role, needs
 from mirrors.models.failover import OPEN_RUNS, FailoverState, WaitsFor
 from mirrors.services.failover.runbook import commands
-from mirrors.services.failover.runbook.steps.fence import still_fenced
+from mirrors.services.failover.runbook.steps.fence import remaining_fence
 from mirrors.services.failover.script import script_of
 from mirrors.views.failover.result_tables import EXECUTION
 from mirrors.views.page import attempt, curl, render_page
@@ -122,7 +122,7 @@ def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
         "blockers": remaining_blockers("switchover", plan)[:30] if plan else (),
         "warnings": [row["sentence"] for row in plan.get("warnings", [])[:30]] if plan else [],
         "fence": fence,
-        "needs_second": commands.needs_second(flow),
+        "needs_second": commands.needs_second_person(flow),
         "hooks": [
             ("Producers are fenced by", _HOOK_LABELS[fence.how]),
             ("Consumers are started by", _HOOK_LABELS[hooks[keys.CONSUMERS]]),
@@ -137,7 +137,7 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
     is_open = run.state in OPEN_RUNS
     steps = [_shown(step) for step in run.steps.defer("result")]
     current = next((step for step in steps if step.row.state in ("waiting", "failed")), None)
-    verbs, fence = _verbs(run, current), still_fenced(run=run)
+    verbs, fence = _verbs(run, current), remaining_fence(run=run)
     result = run.result or {}
     places = result.get("partitions", [])
     context = {
@@ -250,7 +250,7 @@ def lift(request: HttpRequest, pk: int) -> HttpResponse:
     run, who = get_object_or_404(FailoverRun, pk=pk), request.user.get_username()
     why = request.POST.get("reason", "").replace("\x00", "")[:500]
     done = "A worker removes the ACLs."
-    attempt(request, lambda: commands.ask_to_lift(run=run, who=who, why=why), done)
+    attempt(request, lambda: commands.request_fence_removal(run=run, who=who, why=why), done)
     return redirect("failover", pk=pk)
 
 

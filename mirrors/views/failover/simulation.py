@@ -77,7 +77,8 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
         "run": run,
         "title": f"Simulated failover {arrow(run.flow.name)}",
         "is_open": run.state in OPEN_RUNS,
-        "old": run.ended_at is not None and timezone.now() - run.ended_at > commands.fresh_for(),
+        "old": run.ended_at is not None
+        and timezone.now() - run.ended_at > commands.simulation_lifetime(),
         "totals": result.get("totals"),
         "tone": _tone(run),
         "loss_words": _amount(result.get("totals"), "loss"),

@@ -21,11 +21,11 @@ from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import ObservedState, speed_sentences
 from mirrors.models.readiness import readiness_of, with_proof, with_readiness
 from mirrors.services.explanation import explain_group_of, explain_topic_of
-from mirrors.services.flows.schedules import standing
+from mirrors.services.flows.schedules import run_state
 from mirrors.views.audit import recent_changes
 from mirrors.views.drills.readiness import mark_proof
 from mirrors.views.flows.actions import actions_of
-from mirrors.views.flows.tabs import PARTS, WHOLE_LISTS, Part, lanes_of
+from mirrors.views.flows.tabs import PARTS, WHOLE_LISTS, Tab, lanes_of
 from mirrors.views.page import curl, filter_of, mark_flow, render_page
 from mirrors.views.tables import clean, export, file_of, table_of, whole_file
 
@@ -81,7 +81,7 @@ def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
     speed = flow.current_speed(now)
     return {
         "flow": mark_proof(flow, now),
-        "standing": standing(flow=flow, now=now),
+        "standing": run_state(flow=flow, now=now),
         "speed": speed_sentences(flow, speed) if speed is not None else None,
         "ready": readiness_of([flow], now)[pk].score,
         "job": last if last and last.ended_at is None else None,
@@ -97,7 +97,7 @@ def _tab_link(pk: int, part: str) -> str:
 
 
 def _part_context(
-    request: HttpRequest, flow: Flow, part: Part, rows: QuerySet[Any] | None
+    request: HttpRequest, flow: Flow, part: Tab, rows: QuerySet[Any] | None
 ) -> dict[str, Any]:
     if part.context is not None:
         return part.context(flow)

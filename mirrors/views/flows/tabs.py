@@ -49,7 +49,7 @@ from mirrors.views.topics.plans import plan_part
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class Tab:
     """One tab; without a list it has no paged table."""
 
     label: str
@@ -104,30 +104,28 @@ def _duties(flow: Flow) -> dict[str, Any]:
     if heartbeat is not None and heartbeat.seen_at is not None:
         age = max(0, round((now - heartbeat.seen_at).total_seconds() * 1000))
     return {
-        "standings": scheduler.standings(flow=flow, now=now),
+        "standings": scheduler.task_statuses(flow=flow, now=now),
         "heartbeat": heartbeat,
         "heartbeat_age_ms": age,
     }
 
 
 PARTS = {
-    "topics": Part("Topics", "mirrors/flows/_topics.html", TOPICS, _topics),
-    "partitions": Part("Partitions", "mirrors/flows/_partitions.html", PARTITIONS, _partitions),
-    "groups": Part("Groups", "mirrors/groups/_flow_tab.html", GROUP_PARTITIONS, _groups),
-    "gaps": Part("Gaps", "mirrors/gaps/_flow_tab.html", GAPS, _gaps),
-    "offsets": Part("Offsets", "mirrors/offsets/_flow_tab.html"),
-    "readiness": Part("Readiness", "mirrors/drills/_readiness_tab.html", context=readiness_part),
-    "heartbeats": Part("Heartbeats", "mirrors/heartbeats/_flow_tab.html", context=directions),
-    "duties": Part("Duties", "mirrors/sync/_flow_tab.html", context=_duties),
-    "plan": Part("Plan", "mirrors/topics/_plan_tab.html", context=plan_part),
-    "drift": Part("Drift", "mirrors/topics/_drift_tab.html", DRIFT, _drift),
-    "jobs": Part("Jobs and log", "mirrors/flows/_jobs.html", JOBS, _jobs, below=log_of_flow),
-    "transitions": Part(
-        "Transitions", "mirrors/flows/_transitions.html", TRANSITIONS, _transitions
-    ),
-    "configuration": Part("Configuration", "mirrors/flows/_configuration.html"),
-    "history": Part("History", "mirrors/audit/_flow_tab.html", SETTING_CHANGES, setting_changes),
-    "audit": Part("Audit", "mirrors/audit/_entries.html", AUDIT_OF_FLOW, human_transitions),
+    "topics": Tab("Topics", "mirrors/flows/_topics.html", TOPICS, _topics),
+    "partitions": Tab("Partitions", "mirrors/flows/_partitions.html", PARTITIONS, _partitions),
+    "groups": Tab("Groups", "mirrors/groups/_flow_tab.html", GROUP_PARTITIONS, _groups),
+    "gaps": Tab("Gaps", "mirrors/gaps/_flow_tab.html", GAPS, _gaps),
+    "offsets": Tab("Offsets", "mirrors/offsets/_flow_tab.html"),
+    "readiness": Tab("Readiness", "mirrors/drills/_readiness_tab.html", context=readiness_part),
+    "heartbeats": Tab("Heartbeats", "mirrors/heartbeats/_flow_tab.html", context=directions),
+    "duties": Tab("Duties", "mirrors/sync/_flow_tab.html", context=_duties),
+    "plan": Tab("Plan", "mirrors/topics/_plan_tab.html", context=plan_part),
+    "drift": Tab("Drift", "mirrors/topics/_drift_tab.html", DRIFT, _drift),
+    "jobs": Tab("Jobs and log", "mirrors/flows/_jobs.html", JOBS, _jobs, below=log_of_flow),
+    "transitions": Tab("Transitions", "mirrors/flows/_transitions.html", TRANSITIONS, _transitions),
+    "configuration": Tab("Configuration", "mirrors/flows/_configuration.html"),
+    "history": Tab("History", "mirrors/audit/_flow_tab.html", SETTING_CHANGES, setting_changes),
+    "audit": Tab("Audit", "mirrors/audit/_entries.html", AUDIT_OF_FLOW, human_transitions),
 }
 
 

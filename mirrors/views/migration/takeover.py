@@ -48,7 +48,7 @@ def check_takeover(request: HttpRequest, pk: int) -> HttpResponse:
     now = timezone.now()
     attempt(
         request,
-        lambda: takeover.ask_check(flow=flow, seconds=seconds, start=start, who=who, now=now),
+        lambda: takeover.request_check(flow=flow, seconds=seconds, start=start, who=who, now=now),
     )
     return redirect("flow-takeover", pk=pk)
 

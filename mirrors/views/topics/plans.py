@@ -21,7 +21,7 @@ def plan_part(flow: Flow) -> dict[str, Any]:
     plan = FlowPlan.objects.filter(flow=flow).first()
     return {
         "plan": plan,
-        "acls_wait": acl_previews.waits_of(flow),
+        "acls_wait": acl_previews.why_flow_waits(flow),
         "overtaken": _overtaken(plan) if plan else 0,
     }
 
@@ -39,7 +39,7 @@ def _overtaken(plan: FlowPlan) -> int:
 @needs(Role.OPERATOR)
 def look_at_plan(request: HttpRequest, pk: int) -> HttpResponse:
     flow = _flow(pk)
-    plans.ask_look(flow=flow, now=timezone.now())
+    plans.request_plan(flow=flow, now=timezone.now())
     tasks.look_at_plan.delay_on_commit(flow.pk)
     messages.success(request, "A worker reads both clusters; the plan below is refreshed.")
     return redirect("flow-part", pk=pk, part="plan")
@@ -51,7 +51,7 @@ def apply_plan(request: HttpRequest, pk: int) -> HttpResponse:
     flow = _flow(pk)
     digest, who = request.POST.get("digest", "")[:64], request.user.get_username()
     try:
-        plans.ask_apply(flow=flow, digest=digest, who=who, now=timezone.now())
+        plans.request_apply(flow=flow, digest=digest, who=who, now=timezone.now())
     except UnderstudyError as error:
         messages.error(request, error.message)
     else:
@@ -67,7 +67,7 @@ def let_acls_follow(request: HttpRequest, pk: int) -> HttpResponse:
     flow = _flow(pk)
     digest, who = request.POST.get("digest", "")[:64], request.user.get_username()
     try:
-        acl_previews.let_follow(flow=flow, digest=digest, who=who, now=timezone.now())
+        acl_previews.approve_acls(flow=flow, digest=digest, who=who, now=timezone.now())
     except UnderstudyError as error:
         messages.error(request, error.message)
     else:

@@ -12,9 +12,9 @@ from mirrors.domain.formatting import duration, plural
 from monitoring.domain.alerts.rules import (
     COUNTS_BELOW,
     Condition,
+    ConditionResult,
     FlowFacts,
     Kind,
-    Reading,
     RunnerFacts,
 )
 from monitoring.domain.lag import is_fresh
@@ -22,16 +22,16 @@ from monitoring.domain.lag import is_fresh
 _INACTIVE = {"draft", "stopped", "failed_over"}
 
 
-def read_flow(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def read_flow(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     if flow.desired == "stopped" or flow.state in _INACTIVE:
-        return Reading(False, True, None, "is stopped")
+        return ConditionResult(False, True, None, "is stopped")
     read = _READ.get(condition.kind)
     if read is None:
-        return Reading(None, False, None, "is not a runner")
+        return ConditionResult(None, False, None, "is not a runner")
     return read(condition, flow, now)
 
 
-def read_runner(runner: RunnerFacts) -> Reading:
+def read_runner(runner: RunnerFacts) -> ConditionResult:
     reason = runner.reason.rstrip(".")
     return _fact(
         runner.needed and runner.state not in {"ready", "starting"},
@@ -39,7 +39,7 @@ def read_runner(runner: RunnerFacts) -> Reading:
     )
 
 
-def _time_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _time_lag(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     """The age of the oldest known record. If a part is unknown or old, it never clears."""
     if flow.account is None or not is_fresh(flow.as_of, now):
         return _level(condition, None, "")
@@ -54,7 +54,7 @@ def _time_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     return _bounded(_level(condition, lag / 1000, words), flow.account, now)
 
 
-def _offset_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _offset_lag(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     if flow.account is None or not is_fresh(flow.as_of, now):
         return _level(condition, None, "")
     words = f"is {_owed(flow.account, now)} behind"
@@ -63,7 +63,7 @@ def _offset_lag(condition: Condition, flow: FlowFacts, now: datetime) -> Reading
     return _bounded(_level(condition, flow.account.records, words), flow.account, now)
 
 
-def _bounded(reading: Reading, account: Total, now: datetime) -> Reading:
+def _bounded(reading: ConditionResult, account: Total, now: datetime) -> ConditionResult:
     """A lower bound can prove that a figure is too high, never that it is low enough."""
     if _bounds_all(account, now) or reading.holds:
         return reading
@@ -86,7 +86,7 @@ def _ms(now: datetime) -> int:
     return round(now.timestamp() * 1000)
 
 
-def _not_replicated(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _not_replicated(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     return _fact(bool(flow.blocked), f"does not replicate {flow.blocked}")
 
 
@@ -103,19 +103,21 @@ def _is_planned_backlog(flow: FlowFacts, now: datetime) -> bool:
     return flow.as_of - timedelta(milliseconds=flow.account.time_lag_ms) < flow.began_at
 
 
-def _planned_backlog(words: str, flow: FlowFacts, now: datetime) -> Reading:
+def _planned_backlog(words: str, flow: FlowFacts, now: datetime) -> ConditionResult:
     began = now if flow.began_at is None else flow.began_at
     since = duration(round((now - began).total_seconds()) * 1000)
-    return Reading(False, True, None, f"{words}: a backlog of its window, which opened {since} ago")
+    return ConditionResult(
+        False, True, None, f"{words}: a backlog of its window, which opened {since} ago"
+    )
 
 
-def _stalled(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _stalled(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     """No record is copied while the source grows. A paused flow is not stalled.
 
     Without reports of a runner, the figures of the last sweep of the source count.
     """
     if flow.desired == "paused":
-        return Reading(False, True, None, "is paused")
+        return ConditionResult(False, True, None, "is paused")
     if flow.moved_at is not None and is_fresh(flow.as_of, now):
         moved_at, before = flow.moved_at, flow.lag_when_moved
         lag = None if flow.account is None else flow.account.records
@@ -132,97 +134,103 @@ def _stalled(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
     return _level(condition, seconds, words)
 
 
-def _stale(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _stale(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     if flow.desired != "running" or flow.state == "failed":
-        return Reading(False, True, None, f"is {flow.state}")
+        return ConditionResult(False, True, None, f"is {flow.state}")
     return _age(condition, flow.as_of or flow.since, now, "sent no figures for {}")
 
 
-def _gap(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _gap(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     verb = "waits" if flow.gaps == 1 else "wait"
     return _fact(flow.gaps > 0, f"has {plural(flow.gaps, 'gap')} that {verb} for a decision")
 
 
-def _failed(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _failed(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     return _state(flow, {"failed"})
 
 
-def _degraded(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _degraded(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     if flow.state == "starting" and flow.failures:
         # A restart between two failures is no recovery.
         return _fact(True, f"restarts after {plural(flow.failures, 'failure')} in a row")
     return _state(flow, {"degraded", "backing_off"})
 
 
-def _forecast(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _forecast(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     """Applies to paused flows too: retention deletes their records as well."""
     seen = flow.outlook
     if seen is None:
         return _level(condition, None, "")
     if seen.loses_at is None:
-        return Reading(False, True, None, "is not expected to lose records to retention")
+        return ConditionResult(False, True, None, "is not expected to lose records to retention")
     seconds = max(0.0, (seen.loses_at - now).total_seconds())
     return _level(condition, seconds, seen.loss)
 
 
-def _heartbeat(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _heartbeat(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     if flow.desired != "running" or not flow.heartbeats_on:
-        return Reading(False, True, None, "has heartbeats turned off")
+        return ConditionResult(False, True, None, "has heartbeats turned off")
     words = "last received a heartbeat on its target {} ago"
     return _age(condition, flow.heartbeat_at, now, words)
 
 
-def _checkpoint(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _checkpoint(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     if flow.desired != "running" or not flow.checkpoints_on:
-        return Reading(False, True, None, "has checkpoints turned off")
+        return ConditionResult(False, True, None, "has checkpoints turned off")
     words = "last wrote the checkpoints of its groups {} ago"
     return _age(condition, flow.checkpoint_at or flow.since, now, words)
 
 
-def _open_transaction(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _open_transaction(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     seen = flow.outlook
     if seen is None:
         return _level(condition, None, "")
     if seen.held_since is None:
-        return Reading(False, True, None, "has no open transaction that holds records back")
+        return ConditionResult(False, True, None, "has no open transaction that holds records back")
     words = "cannot replicate {}: a transaction on its source has been open for {}"
     words = words.format(plural(seen.held_records, "record"), "{}")
     return _age(condition, seen.held_since, now, words)
 
 
-def _foreign_writes(condition: Condition, flow: FlowFacts, now: datetime) -> Reading:
+def _foreign_writes(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     words = flow.foreign_writes.rstrip(".") or "has remote topics that no other producer writes"
     if flow.foreign_writes:
         words = f"has a foreign producer: {words}"
-    return Reading(bool(flow.foreign_writes), not flow.foreign_writes, flow.foreign_records, words)
+    return ConditionResult(
+        bool(flow.foreign_writes), not flow.foreign_writes, flow.foreign_records, words
+    )
 
 
-def _age(condition: Condition, since: datetime | None, now: datetime, words: str) -> Reading:
+def _age(
+    condition: Condition, since: datetime | None, now: datetime, words: str
+) -> ConditionResult:
     if since is None:
         return _level(condition, None, "")
     seconds = (now - since).total_seconds()
     return _level(condition, seconds, words.format(duration(round(seconds) * 1000)))
 
 
-def _level(condition: Condition, value: float | None, words: str) -> Reading:
+def _level(condition: Condition, value: float | None, words: str) -> ConditionResult:
     if value is None:
-        return Reading(None, False, None, "sends no fresh figures")
+        return ConditionResult(None, False, None, "sends no fresh figures")
     threshold = condition.threshold or 0
     if condition.kind in COUNTS_BELOW:
-        return Reading(value < threshold, value >= condition.clears_at, value, words)
-    return Reading(value > threshold, value <= min(condition.clears_at, threshold), value, words)
+        return ConditionResult(value < threshold, value >= condition.clears_at, value, words)
+    return ConditionResult(
+        value > threshold, value <= min(condition.clears_at, threshold), value, words
+    )
 
 
-def _state(flow: FlowFacts, wrong: set[str]) -> Reading:
+def _state(flow: FlowFacts, wrong: set[str]) -> ConditionResult:
     word, reason = f"is {flow.state.replace('_', ' ')}", flow.reason.rstrip(".")
     return _fact(flow.state in wrong, f"{word}: {reason}" if reason else word)
 
 
-def _fact(wrong: bool, words: str) -> Reading:
-    return Reading(wrong, not wrong, None, words)
+def _fact(wrong: bool, words: str) -> ConditionResult:
+    return ConditionResult(wrong, not wrong, None, words)
 
 
-_READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], Reading]] = {
+_READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], ConditionResult]] = {
     "time_lag": _time_lag,
     "offset_lag": _offset_lag,
     "stands": _stalled,

@@ -78,7 +78,7 @@ class Condition:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OutlookFacts:
+class ForecastFacts:
     """A flow's forecast from a recent sweep of its source."""
 
     as_of: datetime
@@ -110,7 +110,7 @@ class FlowFacts:
     lag_when_moved: int | None = None
     gaps: int = 0
     failures: int = 0
-    outlook: OutlookFacts | None = None
+    outlook: ForecastFacts | None = None
     heartbeat_at: datetime | None = None
     heartbeats_on: bool = True
     checkpoint_at: datetime | None = None
@@ -129,7 +129,7 @@ class RunnerFacts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class ConditionResult:
     """The result of a condition. `holds` is None if it is unknown.
 
     Between the threshold and the clearing value neither `holds` nor `clears` is true: a firing
@@ -145,7 +145,7 @@ class Reading:
 def decide(
     state: Literal["pending", "firing"] | None,
     since: datetime | None,
-    reading: Reading,
+    reading: ConditionResult,
     condition: Condition,
     now: datetime,
 ) -> Step:

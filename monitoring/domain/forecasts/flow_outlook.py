@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from mirrors.domain.cluster_snapshot import TopicPartition
 from monitoring.domain.forecasts.retention import (
     CopyProgress,
-    Risk,
+    RetentionRisk,
     Step,
     add_step,
     copy_rate,
@@ -44,11 +44,11 @@ class HeldRecords:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outlook:
+class Forecast:
     """`reached` is the sum of the positions; while it does not grow, nothing is copied."""
 
     reached: int
-    risks: tuple[Risk, ...]
+    risks: tuple[RetentionRisk, ...]
     held: tuple[HeldRecords, ...]
     tracks: Mapping[TopicPartition, CopyProgress]
 
@@ -78,7 +78,7 @@ def forecast(
     *,
     paused: bool,
     at: int,
-) -> Outlook:
+) -> Forecast:
     """`positions` are those of the flow; partitions without offsets in `ranges` are skipped."""
     reached = 0
     risks, held, followed = [], [], {}
@@ -106,7 +106,7 @@ def forecast(
         )
         if risk is not None:
             risks.append(risk)
-    return Outlook(
+    return Forecast(
         reached=reached,
         risks=tuple(sorted(risks, key=lambda one: (one.loses_at, -one.lost))),
         held=tuple(sorted(held, key=lambda one: one.since)),

@@ -26,7 +26,7 @@ PROGRESS_MS = 60_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pace:
+class DeletionPace:
     """How the earliest offset moves: records per second, mean size of a step, the last step."""
 
     per_second: float
@@ -35,7 +35,7 @@ class Pace:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Risk:
+class RetentionRisk:
     """A partition whose records retention deletes before they are copied, or has deleted.
 
     `per_second` is the rate of deletion, `copied_per_second` the rate of copying.
@@ -64,7 +64,7 @@ def add_step(steps: Sequence[Step], before: int | None, earliest: int, at: int) 
     return [*steps, (at, earliest)][-KEPT_STEPS:]
 
 
-def deletion_pace(steps: Sequence[Step], at: int) -> Pace | None:
+def deletion_pace(steps: Sequence[Step], at: int) -> DeletionPace | None:
     """None with fewer than two steps, or if deletion has stalled."""
     if len(steps) < 2:
         return None
@@ -76,7 +76,7 @@ def deletion_pace(steps: Sequence[Step], at: int) -> Pace | None:
     # An overdue step lowers the pace.
     seconds = (last[0] - began + max(0.0, pause - every)) / 1000
     moved = last[1] - first
-    return Pace(per_second=moved / seconds, step=moved / (len(steps) - 1), last=last)
+    return DeletionPace(per_second=moved / seconds, step=moved / (len(steps) - 1), last=last)
 
 
 def update_progress(track: CopyProgress | None, position: int, at: int) -> CopyProgress:
@@ -102,10 +102,10 @@ def risk_of(
     position: int,
     earliest: int,
     end: int,
-    pace: Pace | None,
+    pace: DeletionPace | None,
     copied: float | None,
     at: int,
-) -> Risk | None:
+) -> RetentionRisk | None:
     """None if nothing will be lost, or if that is unknown."""
     if position >= end:
         return None
@@ -115,7 +115,7 @@ def risk_of(
         left_ms = _left_ms(position, pace, copied, at)
     else:
         left_ms = 0.0
-    return Risk(
+    return RetentionRisk(
         topic=place[0],
         partition=place[1],
         position=position,
@@ -127,7 +127,7 @@ def risk_of(
     )
 
 
-def describe_risk(risk: Risk, others: int, at: int) -> str:
+def describe_risk(risk: RetentionRisk, others: int, at: int) -> str:
     """The message: which partition, when, why, how many more."""
     more = f"; {plural(others, 'more partition')} at risk" if others else ""
     where = f"partition {risk.partition} of {risk.topic}"
@@ -143,7 +143,7 @@ def describe_risk(risk: Risk, others: int, at: int) -> str:
     )
 
 
-def _keeps_up(position: int, earliest: int, end: int, pace: Pace, copied: float) -> bool:
+def _keeps_up(position: int, earliest: int, end: int, pace: DeletionPace, copied: float) -> bool:
     if copied <= 0:
         return False
     if end - position < (end - earliest) * BEHIND_SHARE:
@@ -151,7 +151,7 @@ def _keeps_up(position: int, earliest: int, end: int, pace: Pace, copied: float)
     return copied >= pace.per_second * SLOWER
 
 
-def _left_ms(position: int, pace: Pace, copied: float, at: int) -> float:
+def _left_ms(position: int, pace: DeletionPace, copied: float, at: int) -> float:
     """Time until loss by the mean pace, plus half a step: a step deletes only at its end."""
     moved = min(pace.step, pace.per_second * (at - pace.last[0]) / 1000)
     left = position - pace.last[1] - moved + pace.step / 2

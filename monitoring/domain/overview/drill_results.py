@@ -14,7 +14,7 @@ _NAMED = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Standby:
+class StandbyProof:
     """One flow's target; `age` is that of the last drill that passed."""
 
     flow: str
@@ -22,7 +22,7 @@ class Standby:
     age: timedelta | None = None
 
 
-def drill_sentence(standbys: Sequence[Standby]) -> str:
+def drill_sentence(standbys: Sequence[StandbyProof]) -> str:
     if not standbys:
         return ""
     if all(one.proven == "never" for one in standbys):
@@ -46,12 +46,12 @@ _WORDS: dict[ProvenState, str] = {
 }
 
 
-def _names(found: Sequence[Standby]) -> str:
+def _names(found: Sequence[StandbyProof]) -> str:
     names = [arrow(one.flow) for one in found[:_NAMED]]
     return f" ({', '.join(names)}{', …' if len(found) > _NAMED else ''})"
 
 
-def _sentence(one: Standby) -> str:
+def _sentence(one: StandbyProof) -> str:
     age = "" if one.age is None else duration(round(one.age.total_seconds()) * 1000)
     return {
         "proven": f"The standby of {arrow(one.flow)} was verified by a drill {age} ago.",

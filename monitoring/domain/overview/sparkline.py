@@ -35,7 +35,7 @@ def path(
 
 
 @dataclasses.dataclass(frozen=True)
-class Curve:
+class Sparkline:
     """The worst of several figures over time, the objective, and the times of transitions."""
 
     line: str
@@ -53,7 +53,7 @@ class Curve:
         return next(value for value in reversed(self.values) if value is not None)
 
 
-def curve(
+def sparkline(
     figures: Sequence[Sequence[float | None]],
     *,
     least_top: float,
@@ -61,7 +61,7 @@ def curve(
     changes: Sequence[datetime],
     start: datetime,
     span: timedelta,
-) -> Curve | None:
+) -> Sparkline | None:
     """None if every step is unknown."""
     columns = zip(*(values for values in figures if values), strict=True)
     steps = [[value for value in column if value is not None] for column in columns]
@@ -76,7 +76,7 @@ def curve(
         asked = f"M0 {_y(objective, top, CURVE_HEIGHT)}H{CURVE_WIDTH}"
     places = (min(1.0, max(0.0, (moment - start) / span)) for moment in changes)
     ticks = tuple(round(at * CURVE_WIDTH, 1) for at in places)
-    return Curve(line, asked, ticks, worst)
+    return Sparkline(line, asked, ticks, worst)
 
 
 def _y(value: float, top: float, height: int) -> str:

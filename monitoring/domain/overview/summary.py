@@ -19,7 +19,7 @@ _ORDER: tuple[Tone, ...] = ("critical", "attention", "unknown", "starting", "res
 
 
 @dataclasses.dataclass(frozen=True)
-class Trouble:
+class FlowProblem:
     """A flow that needs attention, and why; `flow` is its name.
 
     `by_state`: because of its state, not of a figure or an alert.
@@ -40,7 +40,7 @@ class Summary:
     tone: Tone
     headline: str
     losses: str = ""
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[FlowProblem, ...] = ()
     not_running: str = ""
     engine: str = ""
 
@@ -74,7 +74,7 @@ def _tone_of_state(flow: FlowSummary, now: datetime) -> Tone:
     return "attention" if is_late or flow.total.unknown else "good"
 
 
-def by_trouble(flows: Sequence[FlowSummary], now: datetime) -> list[FlowSummary]:
+def by_severity(flows: Sequence[FlowSummary], now: datetime) -> list[FlowSummary]:
     """The order of the rows on the overview: worst first, then by name.
 
     A failed-over flow is last, because clients no longer write to its source.
@@ -91,7 +91,7 @@ def by_trouble(flows: Sequence[FlowSummary], now: datetime) -> list[FlowSummary]
     )
 
 
-def summarise(
+def summarize(
     flows: Sequence[FlowSummary],
     now: datetime,
     silent: Sequence[str] = (),
@@ -104,7 +104,7 @@ def summarise(
         headline = "Nothing is replicated yet"
         return Summary(tone="resting", headline=headline, engine=_engine(silent))
     tones = {flow.name: tone(flow, now) for flow in flows}
-    ordered = by_trouble(flows, now)
+    ordered = by_severity(flows, now)
     troubled = [
         flow for flow in ordered if tones[flow.name] in {"critical", "attention", "unknown"}
     ]
@@ -116,7 +116,7 @@ def summarise(
         headline=_headline(len(flows), len(troubled), len(idle), starting) + _cause(troubled),
         losses=losses(flows, now),
         troubles=tuple(
-            Trouble(flow.name, _trouble(flow, now), flow.state in _NOT_WELL)
+            FlowProblem(flow.name, _trouble(flow, now), flow.state in _NOT_WELL)
             for flow in troubled[:3]
         ),
         not_running=_not_running(idle, now),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterable
 
 from monitoring.domain.topology.graph import Edge, components, ranks
-from monitoring.domain.topology.vertical_order import LABEL_HEIGHT, PORT, Item, Stacked, stack
+from monitoring.domain.topology.vertical_order import LABEL_HEIGHT, PORT, Item, Layout, stack
 
 BOX_WIDTH = 160.0
 LABEL_WIDTH = 128.0
@@ -35,7 +35,7 @@ class Box:
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
+class Connector:
     """One flow: its route from source to target, its arrow head, and the box of its label.
 
     The route alternates between curves and straight segments from one of `points` to the next.
@@ -70,7 +70,7 @@ class Drawing:
     width: float
     height: float
     boxes: tuple[Box, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[Connector, ...]
 
 
 def thickness(bytes_per_second: float | None) -> float:
@@ -88,7 +88,7 @@ def draw(names: Iterable[str], edges: Iterable[Edge]) -> Drawing:
 def _draw(known: tuple[str, ...], flows: tuple[Edge, ...]) -> Drawing:
     """Cached, because a page requests the same drawing every few seconds."""
     boxes: list[Box] = []
-    lines: list[Line] = []
+    lines: list[Connector] = []
     x, y, row_height, width = MARGIN, MARGIN, 0.0, 0.0
     for group in components(known, flows):
         inside = set(group)
@@ -115,7 +115,7 @@ def _draw_group(group: Collection[str], edges: list[Edge]) -> Drawing:
     return Drawing(width, height, boxes, lines)
 
 
-def _starts(stacked: Stacked) -> list[float]:
+def _starts(stacked: Layout) -> list[float]:
     """The left edge of each column; steeper lines get more space before it."""
     starts = [0.0]
     for at, column in enumerate(stacked.columns[:-1]):
@@ -128,7 +128,7 @@ def _width(column: int) -> float:
     return LABEL_WIDTH if column % 2 else BOX_WIDTH
 
 
-def _ports(stacked: Stacked) -> dict[tuple[Edge, str], float]:
+def _ports(stacked: Layout) -> dict[tuple[Edge, str], float]:
     """The height at which each flow meets its boxes, in the order of the other ends."""
     found: dict[tuple[Edge, str], float] = {}
     for box in (item for column in stacked.columns for item in column if item.name):
@@ -141,7 +141,7 @@ def _ports(stacked: Stacked) -> dict[tuple[Edge, str], float]:
 
 def _line(
     edge: Edge, route: list[Item], starts: list[float], ports: dict[tuple[Edge, str], float]
-) -> Line:
+) -> Connector:
     points: list[Point] = []
     for at, item in enumerate(route):
         x = starts[item.column]
@@ -154,7 +154,7 @@ def _line(
     (before, _), (x, y) = points[-2:]
     points[-1] = (x - HEAD if x > before else x + HEAD, y)
     label = next(item for item in route if item.is_label)
-    return Line(*edge, tuple(points), _box(label, starts[label.column]))
+    return Connector(*edge, tuple(points), _box(label, starts[label.column]))
 
 
 def _box(item: Item, x: float) -> Box:
@@ -166,7 +166,7 @@ def _moved(box: Box, x: float, y: float) -> Box:
     return dataclasses.replace(box, x=box.x + x, y=round(box.y + y, 1))
 
 
-def _moved_line(line: Line, x: float, y: float) -> Line:
+def _moved_line(line: Connector, x: float, y: float) -> Connector:
     points = tuple((px + x, round(py + y, 1)) for px, py in line.points)
     return dataclasses.replace(line, points=points, label=_moved(line.label, x, y))
 

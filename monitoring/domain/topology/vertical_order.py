@@ -35,14 +35,14 @@ class Item:
 
 
 @dataclasses.dataclass(frozen=True)
-class Stacked:
+class Layout:
     """Columns from left to right (clusters in even ones), and each flow's items in that order."""
 
     columns: list[list[Item]]
     routes: dict[Edge, list[Item]]
 
 
-def stack(rank: dict[str, int], edges: Sequence[Edge]) -> Stacked:
+def stack(rank: dict[str, int], edges: Sequence[Edge]) -> Layout:
     """All items of one group with their positions, at least GAP apart."""
     columns: list[list[Item]] = [[] for _ in range(2 * max(rank.values()) + 1)]
     boxes = {name: Item(2 * rank[name], BOX_HEIGHT, name=name) for name in sorted(rank)}
@@ -58,7 +58,7 @@ def stack(rank: dict[str, int], edges: Sequence[Edge]) -> Stacked:
     for column in columns:
         for item in column:
             item.y = round(item.y - top, 1)
-    return Stacked(columns, routes)
+    return Layout(columns, routes)
 
 
 def _route(edge: Edge, boxes: dict[str, Item], columns: list[list[Item]]) -> list[Item]:

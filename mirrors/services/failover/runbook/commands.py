@@ -27,13 +27,13 @@ from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.runbook.steps import hooks
-from mirrors.services.failover.runbook.steps.fence import still_fenced
+from mirrors.services.failover.runbook.steps.fence import remaining_fence
 
 _TOLD = 3
 _NOT_WAITING = "This run is not waiting for that, or no longer; see its reason."
 
 
-def fresh_for() -> timedelta:
+def simulation_lifetime() -> timedelta:
     """How old a simulation may be to begin a run from it."""
     return timedelta(minutes=settings.UNDERSTUDY_FAILOVER_FRESH_MINUTES)
 
@@ -41,11 +41,11 @@ def fresh_for() -> timedelta:
 def newest_simulation(*, flow: Flow, now: datetime) -> FailoverRun | None:
     """The newest simulation from which a run may begin now."""
     runs = FailoverRun.objects.filter(flow=flow, kind=FailoverKind.SIMULATION)
-    good = runs.filter(state=FailoverState.SUCCEEDED, ended_at__gt=now - fresh_for())
+    good = runs.filter(state=FailoverState.SUCCEEDED, ended_at__gt=now - simulation_lifetime())
     return good.exclude(plan=None).first()
 
 
-def needs_second(flow: Flow) -> bool:
+def needs_second_person(flow: Flow) -> bool:
     said = flow.spec.settings.failover_second_person
     return settings.UNDERSTUDY_FAILOVER_SECOND_PERSON if said is None else said
 
@@ -74,7 +74,7 @@ def request_execution(
     errors |= hooks.check(chosen)
     if errors or found is None:
         raise InvalidSettings(errors)
-    waits = needs_second(flow)
+    waits = needs_second_person(flow)
     with transaction.atomic():
         run = lifecycle.request_run(
             flow=flow,
@@ -95,8 +95,8 @@ def request_execution(
 
 def approve(*, run: FailoverRun, who: str) -> FailoverRun:
     """By a second person, and only while the simulation is fresh."""
-    if run.simulation is None or _age(run.simulation) > fresh_for():
-        limit = duration(fresh_for() / timedelta(milliseconds=1))
+    if run.simulation is None or _age(run.simulation) > simulation_lifetime():
+        limit = duration(simulation_lifetime() / timedelta(milliseconds=1))
         raise Conflict(
             f"Its simulation is older than {limit}: abort the run, simulate and request it again."
         )
@@ -167,9 +167,9 @@ def confirm(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
     return run
 
 
-def ask_to_lift(*, run: FailoverRun, who: str, why: str) -> FailoverRun:
+def request_fence_removal(*, run: FailoverRun, who: str, why: str) -> FailoverRun:
     """Let producers write on the source again; a worker removes the ACLs."""
-    if still_fenced(run=run) is None:
+    if remaining_fence(run=run) is None:
         raise Conflict("This run left no ACLs on its source, or has not ended.")
     if not why.strip():
         raise InvalidSettings({"reason": ["Give a reason; the audit log keeps it."]})
@@ -212,8 +212,8 @@ def _simulation(
         words = f"Enter a simulation of {flow.name}: a run executes only what was simulated."
     elif found.state != FailoverState.SUCCEEDED or found.plan is None:
         words = f"Simulation {found.pk} is {found.state}: {found.reason}"
-    elif _age(found) > fresh_for():
-        limit = duration(fresh_for() / timedelta(milliseconds=1))
+    elif _age(found) > simulation_lifetime():
+        limit = duration(simulation_lifetime() / timedelta(milliseconds=1))
         words = f"Simulation {found.pk} is older than {limit}. Simulate again; it takes seconds."
     elif kind == "switchover" and (trouble := (found.result or {}).get("source_trouble")):
         words = f"A switchover needs the source, which could not be read: {trouble}"
@@ -246,4 +246,4 @@ def _write_commands(run: FailoverRun, flow: Flow) -> None:
 def seconds_left(run: FailoverRun, now: datetime) -> int:
     """How long a run may still begin from a simulation."""
     ended = run.ended_at or run.created_at
-    return max(0, milliseconds(ended + fresh_for()) - milliseconds(now)) // 1000
+    return max(0, milliseconds(ended + simulation_lifetime()) - milliseconds(now)) // 1000

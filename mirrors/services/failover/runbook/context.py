@@ -80,7 +80,7 @@ def not_yet(words: str, *, again_ms: int = 1_000, **numbers: Any) -> Outcome:
     return Outcome(what="not_yet", words=words, numbers=numbers, again_ms=again_ms)
 
 
-def person(words: str, **numbers: Any) -> Outcome:
+def needs_person(words: str, **numbers: Any) -> Outcome:
     return Outcome(what="person", words=words, numbers=numbers)
 
 

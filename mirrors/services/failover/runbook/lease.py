@@ -65,7 +65,7 @@ def take(*, run_id: int) -> FailoverRun | None:
     return joined.defer("simulation__result").get(pk=run_id)
 
 
-def alive(*, run: FailoverRun) -> None:
+def renew(*, run: FailoverRun) -> None:
     """Renew the lease: before each act and between requests."""
     mine = FailoverRun.objects.filter(
         pk=run.pk, holder=run.holder, state=FailoverState.RUNNING, ended_at=None
@@ -110,19 +110,19 @@ def begin(*, row: FailoverStep, step: Step, now: datetime) -> None:
     row.save(update_fields=["state", "started_at", "ended_at", "due_at"])
 
 
-def note_act(*, row: FailoverStep) -> None:
+def record_action_start(*, row: FailoverStep) -> None:
     """Stored before the act: the next worker knows that it may have had an effect."""
     row.attempt += 1
     row.acting_at = timezone.now()
     row.save(update_fields=["attempt", "acting_at"])
 
 
-def note_acted(*, row: FailoverStep) -> None:
+def record_action_end(*, row: FailoverStep) -> None:
     row.acted_at = timezone.now()
     row.save(update_fields=["acted_at"])
 
 
-def rest(*, run: FailoverRun, why: str, step: str) -> None:
+def await_person(*, run: FailoverRun, why: str, step: str) -> None:
     """Wait for a person; the run's reason says for what."""
     row = run.steps.filter(name=step).first()
     said = row.reason if row is not None else ""

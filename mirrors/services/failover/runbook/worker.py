@@ -30,7 +30,7 @@ from mirrors.services.clock import milliseconds, moment
 from mirrors.services.failover.runbook import lease, result
 from mirrors.services.failover.runbook.context import Context
 from mirrors.services.failover.runbook.steps import HANDLERS
-from mirrors.services.run_lifecycle import broken
+from mirrors.services.run_lifecycle import unexpected_error_text
 
 log = logging.getLogger(__name__)
 
@@ -38,38 +38,38 @@ _UNDO_AGAIN_S = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Turn:
+class WorkerResult:
     """What the caller does next: requeue the run in `again_s`, reconcile `changed_flow`."""
 
     again_s: float | None = None
     changed_flow: int | None = None
 
 
-def advance(*, run_id: int, at_step: Callable[[str], None] = lambda _: None) -> Turn:
+def advance(*, run_id: int, at_step: Callable[[str], None] = lambda _: None) -> WorkerResult:
     """Take the lease of a run and advance the run. Does nothing when another worker has the lease.
 
     `at_step` is called with a step's name after its row was written.
     """
     run = lease.take(run_id=run_id)
     if run is None:
-        return Turn()
+        return WorkerResult()
     asked = run.flow.desired_state
     again_s: float | None = None
     try:
         again_s = _work(run, at_step)
     except lease.LeaseLost:
         log.warning("another worker took over run %s", run.pk)
-        return Turn()
+        return WorkerResult()
     finally:
         lease.release(run=run, again_s=again_s)
     changed = Flow.objects.filter(pk=run.flow_id).exclude(desired_state=asked).exists()
-    return Turn(again_s, run.flow_id if changed else None)
+    return WorkerResult(again_s, run.flow_id if changed else None)
 
 
 def _work(run: FailoverRun, at_step: Callable[[str], None]) -> float | None:
     """Seconds until the run needs a worker again; None when it waits for a person or has ended."""
     while True:
-        lease.alive(run=run)
+        lease.renew(run=run)
         run.refresh_from_db(fields=["abort_asked_by", "pause_asked_by", "approved_by", "plan"])
         steps = list(run.steps.all())
         move = next_action(lease.facts_of(run=run, steps=steps))
@@ -77,7 +77,7 @@ def _work(run: FailoverRun, at_step: Callable[[str], None]) -> float | None:
             result.end(run=run, state=move.state, steps=steps)
             return None
         if isinstance(move, AwaitPerson):
-            lease.rest(run=run, why=move.why, step=move.step)
+            lease.await_person(run=run, why=move.why, step=move.step)
             return None
         row = next(step for step in steps if step.name == move.step)
         wait_s = _do(run, row) if isinstance(move, ExecuteStep) else _undo(run, row)
@@ -93,7 +93,7 @@ def _context(run: FailoverRun, row: FailoverStep, *, again: bool) -> Context:
         flow=flow,
         spec=flow.spec,
         row=row,
-        alive=lambda: lease.alive(run=run),
+        alive=lambda: lease.renew(run=run),
         again=again,
     )
 
@@ -115,10 +115,10 @@ def _acted(run: FailoverRun, row: FailoverStep) -> Outcome | None:
         return None
     # `again` is false after a person's retry: the person checked before.
     context = _context(run, row, again=row.acting_at is not None and row.attempt > 0)
-    lease.note_act(row=row)
+    lease.record_action_start(row=row)
     outcome = HANDLERS[row.name].act(context)
     if outcome is None:
-        lease.note_acted(row=row)
+        lease.record_action_end(row=row)
     return outcome
 
 
@@ -133,13 +133,13 @@ def _tried(act: Callable[[], Outcome | None]) -> Outcome | None:
         return Outcome(what="failed", words=error.message, again=again)
     except Exception as error:
         log.exception("a failover step raised an unexpected error")
-        return Outcome(what="failed", words=broken(error))
+        return Outcome(what="failed", words=unexpected_error_text(error))
 
 
 def _judged(run: FailoverRun, row: FailoverStep, step: Step, outcome: Outcome) -> float | None:
     now = milliseconds(timezone.now())
     verdict = judge(step, lease.step_facts(row), outcome, now=now)
-    lease.alive(run=run)
+    lease.renew(run=run)
     move(row, verdict.state)
     row.reason = verdict.words
     row.result = {**row.result, **outcome.numbers}

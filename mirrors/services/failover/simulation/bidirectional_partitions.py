@@ -16,17 +16,17 @@ from mirrors.kafka.reading.samples import Window
 from mirrors.models import Flow
 from mirrors.services.failover.simulation.offset_ranges import BEFORE, STRETCH
 from mirrors.services.failover.simulation.temporary_groups import Key, Readings
-from mirrors.services.offsets.reverse_translation import Ways, ways_of
+from mirrors.services.offsets.reverse_translation import ReverseMaps, reverse_maps_of
 
 
-class MixedPlaces:
+class BidirectionalPartitions:
     """The group-partitions that both flows wrote to, with the counterparts of their records."""
 
     def __init__(
         self, flow: Flow, places: Iterable[GroupPartitionPlan], readings: Readings
     ) -> None:
         rows = [row for row in places if _key(row) in readings.done]
-        ways = ways_of(flow, {(row.topic, row.partition) for row in rows}) if rows else None
+        ways = reverse_maps_of(flow, {(row.topic, row.partition) for row in rows}) if rows else None
         self._twins: dict[Key, dict[int, int]] = {}
         for row in rows:
             place = (row.topic, row.partition)
@@ -68,7 +68,7 @@ class MixedPlaces:
         )
 
 
-def _is_home(ways: Ways, row: GroupPartitionPlan) -> bool:
+def _is_home(ways: ReverseMaps, row: GroupPartitionPlan) -> bool:
     return ways.home_of((row.topic, row.partition)) == (row.remote_topic, row.partition)
 
 

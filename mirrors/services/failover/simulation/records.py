@@ -14,7 +14,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.reading.samples import Window, read_windows
 from mirrors.services.failover.plan_inputs import Look
-from mirrors.services.failover.simulation.bidirectional_partitions import MixedPlaces
+from mirrors.services.failover.simulation.bidirectional_partitions import BidirectionalPartitions
 from mirrors.services.failover.simulation.offset_ranges import (
     Bounds,
     further_windows,
@@ -28,7 +28,7 @@ DEADLINE_S = 30.0
 Tick = Callable[..., None]
 
 
-class Rows:
+class RecordIndex:
     """Records of partitions, indexed by offset."""
 
     def __init__(self, found: Partial[TopicPartition, list[ReadRecord]]) -> None:
@@ -46,16 +46,16 @@ class Rows:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sides:
+class SampledRecords:
     """Records read: of the source around groups (`theirs`), `further` on where none are near, and
     those that would be `lost`."""
 
     look: Look
     bounds: Mapping[TopicPartition, Bounds]
-    theirs: Rows
-    further: Rows
-    ours: Rows
-    lost: Rows
+    theirs: RecordIndex
+    further: RecordIndex
+    ours: RecordIndex
+    lost: RecordIndex
 
 
 def read_source(
@@ -63,12 +63,12 @@ def read_source(
     look: Look,
     plan: FailoverPlan,
     bounds: Mapping[TopicPartition, Bounds],
-    mixed: MixedPlaces,
+    mixed: BidirectionalPartitions,
     tick: Tick,
-) -> tuple[Rows, Rows]:
+) -> tuple[RecordIndex, RecordIndex]:
     """Records around each group; where there are none, the next ones."""
     if look.silence:
-        return Rows(Partial()), Rows(Partial())
+        return RecordIndex(Partial()), RecordIndex(Partial())
     told = [row for row in plan.places if (row.topic, row.partition) not in look.undescribed]
     # The source no longer holds the records around an expired offset.
     plain = [row for row in told if not mixed.has(row) and row.outcome != "expired"]
@@ -96,11 +96,11 @@ def read(
     committed: bool = True,
     at_most: int | None = None,
     deadline_s: float = DEADLINE_S,
-) -> Rows:
+) -> RecordIndex:
     # Windows with a limit on records are read separately: each starts at its own offset.
     merged = {place: merge(rows) if at_most is None else rows for place, rows in windows.items()}
     try:
-        return Rows(
+        return RecordIndex(
             read_windows(
                 spec,
                 merged,
@@ -113,4 +113,4 @@ def read(
     except UnderstudyError as error:
         if error.code in {"stopped", "timeout"}:
             raise
-        return Rows(Partial(failed=dict.fromkeys(merged, error)))
+        return RecordIndex(Partial(failed=dict.fromkeys(merged, error)))

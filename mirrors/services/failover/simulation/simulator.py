@@ -1,7 +1,7 @@
 """Runs a simulation: a plan, then real consumers in temporary groups verify each offset.
 
 - It writes to no topic, no real group and no flow. It creates only groups with its own prefix.
-- These groups are always deleted: here, or by `sweep` when the worker crashed.
+- These groups are always deleted: here, or by `delete_orphaned_groups` when the worker crashed.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from mirrors.models.failover import FailoverKind, FailoverState, StepState
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.plan_inputs import DEADLINE_S, SOURCE_DEADLINE_S, Look, look
-from mirrors.services.failover.simulation.bidirectional_partitions import MixedPlaces
+from mirrors.services.failover.simulation.bidirectional_partitions import BidirectionalPartitions
 from mirrors.services.failover.simulation.temporary_groups import Readings, read_groups
 from mirrors.services.failover.simulation.verification import compare
-from mirrors.services.run_lifecycle import Stopped, broken
+from mirrors.services.run_lifecycle import Stopped, unexpected_error_text
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def run_simulation(*, run_id: int) -> bool:
         raise
     except Exception as error:
         log.exception("simulation %s raised an unexpected error", run.pk)
-        reason = broken(error)
+        reason = unexpected_error_text(error)
     swept = act.clean()
     lifecycle.end_run(run_id=run.pk, state=state, reason=reason, swept=swept, **act.found)
     return True
@@ -92,7 +92,7 @@ def prefix_of(run: FailoverRun) -> str:
     return f"{PREFIX}{run.pk}-{run.mark}-"
 
 
-def sweep() -> int:
+def delete_orphaned_groups() -> int:
     """Delete groups of crashed workers; returns how many runs are known to have left none."""
     lifecycle.end_lost_runs()
     swept = 0
@@ -237,7 +237,7 @@ class _Simulation:
             look=seen,
             plan=plan,
             readings=readings,
-            mixed=MixedPlaces(flow, plan.places, readings),
+            mixed=BidirectionalPartitions(flow, plan.places, readings),
             tick=self._tick,
         )
         totals = sum_up(rows, losses)

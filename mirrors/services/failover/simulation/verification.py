@@ -28,7 +28,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.reading.group_consumer import GroupReading
 from mirrors.services.failover.plan_inputs import Look
-from mirrors.services.failover.simulation.bidirectional_partitions import MixedPlaces
+from mirrors.services.failover.simulation.bidirectional_partitions import BidirectionalPartitions
 from mirrors.services.failover.simulation.offset_ranges import (
     BEFORE,
     STRETCH,
@@ -38,7 +38,13 @@ from mirrors.services.failover.simulation.offset_ranges import (
     near_end,
     target_windows,
 )
-from mirrors.services.failover.simulation.records import Rows, Sides, Tick, read, read_source
+from mirrors.services.failover.simulation.records import (
+    RecordIndex,
+    SampledRecords,
+    Tick,
+    read,
+    read_source,
+)
 from mirrors.services.failover.simulation.temporary_groups import AFTER, Readings
 from mirrors.services.failover.source_partitions import CLIENT_ID
 
@@ -56,7 +62,7 @@ def compare(
     look: Look,
     plan: FailoverPlan,
     readings: Readings,
-    mixed: MixedPlaces,
+    mixed: BidirectionalPartitions,
     tick: Tick,
 ) -> tuple[list[GroupPartitionResult], list[RangeLoss]]:
     """A result for each group-partition, and the loss of each selected partition."""
@@ -77,7 +83,9 @@ def compare(
         (row.topic, row.partition): _loss(row, bounds, countable - lost.failed.keys(), lost)
         for row in plan.every_partition
     }
-    sides = Sides(look=look, bounds=bounds, theirs=theirs, further=further, ours=ours, lost=lost)
+    sides = SampledRecords(
+        look=look, bounds=bounds, theirs=theirs, further=further, ours=ours, lost=lost
+    )
     rows = [_result(row, sides, losses, readings, mixed, rate) for row in plan.places]
     return rows, list(losses.values())
 
@@ -113,10 +121,10 @@ def _log_starts(
 
 def _result(
     row: GroupPartitionPlan,
-    sides: Sides,
+    sides: SampledRecords,
     losses: Mapping[TopicPartition, RangeLoss],
     readings: Readings,
-    mixed: MixedPlaces,
+    mixed: BidirectionalPartitions,
     rate: float | None,
 ) -> GroupPartitionResult:
     key, place = (row.group, row.topic, row.partition), (row.topic, row.partition)
@@ -146,7 +154,10 @@ def _reading(seen: GroupReading) -> GroupReadResult:
 
 
 def _proof(
-    row: GroupPartitionPlan, sides: Sides, reading: GroupReading, mixed: MixedPlaces
+    row: GroupPartitionPlan,
+    sides: SampledRecords,
+    reading: GroupReading,
+    mixed: BidirectionalPartitions,
 ) -> ReadVerification:
     place, theirs = (row.topic, row.partition), sides.theirs
     if row.outcome == "expired":
@@ -173,19 +184,19 @@ def _proof(
     return samples if isinstance(samples, ReadVerification) else verify(samples)
 
 
-def _before(row: GroupPartitionPlan, sides: Sides) -> list[ReadRecord]:
+def _before(row: GroupPartitionPlan, sides: SampledRecords) -> list[ReadRecord]:
     """Records on the target right before the group's offset."""
     end = row.downstream_offset or 0
     return sides.ours.between((row.remote_topic, row.partition), end - STRETCH * BEFORE, end)
 
 
-def _keeps_time(row: GroupPartitionPlan, sides: Sides) -> bool:
+def _keeps_time(row: GroupPartitionPlan, sides: SampledRecords) -> bool:
     topic = sides.look.topics[row.remote_topic]
     return topic.config("message.timestamp.type") != "LogAppendTime"
 
 
 def _samples(
-    row: GroupPartitionPlan, sides: Sides, reading: GroupReading
+    row: GroupPartitionPlan, sides: SampledRecords, reading: GroupReading
 ) -> Samples | ReadVerification:
     place, offset = (row.topic, row.partition), row.source_offset or 0
     topic, bounds, theirs = sides.look.topics[row.remote_topic], sides.bounds[place], sides.theirs
@@ -212,7 +223,7 @@ def _samples(
     )
 
 
-def _unread(row: GroupPartitionPlan, loss: RangeLoss, sides: Sides) -> int | None:
+def _unread(row: GroupPartitionPlan, loss: RangeLoss, sides: SampledRecords) -> int | None:
     place = (row.topic, row.partition)
     bounds = sides.bounds.get(place)
     if loss.how != "counted" or bounds is None or bounds.end is None:
@@ -225,7 +236,7 @@ def _loss(
     row: PartitionPlan,
     bounds: Mapping[TopicPartition, Bounds],
     counted: Collection[TopicPartition],
-    lost: Rows,
+    lost: RecordIndex,
 ) -> RangeLoss:
     place = (row.topic, row.partition)
     if row.certainty != "observed" or row.loss is None:

@@ -35,7 +35,7 @@ from mirrors.models import (
 )
 from mirrors.models.flows import DesiredState
 from mirrors.services.offsets.retention.old_runs import CLIENT_ID, DEADLINE_S, MOST, delete_blocks
-from mirrors.services.offsets.reverse_translation import other_way
+from mirrors.services.offsets.reverse_translation import reverse_flow_of
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def _why_all_stay(flow: Flow) -> str:
     """A failback, failover or comparison may translate old offsets; until it ends, all stay."""
     if flow.desired_state == DesiredState.STOPPED and flow.divergences.exists():
         return "its target was promoted"
-    if other_way(flow) is not None:
+    if reverse_flow_of(flow) is not None:
         return "it is the reverse flow of a promoted target"
     if FailoverRun.objects.filter(flow=flow, ended_at=None).exists():
         return "a failover or a simulation is running"

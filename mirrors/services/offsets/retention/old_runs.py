@@ -144,7 +144,7 @@ def _chunks(blocks: QuerySet[RunBlock]) -> Iterator[list[tuple[int, int]]]:
 log = logging.getLogger(__name__)
 
 
-def take_turn(retire: Callable[[Flow], int], *, flow_id: int, what: str) -> None:
+def claim_retention(retire: Callable[[Flow], int], *, flow_id: int, what: str) -> None:
     """Run one deletion of a flow; an unreachable cluster is tried again by the next sweep."""
     flow = Flow.objects.select_related("source", "target").filter(pk=flow_id).first()
     if flow is None:

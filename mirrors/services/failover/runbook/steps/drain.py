@@ -27,7 +27,7 @@ _NAMED = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rest:
+class RemainingRecords:
     """What the target lacks, of the partitions in the plan.
 
     `owed`: partitions with records left. `held`: one with an open transaction. `waiting`: those
@@ -69,7 +69,7 @@ def _wait(context: Context) -> Outcome:
 def _stopped(context: Context, words: str) -> Outcome:
     """A last check after the flow's end; a source that died since was drained before."""
     try:
-        rest = what_is_left(context)
+        rest = remaining_records(context)
     except KafkaUnavailable as error:
         alias = context.spec.source.alias
         return done(f"{words} {alias} stopped responding after it was drained: {error.message}")
@@ -82,7 +82,7 @@ def _stopped(context: Context, words: str) -> Outcome:
 
 def _catch_up(context: Context) -> Outcome | None:
     """What a switchover waits for; None when nothing is left."""
-    rest = what_is_left(context)
+    rest = remaining_records(context)
     numbers: dict[str, Any] = {"behind": rest.behind, "unread": dict(rest.unread)}
     if rest.held:
         words = (
@@ -101,7 +101,7 @@ def _catch_up(context: Context) -> Outcome | None:
     return not_yet(words, **numbers)
 
 
-def what_is_left(context: Context) -> Rest:
+def remaining_records(context: Context) -> RemainingRecords:
     """Reads the source's ends, and the flow's positions on the target.
 
     One unreadable partition does not affect others. Raises when the source as a whole does not
@@ -133,7 +133,7 @@ def what_is_left(context: Context) -> Rest:
         for place in told
     ]
     held = [place for place in told if committed and stable[0][place] < last[0][place]]
-    return Rest(
+    return RemainingRecords(
         owed=tuple(part for part in owed if part.records != 0),
         held=_name(held[0]) if held else "",
         waiting=_waiting(context, set(told)) | _other_logs(owed),
@@ -176,7 +176,7 @@ def _waiting_sentence(waiting: Mapping[str, str]) -> str:
     )
 
 
-def _unknown_sentence(rest: Rest) -> str:
+def _unknown_sentence(rest: RemainingRecords) -> str:
     """Partitions whose state is unknown, by name."""
     left = {**rest.waiting, **rest.unread}
     if not left:
@@ -186,17 +186,17 @@ def _unknown_sentence(rest: Rest) -> str:
     return f" Unknown for {plural(len(left), 'partition')}: {named}{more}"
 
 
-def unanswered(context: Context) -> str:
+def drain_obstacle(context: Context) -> str:
     """Before the fence: why a drain could not tell when all is replicated; empty when it can."""
     try:
-        rest = what_is_left(context)
+        rest = remaining_records(context)
     except UnderstudyError as error:
         return error.message
     left = _unknown_sentence(rest).strip()
     return f"{left} Fix the cause, or leave them behind by decision." if left else ""
 
 
-def _again(context: Context, rest: Rest) -> Outcome:
+def _again(context: Context, rest: RemainingRecords) -> Outcome:
     """Somebody wrote after the drain: the flow has to run again."""
     start_flow(flow=_fresh(context), who=context.run.requested_by, why="New records arrived.")
     context.row.result.pop("drained_at", None)

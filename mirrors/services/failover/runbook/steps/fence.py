@@ -182,14 +182,14 @@ def _undo(context: Context) -> str:
     return _open_again(context.spec.source, rules)
 
 
-def still_fenced(*, run: FailoverRun) -> FailoverStep | None:
+def remaining_fence(*, run: FailoverRun) -> FailoverStep | None:
     """The step whose ACLs an ended run left on the source."""
     step = run.steps.filter(name="fence_producers", undone_at=None).first()
     left = run.ended_at is not None and step is not None and step.result.get("rules")
     return step if left else None
 
 
-def rules_in_place(*, flow_id: int) -> set[AclRule]:
+def created_acls(*, flow_id: int) -> set[AclRule]:
     """ACLs that runs of this flow created on its source and have not deleted yet."""
     steps = FailoverStep.objects.filter(
         run__flow=flow_id, run__kind__in=KINDS, name="fence_producers", undone_at=None
@@ -197,7 +197,7 @@ def rules_in_place(*, flow_id: int) -> set[AclRule]:
     return {rule for result in steps.values_list("result", flat=True) for rule in _rules(result)}
 
 
-def fences_left(*, source_id: int, target_id: int) -> list[FailoverStep]:
+def remaining_fences(*, source_id: int, target_id: int) -> list[FailoverStep]:
     """Fences that ended runs from one cluster to the other left on the first one."""
     steps = FailoverStep.objects.filter(
         run__flow__source=source_id,
@@ -214,26 +214,26 @@ def fences_left(*, source_id: int, target_id: int) -> list[FailoverStep]:
 def lift_fence(*, run_id: int, who: str) -> bool:
     """In a worker, after the run: delete its ACLs; the step stores the outcome."""
     run = FailoverRun.objects.select_related("flow__source").get(pk=run_id)
-    step = still_fenced(run=run)
+    step = remaining_fence(run=run)
     if step is None:
         return False
     try:
-        lift(step=step, who=who)
+        delete_fence_acls(step=step, who=who)
     except UnderstudyError as error:
         step.undo_reason = error.message
         step.save(update_fields=["undo_reason"])
     return step.undone_at is not None
 
 
-def lift(*, step: FailoverStep, who: str) -> None:
+def delete_fence_acls(*, step: FailoverStep, who: str) -> None:
     """Delete the ACLs of one fence; raises with a reason where the cluster refuses."""
     words = _open_again(step.run.flow.source.spec, _rules(step.result))
     step.undone_at, step.undo_reason = timezone.now(), f"{words} Requested by {who}."
     step.save(update_fields=["undone_at", "undo_reason"])
 
 
-def put_up_again(*, step: FailoverStep) -> None:
-    """Create the ACLs again that `lift` deleted."""
+def restore_fence(*, step: FailoverStep) -> None:
+    """Create the ACLs again that `delete_fence_acls` deleted."""
     with Fence(step.run.flow.source.spec, client_id=CLIENT_ID) as fence:
         fence.create_rules(_rules(step.result), deadline_s=DEADLINE_S).raise_first()
     step.undone_at, step.undo_reason = None, ""

@@ -30,7 +30,7 @@ from mirrors.services.failover.runbook.context import (
     Handler,
     done,
     failed,
-    person,
+    needs_person,
     skipped,
 )
 
@@ -64,7 +64,7 @@ def call(context: Context, how: str, *, undo: bool = False) -> Outcome:
         return skipped("No hook is configured (none): do this step outside this product.")
     spec = context.spec
     words = _ASKED[context.row.name]
-    return person(words.format(source=spec.source.alias, target=spec.target.alias))
+    return needs_person(words.format(source=spec.source.alias, target=spec.target.alias))
 
 
 def check(hooks: dict[str, Any]) -> dict[str, list[str]]:
@@ -83,7 +83,7 @@ def check(hooks: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def unready(hooks: dict[str, Any]) -> str:
+def unavailable_hook(hooks: dict[str, Any]) -> str:
     """Why this worker could not call a hook of the run; empty when it can call each.
 
     References to secrets are resolved here, because another process may not have them.
@@ -152,7 +152,7 @@ def _command(context: Context, *, undo: bool) -> Outcome:
     if path is None:
         return failed(_unlisted(name))
     if context.again and not undo:
-        return person(
+        return needs_person(
             f"Whether the command {name} worked is unknown: its worker crashed meanwhile. Check, "
             "then confirm; or resume to run it again."
         )

@@ -36,14 +36,14 @@ from mirrors.models import FailoverRun, Flow, PartitionMap
 from mirrors.services.clock import Budget, milliseconds
 from mirrors.services.failover.runbook.steps.reset_groups import SET
 from mirrors.services.failover.source_partitions import (
-    Selected,
+    SelectedTopics,
     list_selected,
     not_copied,
     selected_by,
 )
 from mirrors.services.offsets.divergence_points import points_of
 from mirrors.services.offsets.run_index import refresh_index
-from mirrors.services.offsets.run_lookup import touching
+from mirrors.services.offsets.run_lookup import overlapping_runs
 from mirrors.services.offsets.translation import translate_offsets
 
 CLIENT_ID = "understudy-loss"
@@ -188,7 +188,7 @@ def _ranges(
 
 
 def _current(
-    planned: Iterable[Mapping[str, Any]], seen: ClusterSnapshot, selected: Selected
+    planned: Iterable[Mapping[str, Any]], seen: ClusterSnapshot, selected: SelectedTopics
 ) -> list[Mapping[str, Any]]:
     """The partitions of the plan, and the selected ones that it does not name: created or grown
     after the last look. Partition -1 stood for a topic that could not be described; once it can,
@@ -278,7 +278,7 @@ def _written_back(flow: Flow, ranges: Iterable[_Range]) -> dict[TopicPartition, 
     known = PartitionMap.objects.filter(flow=back, position__isnull=False)
     maps = {(row.topic, row.partition): row.pk for row in known}
     return {
-        row.place: list(touching(maps[key], "downstream", row.first, row.end))
+        row.place: list(overlapping_runs(maps[key], "downstream", row.first, row.end))
         for row in ranges
         if (key := (row.remote_topic, row.partition)) in maps
     }

@@ -18,9 +18,9 @@ from mirrors.models import FailoverRun
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.plan_inputs import Look, look
 from mirrors.services.failover.runbook.context import Context, Handler, done, failed
-from mirrors.services.failover.runbook.steps.drain import unanswered
-from mirrors.services.failover.runbook.steps.hooks import unready
-from mirrors.services.failover.runbook.steps.redirect_producers import fences_kept
+from mirrors.services.failover.runbook.steps.drain import drain_obstacle
+from mirrors.services.failover.runbook.steps.hooks import unavailable_hook
+from mirrors.services.failover.runbook.steps.redirect_producers import irremovable_fence
 
 DEADLINE_S = 8.0
 
@@ -104,13 +104,13 @@ def _verify(context: Context) -> Outcome:
 
 def _would_stop_it(context: Context) -> str:
     """Why a later step could not succeed, checked while nothing is changed; empty when all can."""
-    if trouble := unready(context.run.hooks):
+    if trouble := unavailable_hook(context.run.hooks):
         return trouble
     context.alive()
-    if trouble := fences_kept(context):
+    if trouble := irremovable_fence(context):
         return trouble
     context.alive()
-    return unanswered(context) if context.planned else ""
+    return drain_obstacle(context) if context.planned else ""
 
 
 DETECT = Handler(wait=_detect)

@@ -25,15 +25,15 @@ from mirrors.domain.groups.checkpoints import AT_LEAST
 from mirrors.kafka.admin.groups import list_groups
 from mirrors.models import Flow, PartitionMap
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.resume_offsets import copied_to
+from mirrors.services.failover.resume_offsets import replicated_end_offsets
 from mirrors.services.failover.runbook.context import Context, Handler, done, failed, not_yet
 from mirrors.services.failover.runbook.steps.preflight import (
     active_groups,
     plan_now,
     worse_than_simulated,
 )
-from mirrors.services.offsets.divergence_points import keep
-from mirrors.services.offsets.reverse_translation import answers_home, ways_home
+from mirrors.services.offsets.divergence_points import store_points
+from mirrors.services.offsets.reverse_translation import origin_partitions, translate_to_origin
 
 DEADLINE_S = 10.0
 _FAR = (1 << 63) - 1
@@ -81,7 +81,7 @@ def _keep_points(context: Context) -> tuple[str, int]:
     Returns a sentence where they cannot be written; a failback then uses the offset runs.
     """
     try:
-        points = keep(flow=context.flow, mark=context.run.mark, now=timezone.now())
+        points = store_points(flow=context.flow, mark=context.run.mark, now=timezone.now())
     except KafkaRefused as error:
         return f"The divergence points could not be written: {error.message}", 0
     return "", len(points)
@@ -143,9 +143,9 @@ def ends_downstream(flow: Flow, places: Iterable[TopicPartition]) -> dict[TopicP
     wanted = set(places)
     rows = PartitionMap.objects.filter(flow=flow, position__isnull=False)
     known = {(row.topic, row.partition): row.position or 0 for row in rows}
-    found = copied_to(flow, {place: known[place] for place in wanted & known.keys()})
-    home = wanted & ways_home(flow).keys() - known.keys()
-    for place, answers in answers_home(flow, {place: [_FAR] for place in home}).items():
+    found = replicated_end_offsets(flow, {place: known[place] for place in wanted & known.keys()})
+    home = wanted & origin_partitions(flow).keys() - known.keys()
+    for place, answers in translate_to_origin(flow, {place: [_FAR] for place in home}).items():
         if answers and answers[0].downstream is not None:
             found[place] = answers[0].downstream
     return found

@@ -16,20 +16,20 @@ from mirrors.models import FailoverStep
 from mirrors.services.failover.runbook.context import Context, Handler
 from mirrors.services.failover.runbook.steps.fence import (
     DEADLINE_S,
-    fences_left,
-    lift,
-    put_up_again,
+    delete_fence_acls,
+    remaining_fences,
+    restore_fence,
 )
 from mirrors.services.failover.runbook.steps.hooks import hook
 
 _HOOK = hook(PRODUCERS)
 
 
-def fences_kept(context: Context) -> str:
+def irremovable_fence(context: Context) -> str:
     """Why an earlier run's fence on the target could not be lifted later; empty without such a
     fence, or when its ACLs can be read."""
     flow = context.flow
-    found = fences_left(source_id=flow.target_id, target_id=flow.source_id)
+    found = remaining_fences(source_id=flow.target_id, target_id=flow.source_id)
     if not found:
         return ""
     runs = ", ".join(str(step.run_id) for step in found)
@@ -53,12 +53,12 @@ def _act(context: Context) -> Outcome | None:
 def _open(context: Context) -> str:
     """Delete ACLs that runs in the other direction left on the target; each is stored first."""
     flow = context.flow
-    found = fences_left(source_id=flow.target_id, target_id=flow.source_id)
+    found = remaining_fences(source_id=flow.target_id, target_id=flow.source_id)
     for step in found:
         lifted = {*context.row.result.get("lifted", []), step.pk}
         context.keep(lifted=sorted(lifted))
         context.alive()
-        lift(step=step, who=context.run.requested_by)
+        delete_fence_acls(step=step, who=context.run.requested_by)
     if not found:
         return ""
     runs = ", ".join(str(step.run_id) for step in found)
@@ -72,7 +72,7 @@ def _undo(context: Context) -> str:
     )
     for step in lifted.select_related("run__flow__source"):
         context.alive()
-        put_up_again(step=step)
+        restore_fence(step=step)
         words += f" {context.spec.target.alias} is fenced again, as run {step.run_id} left it."
     return words
 

@@ -27,7 +27,7 @@ from mirrors.models import GroupOffset
 from mirrors.services.clock import Budget
 from mirrors.services.failover.runbook.context import Context, Handler, done, not_yet
 from mirrors.services.groups.store import written_offsets
-from mirrors.services.groups.survey import look_at_target
+from mirrors.services.groups.survey import read_target
 
 DEADLINE_S = 20.0
 # The number of groups whose state is read right before the write, so that little time passes.
@@ -80,7 +80,7 @@ def _end(place: Row) -> int | None:
 def _set(context: Context, rows: list[Row], mine: Sequence[Row]) -> None:
     """Look, decide, store the undo, write; each row gets its outcome."""
     target = context.spec.target
-    states, seen = look_at_target(target, [_place(row) for row in mine], Budget(DEADLINE_S))
+    states, seen = read_target(target, [_place(row) for row in mine], Budget(DEADLINE_S))
     wrote = written_offsets(flow=context.flow)
     writes: dict[str, dict[tuple[str, int], Row]] = {}
     for row, place in zip(mine, seen, strict=True):
@@ -185,7 +185,7 @@ def _undo(context: Context) -> str:
         for row in context.row.result.get("rows", [])
         if row["to"] is not None and "before" in row and row["before"] != row["to"]
     ]
-    undone = Undone()
+    undone = RestoreResult()
     for group in sorted({row["group"] for row in rows}):
         context.alive()
         undone += _restore_offsets(context, group, [row for row in rows if row["group"] == group])
@@ -193,15 +193,15 @@ def _undo(context: Context) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Undone:
+class RestoreResult:
     """How many offsets were restored, deleted, and left unchanged."""
 
     restored: int = 0
     deleted: int = 0
     left: int = 0
 
-    def __add__(self, other: Undone) -> Undone:
-        return Undone(
+    def __add__(self, other: RestoreResult) -> RestoreResult:
+        return RestoreResult(
             self.restored + other.restored, self.deleted + other.deleted, self.left + other.left
         )
 
@@ -215,11 +215,11 @@ class Undone:
         return f"{said}."
 
 
-def _restore_offsets(context: Context, group: str, rows: list[Row]) -> Undone:
+def _restore_offsets(context: Context, group: str, rows: list[Row]) -> RestoreResult:
     target = context.spec.target
-    states, seen = look_at_target(target, [_place(row) for row in rows], Budget(DEADLINE_S))
+    states, seen = read_target(target, [_place(row) for row in rows], Budget(DEADLINE_S))
     if states.get(group, "") not in IDLE:
-        return Undone(left=len(rows))
+        return RestoreResult(left=len(rows))
     ours = [row for row, place in zip(rows, seen, strict=True) if place.target_offset == row["to"]]
     offsets = {_where(row): Offset(row["before"]) for row in ours if row["before"] is not None}
     done = write_offsets(target, group, offsets, deadline_s=DEADLINE_S).raise_first().done
@@ -230,7 +230,7 @@ def _restore_offsets(context: Context, group: str, rows: list[Row]) -> Undone:
         place.target_offset not in (None, row["to"], row["before"])
         for row, place in zip(rows, seen, strict=True)
     )
-    return Undone(len(done), deleted, left)
+    return RestoreResult(len(done), deleted, left)
 
 
 def _delete_offsets(
