@@ -142,11 +142,11 @@ class FlowProgress:
         if growth.lanes:
             self._lanes = sum_by_lane((*self._lanes, *growth.lanes))
 
-    def apply_figures(self, figures: Iterable[PartitionFigure], now: int) -> None:
+    def apply_figures(self, figures: Iterable[PartitionFigure]) -> None:
         for figure in figures:
             row = self._rows.get((figure.topic, figure.partition))
             if row is not None:
-                row.apply_figure(figure, now)
+                row.apply_figure(figure)
 
     def add_errors(self, errors: Iterable[PartitionError]) -> None:
         """Add errors. An epoch repeats its errors when it ends: keep ranges that are already

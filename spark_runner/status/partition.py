@@ -75,9 +75,10 @@ class PartitionProgress:
         self.repeats: int | None = None
         # The remote offset of the next batch.
         self.next_remote_offset: int | None = None
+        # The moment of the newest source sample of which everything is copied.
         self.caught_up_at: int | None = None
 
-    def apply_figure(self, figure: PartitionFigure, now: int) -> None:
+    def apply_figure(self, figure: PartitionFigure) -> None:
         self.position, self.lane, self.why = figure.position, figure.lane, figure.why
         self.left_out += figure.left_out
         self.add_foreign(figure.foreign)
@@ -90,7 +91,7 @@ class PartitionProgress:
             self.stable_end = (
                 None if self.stable_end is None else max(self.stable_end, figure.position)
             )
-        self._note_caught_up(now)
+        self._note_caught_up()
 
     def add_foreign(self, stretches: Iterable[ForeignRange]) -> None:
         """Add ranges of foreign records. A lane finds again what a scan of the idle partition
@@ -138,7 +139,7 @@ class PartitionProgress:
         self.end = self.end if end is None else max(end, floor)
         self.stable_end = self.stable_end if stable is None else max(stable, floor)
         self.ends_as_of = as_of
-        self._note_caught_up(as_of)
+        self._note_caught_up()
 
     def forget_source(self) -> None:
         """Discard offsets that were sampled from another log."""
@@ -185,9 +186,10 @@ class PartitionProgress:
             return False
         return self.position >= self.stable_end
 
-    def _note_caught_up(self, now: int) -> None:
+    def _note_caught_up(self) -> None:
+        """Nothing written before the sample is owed. What was written since is not known."""
         if self.is_caught_up:
-            self.caught_up_at = now
+            self.caught_up_at = self.ends_as_of
 
     def time_lag(self, now: int, error: PartitionError | None = None) -> int | None:
         """The age of the oldest owed record in ms, or an upper bound: the time since nothing was

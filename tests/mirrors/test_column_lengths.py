@@ -114,7 +114,7 @@ def told_by_a_runner(flow: Flow, why: str) -> PartitionStatus:
             warnings=(),
         )
     )  # fmt: skip
-    board.apply_figures(account.result("stop").partitions, 0)
+    board.apply_figures(account.result("stop").partitions)
     [row] = board.status("running", "", (), 0).partitions
     return row
 

@@ -62,7 +62,7 @@ def copied() -> FlowProgress:
     """All of two hundred records are copied."""
     board = a_board()
     board.apply_plan(a_plan())
-    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED)], 1_000)
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED)])
     board.apply_offsets(sampled(COPIED, as_of=2_000))
     return board
 
@@ -108,7 +108,7 @@ def test_a_source_that_ends_below_the_position_is_another_log_until_a_plan_says_
     [words] = board.problems()
     assert "ends at 150, below the position 200" in words
     # A lane that goes on copying does not hide it.
-    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 1)], 3_500)
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 1)])
     assert owed(board) is None
     board.apply_offsets(sampled(COPIED + 1, as_of=4_000))
     assert (owed(board), board.problems()) == (0, ())
@@ -120,11 +120,21 @@ def test_the_status_names_the_remote_topic_that_holds_the_copies() -> None:
 
 def test_what_was_copied_since_the_source_was_asked_is_no_other_log() -> None:
     board = copied()
-    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 50)], 3_000)
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 50)])
     board.apply_offsets(sampled(COPIED, as_of=2_900, position=COPIED))
     row = partition_row(told(board), "orders")
     assert row is not None
     assert (row.source_end, row.source_end_below_position) == (COPIED + 50, False)
+
+
+def test_records_written_since_the_last_sample_may_be_owed_since_then() -> None:
+    """Figures repeat the position while nobody can sample: a topic that is being recreated."""
+    board = copied()
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED)])
+    board.apply_offsets(sampled(COPIED + 10, as_of=10_000))
+    row = partition_row(told(board, now=10_000), "orders")
+    assert row is not None
+    assert row.time_lag_ms == 8_000
 
 
 def test_a_gap_of_which_only_a_lane_has_spoken_owes_an_unknown_amount() -> None:
@@ -267,16 +277,12 @@ def test_headers_of_what_is_copied_are_read_only_once_it_is_behind_for_a_whole_s
     ]
     board.apply_offsets(sampled(COPIED + 300, as_of=4_000, batches=batches))
     assert lower_bound(board) == 100
-    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 60)], 4_500)
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 60)])
     assert lower_bound(board) == 40
     # Beyond the counted range nothing is claimed.
-    board.apply_figures(
-        [PartitionFigure(topic="orders", partition=0, position=COPIED + 200)], 4_800
-    )
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 200)])
     assert (lower_bound(board), board.headers_wanted()) == (0, {PLACE: COPIED + 200})
-    board.apply_figures(
-        [PartitionFigure(topic="orders", partition=0, position=COPIED + 300)], 4_900
-    )
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 300)])
     assert board.headers_wanted() == {}
 
 
