@@ -122,7 +122,7 @@ def test_a_refused_first_start_stays_failed_until_a_person_accepts_the_other_wri
     assert Job.objects.filter(flow=flow).count() == 1
     assert jobs.is_settled(flow_id=flow.pk)
     commands.start_flow(flow=fresh(flow), who=WHO)
-    reconcile_until(flow, lambda now: Job.objects.filter(flow=flow, ended_at=None).exists())
+    reconcile_until(flow, lambda now: Job.objects.filter(flow=flow).count() == 2)
     reconcile_until(flow, is_in("failed"))
     commands.start_flow(flow=fresh(flow), who=WHO, accept_other_writers=True)
     started = reconcile_until(flow, is_in("running"))
@@ -137,6 +137,16 @@ def test_a_refused_first_start_stays_failed_until_a_person_accepts_the_other_wri
     commands.start_flow(flow=fresh(flow), who=WHO)
     spec = jobs.spec_of(flow=fresh(flow), job=Job.objects.filter(flow=flow).first())
     assert (spec.accepts_writers, spec.is_first) == (False, False)
+
+
+def test_a_first_start_that_is_refused_while_the_flow_is_paused_is_failed_too(
+    flow: Flow, root: Path
+) -> None:
+    (root / "default").mkdir()
+    (root / "default" / f"refuse-{flow.pk}").touch()
+    commands.pause_flow(flow=flow, who=WHO)
+    refused = reconcile_until(flow, is_in("failed"))
+    assert (refused.desired_state, refused.start_refusal) == ("stopped", "mirrormaker2")
 
 
 def test_a_flow_is_degraded_while_another_producer_writes_its_remote_topics(flow: Flow) -> None:

@@ -32,7 +32,7 @@ class _LastCommand:
 
 def complete_run(*, flow: Flow, reason: str) -> bool:
     """Mark the run as complete; False when somebody gave another command meanwhile."""
-    asked = Flow.objects.filter(pk=flow.pk, desired_state=DesiredState.RUNNING)
+    asked = Flow.objects.filter(pk=flow.pk, desired_state=flow.desired_state)
     return claim(asked, desired_state=DesiredState.STOPPED, reason=reason, who=SUPERVISOR)
 
 
