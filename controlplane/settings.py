@@ -237,7 +237,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
-        "DesiredStateEnum": "mirrors.models.flows.DesiredState",
+        "DesiredStateEnum": "mirrors.domain.states.flows.DESIRED.choices",
         "FailoverKindEnum": "mirrors.models.failover.FailoverKind",
         "FailoverStateEnum": "mirrors.domain.states.runs.FAILOVER_RUN.choices",
         "AccountStateEnum": "mirrors.api.account.STATES",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from mirrors.domain.states.flows import OBSERVED
 from mirrors.lists.columns import Column, ListSpec, in_files, in_rest, on_page
-from mirrors.models.flows import ObservedState
 from monitoring.models import AlertState, Severity
 
 ALERTS = ListSpec(
@@ -146,7 +146,7 @@ SCHEDULES = ListSpec(
     ),
     search=("label", "reason"),
     default="label",
-    filters={"observed_state": tuple(ObservedState.values)},
+    filters={"observed_state": OBSERVED.names},
 )
 NEXT_RUNS = ListSpec(
     "next runs",
@@ -191,7 +191,7 @@ TOPOLOGY_FLOWS = ListSpec(
     ),
     search=("label", "reason"),
     default="label",
-    filters={"observed_state": tuple(ObservedState.values)},
+    filters={"observed_state": OBSERVED.names},
 )
 TOPOLOGY_CLUSTERS = ListSpec(
     "topology clusters",

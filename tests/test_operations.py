@@ -8,7 +8,7 @@ from typing import get_args
 
 from mirrors import launcher
 from mirrors.domain.runners.job_files import TopicState
-from mirrors.models.flows import ObservedState
+from mirrors.domain.states.flows import OBSERVED
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "operations"
@@ -53,7 +53,7 @@ def test_every_exit_code_is_in_the_table() -> None:
 
 
 def test_every_state_is_in_its_table() -> None:
-    assert set(first_column("Of a flow:")) == set(ObservedState.values)
+    assert set(first_column("Of a flow:")) == set(OBSERVED.names)
     assert set(first_column("Of a topic and a partition:")) == set(get_args(TopicState))
 
 

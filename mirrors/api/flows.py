@@ -20,6 +20,7 @@ from mirrors.api import flow_progress
 from mirrors.api.account import AccountOfFlow
 from mirrors.api.base import PropertiesField, ReasonSerializer, StrictModelSerializer, person
 from mirrors.api.drills.readiness import ProofSerializer
+from mirrors.domain.states.flows import DESIRED
 from mirrors.lists.flows import FLOWS
 from mirrors.models import Cluster, Flow, Role, Runner
 from mirrors.models.account import StoppedPartitions, stopped_of, with_repeats
@@ -69,7 +70,7 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
     )
     name = serializers.CharField(read_only=True)
     properties = PropertiesField(required=False)
-    desired_state = serializers.ChoiceField(choices=DesiredState.choices, required=False)
+    desired_state = serializers.ChoiceField(choices=DESIRED.choices, required=False)
     offset_lag = serializers.IntegerField(read_only=True, allow_null=True, default=None)
     time_lag_ms = serializers.IntegerField(read_only=True, allow_null=True, default=None)
     repeats = serializers.IntegerField(

@@ -50,10 +50,17 @@ class States(enum.StrEnum):
 
 
 class StateMachine:
-    """Immutable. Raises ValueError for a declaration that contradicts itself."""
+    """Immutable. Raises ValueError for a declaration that contradicts itself.
 
-    def __init__(self, states: Iterable[State], *, initial: Collection[str]) -> None:
+    `is_observed`: a state is what a process outside shows, not what this program decides. An
+    undeclared transition is then logged and stored, since the observation is true nevertheless.
+    """
+
+    def __init__(
+        self, states: Iterable[State], *, initial: Collection[str], is_observed: bool = False
+    ) -> None:
         self.states = tuple(states)
+        self.is_observed = is_observed
         self.initial = frozenset(initial)
         self._predecessors = {state.name: state.predecessors for state in self.states}
         if len(self._predecessors) != len(self.states):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import typing
 
 from mirrors.domain.runners.job_files import TopicState
+from mirrors.domain.states.flows import JOB, OBSERVED
 from mirrors.lists.columns import Column, ListSpec, in_rest
-from mirrors.models.flows import JobState, ObservedState
 
 STATES = typing.get_args(TopicState)
 
@@ -36,7 +36,7 @@ FLOWS = ListSpec(
     ),
     search=("label", "runner__name", "reason"),
     default="label",
-    filters={"observed_state": tuple(ObservedState.values)},
+    filters={"observed_state": OBSERVED.names},
 )
 TOPICS = ListSpec(
     "topics",
@@ -114,7 +114,7 @@ JOBS = ListSpec(
     ),
     search=("reason", "error", "runner__name"),
     default="-pk",
-    filters={"state": tuple(JobState.values)},
+    filters={"state": JOB.names},
 )
 TRANSITIONS = ListSpec(
     "transitions",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mirrors.domain.states.runners import RUNNER
 from mirrors.lists.columns import Column, ListSpec, in_rest
-from mirrors.models.runners import RunnerState
 
 RUNNERS = ListSpec(
     "runners",
@@ -22,5 +22,5 @@ RUNNERS = ListSpec(
     ),
     search=("name", "master", "host", "reason"),
     default="name",
-    filters={"state": tuple(RunnerState.values)},
+    filters={"state": RUNNER.names},
 )

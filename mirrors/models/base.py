@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from mirrors.domain.state_machine import StateMachine
+from mirrors.domain.state_machine import ForbiddenTransition, StateMachine
+
+log = logging.getLogger(__name__)
 
 
 class StateField(models.CharField):
@@ -78,14 +81,21 @@ class Decision(models.Model):
 def check_transition(row: models.Model, field: str, before: str, after: str) -> None:
     """Raise ForbiddenTransition if the field's machine does not declare the transition.
 
-    An empty `before`: `after` is the first state of a new row.
+    - An empty `before`: `after` is the first state of a new row.
+    - An observed state is a fact: an undeclared transition is logged and stored, so that no
+      surprising row stops a reconciler.
     """
     if (machine := machine_of(type(row), field)) is None:
         return
-    if before:
-        machine.check(before, after)
-    else:
-        machine.check_initial(after)
+    try:
+        if before:
+            machine.check(before, after)
+        else:
+            machine.check_initial(after)
+    except ForbiddenTransition as error:
+        if not machine.is_observed:
+            raise
+        log.error("%s of %s: %s in its declaration; stored", field, row, error)
 
 
 def machine_of(model: type[models.Model], field: str) -> StateMachine | None:

@@ -17,30 +17,21 @@ from mirrors.domain.formatting import OLD_AFTER
 from mirrors.domain.settings.changes import redacted_value
 from mirrors.domain.settings.flow_control import without_old_schedule
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.states.flows import (
+    DESIRED,
+    JOB,
+    OBSERVED,
+    DesiredState,
+    JobState,
+    ObservedState,
+)
+from mirrors.models.base import StateField
 from mirrors.models.clusters import Cluster
 from mirrors.models.runners import Runner
 
 
 def epoch_ms(at: datetime | None) -> int | None:
     return None if at is None else round(at.timestamp() * 1000)
-
-
-class DesiredState(models.TextChoices):
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-
-
-class ObservedState(models.TextChoices):
-    DRAFT = "draft"
-    STARTING = "starting"
-    RUNNING = "running"
-    DEGRADED = "degraded"
-    BACKING_OFF = "backing_off"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-    FAILED = "failed"
-    FAILED_OVER = "failed_over"
 
 
 class Flow(models.Model):
@@ -53,12 +44,8 @@ class Flow(models.Model):
     target = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="flows_in")
     runner = models.ForeignKey(Runner, on_delete=models.PROTECT, related_name="flows")
     properties = models.JSONField(default=dict, blank=True)
-    desired_state = models.CharField(
-        max_length=16, choices=DesiredState, default=DesiredState.STOPPED
-    )
-    observed_state = models.CharField(
-        max_length=16, choices=ObservedState, default=ObservedState.DRAFT
-    )
+    desired_state = StateField(DESIRED, DesiredState.STOPPED)
+    observed_state = StateField(OBSERVED, ObservedState.DRAFT)
     reason = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)
     generation = models.PositiveIntegerField(default=1)
@@ -126,16 +113,6 @@ def speed_sentences(flow: Flow, speed: FlowSpeed) -> dict[str, str]:
     }
 
 
-class JobState(models.TextChoices):
-    STARTING = "starting"
-    RUNNING = "running"
-    DEGRADED = "degraded"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-    FAILED = "failed"
-    LOST = "lost"
-
-
 class Job(models.Model):
     """One run of a flow in a runner; a constraint allows one open job per flow."""
 
@@ -144,7 +121,7 @@ class Job(models.Model):
     generation = models.PositiveIntegerField()
     attempt = models.PositiveIntegerField()
     restarts = models.PositiveIntegerField(default=0)
-    state = models.CharField(max_length=16, choices=JobState, default=JobState.STARTING)
+    state = StateField(JOB, JobState.STARTING)
     reason = models.TextField(blank=True)
     error = models.TextField(blank=True)
     # The code of a refused first start.

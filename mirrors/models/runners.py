@@ -8,15 +8,8 @@ from django.db import models
 from django.utils import timezone
 
 from mirrors.domain.runners.reconciler import RunnerHealth, runner_health
-
-
-class RunnerState(models.TextChoices):
-    ABSENT = "absent"
-    STARTING = "starting"
-    READY = "ready"
-    DEGRADED = "degraded"
-    STOPPING = "stopping"
-    LOST = "lost"
+from mirrors.domain.states.runners import RUNNER, RunnerState
+from mirrors.models.base import StateField
 
 
 class Runner(models.Model):
@@ -26,7 +19,7 @@ class Runner(models.Model):
     master = models.CharField(max_length=255)
     slots = models.PositiveIntegerField()
     host = models.CharField(max_length=255, blank=True)
-    state = models.CharField(max_length=16, choices=RunnerState, default=RunnerState.ABSENT)
+    state = StateField(RUNNER, RunnerState.ABSENT)
     reason = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)
     pid = models.PositiveIntegerField(null=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from mirrors.domain.states.sync import PLAN, PlanState
+from mirrors.models.base import StateField
 from mirrors.models.flows import Flow
 
 
@@ -64,20 +66,11 @@ class HeartbeatState(models.Model):
         return f"heartbeats of flow {self.flow_id}"
 
 
-class PlanState(models.TextChoices):
-    ASKED = "asked"
-    READY = "ready"
-    APPLYING = "applying"
-    APPLIED = "applied"
-    STALE = "stale"
-    FAILED = "failed"
-
-
 class FlowPlan(models.Model):
     """What a flow would change on its target, as last read; `digest` identifies these changes."""
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="plan")
-    state = models.CharField(max_length=16, choices=PlanState, default=PlanState.ASKED)
+    state = StateField(PLAN, PlanState.ASKED)
     reason = models.TextField(blank=True)
     digest = models.CharField(max_length=64, blank=True)
     changes = models.JSONField(default=list)

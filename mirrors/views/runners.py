@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from mirrors import tasks
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.states.runners import RUNNER
 from mirrors.forms.runners import RunnerForm
 from mirrors.lists.audit import RECENT_TRANSITIONS
 from mirrors.lists.flows import LOG
@@ -21,7 +22,6 @@ from mirrors.lists.runners import RUNNERS
 from mirrors.models import Role, Runner, Transition, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.readiness import with_proof
-from mirrors.models.runners import RunnerState
 from mirrors.services.runners import settings as services
 from mirrors.views.drills.readiness import first_flows
 from mirrors.views.edit_impact import Change, Impact
@@ -41,7 +41,7 @@ def list_runners(request: HttpRequest) -> HttpResponseBase:
     if download := export(request, RUNNERS, _rows(), "runners"):
         return download
     table = table_of(request, RUNNERS, _rows())
-    states = filter_of("state", "State", RunnerState.values, table.chosen)
+    states = filter_of("state", "State", RUNNER.names, table.chosen)
     context = {"table": table, "filters": [states]}
     return render_page(request, "mirrors/runners/list.html", context, section="runners", every=3)
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db.models import Model
 from django.utils import timezone
 
+from mirrors.models.base import move_all
 from mirrors.models.transitions import note
 from monitoring.models import Alert, Channel, Delivery, DeliveryState, Silence
 
@@ -42,8 +43,5 @@ def request_test(*, channel: Channel, now: datetime) -> Delivery:
 
 def retry(*, delivery: Delivery, now: datetime) -> bool:
     """Queue a delivery that was given up, with all its attempts; False for any other."""
-    return bool(
-        Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.DEAD).update(
-            state=DeliveryState.QUEUED, attempt=0, due_at=now
-        )
-    )
+    dead = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.DEAD)
+    return bool(move_all(dead, state=DeliveryState.QUEUED, attempt=0, due_at=now))

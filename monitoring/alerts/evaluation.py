@@ -13,6 +13,7 @@ from datetime import datetime
 from django.db import transaction
 
 from mirrors.models import Flow
+from mirrors.models.base import move, move_all
 from monitoring.alerts import facts
 from monitoring.domain.alerts.conditions import read_flow, read_runner
 from monitoring.domain.alerts.rules import Condition, ConditionResult, decide, rules_of
@@ -124,13 +125,9 @@ def _open(
 
 
 def _fire(alert: Alert, reading: ConditionResult, now: datetime) -> None:
-    changes = {
-        "state": AlertState.FIRING,
-        "fired_at": now,
-        "value": reading.value,
-        "sentence": reading.sentence,
-    }
-    if Alert.objects.filter(pk=alert.pk, state=AlertState.PENDING).update(**changes):
+    changes = {"fired_at": now, "value": reading.value, "sentence": reading.sentence}
+    if move_all(Alert.objects.filter(pk=alert.pk), state=AlertState.FIRING, **changes):
+        move(alert, AlertState.FIRING)
         for name, value in changes.items():
             setattr(alert, name, value)
 
@@ -159,10 +156,10 @@ def _resolve(alert: Alert, reading: ConditionResult, now: datetime) -> None:
         Alert.objects.filter(pk=alert.pk, state=AlertState.PENDING).delete()
         return
     firing = Alert.objects.filter(pk=alert.pk, state=AlertState.FIRING)
-    ended = {"state": AlertState.RESOLVED, "resolved_at": now, "sentence": reading.sentence}
+    ended = {"resolved_at": now, "sentence": reading.sentence}
     with transaction.atomic():
         notified = Delivery.objects.filter(alert=alert, what="firing").exists()
-        if firing.update(**ended) and notified:
+        if move_all(firing, state=AlertState.RESOLVED, **ended) and notified:
             _queue(alert, "resolved", now)
 
 

@@ -14,6 +14,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.models.base import move_all
 from mirrors.outbound_http import Outcome
 from monitoring.alerts import links
 from monitoring.channels.message import Message
@@ -62,9 +63,10 @@ def send(*, delivery_id: int, now: datetime) -> bool:
         return False
     claimed = Delivery.objects.filter(
         pk=delivery_id, state=delivery.state, attempt=delivery.attempt
-    ).exclude(state__in=[DeliveryState.SENT, DeliveryState.DEAD])
+    )
     claimed = claimed.filter(Q(claimed_until=None) | Q(claimed_until__lt=now))
-    if not claimed.update(
+    if not move_all(
+        claimed,
         state=DeliveryState.SENDING,
         attempt=delivery.attempt + 1,
         claimed_until=now + _CLAIM,
@@ -137,7 +139,7 @@ def _record(delivery: Delivery, outcome: Outcome, now: datetime) -> None:
     attempt = delivery.attempt + 1
     own = Delivery.objects.filter(pk=delivery.pk, attempt=attempt)
     if outcome.ok:
-        own.update(state=DeliveryState.SENT, sent_at=now, error="", claimed_until=None)
+        move_all(own, state=DeliveryState.SENT, sent_at=now, error="", claimed_until=None)
         return
     next_at = retry_at(attempt, now, outcome.wait_s) if outcome.again else None
     log.warning(
@@ -147,7 +149,8 @@ def _record(delivery: Delivery, outcome: Outcome, now: datetime) -> None:
         outcome.words,
         "" if next_at else " Given up.",
     )
-    own.update(
+    move_all(
+        own,
         state=DeliveryState.QUEUED if next_at else DeliveryState.DEAD,
         due_at=next_at or now,
         claimed_until=None,

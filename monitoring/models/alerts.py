@@ -9,7 +9,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from mirrors.models import Cluster, Flow
+from mirrors.models.base import StateField
 from monitoring.domain.alerts.rules import KINDS, Condition
+from monitoring.domain.alerts.states import ALERT, AlertState
 from monitoring.models.channels import Channel
 
 
@@ -59,12 +61,6 @@ class AlertRule(models.Model):
         )
 
 
-class AlertState(models.TextChoices):
-    PENDING = "pending"
-    FIRING = "firing"
-    RESOLVED = "resolved"
-
-
 class Alert(models.Model):
     """A violation of one rule by one subject; at most one is open per rule and subject."""
 
@@ -74,7 +70,7 @@ class Alert(models.Model):
     subject_name = models.CharField(max_length=255)
     flow = models.ForeignKey(Flow, on_delete=models.SET_NULL, null=True, related_name="alerts")
     severity = models.CharField(max_length=16, choices=Severity)
-    state = models.CharField(max_length=16, choices=AlertState, default=AlertState.PENDING)
+    state = StateField(ALERT, AlertState.PENDING)
     value = models.FloatField(null=True)
     sentence = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)

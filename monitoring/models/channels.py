@@ -7,6 +7,9 @@ import uuid
 from django.db import models
 from django.utils import timezone
 
+from mirrors.models.base import StateField
+from monitoring.domain.alerts.states import DELIVERY, DeliveryState
+
 
 class ChannelKind(models.TextChoices):
     WEBHOOK = "webhook"
@@ -37,13 +40,6 @@ class Channel(models.Model):
         return self.name
 
 
-class DeliveryState(models.TextChoices):
-    QUEUED = "queued"
-    SENDING = "sending"
-    SENT = "sent"
-    DEAD = "dead"
-
-
 class Delivery(models.Model):
     """One message to one channel, created in the transaction that changed the alert."""
 
@@ -53,7 +49,7 @@ class Delivery(models.Model):
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="deliveries")
     what = models.CharField(max_length=16)
     key = models.UUIDField(default=uuid.uuid4, unique=True)
-    state = models.CharField(max_length=16, choices=DeliveryState, default=DeliveryState.QUEUED)
+    state = StateField(DELIVERY, DeliveryState.QUEUED)
     attempt = models.PositiveIntegerField(default=0)
     due_at = models.DateTimeField(default=timezone.now)
     claimed_until = models.DateTimeField(null=True)

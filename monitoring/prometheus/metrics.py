@@ -11,9 +11,9 @@ from typing import Any
 
 from django.db.models import Count, Sum
 
+from mirrors.domain.states.flows import DESIRED, OBSERVED
 from mirrors.models import Cluster, FlowTopic, Job, Runner, Sighting
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.readiness import readiness_of, with_readiness
 from mirrors.services.clock import milliseconds
 from monitoring.domain.lag import FINE
@@ -90,8 +90,8 @@ def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterato
 def _states(flows: list[Any], labels: dict[int, Labels]) -> Iterator[Series]:
     """One series per state, 1 for the current one: a sum counts the flows in a state."""
     for name, text, field, states in (
-        ("understudy_flow_state", "Observed state", "observed_state", ObservedState.values),
-        ("understudy_flow_desired_state", "Desired state", "desired_state", DesiredState.values),
+        ("understudy_flow_state", "Observed state", "observed_state", OBSERVED.names),
+        ("understudy_flow_desired_state", "Desired state", "desired_state", DESIRED.names),
     ):
         family = Series(name, f"{text}: 1 for the current one")
         words = [(state, labelled(state=state)) for state in states]

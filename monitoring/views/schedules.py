@@ -10,9 +10,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from mirrors.domain.settings.flow_control import SCHEDULE, UNTIL, WINDOW, ZONE
+from mirrors.domain.states.flows import OBSERVED
 from mirrors.models import Job, Role, needs
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.flows import ObservedState
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, first, table_of
 from monitoring.lists import LAST_RUNS, NEXT_RUNS, SCHEDULES
@@ -36,7 +36,7 @@ def show_schedules(request: HttpRequest) -> HttpResponseBase:
     jobs = Job.objects.filter(flow__in=facts).select_related("flow__source", "flow__target")
     context: dict[str, Any] = {
         "table": table,
-        "filters": [filter_of("observed_state", "State", ObservedState.values, table.chosen)],
+        "filters": [filter_of("observed_state", "State", OBSERVED.names, table.chosen)],
         "coming": next_runs(flows),
         "runs": jobs.order_by("-id"),
         "schedule_key": SCHEDULE,

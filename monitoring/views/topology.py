@@ -13,9 +13,9 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.states.flows import OBSERVED
 from mirrors.models import Cluster, Role, needs
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.flows import ObservedState
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import Table, export, table_of, whole_file
 from monitoring.domain.topology import draw, thickness
@@ -92,7 +92,7 @@ def _filters(topology: Topology, chosen: dict[str, str], table: Table) -> list[d
     aliases = [cluster.alias for cluster in topology.clusters]
     return [
         {**filter_of("cluster", "Cluster", aliases, chosen), "names": True},
-        filter_of("observed_state", "State", ObservedState.values, table.chosen),
+        filter_of("observed_state", "State", OBSERVED.names, table.chosen),
     ]
 
 

@@ -9,9 +9,18 @@ from hypothesis import strategies as st
 from mirrors.domain.failover.runbook.state_machine import DONE, Outcome, StepFacts, judge
 from mirrors.domain.failover.runbook.steps import STEPS
 from mirrors.domain.state_machine import ForbiddenTransition, StateMachine
-from mirrors.domain.states import MACHINES, findings, runs
+from mirrors.domain.states import MACHINES, findings, flows, runs, sync
+from monitoring.domain.alerts import states as alerts
 
-EVERY = pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES.keys())
+ALL = MACHINES | alerts.MACHINES
+EVERY = pytest.mark.parametrize("machine", ALL.values(), ids=ALL.keys())
+# Machines without an end, and a state to which each of their states leads.
+ENDLESS = {
+    "Desired state of a flow": "stopped",
+    "Observed state of a flow": "running",
+    "Runner": "ready",
+    "Plan of a flow's target": "ready",
+}
 
 
 @EVERY
@@ -23,9 +32,11 @@ def test_each_state_says_what_it_means_and_how_it_is_entered(machine: StateMachi
         assert len(state.name) <= 16
 
 
-@EVERY
-def test_a_run_or_finding_can_always_end(machine: StateMachine) -> None:
-    ends = set(machine.final)
+@pytest.mark.parametrize("title", ALL)
+def test_a_run_or_finding_can_always_end(title: str) -> None:
+    machine = ALL[title]
+    assert bool(machine.final) == (title not in ENDLESS)
+    ends = set(machine.final) or {ENDLESS[title]}
     for _ in machine.states:
         ends |= {name for name in machine.names if ends.intersection(machine.successors(name))}
     assert ends == set(machine.names)
@@ -56,6 +67,27 @@ def test_an_ended_run_never_changes_again() -> None:
     assert runs.CONNECTION_TEST.final == {"succeeded", "failed"}
     assert findings.DRIFT.final == {"fixed", "closed"}
     assert findings.GAP.final == {"closed"}
+    assert flows.JOB.final == {"stopped", "failed", "lost"}
+    assert sync.SYNC_RUN.final == {"succeeded", "partial", "failed"}
+    assert alerts.ALERT.final == {"resolved"}
+    assert alerts.DELIVERY.final == {"sent"}
+
+
+def test_only_states_of_flows_jobs_and_runners_are_observed() -> None:
+    """All others are decisions of this program or of a person, and are refused if undeclared."""
+    observed = {title for title, machine in ALL.items() if machine.is_observed}
+    assert observed == {"Observed state of a flow", "Job of a flow", "Runner"}
+
+
+def test_a_run_of_a_sync_task_has_one_state_for_each_outcome() -> None:
+    open_run = {"has_ended": False, "error": "", "failed_operations": 0}
+    ended = open_run | {"has_ended": True}
+    assert sync.state_of_run(is_claimed=False, **open_run) == "queued"
+    assert sync.state_of_run(is_claimed=True, **open_run) == "running"
+    assert sync.state_of_run(is_claimed=True, **ended) == "succeeded"
+    assert sync.state_of_run(is_claimed=True, **ended | {"failed_operations": 2}) == "partial"
+    for claimed in (True, False):
+        assert sync.state_of_run(is_claimed=claimed, **ended | {"error": "Lost."}) == "failed"
 
 
 OUTCOMES = st.builds(

@@ -14,13 +14,21 @@ from pytest_django import Settings
 
 from mirrors import launcher
 from mirrors.domain.specs import ClusterSpec
-from mirrors.models import Cluster, Flow, Runner
+from mirrors.models import Cluster, Flow, Runner, base
 from mirrors.services import clusters
 from mirrors.services.flows import reconciler
 from mirrors.services.flows import settings as flow_settings
 
 STANDIN = Path(__file__).parent / "standin"
 WHO = "tester"
+
+
+@pytest.fixture(autouse=True)
+def no_undeclared_state(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """An undeclared transition of an observed state is only logged, so each test checks the log."""
+    yield
+    found = [row.getMessage() for row in caplog.get_records("call") if row.name == base.__name__]
+    assert found == []
 
 
 @pytest.fixture

@@ -10,10 +10,15 @@ from django.core.management.base import BaseCommand
 
 from mirrors.domain.state_machine import StateMachine
 from mirrors.domain.states import MACHINES
+from monitoring.domain.alerts.states import MACHINES as MACHINES_OF_ALERTS
 from spark_runner.flow.state import PHASES
 
 PAGES = Path(__file__).parents[3] / "docs/design"
-ALL: dict[str, StateMachine] = {"Phases of a flow in a runner": PHASES, **MACHINES}
+ALL: dict[str, StateMachine] = {
+    "Phases of a flow in a runner": PHASES,
+    **MACHINES,
+    **MACHINES_OF_ALERTS,
+}
 # What stands between heading and end marker is generated.
 _SECTION = re.compile(
     r"^## ([^\n]+)\n\n<!-- generated -->\n.*?<!-- end -->$", re.MULTILINE | re.DOTALL
@@ -21,7 +26,7 @@ _SECTION = re.compile(
 
 
 class Command(BaseCommand):
-    help = "Write the declared states of flows, runs and findings into docs/design."
+    help = "Write the declared states of flows, runs, findings and alerts into docs/design."
 
     def handle(self, *args: Any, **options: Any) -> None:
         for page in sorted(PAGES.glob("states*.md")):

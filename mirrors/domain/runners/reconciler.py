@@ -282,6 +282,24 @@ def _shown(own: JobStatus | None) -> Observed:
     return "starting" if own is None else states.get(own.state, "starting")
 
 
+# A flow without a job keeps these states when it is stopped.
+AT_REST = frozenset({"draft", "stopped", "failed", "failed_over"})
+
+
+def next_observed(
+    decision: Decision, *, observed: str, desired: str, has_job: bool, leaves: bool
+) -> str | None:
+    """Return the state to store after a decision; None to leave state and reason as they are.
+
+    `leaves`: its job commits and ends first, because of a stop, a restart or another runner.
+    """
+    if leaves and desired != "stopped":
+        return observed if decision.job_ends is None else "starting"
+    if decision.observed == "stopped" and not has_job and observed in AT_REST:
+        return None
+    return decision.observed
+
+
 # A runner reports at least every three seconds, and its worker reads that every two or five.
 STALE_S = 20.0
 _STARTED = frozenset({"ready", "degraded"})

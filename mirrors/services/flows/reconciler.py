@@ -199,12 +199,18 @@ def _act(flow: Flow, job: Job | None, runner: Runner, decision: Decision) -> boo
 
 def _claim(flow: Flow, job: Job | None, decision: Decision, leaving: str | None) -> bool:
     """Store the decision first; False when the flow changed meanwhile."""
-    observed, reason = str(decision.observed), decision.reason
-    if leaving and flow.desired_state != DesiredState.STOPPED:
-        observed = flow.observed_state if decision.job_ends is None else ObservedState.STARTING
-        reason = leaving
-    if observed == ObservedState.STOPPED and job is None and _rests(flow):
+    reason = decision.reason
+    observed = reconciler.next_observed(
+        decision,
+        observed=flow.observed_state,
+        desired=flow.desired_state,
+        has_job=job is not None,
+        leaves=bool(leaving),
+    )
+    if observed is None:
         return True
+    if leaving and flow.desired_state != DesiredState.STOPPED:
+        reason = leaving
     if observed == ObservedState.STOPPED or decision.finished:
         reason = schedules.reason_with_next_run(
             flow=flow, reason=reason, finished=decision.finished, now=timezone.now()
@@ -245,12 +251,3 @@ def _why_it_leaves(flow: Flow, job: Job | None) -> str | None:
     if job.runner_id != flow.runner_id:
         return f"Moving to the runner {flow.runner.name}: the last job commits first."
     return None
-
-
-def _rests(flow: Flow) -> bool:
-    return flow.observed_state in {
-        ObservedState.DRAFT,
-        ObservedState.STOPPED,
-        ObservedState.FAILED,
-        ObservedState.FAILED_OVER,
-    }

@@ -10,6 +10,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.domain.topics.sync_plan import SyncPlan
 from mirrors.models import Flow, FlowPlan
+from mirrors.models.base import move
 from mirrors.models.sync import PlanState
 from mirrors.models.transitions import note
 from mirrors.services.clock import milliseconds, moment
@@ -31,10 +32,12 @@ def compute_plan(context: SyncTaskContext) -> Outcome:
 
 def request_plan(*, flow: Flow, now: datetime) -> FlowPlan:
     """Have a worker plan now; the caller enqueues `look_at_plan`. A running one continues."""
-    row, made = FlowPlan.objects.get_or_create(flow=flow, defaults={"since": now})
-    if made or not _busy(row, now):
-        row.state, row.since, row.reason = PlanState.ASKED, now, "A worker reads both clusters."
-        row.save(update_fields=["state", "since", "reason"])
+    with transaction.atomic():
+        row, made = _locked(flow.pk, now)
+        if made or not _busy(row, now):
+            move(row, PlanState.ASKED)
+            row.since, row.reason = now, "A worker reads both clusters."
+            row.save(update_fields=["state", "since", "reason"])
     return row
 
 
@@ -48,9 +51,7 @@ def plan_on_request(*, flow_id: int, now: datetime) -> None:
         context = _context(flow, now)
         _store(context, configs.find_differences(context), PlanState.READY, "")
     except UnderstudyError as error:
-        FlowPlan.objects.filter(pk=row.pk).update(
-            state=PlanState.FAILED, reason=error.message, since=now
-        )
+        _fail(flow_id, error.message, now, applying=False)
 
 
 def request_apply(*, flow: Flow, digest: str, who: str, now: datetime) -> FlowPlan:
@@ -69,7 +70,8 @@ def request_apply(*, flow: Flow, digest: str, who: str, now: datetime) -> FlowPl
             )
         if not row.changes:
             raise Conflict(f"The plan of {flow.name} has no changes.")
-        row.state, row.since, row.asked_by = PlanState.APPLYING, now, who[:150]
+        move(row, PlanState.APPLYING)
+        row.since, row.asked_by = now, who[:150]
         row.reason = f"A worker is applying {len(row.changes)} changes, requested by {who}."
         row.save(update_fields=["state", "since", "asked_by", "reason"])
         why = f"{len(row.changes)} changes of {digest[:12]}."
@@ -95,13 +97,11 @@ def apply_now(*, flow_id: int, now: datetime) -> None:
             return
         failed = configs.apply(context, fresh)
     except UnderstudyError as error:
-        FlowPlan.objects.filter(pk=row.pk).update(
-            state=PlanState.FAILED, reason=f"Not applied. {error.message}", since=now
-        )
+        _fail(flow_id, f"Not applied. {error.message}", now, applying=True)
         return
     if failed:
         reason = f"{len(failed)} of {len(row.changes)} changes failed. {' '.join(failed[:5])}"
-        FlowPlan.objects.filter(pk=row.pk).update(state=PlanState.FAILED, reason=reason, since=now)
+        _fail(flow_id, reason, now, applying=True)
         return
     done = SyncPlan(left_out=fresh.left_out, codes=fresh.codes)
     reason = f"{len(row.changes)} changes were applied, requested by {row.asked_by}."
@@ -118,29 +118,43 @@ def _busy(row: FlowPlan, now: datetime) -> bool:
     return row.state in _OPEN and now - row.since < LOST_AFTER
 
 
-def _store(context: SyncTaskContext, plan: SyncPlan, state: PlanState, reason: str) -> None:
-    """Store the plan, unless a person applied one meanwhile."""
-    now = moment(context.now)
-    written = {
-        "state": state,
-        "reason": reason,
-        "digest": plan.digest,
-        "changes": [change.to_dict() for change in plan.changes()],
-        "left_out": list(plan.left_out),
-        "codes": dict(plan.codes),
-        "since": now,
-        "as_of": now,
-    }
+def _locked(flow_id: int, now: datetime) -> tuple[FlowPlan, bool]:
+    """The plan of a flow under its lock, and whether it is new."""
+    rows = FlowPlan.objects.select_for_update(of=("self",))
+    return rows.get_or_create(flow_id=flow_id, defaults={"since": now})
+
+
+def _has_order(row: FlowPlan, now: datetime, *, applying: bool) -> bool:
+    """Whether a worker may store its result: another order may have replaced its own.
+
+    A reader never ends an apply that began meanwhile, unless that has lost its worker.
+    """
+    if applying:
+        return row.state == PlanState.APPLYING
+    return row.state != PlanState.APPLYING or not _busy(row, now)
+
+
+def _fail(flow_id: int, reason: str, now: datetime, *, applying: bool) -> None:
     with transaction.atomic():
-        row, _ = FlowPlan.objects.select_for_update().get_or_create(
-            flow_id=context.flow_id, defaults={"since": now}
-        )
-        if state == PlanState.READY and row.state == PlanState.APPLYING and _busy(row, now):
+        row, _ = _locked(flow_id, now)
+        if _has_order(row, now, applying=applying):
+            move(row, PlanState.FAILED)
+            row.since, row.reason = now, reason
+            row.save(update_fields=["state", "since", "reason"])
+
+
+def _store(context: SyncTaskContext, plan: SyncPlan, state: PlanState, reason: str) -> None:
+    """Store the plan, unless another order replaced this worker's."""
+    now = moment(context.now)
+    with transaction.atomic():
+        row, _ = _locked(context.flow_id, now)
+        if not _has_order(row, now, applying=state != PlanState.READY):
             return
-        if (
-            state == PlanState.READY
-            and row.state == PlanState.APPLIED
-            and row.digest == plan.digest
-        ):
-            written |= {"state": row.state, "reason": row.reason, "since": row.since}
-        FlowPlan.objects.filter(pk=row.pk).update(**written)
+        # A plan without a change keeps who applied the one before.
+        if (state, row.state, row.digest) != (PlanState.READY, PlanState.APPLIED, plan.digest):
+            move(row, state)
+            row.since, row.reason = now, reason
+        row.digest, row.as_of = plan.digest, now
+        row.changes = [change.to_dict() for change in plan.changes()]
+        row.left_out, row.codes = list(plan.left_out), dict(plan.codes)
+        row.save()

@@ -14,11 +14,12 @@ from django.views.decorators.http import require_safe
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.settings.table import KEYS
+from mirrors.domain.states.flows import OBSERVED
 from mirrors.lists.flows import EXPLANATION, FLOWS
 from mirrors.models import Flow, Role, needs
 from mirrors.models.account import with_repeats, with_stopped
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.flows import ObservedState, speed_sentences
+from mirrors.models.flows import speed_sentences
 from mirrors.models.readiness import readiness_of, with_proof, with_readiness
 from mirrors.services.explanation import explain_group_of, explain_topic_of
 from mirrors.services.flows.schedules import run_state
@@ -40,7 +41,7 @@ def list_flows(request: HttpRequest) -> HttpResponseBase:
     table = table_of(request, FLOWS, rows)
     for flow in table.page:
         mark_proof(mark_flow(flow, now), now)
-    states = filter_of("observed_state", "State", ObservedState.values, table.chosen)
+    states = filter_of("observed_state", "State", OBSERVED.names, table.chosen)
     context = {"table": table, "filters": [states]}
     return render_page(request, "mirrors/flows/list.html", context, section="flows", every=3)
 
