@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from mirrors.domain.states.sync import PLAN, PlanState
+from mirrors.domain.states.sync import PLAN, PlanState, SyncRunState, state_of_run
+from mirrors.domain.sync.tasks import TAKEOVER_CHECK
 from mirrors.models.base import StateField
 from mirrors.models.flows import Flow
 
@@ -41,6 +42,17 @@ class DutyRun(models.Model):
 
     def __str__(self) -> str:
         return f"{self.duty} of flow {self.flow_id} at {self.slot}"
+
+    @property
+    def state(self) -> SyncRunState:
+        # A worker takes a slot and begins; only the check before a takeover is queued. Its request
+        # stores one time in both columns, and the claim sets the second.
+        return state_of_run(
+            is_claimed=self.duty != TAKEOVER_CHECK or self.started_at != self.since,
+            has_ended=self.ended_at is not None,
+            error=self.error,
+            failed_operations=self.counts.get("failed", 0),
+        )
 
 
 class HeartbeatState(models.Model):

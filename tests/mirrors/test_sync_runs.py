@@ -10,6 +10,7 @@ from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.sync.schedule import Outcome, Schedule, SyncTaskContext
 from mirrors.models import Cluster, DutyRun, Flow
 from mirrors.services.flows import commands
+from mirrors.services.migration import takeover
 from mirrors.services.sync import runs, scheduler
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -71,6 +72,50 @@ def test_a_run_whose_worker_was_lost_is_ended_and_made_up(flow: Flow) -> None:
     assert (flow.pk, "look") in scheduler.due_tasks(now=NOW)
     assert run(flow, "look")
     assert "worker was lost" in DutyRun.objects.get(slot=1).error
+
+
+def check(flow: Flow, at: datetime = NOW) -> DutyRun:
+    commands.stop_flow(flow=flow, who="tester")
+    flow.refresh_from_db()
+    return takeover.ask_check(flow=flow, seconds=1, now=at)
+
+
+def test_a_takeover_check_that_no_worker_finished_is_not_said_to_be_repeated(flow: Flow) -> None:
+    run = check(flow, NOW - 3 * MINUTE)
+    assert run.state == "queued"
+    assert runs.end_lost(now=NOW) == 1
+    run.refresh_from_db()
+    assert run.state == "failed"
+    assert run.error.endswith("Check again.")
+
+
+def test_an_unexpected_error_ends_a_takeover_check_at_once(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takeover, "observe_mm2", lambda *_, **__: collapse)
+    run = check(flow)
+    assert not takeover.run_check(run_id=run.pk, seconds=1, start=True, who="tester")
+    run.refresh_from_db()
+    assert run.error.startswith("Unexpected AttributeError")
+    assert (run.state, run.counts) == ("failed", {"quiet": 0})
+
+
+def test_each_run_takes_declared_transitions_only(flow: Flow) -> None:
+    taken = runs.open_run(flow_id=flow.pk, name="look", slot=1, now=NOW)
+    assert taken is not None
+    assert taken.state == "running"
+    runs.close_run(run=taken, outcome=Outcome(counts={"failed": 1}))
+    taken.refresh_from_db()
+    assert taken.state == "partial"
+    # It has ended, so nothing changes it again.
+    runs.close_run(run=taken, outcome=Outcome(), error="Late.")
+    taken.refresh_from_db()
+    assert taken.state == "partial"
+    requested = check(flow)
+    claimed = runs.claim_run(run_id=requested.pk)
+    assert claimed is not None
+    assert (requested.state, claimed.state) == ("queued", "running")
+    assert runs.claim_run(run_id=requested.pk) is None
 
 
 def test_a_stopped_flow_has_no_duties_to_do(flow: Flow) -> None:

@@ -59,6 +59,8 @@ STANDBY = Schedule(
     every_s=60,
     at_rest=True,
 )
+# Not scheduled: a person requests it. It is a run as well, so that pages and REST show it.
+TAKEOVER_CHECK = "takeover"
 SYNC_TASK_NAMES = tuple(
     sorted(
         duty.name

@@ -10,6 +10,7 @@ from django.utils import timezone
 from mirrors.domain.runners import restarts
 from mirrors.domain.runners.job_files import JobSpec, JobStatus
 from mirrors.domain.runners.reconciler import Decision
+from mirrors.domain.sync.tasks import TAKEOVER_CHECK
 from mirrors.models import DutyRun, Flow, FlowPartition, Job, claim
 from mirrors.models.flows import DesiredState, JobState
 from mirrors.models.transitions import record
@@ -20,7 +21,6 @@ from mirrors.services.runners.processes import SUPERVISOR
 
 # How far back ended jobs are read to compute the backoff.
 MEMORY = 30
-TAKEOVER = "takeover"
 # How long a takeover's check of the target replaces the check before a first start.
 _CHECK_HOLDS = timedelta(seconds=30)
 
@@ -100,7 +100,7 @@ def spec_of(*, flow: Flow, job: Job) -> JobSpec:
 
 def _was_checked(flow: Flow) -> bool:
     """Whether a takeover has just checked the target and found no writes of MirrorMaker 2."""
-    run = DutyRun.objects.filter(flow=flow, duty=TAKEOVER, error="").first()
+    run = DutyRun.objects.filter(flow=flow, duty=TAKEOVER_CHECK, error="").first()
     if run is None or run.ended_at is None or not run.counts.get("quiet"):
         return False
     return run.ended_at > timezone.now() - _CHECK_HOLDS

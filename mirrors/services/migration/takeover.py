@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.migration.takeover import Mm2Activity, read_mm2_positions, watched_topics
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.sync.schedule import Outcome
+from mirrors.domain.sync.tasks import TAKEOVER_CHECK
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import read_to_end
 from mirrors.kafka.mm2_activity import ends_of, group_state, selected_topics
@@ -21,11 +22,9 @@ from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
 from mirrors.services.flows.commands import start_flow
-from mirrors.services.flows.jobs import TAKEOVER
 from mirrors.services.run_lifecycle import send_on_commit
-from mirrors.services.sync.runs import claim_run, close_run, open_run
+from mirrors.services.sync.runs import attempt, claim_run, close_run, request_run
 
-DUTY = TAKEOVER
 SECONDS = 10
 LONGEST_S = 20
 DEADLINE_S = 7.0
@@ -42,17 +41,19 @@ def request_check(
             f"{flow.name} is not stopped: its own writes would look like MirrorMaker 2's. "
             "Stop it, then check."
         )
-    run = open_run(flow_id=flow.pk, name=DUTY, slot=milliseconds(now), now=now)
-    if run is None:
-        raise Conflict(
-            f"A check of MirrorMaker 2 for {flow.name} is already running. Wait until it ends."
-        )
+    run = request_run(
+        flow_id=flow.pk,
+        name=TAKEOVER_CHECK,
+        slot=milliseconds(now),
+        now=now,
+        refusal=f"A check of MirrorMaker 2 for {flow.name} is already running. Wait until it ends.",
+    )
     send_on_commit("mirrors.tasks.check_takeover", run.pk, flow.pk, seconds, start, who)
     return run
 
 
 def last_check(*, flow: Flow) -> DutyRun | None:
-    return DutyRun.objects.filter(flow=flow, duty=DUTY).first()
+    return DutyRun.objects.filter(flow=flow, duty=TAKEOVER_CHECK).first()
 
 
 def run_check(
@@ -67,24 +68,25 @@ def run_check(
     run = claim_run(run_id=run_id)
     if run is None:
         return False
-    try:
+
+    def check() -> Outcome:
         signs = observe_mm2(run.flow, seconds=seconds, sleep=sleep)
         sentences = signs.sentences(run.flow.source.alias, run.flow.target.alias)
         if signs.quiet and start:
-            start_flow(
-                flow=run.flow, who=who, why="Took over from MirrorMaker 2, which is stopped."
-            )
-    except UnderstudyError as error:
-        close_run(run=run, outcome=Outcome(counts={"quiet": 0}), error=error.message)
-        return False
-    counts = {
-        "quiet": int(signs.quiet),
-        "moved": len(signs.moved),
-        "positions": signs.stand.partitions,
-        "started": int(signs.quiet and start),
-    }
-    close_run(run=run, outcome=Outcome(counts=counts, reasons=sentences))
-    return signs.quiet
+            why = "Took over from MirrorMaker 2, which is stopped."
+            start_flow(flow=run.flow, who=who, why=why)
+        counts = {
+            "quiet": int(signs.quiet),
+            "moved": len(signs.moved),
+            "positions": signs.stand.partitions,
+            "started": int(signs.quiet and start),
+        }
+        return Outcome(counts=counts, reasons=sentences)
+
+    outcome, error = attempt(check, name=TAKEOVER_CHECK, flow_id=run.flow_id)
+    outcome = outcome or Outcome(counts={"quiet": 0})
+    close_run(run=run, outcome=outcome, error=error)
+    return bool(outcome.counts["quiet"])
 
 
 def observe_mm2(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> Mm2Activity:

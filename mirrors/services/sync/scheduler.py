@@ -8,15 +8,13 @@ thing that it left undone.
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from django.db import DatabaseError
 from django.db.models import QuerySet
 
-from mirrors.domain.errors import InvalidSettings, UnderstudyError
+from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.sync.schedule import (
     Outcome,
@@ -41,12 +39,16 @@ from mirrors.models import DutyRun, Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import Budget, milliseconds, moment
 from mirrors.services.groups import mm2_checkpoints, mm2_offset_syncs, target_offsets
-from mirrors.services.run_lifecycle import unexpected_error_text
 from mirrors.services.standby import backup
-from mirrors.services.sync.runs import close_run, end_lost, last_runs, open_run, past_runs
+from mirrors.services.sync.runs import (
+    attempt,
+    close_run,
+    end_lost,
+    last_runs,
+    open_run,
+    past_runs,
+)
 from mirrors.services.topics import acl_previews, acls, configs, plans
-
-log = logging.getLogger(__name__)
 
 # Total time of one run's Kafka calls; the worker ends the run at 50 s.
 DEADLINE_S = 40.0
@@ -100,13 +102,7 @@ class SyncTaskStatus:
     def state(self) -> str:
         if not self.enabled:
             return "off"
-        if self.last is None:
-            return "waiting"
-        if self.last.ended_at is None:
-            return "running"
-        if self.last.error:
-            return "failed"
-        return "partial" if self.last.counts.get("failed") else "succeeded"
+        return "waiting" if self.last is None else self.last.state
 
     @property
     def next_at(self) -> datetime | None:
@@ -172,7 +168,9 @@ def _run(runs: dict[SyncTask, DutyRun], context: SyncTaskContext) -> None:
                 run.delete()
                 continue
             left = dataclasses.replace(context, deadline_s=budget.left_s)
-            outcome, failed = _attempt(duty.act, left, duty.schedule.name, *survey)
+            outcome, failed = attempt(
+                duty.act, left, *survey, name=duty.schedule.name, flow_id=context.flow_id
+            )
         fold = duty.schedule.is_frequent(context.spec.settings)
         close_run(run=run, outcome=outcome or Outcome(), error=failed, fold=fold)
 
@@ -181,7 +179,7 @@ def _survey(duty: SyncTask, context: SyncTaskContext) -> tuple[tuple[Any, ...], 
     """The survey as an argument of each function; none if the task needs none or it failed."""
     if duty.survey is None:
         return (), ""
-    made, error = _attempt(duty.survey, context, duty.schedule.name)
+    made, error = attempt(duty.survey, context, name=duty.schedule.name, flow_id=context.flow_id)
     return (made,), error
 
 
@@ -215,21 +213,6 @@ def task_statuses(*, flow: Flow, now: datetime) -> list[SyncTaskStatus]:
         )
         for duty, judgement in _judged(flow, spec, past_runs([flow.pk], now=now), now)
     ]
-
-
-def _attempt(
-    act: Callable[..., Any], context: SyncTaskContext, name: str, *survey: Any
-) -> tuple[Any, str]:
-    """The outcome or survey; or None, and the sentence of the error that stopped the run."""
-    try:
-        return act(context, *survey), ""
-    except UnderstudyError as error:
-        return None, error.message
-    except DatabaseError:
-        raise
-    except Exception as error:
-        log.exception("sync task %s of flow %s raised an unexpected error", name, context.flow_id)
-        return None, unexpected_error_text(error)
 
 
 def _flows() -> QuerySet[Flow]:
