@@ -9,12 +9,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.groups.checkpoints import OffsetUpdate
 from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.kafka.admin.groups import GroupListing, GroupsListed
+from mirrors.kafka.admin.groups import GroupOffset as KafkaOffset
+from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow, FlowPartition, GroupBookmark, GroupOffset, PartitionMap
+from mirrors.services.failover import source_groups
 from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
 from mirrors.services.groups.store import known_groups, store_listing, store_places
 from tests.pages import world
@@ -106,3 +109,32 @@ def test_two_thousand_groups_that_are_left_out_cost_a_look_next_to_nothing() -> 
         look(flow, *names, later=30)
     assert len(asked) < 8
     assert GroupOffset.objects.filter(as_of__gt=NOW).count() == 2_000
+
+
+def test_a_known_group_that_may_not_be_described_any_more_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kafka lists only groups that may be described: without a right, as if it were deleted."""
+    flow = world.flow()
+    for name in ("app", "hidden", "deleted"):
+        look(flow, "app", "hidden", "deleted")
+        settle(flow, name, source_offset=5)
+    refused = KafkaRefused("The principal may not read the offsets of group hidden.", code="x")
+
+    def read(_: object, groups: dict[str, object], **more: object) -> object:
+        here = {"app": Partial({("t", 0): KafkaOffset(5)}, {}), "deleted": Partial({}, {})}
+        done = {name: here[name] for name in groups if name in here}
+        return Partial(done, {"hidden": refused} if "hidden" in groups else {})
+
+    one = GroupListing(name="app", type="classic", state="Empty", protocol_type="consumer")
+    monkeypatch.setattr(
+        source_groups, "list_answered_groups", lambda *_, **__: GroupsListed({"app": one})
+    )
+    monkeypatch.setattr(source_groups, "read_offsets", read)
+    look(flow, "app")
+    asked = {"flow": flow, "spec": flow.spec, "remote": {"t": "a.t"}, "deadline_s": 1.0}
+    seen = source_groups.groups_on_source(names=(), **asked)
+    assert {one.group: one.trouble for one in seen.groups} == {
+        "app": "",
+        "hidden": refused.message,
+    }

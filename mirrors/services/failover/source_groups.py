@@ -42,17 +42,24 @@ def groups_on_source(
     remote: Mapping[str, str],
     deadline_s: float,
 ) -> SourceGroups:
-    """These groups, or all of the flow; `remote` maps each topic to its remote topic."""
+    """These groups, or all of the flow; `remote` maps each topic to its remote topic.
+
+    Kafka lists only groups that may be described. One that was known and is not listed was deleted,
+    or a right was taken away. Its offsets are requested by name: a refusal is reported.
+    """
     asked = sorted(set(names))
-    chosen = asked or _looked_after(flow, spec, deadline_s)
-    every: dict[str, Iterable[TopicPartition] | None] = dict.fromkeys(chosen)
+    chosen, unlisted = (asked, set()) if asked else _looked_after(flow, spec, deadline_s)
+    every: dict[str, Iterable[TopicPartition] | None] = dict.fromkeys([*chosen, *sorted(unlisted)])
     found = read_offsets(spec.source, every, deadline_s=deadline_s)
     known = _known(flow, chosen)
     held = _held_back(spec, known, found, deadline_s)
     pictures = []
-    for group in chosen:
+    for group in every:
         if group in found.failed:
             pictures.append(GroupSnapshot(group=group, trouble=found.failed[group].message))
+            continue
+        if group in unlisted:
+            # Deleted on the source.
             continue
         places = tuple(
             _places(group, found.done[group], held.get(group), known.get(group, set()), remote)
@@ -97,8 +104,12 @@ def groups_from_rows(
     return SourceGroups(groups=tuple(pictures))
 
 
-def _looked_after(flow: Flow, spec: FlowSpec, deadline_s: float) -> list[str]:
-    """Groups listed now; while a broker is silent also the known ones, each with what it lacks."""
+def _looked_after(flow: Flow, spec: FlowSpec, deadline_s: float) -> tuple[list[str], set[str]]:
+    """Groups listed now, and known ones that are not.
+
+    While a broker is silent, those may be coordinated by it: each is then reported with what it
+    lacks.
+    """
     selection = GroupSelection(spec.settings)
     listed = list_answered_groups(spec.source, deadline_s=deadline_s)
     chosen = {
@@ -107,9 +118,10 @@ def _looked_after(flow: Flow, spec: FlowSpec, deadline_s: float) -> list[str]:
         if is_storable(name)
         and selection.decide(name, kind=row.type, protocol=row.protocol_type).chosen
     }
+    unlisted = set(known_groups(flow=flow, spec=spec)) - listed.groups.keys()
     if not listed.is_whole:
-        chosen.update(set(known_groups(flow=flow, spec=spec)) - listed.groups.keys())
-    return sorted(chosen)
+        chosen, unlisted = chosen | unlisted, set()
+    return sorted(chosen), unlisted
 
 
 def _known(flow: Flow, groups: Iterable[str]) -> dict[str, set[TopicPartition]]:
