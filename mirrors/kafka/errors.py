@@ -157,6 +157,24 @@ RULES: dict[int, Rule] = {
     100: _GONE,
 }
 
+# librdkafka's own errors that pass.
+_RETRIABLE_LOCAL = frozenset(
+    {
+        KafkaError._DESTROY_BROKER,
+        KafkaError._FAIL,
+        KafkaError._INTR,
+        KafkaError._IN_PROGRESS,
+        KafkaError._ISR_INSUFF,
+        KafkaError._OUTDATED,
+        KafkaError._PREV_IN_PROGRESS,
+        KafkaError._QUEUE_FULL,
+        KafkaError._RETRY,
+        KafkaError._UNKNOWN_BROKER,
+        KafkaError._WAIT_CACHE,
+        KafkaError._WAIT_COORD,
+    }
+)
+
 _BY_CLASS: tuple[tuple[type[Exception], Rule], ...] = (
     (kafka.errors.SaslAuthenticationFailedError, _LOGIN),
     (kafka.errors.KafkaTimeoutError, _SLOW),
@@ -200,17 +218,41 @@ def _rule(error: BaseException | KafkaError) -> Rule:
     for kind, rule in _BY_CLASS:
         if isinstance(error, kind):
             return rule
-    retriable = bool(getattr(error, "retriable", False))
     return Rule(
-        KafkaUnavailable if retriable else KafkaRefused,
+        KafkaUnavailable if is_retriable(error) else KafkaRefused,
         "kafka",
         f"Kafka answered {text}" if text else "Kafka responded with an error that it does not name",
     )
 
 
+def is_retriable(error: BaseException | KafkaError) -> bool:
+    """Whether a retry may help, by the number and by what the client says.
+
+    - librdkafka sets its flag in transactional calls only: errors of records and of admin requests
+      never have it. So the protocol decides on the number.
+    - After a fatal error a new producer may succeed.
+    """
+    error, number = _unwrapped(error), _number(error)
+    if number in RULES:
+        return RULES[number].kind is KafkaUnavailable
+    if isinstance(error, KafkaError):
+        is_named = number in _RETRIABLE_LOCAL or bool(kafka.errors.for_code(number).retriable)
+        return is_named or error.retriable() or error.fatal()
+    # kafka-python's errors have an attribute, confluent's a method.
+    return isinstance(error, kafka.errors.KafkaError) and bool(error.retriable)
+
+
+def is_passing(error: KafkaError) -> bool:
+    """Whether a consumer reads on after it: it retries itself, and uses no consumer group."""
+    return is_retriable(error) or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
+def _unwrapped(error: BaseException | KafkaError) -> BaseException | KafkaError:
+    return error.args[0] if isinstance(error, KafkaException) and error.args else error
+
+
 def _number(error: BaseException | KafkaError) -> int | None:
-    if isinstance(error, KafkaException) and error.args:
-        error = error.args[0]
+    error = _unwrapped(error)
     if isinstance(error, KafkaError):
         code: int = error.code()
         return code
@@ -220,7 +262,6 @@ def _number(error: BaseException | KafkaError) -> int | None:
 
 def _text(error: BaseException | KafkaError) -> str:
     """The client's own words, on one line and without a full stop at the end."""
-    if isinstance(error, KafkaException) and error.args:
-        error = error.args[0]
+    error = _unwrapped(error)
     words = error.str() if isinstance(error, KafkaError) else f"{type(error).__name__}: {error}"
     return " ".join(str(words).split()).rstrip(".: ")[:300]

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
-from mirrors.kafka.errors import RULES, translate, translate_number
+from mirrors.kafka.error_codes import failure
+from mirrors.kafka.errors import RULES, is_passing, translate, translate_number
 
 KINDS = [
     (KafkaError._TRANSPORT, KafkaUnavailable, "unreachable"),
@@ -84,6 +85,47 @@ def test_an_error_without_a_rule_is_quoted_on_one_line_and_its_retry_kept() -> N
     assert len(ours.message) < 400
     retriable = translate(kafka.errors.TooManyInFlightRequests(), where="a", doing="look")
     assert isinstance(retriable, KafkaUnavailable)
+
+
+UNLISTED = [
+    (56, KafkaUnavailable),  # KAFKA_STORAGE_ERROR
+    (78, KafkaUnavailable),  # OFFSET_NOT_AVAILABLE
+    (39, KafkaRefused),  # INVALID_REPLICA_ASSIGNMENT
+    (87, KafkaRefused),  # INVALID_RECORD
+]
+
+
+@pytest.mark.parametrize(("number", "kind"), UNLISTED)
+def test_the_protocol_says_whether_an_error_without_a_rule_may_be_retried(
+    number: int, kind: type[UnderstudyError]
+) -> None:
+    """librdkafka sets its flag in transactional calls only."""
+    of_a_client = (
+        KafkaError(number),
+        KafkaException(KafkaError(number)),
+        kafka.errors.for_code(number)(),
+    )
+    for error in of_a_client:
+        assert type(translate(error, where="a", doing="look")) is kind, repr(error)
+    assert type(translate_number(number, where="a", doing="look")) is kind
+    assert type(failure(number, where="a", doing="look")) is kind
+
+
+def test_the_flag_of_the_client_counts_where_it_is_set() -> None:
+    state = KafkaError._STATE
+    assert type(translate(KafkaError(state), where="a", doing="look")) is KafkaRefused
+    for flags in ({"retriable": True}, {"fatal": True}):
+        error = KafkaError(state, "words", **flags)
+        for wrapped in (error, KafkaException(error)):
+            assert type(translate(wrapped, where="a", doing="look")) is KafkaUnavailable, flags
+
+
+def test_a_reader_waits_out_what_the_protocol_calls_retriable() -> None:
+    for number in (7, 13, 30, 56, 78, KafkaError._TRANSPORT, KafkaError._WAIT_COORD):
+        assert is_passing(KafkaError(number)), number
+    # A missing topic and an internal error of the broker are the caller's to judge.
+    for number in (-1, 1, 3, 29, 87, 100, KafkaError._AUTO_OFFSET_RESET):
+        assert not is_passing(KafkaError(number)), number
 
 
 def test_a_fatal_error_that_came_out_of_a_callback_is_found() -> None:

@@ -16,17 +16,11 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.connection.admin_client import DEADLINE_S
 from mirrors.kafka.connection.client_config import client_config, discard
-from mirrors.kafka.errors import RAISED, translate
+from mirrors.kafka.errors import RAISED, is_passing, translate
 from mirrors.kafka.quotas import timeout_error
 
 CLIENT_ID = "understudy-internal"
 UNASSIGNED = -1
-# A consumer lives through these: it connects again by itself, and no consumer group is needed.
-TRANSIENT = (
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +141,7 @@ def _next_offset(message: Message, spec: ClusterSpec, topic: str) -> int | None:
         return (message.offset() or 0) + 1
     if error.code() == KafkaError._PARTITION_EOF:
         return message.offset()
-    if error.retriable() or error.code() in TRANSIENT:
+    if is_passing(error):
         return None
     raise translate(error, where=spec.alias, doing=f"read {topic}")
 

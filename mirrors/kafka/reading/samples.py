@@ -22,8 +22,7 @@ from mirrors.domain.failover.read_verification import ReadRecord
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.connection.client_config import client_config
-from mirrors.kafka.errors import translate
-from mirrors.kafka.internal_topics.topic import TRANSIENT
+from mirrors.kafka.errors import is_passing, translate
 from mirrors.kafka.quotas import timeout_error
 
 CLIENT_ID = "understudy-simulation"
@@ -140,7 +139,7 @@ def messages(
             yield place, message, (message.offset() or 0) + 1
         elif error.code() == KafkaError._PARTITION_EOF:
             yield place, None, message.offset() or 0
-        elif not error.retriable() and error.code() not in TRANSIENT:
+        elif not is_passing(error):
             name = f"{place[0]}-{place[1]}"
             failed[place] = translate(error, where=spec.alias, doing=f"read {name}")
             yield place, None, None

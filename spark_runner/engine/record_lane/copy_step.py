@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, Message
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.errors import is_passing
 from spark_runner.engine.record_lane import errors as record_errors
 from spark_runner.engine.record_lane import fidelity
 from spark_runner.engine.record_lane.commit_timing import RecordCommitTiming
@@ -97,7 +98,7 @@ class CopyStep:
     def _trouble(self, part: CopiedPartition | None, message: Message) -> None:
         """An error of the source: of one partition, which then stops, or of the connection."""
         error = message.error()
-        if error is None or record_errors.is_passing(error):
+        if error is None or is_passing(error):
             return
         if part is None:
             raise record_errors.of_source(error, self._source.spec)

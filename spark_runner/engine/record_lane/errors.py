@@ -141,21 +141,6 @@ def of_generation(
     return None
 
 
-def is_passing(error: KafkaError) -> bool:
-    """Errors that the client retries itself, and those of the group, which is not used."""
-    return bool(error.retriable()) or error.code() in (
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-    )
-
-
 def of_source(error: KafkaError, source: ClusterSpec) -> UnderstudyError:
     return translate(error, where=source.alias, doing="read records")
 
