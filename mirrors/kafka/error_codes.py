@@ -1,13 +1,11 @@
-"""Kafka's error numbers that we tell apart, and the sentence for each."""
+"""Names of error numbers: Kafka's protocol and librdkafka. `error_table` says what they mean."""
 
 from __future__ import annotations
 
 import enum
+import re
 
 import kafka.errors
-
-from mirrors.domain.errors import UnderstudyError
-from mirrors.kafka.errors import translate
 
 
 class Code(enum.IntEnum):
@@ -24,19 +22,29 @@ class Code(enum.IntEnum):
     BROKER_NOT_AVAILABLE = 8
     REPLICA_NOT_AVAILABLE = 9
     MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
     NETWORK_EXCEPTION = 13
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
     RECORD_LIST_TOO_LARGE = 18
     NOT_ENOUGH_REPLICAS = 19
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    UNKNOWN_MEMBER_ID = 25
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    POLICY_VIOLATION = 44
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
@@ -50,12 +58,18 @@ class Code(enum.IntEnum):
     KAFKA_STORAGE_ERROR = 56
     SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
+    REASSIGNMENT_IN_PROGRESS = 60
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
     INVALID_FETCH_SESSION_EPOCH = 71
+    TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     OFFSET_NOT_AVAILABLE = 78
     INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
     PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
@@ -63,100 +77,47 @@ class Code(enum.IntEnum):
     TRANSACTION_ABORTABLE = 120
 
 
-# Another owner of the transactional id exists: nothing may be written any more.
-FENCING = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED})
+class ClientCode(enum.IntEnum):
+    """Numbers of librdkafka's own errors: RD_KAFKA_RESP_ERR__NAME, `KafkaError._NAME`."""
 
-# The producer's state at the broker is lost or doubtful: init again, read the positions again.
-PRODUCER_LOST = frozenset(
-    {
-        Code.UNKNOWN,
-        Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        Code.DUPLICATE_SEQUENCE_NUMBER,
-        Code.INVALID_TXN_STATE,
-        Code.INVALID_PRODUCER_ID_MAPPING,
-        Code.UNKNOWN_PRODUCER_ID,
-        Code.TRANSACTION_ABORTABLE,
-        Code.TRANSACTION_COORDINATOR_FENCED,
-    }
-)
-
-# Find the coordinator again; what was asked has had no effect.
-COORDINATOR_MOVING = frozenset(
-    {
-        Code.COORDINATOR_LOAD_IN_PROGRESS,
-        Code.COORDINATOR_NOT_AVAILABLE,
-        Code.NOT_COORDINATOR,
-    }
-)
-
-# The batch itself is not taken as it is; its neighbours in the request are not touched by that.
-BATCH_REFUSED = frozenset(
-    {
-        Code.CORRUPT_MESSAGE,
-        Code.MESSAGE_TOO_LARGE,
-        Code.RECORD_LIST_TOO_LARGE,
-        Code.INVALID_TIMESTAMP,
-        Code.INVALID_RECORD,
-    }
-)
-
-# Wait or look for the leader again, then send the same bytes with the same sequence.
-RETRY = frozenset(
-    {
-        Code.UNKNOWN_TOPIC_OR_PARTITION,
-        Code.LEADER_NOT_AVAILABLE,
-        Code.NOT_LEADER_OR_FOLLOWER,
-        Code.REQUEST_TIMED_OUT,
-        Code.BROKER_NOT_AVAILABLE,
-        Code.REPLICA_NOT_AVAILABLE,
-        Code.NETWORK_EXCEPTION,
-        Code.COORDINATOR_LOAD_IN_PROGRESS,
-        Code.COORDINATOR_NOT_AVAILABLE,
-        Code.NOT_COORDINATOR,
-        Code.NOT_ENOUGH_REPLICAS,
-        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        Code.CONCURRENT_TRANSACTIONS,
-        Code.KAFKA_STORAGE_ERROR,
-        Code.FENCED_LEADER_EPOCH,
-        Code.UNKNOWN_LEADER_EPOCH,
-        Code.OFFSET_NOT_AVAILABLE,
-        Code.UNKNOWN_TOPIC_ID,
-        Code.INCONSISTENT_TOPIC_ID,
-        Code.FETCH_SESSION_TOPIC_ID_ERROR,
-    }
-)
-
-# Of a whole fetch: the broker dropped the session, or counts otherwise. Begin another one.
-SESSION_LOST = frozenset(
-    {
-        Code.FETCH_SESSION_ID_NOT_FOUND,
-        Code.INVALID_FETCH_SESSION_EPOCH,
-        Code.FETCH_SESSION_TOPIC_ID_ERROR,
-    }
-)
-
-# Of the retriable ones, those after which another broker may lead the partition.
-LEADER_MOVED = frozenset(
-    {
-        Code.UNKNOWN_TOPIC_OR_PARTITION,
-        Code.LEADER_NOT_AVAILABLE,
-        Code.NOT_LEADER_OR_FOLLOWER,
-        Code.REPLICA_NOT_AVAILABLE,
-        Code.KAFKA_STORAGE_ERROR,
-        Code.FENCED_LEADER_EPOCH,
-        Code.UNKNOWN_LEADER_EPOCH,
-        Code.UNKNOWN_TOPIC_ID,
-        Code.INCONSISTENT_TOPIC_ID,
-        Code.FETCH_SESSION_TOPIC_ID_ERROR,
-    }
-)
+    FAIL = -196
+    TRANSPORT = -195
+    RESOLVE = -193
+    MSG_TIMED_OUT = -192
+    UNKNOWN_PARTITION = -190
+    UNKNOWN_TOPIC = -188
+    ALL_BROKERS_DOWN = -187
+    TIMED_OUT = -185
+    QUEUE_FULL = -184
+    ISR_INSUFF = -183
+    SSL = -181
+    WAIT_COORD = -180
+    IN_PROGRESS = -178
+    PREV_IN_PROGRESS = -177
+    AUTHENTICATION = -169
+    OUTDATED = -167
+    TIMED_OUT_QUEUE = -166
+    WAIT_CACHE = -164
+    INTR = -163
+    NOENT = -156
+    RETRY = -153
+    PURGE_QUEUE = -152
+    PURGE_INFLIGHT = -151
+    UNKNOWN_BROKER = -146
+    FENCED = -144
+    AUTO_OFFSET_RESET = -140
+    INVALID_DIFFERENT_RECORD = -138
+    DESTROY_BROKER = -137
 
 
 def name_of(number: int) -> str:
-    """The protocol's own word for a number, for a log or the end of a sentence."""
-    return str(kafka.errors.for_code(number).__name__).removesuffix("Error")
+    """The name of an error of the protocol, for a log or the end of a sentence."""
+    if number in _NAMES:
+        return _NAMES[number]
+    word = str(kafka.errors.for_code(number).__name__).removesuffix("Error")
+    if word == "UnrecognizedBroker":
+        return f"error {number}"
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", word).upper()
 
 
-def failure(number: int, *, where: str, doing: str) -> UnderstudyError:
-    """Our exception for it: one sentence, worded where all of them are."""
-    return translate(kafka.errors.for_code(number)(), where=where, doing=doing)
+_NAMES = {int(code): code.name for code in Code}

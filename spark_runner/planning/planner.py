@@ -29,7 +29,7 @@ from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import TopicPlan, colliding, plan_topics
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.errors import translate
+from mirrors.kafka.errors import error_of_client
 from mirrors.kafka.mm2_activity import look_before_start
 from mirrors.kafka.producers.fence import fence
 from mirrors.kafka.protocol.metadata import TopicView, id_text
@@ -365,7 +365,7 @@ def _listing(admin: Admin) -> ClusterMetadata:
     try:
         return admin.client.list_topics(timeout=DEADLINE_S)
     except KafkaException as error:
-        raise translate(error, where=admin.spec.alias, doing="list topics") from None
+        raise error_of_client(error, where=admin.spec.alias, doing="list topics") from None
 
 
 def _identity(view: TopicView | None) -> tuple[bytes, int] | None:

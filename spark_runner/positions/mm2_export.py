@@ -8,7 +8,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.internal_topics.records import ConnectOffset
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.client_config import client_config
-from mirrors.kafka.errors import translate
+from mirrors.kafka.errors import error_of_client
 from mirrors.kafka.quotas import timeout_error
 from spark_runner.positions.topic import CONNECT_PARTITIONS
 
@@ -68,7 +68,7 @@ class ConnectOffsetsWriter:
             )
         left = producer.flush(deadline_s)
         if failures:
-            raise translate(failures[0], where=self._spec.alias, doing=f"write {self._topic}")
+            raise error_of_client(failures[0], where=self._spec.alias, doing=f"write {self._topic}")
         if left:
             raise timeout_error(
                 self._spec.alias,

@@ -15,7 +15,7 @@ from mirrors.domain.account.counted_range import BatchCount
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.error_codes import failure
+from mirrors.kafka.error_table import error_of_number
 from mirrors.kafka.protocol.list_offsets import (
     EARLIEST,
     LATEST,
@@ -155,7 +155,7 @@ class OffsetSampler:
         if problem is not None:
             raise problem
         if errors:
-            raise failure(min(errors), where=self._cluster.alias, doing="ask for ends")
+            raise error_of_number(min(errors), where=self._cluster.alias, doing="ask for ends")
         return first, stable, end
 
     def _nodes_to_ask(self) -> list[int]:

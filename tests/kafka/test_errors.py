@@ -10,8 +10,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
-from mirrors.kafka.error_codes import failure
-from mirrors.kafka.errors import RULES, is_passing, translate, translate_number
+from mirrors.kafka import error_table
+from mirrors.kafka.error_codes import ClientCode, Code, name_of
+from mirrors.kafka.error_table import ROWS, Category, error_of_number
+from mirrors.kafka.errors import error_of_client, is_passing
 
 KINDS = [
     (KafkaError._TRANSPORT, KafkaUnavailable, "unreachable"),
@@ -41,62 +43,115 @@ def test_an_error_number_has_its_kind_and_code_by_whatever_road_it_comes(
     number: int, kind: type[UnderstudyError], code: str
 ) -> None:
     for error in (KafkaError(number), KafkaException(KafkaError(number))):
-        ours = translate(error, where="primary", doing="look")
+        ours = error_of_client(error, where="primary", doing="look")
         assert (type(ours), ours.code) == (kind, code)
-    assert translate_number(number, where="primary", doing="look").code == code
+    assert error_of_number(number, where="primary", doing="look").code == code
 
 
-def test_every_rule_is_one_whole_sentence_that_names_cluster_and_act() -> None:
-    for number in RULES:
-        message = translate(KafkaError(number), where="primary", doing="list topics").message
+def test_every_row_is_one_whole_sentence_that_names_cluster_and_act() -> None:
+    for number in ROWS:
+        message = error_of_client(KafkaError(number), where="primary", doing="list topics").message
         assert message.startswith("Cluster primary: cannot list topics: ")
         assert message.endswith(".")
         assert ".." not in message
         assert "\n" not in message
 
 
+def test_a_number_without_kafkas_words_is_a_whole_sentence_too() -> None:
+    assert error_of_number(40, where="a", doing="look").message == (
+        "Cluster a: cannot look: Kafka rejects one of the configs."
+    )
+    for number, named in ((39, "INVALID_REPLICATION_ASSIGNMENT"), (9999, "error 9999")):
+        message = error_of_number(number, where="a", doing="look").message
+        assert message == f"Cluster a: cannot look: Kafka answered {named}."
+
+
+def test_every_number_that_we_name_has_the_number_of_the_protocol_and_one_row() -> None:
+    for code in Code:
+        assert name_of(code) == code.name
+        if code is not Code.NONE:
+            assert code in ROWS, code.name
+            known = kafka.errors.for_code(int(code)).__name__
+            assert known != "UnrecognizedBrokerError", code.name
+    for own in ClientCode:
+        assert own == getattr(KafkaError, f"_{own.name}"), own.name
+    rows = [*error_table._PROTOCOL, *error_table._CLIENT_ROWS]
+    assert len(rows) == len(ROWS), "a number has two rows"
+
+
+# What brokers mean by a number does not change: who moves one decides it here as well.
+CATEGORIES = {
+    "RETRIABLE": {3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 51, 56, 74, 75, 78, 100, 103, 106},
+    "LEADER_MOVED": {3, 5, 6, 9, 56, 74, 75, 100, 103, 106},
+    "COORDINATOR_MOVING": {14, 15, 16},
+    "TOPIC_MISSING": {3, 100, 103, -188, -190},
+    "SESSION_LOST": {70, 71, 106},
+    "BATCH_REJECTED": {2, 10, 18, 32, 87},
+    "PRODUCER_LOST": {-1, 45, 46, 48, 49, 52, 59, 120},
+    "FENCING": {47, 90, -144},
+}
+
+
+@pytest.mark.parametrize("name", CATEGORIES)
+def test_the_sets_of_the_engine_are_the_categories_of_the_rows(name: str) -> None:
+    numbers = getattr(error_table, name)
+    assert numbers == CATEGORIES[name]
+    assert {type(number) for number in numbers} == {int}
+    assert {category.name for category in Category} == CATEGORIES.keys()
+
+
+def test_a_fenced_producer_is_fenced_and_a_lost_one_may_be_retried() -> None:
+    for number in error_table.FENCING:
+        assert ROWS[number].kind is Fenced
+    for number in error_table.PRODUCER_LOST:
+        assert ROWS[number].kind is KafkaUnavailable
+
+
 def test_every_error_of_kafka_python_is_translated() -> None:
     kind: Any
     for name, kind in inspect.getmembers(kafka.errors, inspect.isclass):
         if issubclass(kind, kafka.errors.KafkaError):
-            ours = translate(kind("words"), where="primary", doing="look")
+            ours = error_of_client(kind("words"), where="primary", doing="look")
             assert isinstance(ours, UnderstudyError), name
             assert ours.message.startswith("Cluster primary: cannot look: "), name
 
 
 def test_both_clients_numbers_agree() -> None:
-    theirs = translate(kafka.errors.TopicAuthorizationFailedError(), where="a", doing="look")
-    ours = translate(KafkaError(29), where="a", doing="look")
+    theirs = error_of_client(kafka.errors.TopicAuthorizationFailedError(), where="a", doing="look")
+    ours = error_of_client(KafkaError(29), where="a", doing="look")
     assert theirs.message == ours.message
 
 
 def test_kafkas_own_words_are_quoted_where_they_name_the_value() -> None:
     error = KafkaError(40, "Invalid value x for configuration retention.ms.")
     assert "(Invalid value x for configuration retention.ms)" in (
-        translate(error, where="a", doing="create topic t").message
+        error_of_client(error, where="a", doing="create topic t").message
     )
 
 
-def test_an_error_without_a_rule_is_quoted_on_one_line_and_its_retry_kept() -> None:
-    error = KafkaException(KafkaError(87, "strange\nwords " * 100))
-    ours = translate(error, where="a", doing="write t")
+def test_an_error_without_a_row_is_quoted_on_one_line_and_its_retry_kept() -> None:
+    error = KafkaException(KafkaError(39, "strange\nwords " * 100))
+    ours = error_of_client(error, where="a", doing="write t")
     assert isinstance(ours, KafkaRefused)
     assert "Kafka answered strange words strange" in ours.message
     assert len(ours.message) < 400
-    retriable = translate(kafka.errors.TooManyInFlightRequests(), where="a", doing="look")
+    retriable = error_of_client(kafka.errors.TooManyInFlightRequests(), where="a", doing="look")
     assert isinstance(retriable, KafkaUnavailable)
 
 
-UNLISTED = [
+KIND_OF = [
     (56, KafkaUnavailable),  # KAFKA_STORAGE_ERROR
     (78, KafkaUnavailable),  # OFFSET_NOT_AVAILABLE
-    (39, KafkaRefused),  # INVALID_REPLICA_ASSIGNMENT
     (87, KafkaRefused),  # INVALID_RECORD
+    # Without a row:
+    (39, KafkaRefused),  # INVALID_REPLICA_ASSIGNMENT
+    (80, KafkaUnavailable),  # PREFERRED_LEADER_NOT_AVAILABLE
+    (86, KafkaRefused),  # GROUP_SUBSCRIBED_TO_TOPIC
 ]
 
 
-@pytest.mark.parametrize(("number", "kind"), UNLISTED)
-def test_the_protocol_says_whether_an_error_without_a_rule_may_be_retried(
+@pytest.mark.parametrize(("number", "kind"), KIND_OF)
+def test_a_number_has_one_kind_by_whatever_road_it_comes(
     number: int, kind: type[UnderstudyError]
 ) -> None:
     """librdkafka sets its flag in transactional calls only."""
@@ -106,18 +161,19 @@ def test_the_protocol_says_whether_an_error_without_a_rule_may_be_retried(
         kafka.errors.for_code(number)(),
     )
     for error in of_a_client:
-        assert type(translate(error, where="a", doing="look")) is kind, repr(error)
-    assert type(translate_number(number, where="a", doing="look")) is kind
-    assert type(failure(number, where="a", doing="look")) is kind
+        assert type(error_of_client(error, where="a", doing="look")) is kind, repr(error)
+    assert type(error_of_number(number, where="a", doing="look")) is kind
 
 
 def test_the_flag_of_the_client_counts_where_it_is_set() -> None:
     state = KafkaError._STATE
-    assert type(translate(KafkaError(state), where="a", doing="look")) is KafkaRefused
+    assert type(error_of_client(KafkaError(state), where="a", doing="look")) is KafkaRefused
     for flags in ({"retriable": True}, {"fatal": True}):
         error = KafkaError(state, "words", **flags)
         for wrapped in (error, KafkaException(error)):
-            assert type(translate(wrapped, where="a", doing="look")) is KafkaUnavailable, flags
+            assert type(error_of_client(wrapped, where="a", doing="look")) is KafkaUnavailable, (
+                flags
+            )
 
 
 def test_a_reader_waits_out_what_the_protocol_calls_retriable() -> None:
@@ -131,11 +187,11 @@ def test_a_reader_waits_out_what_the_protocol_calls_retriable() -> None:
 def test_a_fatal_error_that_came_out_of_a_callback_is_found() -> None:
     error = SystemError("returned a result with an exception set")
     error.__cause__ = KafkaException(KafkaError(KafkaError._FENCED))
-    assert isinstance(translate(error, where="a", doing="write"), Fenced)
+    assert isinstance(error_of_client(error, where="a", doing="write"), Fenced)
 
 
 def test_what_the_system_says_is_translated_and_what_is_ours_passes() -> None:
-    assert translate(TimeoutError(), where="a", doing="look").code == "timeout"
-    assert translate(ConnectionResetError(), where="a", doing="look").code == "unreachable"
+    assert error_of_client(TimeoutError(), where="a", doing="look").code == "timeout"
+    assert error_of_client(ConnectionResetError(), where="a", doing="look").code == "unreachable"
     ours = KafkaRefused("Said already.")
-    assert translate(ours, where="a", doing="look") is ours
+    assert error_of_client(ours, where="a", doing="look") is ours

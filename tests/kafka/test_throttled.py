@@ -15,7 +15,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.groups import list_groups
 from mirrors.kafka.connection.cluster_requests import ClusterRequests
-from mirrors.kafka.errors import translate
+from mirrors.kafka.errors import error_of_client
 from mirrors.kafka.internal_topics import topic as internal
 from mirrors.kafka.quotas import THROTTLES, describe_lateness, describe_quota
 from spark_runner.positions.mm2_export import ConnectOffsetsWriter
@@ -85,7 +85,9 @@ def test_requests_that_are_throttled_are_remembered_for_a_while(cluster: Cluster
                 break
             with contextlib.suppress(KafkaUnavailable):
                 list_groups(cluster, deadline_s=3)
-    words = translate(TimeoutError(), where="primary", doing="list groups").message
+    words = error_of_client(TimeoutError(), where="primary", doing="list groups").message
     assert words.startswith("Cluster primary: cannot list groups: no response in time.")
     assert "A quota on cluster primary throttles this client" in words
-    assert "quota" not in translate(TimeoutError(), where="other", doing="list groups").message
+    assert (
+        "quota" not in error_of_client(TimeoutError(), where="other", doing="list groups").message
+    )

@@ -25,7 +25,7 @@ from mirrors.kafka.admin.permissions import Right
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.connection.client_config import client_config
 from mirrors.kafka.connection_test.probe import probe
-from mirrors.kafka.errors import translate
+from mirrors.kafka.errors import error_of_client
 from mirrors.kafka.internal_topics.topic import Row, append, read_to_end
 from tests.security.secured import LIMITED, SecuredBroker
 
@@ -166,7 +166,7 @@ def test_a_transactional_id_without_the_right_is_named(limited: ClusterSpec) -> 
     producer = Producer(client_config(limited, client_id="test", role="producer", extra=extra))
     with pytest.raises(Exception, match="TRANSACTIONAL_ID_AUTHORIZATION") as caught:
         producer.init_transactions(10)
-    ours = translate(caught.value, where="backup", doing="take over understudy.a->b.0")
+    ours = error_of_client(caught.value, where="backup", doing="take over understudy.a->b.0")
     assert isinstance(ours, KafkaRefused)
     assert "Grant Write and Describe" in ours.message
 

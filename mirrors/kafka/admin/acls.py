@@ -22,7 +22,7 @@ from mirrors.domain.topics.acls import GROUP, TOPIC, AclRule
 from mirrors.kafka.connection.admin_client import DEADLINE_S, AdminConnection, Partial
 from mirrors.kafka.connection.cluster_requests import ClusterRequests
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.errors import translate_number
+from mirrors.kafka.error_table import error_of_number
 
 CLIENT_ID = "understudy-acls"
 _ANY = 1
@@ -50,7 +50,7 @@ class Acls(AdminConnection):
         if answer.error_code == Code.SECURITY_DISABLED:
             return None
         if answer.error_code:
-            raise translate_number(answer.error_code, where=self.spec.alias, doing="read ACLs")
+            raise error_of_number(answer.error_code, where=self.spec.alias, doing="read ACLs")
         return [
             rule
             for resource in answer.resources

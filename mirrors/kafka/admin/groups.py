@@ -17,7 +17,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
 from mirrors.kafka.connection.cluster_requests import ClusterRequests
-from mirrors.kafka.errors import translate_number
+from mirrors.kafka.error_table import error_of_number
 
 CLIENT_ID = "understudy-groups"
 NO_OFFSET = -1
@@ -78,7 +78,7 @@ def list_answered_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -
         answers = cluster.ask_each(ListGroupsRequest())
     for answer in answers.done.values():
         if answer.error_code:
-            raise translate_number(answer.error_code, where=spec.alias, doing="list groups")
+            raise error_of_number(answer.error_code, where=spec.alias, doing="list groups")
         for group in answer.groups:
             found[group.group_id] = GroupListing(
                 name=group.group_id,
@@ -128,7 +128,7 @@ def _read(
         where, doing = cluster.alias, f"read the offsets of group {name}"
         answer = answers[name]
         if answer.error_code:
-            result.failed[name] = translate_number(answer.error_code, where=where, doing=doing)
+            result.failed[name] = error_of_number(answer.error_code, where=where, doing=doing)
         else:
             result.done[name] = _offsets(answer, where, doing)
 
@@ -166,7 +166,7 @@ def _offsets(answer: Any, where: str, doing: str) -> Partial[TopicPartition, Gro
             place = (topic.name, part.partition_index)
             if part.error_code:
                 words = f"{doing} in {topic.name}-{part.partition_index}"
-                result.failed[place] = translate_number(part.error_code, where=where, doing=words)
+                result.failed[place] = error_of_number(part.error_code, where=where, doing=words)
             elif part.committed_offset != NO_OFFSET:
                 result.done[place] = _offset(part)
     return result
@@ -209,7 +209,7 @@ def write_offsets(
         for part in topic.partitions:
             place = (topic.name, part.partition_index)
             if part.error_code:
-                result.failed[place] = translate_number(
+                result.failed[place] = error_of_number(
                     part.error_code,
                     where=spec.alias,
                     doing=f"set the offset of group {group} in {topic.name}-{part.partition_index}",
@@ -270,13 +270,13 @@ def delete_offsets(
         request = OffsetDeleteRequest(group_id=group, topics=rows)
         answer = cluster.ask_coordinator(node, request, lambda reply: [reply.error_code], newest=0)
     if answer.error_code:
-        raise translate_number(answer.error_code, where=spec.alias, doing=doing)
+        raise error_of_number(answer.error_code, where=spec.alias, doing=doing)
     for topic in answer.topics:
         for part in topic.partitions:
             place = (topic.name, part.partition_index)
             if part.error_code:
                 words = f"{doing} in {topic.name}-{part.partition_index}"
-                result.failed[place] = translate_number(
+                result.failed[place] = error_of_number(
                     part.error_code, where=spec.alias, doing=words
                 )
             else:
@@ -299,8 +299,6 @@ def delete_group(spec: ClusterSpec, group: str, *, deadline_s: float = DEADLINE_
         )
     for row in answer.results:
         if row.error_code:
-            error = translate_number(
-                row.error_code, where=spec.alias, doing=f"delete group {group}"
-            )
+            error = error_of_number(row.error_code, where=spec.alias, doing=f"delete group {group}")
             if error.code != "not_found":
                 raise error

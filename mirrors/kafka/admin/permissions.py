@@ -16,7 +16,8 @@ from mirrors.domain.failover.preconditions import Permissions
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import DEADLINE_S
 from mirrors.kafka.connection.cluster_requests import ClusterRequests
-from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_table import COORDINATOR_MOVING
 from mirrors.kafka.protocol.connection import BrokerConnection
 
 READ, WRITE, CREATE, ALTER, DESCRIBE = 3, 4, 5, 7, 8

@@ -23,7 +23,9 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topic_changes import NewTopicSpec, TopicChanges
 from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
-from mirrors.kafka.errors import translate, translate_number
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_table import error_of_number
+from mirrors.kafka.errors import error_of_client
 
 __all__ = ["DEADLINE_S", "Admin", "NewTopicSpec", "Partial", "snapshot"]
 
@@ -54,7 +56,7 @@ class Admin(TopicChanges):
         try:
             listing = self.client.list_topics(timeout=deadline_s)
         except KafkaException as error:
-            raise translate(error, where=self.spec.alias, doing="list topics") from None
+            raise error_of_client(error, where=self.spec.alias, doing="list topics") from None
         return sorted(listing.topics)
 
     def snapshot(
@@ -74,7 +76,7 @@ class Admin(TopicChanges):
         try:
             listing = self.client.list_topics(timeout=deadline_s)
         except KafkaException as error:
-            raise translate(error, where=self.spec.alias, doing="list topics") from None
+            raise error_of_client(error, where=self.spec.alias, doing="list topics") from None
         names = sorted(listing.topics) if topics is None else sorted(set(topics))
         found = self._describe(names, deadline)
         failed = {
@@ -168,7 +170,9 @@ class Admin(TopicChanges):
         while stale and (known := self._learn_leaders(_left(deadline))) is not None:
             for place in set(stale) - known:
                 doing = f"list offsets of {place[0]}-{place[1]}"
-                result.failed[place] = translate_number(3, where=self.spec.alias, doing=doing)
+                result.failed[place] = error_of_number(
+                    Code.UNKNOWN_TOPIC_OR_PARTITION, where=self.spec.alias, doing=doing
+                )
             again = self._ask_offsets([place for place in stale if place in known], at, deadline)
             for place in again.done:
                 del result.failed[place]

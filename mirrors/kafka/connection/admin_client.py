@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.client_config import client_config
-from mirrors.kafka.errors import translate
+from mirrors.kafka.errors import error_of_client
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -73,7 +73,7 @@ class AdminConnection:
             try:
                 answer = future.result(timeout=max(0.0, deadline - time.monotonic()))
             except (KafkaException, TimeoutError) as error:
-                result.failed[key] = translate(error, where=self.spec.alias, doing=doing(key))
+                result.failed[key] = error_of_client(error, where=self.spec.alias, doing=doing(key))
             else:
                 result.done[key] = fold(answer)
         return result

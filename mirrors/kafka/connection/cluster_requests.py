@@ -16,8 +16,8 @@ from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.connection.diagnosis import diagnose
-from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code
-from mirrors.kafka.errors import translate_number
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_table import COORDINATOR_MOVING, error_of_number
 from mirrors.kafka.protocol.addresses import ADDRESS_HISTORY, ATTEMPT_S, Address
 from mirrors.kafka.protocol.broker_pool import BrokerPool
 from mirrors.kafka.protocol.connection import BrokerConnection
@@ -190,7 +190,7 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
     # -- errors
 
     def _refused(self, number: int, doing: str) -> UnderstudyError:
-        return translate_number(number, where=self.alias, doing=doing)
+        return error_of_number(number, where=self.alias, doing=doing)
 
     @contextlib.contextmanager
     def _diagnosed(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.sync.heartbeats import CONFIGS, TOPIC
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.connection.client_config import client_config, discard
-from mirrors.kafka.errors import RAISED, translate
+from mirrors.kafka.errors import RAISED, error_of_client
 
 CLIENT_ID = "understudy-heartbeats"
 # How many of the newest offsets are read again: each direction beats into the same topic, and
@@ -45,7 +45,7 @@ class HeartbeatProducer:
         try:
             self._producer = Producer(config)
         except RAISED as error:
-            raise translate(error, where=spec.alias, doing=f"write {TOPIC}") from None
+            raise error_of_client(error, where=spec.alias, doing=f"write {TOPIC}") from None
         self._failed: dict[tuple[str, str], KafkaError] = {}
 
     def write(
@@ -65,10 +65,10 @@ class HeartbeatProducer:
                 )
             self._producer.flush(deadline_s)
         except (*RAISED, BufferError) as error:
-            raise translate(error, where=self.spec.alias, doing=doing) from None
+            raise error_of_client(error, where=self.spec.alias, doing=doing) from None
         failed, self._failed = self._failed, {}
         return {
-            direction: translate(error, where=self.spec.alias, doing=doing)
+            direction: error_of_client(error, where=self.spec.alias, doing=doing)
             for direction, error in failed.items()
         }
 
@@ -99,7 +99,7 @@ class HeartbeatConsumer:
         try:
             self._consumer = Consumer(config)
         except RAISED as error:
-            raise translate(error, where=spec.alias, doing=f"read {TOPIC}") from None
+            raise error_of_client(error, where=spec.alias, doing=f"read {TOPIC}") from None
         self.refusals: dict[str, str] = {}
 
     def assign(self, topics: Iterable[str]) -> None:
@@ -113,11 +113,13 @@ class HeartbeatConsumer:
         try:
             message = self._consumer.poll(wait_s)
         except RAISED as broken:
-            raise translate(broken, where=self._spec.alias, doing=f"read {TOPIC}") from None
+            raise error_of_client(broken, where=self._spec.alias, doing=f"read {TOPIC}") from None
         if message is None:
             return None
         if (error := message.error()) is not None:
-            refusal = translate(error, where=self._spec.alias, doing=f"read {message.topic()}")
+            refusal = error_of_client(
+                error, where=self._spec.alias, doing=f"read {message.topic()}"
+            )
             # What is not there yet, or passes by itself, is no refusal.
             if isinstance(refusal, KafkaRefused) and refusal.code != "not_found":
                 self.refusals[message.topic() or ""] = refusal.message

@@ -24,7 +24,8 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.record.default_records import DefaultRecordBatch
 
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
-from mirrors.kafka.error_codes import RETRY, Code, failure
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_table import RETRIABLE, error_of_number
 from mirrors.kafka.protocol.broker_pool import ASK, BrokerPool
 from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
 from mirrors.kafka.protocol.metadata import Leader, TopicView, describe_topics, id_text
@@ -343,8 +344,8 @@ class LogReader:
             raise self._error(Code.CORRUPT_MESSAGE)
 
     def _error(self, number: int) -> UnderstudyError:
-        error = failure(number, where=self._cluster.alias, doing=self._doing)
-        if number in RETRY and not isinstance(error, KafkaUnavailable):
+        error = error_of_number(number, where=self._cluster.alias, doing=self._doing)
+        if number in RETRIABLE and not isinstance(error, KafkaUnavailable):
             return KafkaUnavailable(error.message, code=error.code)
         return error
 

@@ -16,7 +16,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.connection.admin_client import DEADLINE_S
 from mirrors.kafka.connection.client_config import client_config, discard
-from mirrors.kafka.errors import RAISED, is_passing, translate
+from mirrors.kafka.errors import RAISED, error_of_client, is_passing
 from mirrors.kafka.quotas import timeout_error
 
 CLIENT_ID = "understudy-internal"
@@ -143,7 +143,7 @@ def _next_offset(message: Message, spec: ClusterSpec, topic: str) -> int | None:
         return message.offset()
     if is_passing(error):
         return None
-    raise translate(error, where=spec.alias, doing=f"read {topic}")
+    raise error_of_client(error, where=spec.alias, doing=f"read {topic}")
 
 
 def _record(message: Message) -> InternalRecord:
@@ -172,14 +172,14 @@ def append(
             count += 1
         left = producer.flush(max(0.1, deadline - time.monotonic()))
         if failures:
-            raise translate(failures[0], where=spec.alias, doing=f"write {topic}")
+            raise error_of_client(failures[0], where=spec.alias, doing=f"write {topic}")
         if left:
             raise timeout_error(
                 spec.alias,
                 f"Cluster {spec.alias}: {topic} did not accept {left} of {count} records in time.",
             )
     except RAISED as error:
-        raise translate(error, where=spec.alias, doing=f"write {topic}") from None
+        raise error_of_client(error, where=spec.alias, doing=f"write {topic}") from None
     finally:
         discard(producer)
     return count

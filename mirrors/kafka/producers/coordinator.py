@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
-from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code, failure
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_table import COORDINATOR_MOVING, error_of_number
 from mirrors.kafka.producers.cluster import Cluster
 from mirrors.kafka.producers.transaction_state import TransactionDescription, describe_transaction
 from mirrors.kafka.protocol.broker_pool import CONNECT_S
@@ -63,7 +64,7 @@ class Coordinator:
                 problem = error
             self.forget()
             if not backoff.wait():
-                raise problem or failure(
+                raise problem or error_of_number(
                     Code.COORDINATOR_NOT_AVAILABLE,
                     where=self._cluster.alias,
                     doing="reach the coordinator",
@@ -88,7 +89,7 @@ class Coordinator:
                 self._node = int(found.node_id)
                 return self._node
             if found.error_code not in COORDINATOR_MOVING or not backoff.wait():
-                raise failure(
+                raise error_of_number(
                     found.error_code,
                     where=self._cluster.alias,
                     doing=f"find the coordinator of {self._id}",

@@ -19,7 +19,8 @@ from kafka.protocol.producer import (
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import Fenced
 from mirrors.domain.transaction_outcome import NOTES_MS, ONGOING, LastTransaction, stored_outcome
-from mirrors.kafka.error_codes import COORDINATOR_MOVING, FENCING, PRODUCER_LOST, Code, failure
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_table import COORDINATOR_MOVING, PRODUCER_LOST, error_of_number
 from mirrors.kafka.producers.cluster import Cluster
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.transaction_state import TransactionDescription
@@ -146,7 +147,9 @@ class ProducerIdentity:
         )
         reply = self._cluster.ask(request, deadline)
         if reply.error_code:
-            raise self._refused(reply.error_code, "get a producer id")
+            raise error_of_number(
+                reply.error_code, where=self._cluster.alias, doing="get a producer id"
+            )
         self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
         self.is_only_idempotent = True
 
@@ -225,12 +228,8 @@ class ProducerIdentity:
         return self._refused(number, doing)
 
     def _refused(self, number: int, doing: str) -> Exception:
-        if number in FENCING:
-            return Fenced(
-                f"Cluster {self._cluster.alias}: another owner of the transactional id "
-                f"{self.transactional_id} took over."
-            )
-        return failure(number, where=self._cluster.alias, doing=doing)
+        what = f"{doing} ({self.transactional_id})"
+        return error_of_number(number, where=self._cluster.alias, doing=what)
 
 
 def _refusals(reply: object) -> dict[TopicPartition, int]:

@@ -8,20 +8,17 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from mirrors.domain.errors import Fenced, KafkaUnavailable, UnderstudyError
+from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.client_config import client_config
-from mirrors.kafka.errors import translate
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_table import FENCING, error_of_number
+from mirrors.kafka.errors import confluent_error, error_of_client
 
 # A dead owner's transaction blocks readers (read_committed) until it is fenced, or for so long;
 # a live one's must not last longer.
 TRANSACTION_TIMEOUT_MS = 60_000
 _TRY_S = 1.0
-_FENCING_CODES = (
-    KafkaError._FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-    KafkaError.PRODUCER_FENCED,
-)
 
 
 def slice_id(flow_name: str, index: int) -> str:
@@ -72,7 +69,7 @@ def take_over(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> No
             producer.init_transactions(min(_TRY_S * 5, max(0.1, until - time.monotonic())))
         except KafkaException as error:
             if not _may_retry(error) or time.monotonic() >= until:
-                raise translate(
+                raise error_of_client(
                     error, where=spec.alias, doing="take over the flow's transactional id"
                 ) from None
         else:
@@ -125,34 +122,24 @@ def begin(producer: Producer, spec: ClusterSpec) -> None:
 
 
 def is_fencing(error: KafkaError) -> bool:
-    return error.code() in _FENCING_CODES
+    return error.code() in FENCING
 
 
 def producer_error(
     error: BaseException | KafkaError, spec: ClusterSpec, doing: str
 ) -> UnderstudyError:
     """Our error for a transactional producer's: fenced, useless from now on, or whatever it is."""
-    kafka_error = _kafka_error(error)
+    kafka_error = confluent_error(error)
     if kafka_error is not None:
         # After the first fatal error librdkafka answers every call with _FATAL and the first text.
         if is_fencing(kafka_error) or "fenced" in kafka_error.str().lower():
-            return Fenced(
-                f"Cluster {spec.alias}: another owner of the flow's transactional id took over."
-            )
+            return error_of_number(Code.PRODUCER_FENCED, where=spec.alias, doing=doing)
         if kafka_error.fatal():
             return KafkaUnavailable(
                 f"Cluster {spec.alias}: the producer failed permanently ({kafka_error.str()}).",
                 code="producer_lost",
             )
-    return translate(error, where=spec.alias, doing=doing)
-
-
-def _kafka_error(error: BaseException | KafkaError) -> KafkaError | None:
-    if isinstance(error, SystemError):
-        error = error.__cause__ or error
-    if isinstance(error, KafkaException) and error.args:
-        error = error.args[0]
-    return error if isinstance(error, KafkaError) else None
+    return error_of_client(error, where=spec.alias, doing=doing)
 
 
 def _may_retry(error: KafkaException) -> bool:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Literal, TypeVar, get_args
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
-from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_codes import ClientCode, Code
+from mirrors.kafka.error_table import ROWS
 from mirrors.kafka.protocol.addresses import Address
 from mirrors.kafka.quotas import timeout_error
 from mirrors.kafka.security.connection_settings import ConnectionFacts
@@ -193,9 +194,7 @@ def _login_rejected(at: str, facts: ConnectionFacts, cause: LoginRejected) -> Un
     if facts.token is not None:
         sentence = "the broker rejected the token. Check its scope and audience."
     else:
-        sentence = (
-            "the broker rejected the login. Check the mechanism, the user name and the secret."
-        )
+        sentence = f"{ROWS[Code.SASL_AUTHENTICATION_FAILED].sentence}."
     return KafkaRefused(f"{at}: {sentence}", code="authentication")
 
 
@@ -234,7 +233,7 @@ def _not_resolved(at: str, cause: Exception) -> UnderstudyError:
     if isinstance(cause, TimeoutError):
         sentence = "the host name was not resolved in time. The DNS does not respond: check it."
     else:
-        sentence = "the host name cannot be resolved. Check its spelling and the DNS."
+        sentence = f"{ROWS[ClientCode.RESOLVE].sentence}."
     return KafkaUnavailable(f"{at}: {sentence}", code="dns")
 
 

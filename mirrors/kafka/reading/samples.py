@@ -22,7 +22,7 @@ from mirrors.domain.failover.read_verification import ReadRecord
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.connection.client_config import client_config
-from mirrors.kafka.errors import is_passing, translate
+from mirrors.kafka.errors import error_of_client, is_passing
 from mirrors.kafka.quotas import timeout_error
 
 CLIENT_ID = "understudy-simulation"
@@ -141,7 +141,7 @@ def messages(
             yield place, None, message.offset() or 0
         elif not is_passing(error):
             name = f"{place[0]}-{place[1]}"
-            failed[place] = translate(error, where=spec.alias, doing=f"read {name}")
+            failed[place] = error_of_client(error, where=spec.alias, doing=f"read {name}")
             yield place, None, None
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.kafka.connection.client_config import client_config, to_librdkafka
-from mirrors.kafka.errors import RAISED, translate
+from mirrors.kafka.errors import RAISED, error_of_client
 from spark_runner.engine.record_lane.progress import CopiedPartition
 from spark_runner.ipc.messages import SliceWork
 
@@ -50,7 +50,7 @@ class RecordConsumer:
                 )
             )
         except KafkaException as error:
-            raise translate(error, where=work.source.alias, doing="open a consumer") from None
+            raise error_of_client(error, where=work.source.alias, doing="open a consumer") from None
 
     def assign(self, parts: Iterable[CopiedPartition]) -> None:
         """Read these partitions from their next offset; drop what was fetched before."""
@@ -79,4 +79,4 @@ class RecordConsumer:
         try:
             yield
         except RAISED as error:
-            raise translate(error, where=self._alias, doing="read records") from None
+            raise error_of_client(error, where=self._alias, doing="read records") from None

@@ -11,7 +11,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.errors import translate
+from mirrors.kafka.errors import error_of_client
 from mirrors.kafka.producers.transactions import producer_error
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.record_lane.producer import Failure
@@ -142,7 +142,7 @@ def of_generation(
 
 
 def of_source(error: KafkaError, source: ClusterSpec) -> UnderstudyError:
-    return translate(error, where=source.alias, doing="read records")
+    return error_of_client(error, where=source.alias, doing="read records")
 
 
 def of_partition(source: Admin, part: CopiedPartition, error: KafkaError) -> StopReason:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from confluent_kafka import KafkaException, Producer
 
 from mirrors.kafka.connection.client_config import client_config, to_librdkafka
-from mirrors.kafka.errors import translate
+from mirrors.kafka.errors import error_of_client
 from mirrors.kafka.producers import transactions
 from spark_runner.ipc.messages import PartitionWork, SliceWork
 
@@ -42,7 +42,7 @@ def open_producer(work: SliceWork) -> Producer:
             )
         return _plain_producer(work, chosen)
     except KafkaException as error:
-        raise translate(error, where=work.target.alias, doing="open a producer") from None
+        raise error_of_client(error, where=work.target.alias, doing="open a producer") from None
 
 
 def _config(tuning: dict[str, str], partitions: Iterable[PartitionWork]) -> dict[str, object]:

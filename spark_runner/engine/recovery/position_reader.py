@@ -23,7 +23,8 @@ from mirrors.domain.internal_topics.records import (
     read_owner,
     read_position,
 )
-from mirrors.kafka.error_codes import Code, failure
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_table import error_of_number
 from mirrors.kafka.internal_topics.log_reader import LogBatch, LogReader, Truncated
 from mirrors.kafka.retry import retry_until_available
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -77,7 +78,7 @@ class PositionReader:
             self._rows, self._undecided = {}, {}
             raise truncated_below_position(self._alias, self._topic) from None
         if any(row[2] in keys for rows in self._undecided.values() for row in rows):
-            raise failure(
+            raise error_of_number(
                 Code.CONCURRENT_TRANSACTIONS, where=self._alias, doing=f"read {self._topic}"
             )
 

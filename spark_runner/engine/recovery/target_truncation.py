@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.lost_ranges import remote_truncation
-from mirrors.kafka.error_codes import RETRY
+from mirrors.kafka.error_table import RETRIABLE
 from mirrors.kafka.protocol.list_offsets import LATEST, list_offsets
 from mirrors.kafka.protocol.metadata import NO_ID, Leader
 from mirrors.kafka.retry import retry_until_available
@@ -83,7 +83,7 @@ def ends(target: ClusterClient, partitions: Iterable[Partition]) -> dict[Partiti
                 partition = known[place]
                 if not row.error:
                     found[partition] = row.offset
-                elif row.error not in RETRY and partition.committed_downstream >= 0:
+                elif row.error not in RETRIABLE and partition.committed_downstream >= 0:
                     # Without the right to look, the first batch shows a truncation.
                     found[partition] = partition.committed_downstream
 

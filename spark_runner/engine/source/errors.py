@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_range
-from mirrors.kafka.error_codes import RETRY, Code, name_of
+from mirrors.kafka.error_codes import Code, name_of
+from mirrors.kafka.error_table import RETRIABLE
 from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, Listed, list_offsets
 from mirrors.kafka.protocol.metadata import NO_ID, Leader
 from spark_runner.engine.model.partition import Partition
@@ -85,7 +86,7 @@ class SourceErrors:
             return self._out_of_range(partition)
         if number in _MISSING:
             return self._missing(partition, now - since)
-        if number in RETRY:
+        if number in RETRIABLE:
             if now - since < LEADERLESS_AFTER_S:
                 return None
             return StopReason(

@@ -6,7 +6,8 @@ import dataclasses
 import time
 
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.kafka.error_codes import SESSION_LOST, name_of
+from mirrors.kafka.error_codes import name_of
+from mirrors.kafka.error_table import SESSION_LOST
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.receive_buffers import ReceiveBuffer, oversized_buffer
 from spark_runner.kafka_protocol import fetch

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mirrors.domain.gaps.lost_ranges import GapFacts, uncopyable
-from mirrors.kafka.error_codes import BATCH_REFUSED, Code, name_of
+from mirrors.kafka.error_codes import Code, name_of
+from mirrors.kafka.error_table import BATCH_REJECTED
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
 
@@ -51,7 +52,7 @@ def rejected(
         "The partition stops there; the others continue."
     )
     # The cause is in the bytes of this record.
-    gap = _one_record(partition, offset) if number in BATCH_REFUSED else None
+    gap = _one_record(partition, offset) if number in BATCH_REJECTED else None
     return StopReason("faulted", code, reason, offset, gap)
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mirrors.domain.errors import Fenced, KafkaUnavailable
-from mirrors.kafka.error_codes import (
-    BATCH_REFUSED,
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_table import (
+    BATCH_REJECTED,
     FENCING,
     LEADER_MOVED,
     PRODUCER_LOST,
-    RETRY,
-    Code,
+    RETRIABLE,
+    error_of_number,
 )
 from mirrors.kafka.producers.producer_id import ProducerLost
 from spark_runner.engine.batches.header_scan import REFUSED
@@ -79,19 +80,17 @@ class Retries:
     ) -> None:
         number = answer.error
         if number in FENCING:
-            raise Fenced(
-                f"Cluster {self._leaders.alias}: another owner of the transactional id took over "
-                "while records were written."
-            )
+            doing = f"write {partition.remote_topic}-{partition.partition}"
+            raise error_of_number(number, where=self._leaders.alias, doing=doing)
         self._transaction.note_rejected(number, now)
         behind = bool(partition.to_retry) and (
-            number == Code.OUT_OF_ORDER_SEQUENCE_NUMBER or number in BATCH_REFUSED
+            number == Code.OUT_OF_ORDER_SEQUENCE_NUMBER or number in BATCH_REJECTED
         )
         partition.return_batch(batch)
         if behind:
             # Sent again unchanged; its own error shows when it comes first.
             return
-        if number in RETRY:
+        if number in RETRIABLE:
             if number not in _NOT_WRITTEN:
                 self.outcome_unknown.add(partition)
             self.retry_later(partition, number, now)
@@ -99,7 +98,7 @@ class Retries:
             if number == Code.UNKNOWN:
                 self._mark_suspect(partition, batch, answer)
             raise ProducerLost(number, f"write {partition.remote_topic}-{partition.partition}")
-        elif number not in BATCH_REFUSED or not _can_split(batch, answer):
+        elif number not in BATCH_REJECTED or not _can_split(batch, answer):
             partition.fail(self._stop_reason(partition, batch, answer))
 
     def offset_was_taken(self, partition: Partition, base: int) -> None:
@@ -122,7 +121,7 @@ class Retries:
         """The batch was not sent: the coordinator did not add its partition to the transaction."""
         partition.unsend()
         partition.return_batch(batch)
-        if number in RETRY:
+        if number in RETRIABLE:
             self.retry_later(partition, number, now)
         else:
             alias = self._leaders.alias

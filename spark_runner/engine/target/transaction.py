@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from mirrors.kafka.error_codes import COORDINATOR_MOVING, Code
+from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_table import COORDINATOR_MOVING
 from mirrors.kafka.producers.producer_id import ProducerIdentity
 from spark_runner.engine.model.partition import Partition
 
