@@ -111,7 +111,7 @@ class ClientCode(enum.IntEnum):
 
 
 def name_of(number: int) -> str:
-    """The name of an error of the protocol, for a log or the end of a sentence."""
+    """The name of an error, for a log or the end of a sentence."""
     if number in _NAMES:
         return _NAMES[number]
     word = str(kafka.errors.for_code(number).__name__).removesuffix("Error")
@@ -120,4 +120,4 @@ def name_of(number: int) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", word).upper()
 
 
-_NAMES = {int(code): code.name for code in Code}
+_NAMES: dict[int, str] = {int(code): str(code.name) for code in (*Code, *ClientCode)}

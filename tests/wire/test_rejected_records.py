@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import types
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 import spark_runner.engine.source.reader
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.error_codes import ClientCode, Code
+from mirrors.kafka.error_table import BATCH_REJECTED
 from spark_runner.engine.epoch import RawCopier
-from spark_runner.ipc.messages import PartitionError
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.record_lane import errors as record_errors
+from spark_runner.engine.rejections import REJECTIONS, rejection_of
+from spark_runner.engine.target import errors as target_errors
+from spark_runner.ipc.messages import PartitionError, PartitionWork
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, LANES, NOW, only_error, stopped, two_partitions
 from tests.wire.world import Driver, Flow, Side, bare
@@ -191,3 +200,72 @@ def test_of_a_damaged_batch_at_the_end_nobody_can_say_where_it_ends(
     monkeypatch.setattr(spark_runner.engine.source.reader, "scan", flip_a_bit)
     error = only_error(stopped(flow))
     assert (error.code, error.offset, error.gap) == ("corrupt_source", 2, None)
+
+
+WORK: Any = types.SimpleNamespace(target=types.SimpleNamespace(alias="backup"))
+PART = PartitionWork(
+    topic="orders",
+    topic_id="",
+    partition=3,
+    remote_topic="a.orders",
+    remote_topic_id="",
+    start=0,
+)
+
+
+def said_by_both_lanes(number: int, message: str) -> list[str]:
+    partition = Partition("orders", 3, "a.orders")
+    error = KafkaError(number, message) if message else KafkaError(number)
+    return [
+        target_errors.rejected(partition, 7, number, message, "backup").reason,
+        record_errors.of_record(PART, 7, error, WORK),
+    ]
+
+
+@pytest.mark.parametrize("message", ["", "Timestamp 1 of message 0 is out of range."])
+def test_both_lanes_give_the_same_reason_for_an_error_number(message: str) -> None:
+    for number in REJECTIONS:
+        raw, record = said_by_both_lanes(number, message)
+        assert raw == record
+    raw, _ = said_by_both_lanes(Code.INVALID_TIMESTAMP, message)
+    quoted = ", Timestamp 1 of message 0 is out of range" if message else ""
+    assert raw == (
+        "The record at orders-3 offset 7 was not replicated: its timestamp is outside the limits "
+        "of the remote topic; raise message.timestamp.after.max.ms (or before.max.ms) of a.orders "
+        f"on backup (the broker: INVALID_TIMESTAMP{quoted}). The partition stops there; the others "
+        "continue."
+    )
+
+
+def test_what_the_broker_rejects_in_a_batch_has_a_reason_and_a_code_of_its_own() -> None:
+    assert REJECTIONS.keys() >= BATCH_REJECTED
+    codes = {number: row.code for number, row in REJECTIONS.items()}
+    assert codes == {
+        -1: "invalid_record",
+        2: "invalid_record",
+        3: "remote_missing",
+        10: "too_large",
+        18: "too_large",
+        29: "not_authorised",
+        32: "timestamp",
+        44: "policy",
+        87: "invalid_record",
+        ClientCode.UNKNOWN_TOPIC: "remote_missing",
+        ClientCode.UNKNOWN_PARTITION: "remote_missing",
+    }
+    assert rejection_of(43).explain("r", "backup") == (
+        "backup answered UNSUPPORTED_FOR_MESSAGE_FORMAT"
+    )
+
+
+def test_the_record_lane_looks_for_the_record_only_where_a_record_is_the_cause() -> None:
+    place = ("orders", 3)
+    for number in REJECTIONS.keys() - {Code.UNKNOWN}:
+        failures = [(place, 9, KafkaError(number)), (place, 7, KafkaError(number))]
+        found = record_errors.suspects(failures, WORK)[place]
+        assert (found.first, found.last) == (7, 9)
+        assert found.is_one == (number not in BATCH_REJECTED)
+    for number in (Code.UNKNOWN, Code.NOT_ENOUGH_REPLICAS, ClientCode.TRANSPORT):
+        with pytest.raises(KafkaUnavailable):
+            record_errors.suspects([(place, 7, KafkaError(number))], WORK)
+    assert not record_errors.suspects([(place, 7, KafkaError(ClientCode.PURGE_QUEUE))], WORK)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Message
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.error_codes import Code
 from mirrors.kafka.errors import is_passing
 from spark_runner.engine.record_lane import errors as record_errors
 from spark_runner.engine.record_lane import fidelity
@@ -15,6 +16,7 @@ from spark_runner.engine.record_lane.commit_timing import RecordCommitTiming
 from spark_runner.engine.record_lane.consumer import END, RecordConsumer
 from spark_runner.engine.record_lane.producer import RecordProducer
 from spark_runner.engine.record_lane.progress import CopiedPartition, Progress
+from spark_runner.engine.rejections import not_replicated
 from spark_runner.engine.source import errors
 
 
@@ -72,7 +74,8 @@ class CopyStep:
             timestamp = fidelity.timestamp_of(message)
             headers = fidelity.headers_of(message)
         except fidelity.Unfaithful as error:
-            reason = record_errors.sentence(part.work, offset, error.message)
+            name = f"{part.work.topic}-{part.work.partition}"
+            reason = not_replicated(name, offset, error.message)
             self._progress.refuse(part, offset, error.code, reason, is_its_own=True)
             self._stop_at(part)
             return
@@ -111,7 +114,7 @@ class CopyStep:
 
     def _may_pass(self, part: CopiedPartition, code: int) -> bool:
         """An internal error of the broker, which the client retries itself."""
-        if code != KafkaError.UNKNOWN:
+        if code != Code.UNKNOWN:
             return False
         now = time.monotonic()
         since = self._unreadable.setdefault(part.place, now)

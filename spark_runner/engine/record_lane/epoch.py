@@ -32,6 +32,7 @@ from spark_runner.engine.record_lane.errors import Probe
 from spark_runner.engine.record_lane.producer import AcknowledgedRecords, Failure, RecordProducer
 from spark_runner.engine.record_lane.progress import CopiedPartition, Progress
 from spark_runner.engine.record_lane.target_state import TargetState
+from spark_runner.engine.rejections import rejection_of
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.ipc.messages import EndedBecause, SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Channel
@@ -236,7 +237,7 @@ class _Copy:
                 reason = record_errors.of_record(
                     part.work, suspects.first, suspects.error, self._work
                 )
-                code = record_errors.code_of(suspects.error)
+                code = rejection_of(suspects.error.code()).code
                 own = suspects.is_its_own
                 self.progress.refuse(part, suspects.first, code, reason, is_its_own=own)
             else:

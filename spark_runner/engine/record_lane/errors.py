@@ -11,11 +11,14 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
+from mirrors.kafka.error_codes import ClientCode, Code
+from mirrors.kafka.error_table import BATCH_REJECTED, TOPIC_MISSING
 from mirrors.kafka.errors import error_of_client
 from mirrors.kafka.producers.transactions import producer_error
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.record_lane.producer import Failure
 from spark_runner.engine.record_lane.progress import CopiedPartition
+from spark_runner.engine.rejections import REJECTIONS, describe_rejection
 from spark_runner.engine.source.errors import broker_error
 from spark_runner.ipc.messages import PartitionWork, SliceWork
 from spark_runner.positions.validation import describe_range_gap
@@ -28,60 +31,13 @@ _LOOK_DEADLINE_S = 5.0
 # Errors of other records in the batch of a rejected one, and of records purged with the
 # transaction.
 _NOT_THE_CAUSE = (
-    KafkaError._INVALID_DIFFERENT_RECORD,
-    KafkaError._PURGE_QUEUE,
-    KafkaError._PURGE_INFLIGHT,
+    ClientCode.INVALID_DIFFERENT_RECORD,
+    ClientCode.PURGE_QUEUE,
+    ClientCode.PURGE_INFLIGHT,
 )
-_REASONS: dict[int, tuple[str, str]] = {
-    KafkaError.MSG_SIZE_TOO_LARGE: (
-        "too_large",
-        "it exceeds the limit of the remote topic; raise max.message.bytes of {remote} on {target}",
-    ),
-    KafkaError.INVALID_TIMESTAMP: (
-        "timestamp",
-        "its timestamp is outside the limits of the remote topic; raise "
-        "message.timestamp.after.max.ms (or before.max.ms) of {remote} on {target}",
-    ),
-    KafkaError.INVALID_RECORD: (
-        "invalid_record",
-        "the broker considers it invalid, as a compacted topic does a record without key",
-    ),
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
-        "not_authorised",
-        "the principal lacks Write on topic {remote} on {target}; grant it",
-    ),
-    KafkaError.UNKNOWN_TOPIC_OR_PART: (
-        "remote_missing",
-        "the remote topic {remote} or its partition is missing on {target}",
-    ),
-    KafkaError._UNKNOWN_TOPIC: (
-        "remote_missing",
-        "the remote topic {remote} is missing on {target}",
-    ),
-    KafkaError._UNKNOWN_PARTITION: (
-        "remote_missing",
-        "the remote topic {remote} has no such partition on {target}",
-    ),
-    KafkaError.POLICY_VIOLATION: ("policy", "a policy of {target} forbids it"),
-}
-_BATCH_ERRORS = (
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.INVALID_TIMESTAMP,
-    KafkaError.INVALID_RECORD,
-)
-_MISSING = (
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError.UNKNOWN_TOPIC_ID,
-)
-
-
-def sentence(part: PartitionWork, offset: int, why: str) -> str:
-    return (
-        f"The record at {part.topic}-{part.partition} offset {offset} was not replicated: {why}. "
-        "The partition stops there; the others continue."
-    )
+# After an internal error of the broker (-1) the slice starts again: nothing says that a record is
+# the cause.
+_OF_A_RECORD = REJECTIONS.keys() - {Code.UNKNOWN}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +57,7 @@ class Suspects:
     @property
     def is_its_own(self) -> bool:
         """Whether its bytes are the cause, and not a missing permission or topic."""
-        return self.error.code() in _BATCH_ERRORS
+        return self.error.code() in BATCH_REJECTED
 
 
 def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[TopicPartition, Suspects]:
@@ -110,7 +66,7 @@ def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[TopicPartitio
     for place, offset, error in failures:
         if error.code() in _NOT_THE_CAUSE:
             continue
-        if error.code() not in _REASONS:
+        if error.code() not in _OF_A_RECORD:
             raise producer_error(error, work.target, "write records")
         known = found.get(place, Suspects(offset, offset, error))
         first = min((known.first, known.error), (offset, error), key=lambda pair: pair[0])
@@ -119,12 +75,14 @@ def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[TopicPartitio
 
 
 def of_record(part: PartitionWork, offset: int, error: KafkaError, work: SliceWork) -> str:
-    words = _REASONS[error.code()][1].format(remote=part.remote_topic, target=work.target.alias)
-    return sentence(part, offset, f'{words} (the broker: "{error.str()}")')
-
-
-def code_of(error: KafkaError) -> str:
-    return _REASONS[error.code()][0]
+    number, message = error.code(), error.str()
+    if message == KafkaError(number).str():
+        # librdkafka's own words for the number: the broker sent none.
+        message = ""
+    name, target = f"{part.topic}-{part.partition}", work.target.alias
+    return describe_rejection(
+        name, offset, number, message, remote=part.remote_topic, target=target
+    )
 
 
 def of_generation(
@@ -149,15 +107,15 @@ def of_partition(source: Admin, part: CopiedPartition, error: KafkaError) -> Sto
     """Why this source partition cannot be read on."""
     alias, place = source.spec.alias, f"{part.work.topic}-{part.work.partition}"
     code = error.code()
-    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+    if code in (ClientCode.AUTO_OFFSET_RESET, Code.OFFSET_OUT_OF_RANGE):
         return StopReason("gap", "out_of_range", _gap(source, part), part.next)
-    if code in _MISSING:
+    if code in TOPIC_MISSING:
         reason = f"{place} no longer exists on {alias}."
         return StopReason("faulted", "source_missing", reason, part.next)
-    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+    if code == Code.TOPIC_AUTHORIZATION_FAILED:
         reason = f"Reading {place} on {alias} is not allowed; grant Read to the principal."
         return StopReason("faulted", "not_authorised", reason, part.next)
-    cause = broker_error() if code == KafkaError.UNKNOWN else error.str()
+    cause = broker_error() if code == Code.UNKNOWN else error.str()
     reason = f"{place} on {alias} cannot be read at offset {part.next}: {cause}."
     return StopReason("faulted", "unreadable", reason, part.next)
 

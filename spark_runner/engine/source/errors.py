@@ -9,7 +9,7 @@ from typing import TypeVar
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_range
 from mirrors.kafka.error_codes import Code, name_of
-from mirrors.kafka.error_table import RETRIABLE
+from mirrors.kafka.error_table import RETRIABLE, TOPIC_MISSING
 from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, Listed, list_offsets
 from mirrors.kafka.protocol.metadata import NO_ID, Leader
 from spark_runner.engine.model.partition import Partition
@@ -56,7 +56,6 @@ LEADERLESS_AFTER_S = 30.0
 # A broker's internal error on a partition, for example of its disk or remote storage, may pass.
 # Java's consumer and the replicas retry without limit.
 UNREADABLE_AFTER_S = 30.0
-_MISSING = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID)
 # Any broker.
 _ANYONE = -1
 
@@ -84,7 +83,7 @@ class SourceErrors:
         alias = self._cluster.alias
         if number == Code.OFFSET_OUT_OF_RANGE:
             return self._out_of_range(partition)
-        if number in _MISSING:
+        if number in TOPIC_MISSING:
             return self._missing(partition, now - since)
         if number in RETRIABLE:
             if now - since < LEADERLESS_AFTER_S:

@@ -7,53 +7,30 @@ from mirrors.kafka.error_codes import Code, name_of
 from mirrors.kafka.error_table import BATCH_REJECTED
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.rejections import (
+    REJECTIONS,
+    REMOTE_MISSING,
+    describe_rejection,
+    not_replicated,
+    rejection_of,
+)
 
 # Brokers receive metadata of a new topic one after the other; later, a difference is real.
 REPLACED_AFTER_S = 1.0
 MISSING_AFTER_S = 10.0
-
-_REASONS: dict[int, tuple[str, str]] = {
-    Code.MESSAGE_TOO_LARGE: (
-        "too_large",
-        "it exceeds the limit of the remote topic; raise max.message.bytes of {remote} on {target}",
-    ),
-    Code.RECORD_LIST_TOO_LARGE: (
-        "too_large",
-        "it exceeds a segment of the remote topic; raise segment.bytes of {remote} on {target}",
-    ),
-    Code.INVALID_TIMESTAMP: (
-        "timestamp",
-        "its timestamp is outside the limits of the remote topic; raise "
-        "message.timestamp.after.max.ms (or before.max.ms) of {remote} on {target}",
-    ),
-    Code.INVALID_RECORD: (
-        "invalid_record",
-        "the broker considers it invalid, as a compacted topic does a record without key",
-    ),
-    Code.CORRUPT_MESSAGE: ("invalid_record", "the broker considers it damaged"),
-    Code.UNKNOWN: ("invalid_record", "the broker had an internal error with it"),
-    Code.TOPIC_AUTHORIZATION_FAILED: (
-        "not_authorised",
-        "the principal lacks Write on topic {remote} on {target}; grant it",
-    ),
-}
 
 
 def rejected(
     partition: Partition, offset: int, number: int, message: str, target: str
 ) -> StopReason:
     """The broker rejected a record; the partition stops before it."""
-    code, explanation = _REASONS.get(number, ("refused", f"{{target}} answered {name_of(number)}"))
-    why = explanation.format(remote=partition.remote_topic, target=target)
-    message = " ".join(message.split())[:300].rstrip(".")
-    quoted = f" (the broker: {name_of(number)}{f', {message}' if message else ''})"
-    reason = (
-        f"The record at {partition.name} offset {offset} was not replicated: {why}{quoted}. "
-        "The partition stops there; the others continue."
+    remote = partition.remote_topic
+    reason = describe_rejection(
+        partition.name, offset, number, message, remote=remote, target=target
     )
     # The cause is in the bytes of this record.
     gap = _one_record(partition, offset) if number in BATCH_REJECTED else None
-    return StopReason("faulted", code, reason, offset, gap)
+    return StopReason("faulted", rejection_of(number).code, reason, offset, gap)
 
 
 def _one_record(partition: Partition, offset: int) -> GapFacts:
@@ -62,13 +39,13 @@ def _one_record(partition: Partition, offset: int) -> GapFacts:
 
 def too_large(partition: Partition, offset: int, size: int, target: str) -> StopReason:
     """A record is larger than the topic's limit; found before sending."""
-    reason = (
-        f"The record at {partition.name} offset {offset} was not replicated: its batch alone "
-        f"has {size} bytes, and {partition.remote_topic} on {target} accepts "
-        f"{partition.settings.most_bytes}; raise its max.message.bytes. The partition stops there; "
-        "the others continue."
+    why = (
+        f"its batch alone has {size} bytes, and {partition.remote_topic} on {target} accepts "
+        f"{partition.settings.most_bytes}; raise its max.message.bytes"
     )
-    return StopReason("faulted", "too_large", reason, offset, _one_record(partition, offset))
+    reason = not_replicated(partition.name, offset, why)
+    code = REJECTIONS[Code.MESSAGE_TOO_LARGE].code
+    return StopReason("faulted", code, reason, offset, _one_record(partition, offset))
 
 
 def damaged(partition: Partition, offset: int, what: str, behind: int | None) -> StopReason:
@@ -100,8 +77,9 @@ def overdue(
         )
         return StopReason("gap", "generation", reason)
     if number == Code.UNKNOWN_TOPIC_OR_PARTITION and seconds >= MISSING_AFTER_S:
-        reason = f"The remote topic {name} or its partition is missing on {target}."
-        return StopReason("faulted", "remote_missing", reason)
+        why = REMOTE_MISSING.explain(name, target)
+        reason = f"{why[0].upper()}{why[1:]}."
+        return StopReason("faulted", REMOTE_MISSING.code, reason)
     if seconds < give_up_s:
         return None
     return StopReason(
