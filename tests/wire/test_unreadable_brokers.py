@@ -64,7 +64,7 @@ def test_partitions_of_a_broker_that_cuts_every_reply_stop_and_the_others_go_on(
     read = FetchConnection.read
 
     def cut(connection: FetchConnection, now: float) -> tuple[ReceiveBuffer, list[fetch.Fetched]]:
-        if connection.node == victim:
+        if connection.connection_id[0] == victim:
             raise KafkaUnavailable("It was cut off.", code="connection_lost")
         return read(connection, now)
 
@@ -94,8 +94,8 @@ def test_a_broker_that_cuts_some_replies_stops_nothing(
     read, seen = FetchConnection.read, Counter[int]()
 
     def cut(connection: FetchConnection, now: float) -> tuple[ReceiveBuffer, list[fetch.Fetched]]:
-        seen[connection.node] += 1
-        if not seen[connection.node] % 2:
+        seen[connection.connection_id[0]] += 1
+        if not seen[connection.connection_id[0]] % 2:
             raise KafkaUnavailable("It was cut off.", code="connection_lost")
         return read(connection, now)
 
