@@ -11,7 +11,7 @@ import kafka.errors
 class Code(enum.IntEnum):
     """Numbers of the protocol, as org.apache.kafka.common.protocol.Errors has them."""
 
-    UNKNOWN = -1
+    UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2

@@ -102,7 +102,7 @@ def _fenced(number: int) -> Row:
 
 _PROTOCOL = (
     _unavailable(
-        Code.UNKNOWN,
+        Code.UNKNOWN_SERVER_ERROR,
         _OTHER,
         "the broker had an internal error. See its log",
         Category.PRODUCER_LOST,

@@ -41,7 +41,9 @@ REJECTIONS: dict[int, Rejection] = {
         "the broker considers it invalid, as a compacted topic does a record without key",
     ),
     Code.CORRUPT_MESSAGE: Rejection("invalid_record", "the broker considers it damaged"),
-    Code.UNKNOWN: Rejection("invalid_record", "the broker had an internal error with it"),
+    Code.UNKNOWN_SERVER_ERROR: Rejection(
+        "invalid_record", "the broker had an internal error with it"
+    ),
     Code.TOPIC_AUTHORIZATION_FAILED: Rejection(
         "not_authorised", "the principal lacks Write on topic {remote} on {target}; grant it"
     ),

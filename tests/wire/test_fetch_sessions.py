@@ -112,13 +112,13 @@ def test_a_broker_that_refuses_every_fetch_is_given_up_in_words(
 
     def refused(frame: memoryview, version: int) -> tuple[int, fetch.Reply]:
         reply = plain(frame, version)[1]
-        return 0, reply._replace(error=int(Code.UNKNOWN), partitions=[])
+        return 0, reply._replace(error=int(Code.UNKNOWN_SERVER_ERROR), partitions=[])
 
     with monkeypatch.context() as patch:
         patch.setattr(fetch, "read_reply", refused)
         result, _ = flow.copy(seconds=8)
     assert (result.ended_because, result.code) == ("failed", "fetch_refused"), result
-    assert "the broker rejects each fetch with Unknown" in result.reason
+    assert "the broker rejects each fetch with UNKNOWN_SERVER_ERROR" in result.reason
     flow.copy()
 
 

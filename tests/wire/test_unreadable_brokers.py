@@ -144,7 +144,7 @@ def meets_errors(patch: pytest.MonkeyPatch, topic: str, until: float) -> list[fl
     ) -> tuple[ReceiveBuffer, list[fetch.Fetched]]:
         buffer, rows = read(connection, now)
         return buffer, [
-            row._replace(error=int(Code.UNKNOWN), start=0, stop=0)
+            row._replace(error=int(Code.UNKNOWN_SERVER_ERROR), start=0, stop=0)
             if row.partition == 0 and is_met()
             else row
             for row in rows

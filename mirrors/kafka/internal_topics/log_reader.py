@@ -268,7 +268,7 @@ class LogReader:
         # By name, a recreated topic would be read on: its id is looked up before each read.
         self._keeps_leader &= newest is None and link.versions[FetchRequest.API_KEY][1] >= BY_ID
         parts = [part for topic in answer.responses for part in topic.partitions]
-        number = answer.error_code or (parts[0].error_code if parts else Code.UNKNOWN)
+        number = answer.error_code or (parts[0].error_code if parts else Code.UNKNOWN_SERVER_ERROR)
         if number == Code.OFFSET_OUT_OF_RANGE:
             raise OutOfRange
         if number:

@@ -114,7 +114,7 @@ class CopyStep:
 
     def _may_pass(self, part: CopiedPartition, code: int) -> bool:
         """An internal error of the broker, which the client retries itself."""
-        if code != Code.UNKNOWN:
+        if code != Code.UNKNOWN_SERVER_ERROR:
             return False
         now = time.monotonic()
         since = self._unreadable.setdefault(part.place, now)

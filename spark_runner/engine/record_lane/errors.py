@@ -37,7 +37,7 @@ _NOT_THE_CAUSE = (
 )
 # After an internal error of the broker (-1) the slice starts again: nothing says that a record is
 # the cause.
-_OF_A_RECORD = REJECTIONS.keys() - {Code.UNKNOWN}
+_OF_A_RECORD = REJECTIONS.keys() - {Code.UNKNOWN_SERVER_ERROR}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +115,7 @@ def of_partition(source: Admin, part: CopiedPartition, error: KafkaError) -> Sto
     if code == Code.TOPIC_AUTHORIZATION_FAILED:
         reason = f"Reading {place} on {alias} is not allowed; grant Read to the principal."
         return StopReason("faulted", "not_authorised", reason, part.next)
-    cause = broker_error() if code == Code.UNKNOWN else error.str()
+    cause = broker_error() if code == Code.UNKNOWN_SERVER_ERROR else error.str()
     reason = f"{place} on {alias} cannot be read at offset {part.next}: {cause}."
     return StopReason("faulted", "unreadable", reason, part.next)
 

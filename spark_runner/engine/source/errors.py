@@ -100,7 +100,7 @@ class SourceErrors:
             )
             return StopReason("faulted", "not_authorised", reason)
         cause = f"the broker returned {name_of(number)}"
-        if number == Code.UNKNOWN:
+        if number == Code.UNKNOWN_SERVER_ERROR:
             if now - since < UNREADABLE_AFTER_S:
                 return None
             cause = broker_error()

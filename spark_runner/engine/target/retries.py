@@ -95,7 +95,7 @@ class Retries:
                 self.outcome_unknown.add(partition)
             self.retry_later(partition, number, now)
         elif number in PRODUCER_LOST:
-            if number == Code.UNKNOWN:
+            if number == Code.UNKNOWN_SERVER_ERROR:
                 self._mark_suspect(partition, batch, answer)
             raise ProducerLost(number, f"write {partition.remote_topic}-{partition.partition}")
         elif number not in BATCH_REJECTED or not _can_split(batch, answer):
