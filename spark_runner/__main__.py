@@ -43,11 +43,11 @@ LOG_BYTES = 2 << 20
 LOG_FILES = 3
 
 
-class Locked(UnderstudyError):
+class AlreadyRunning(UnderstudyError):
     code = "locked"
 
 
-class BadLane(UnderstudyError):
+class InvalidLane(UnderstudyError):
     code = "bad_lane"
 
 
@@ -59,19 +59,19 @@ def main(arguments: list[str] | None = None) -> int:
             (directory / launcher.FLOWS_DIR).mkdir(mode=0o700, parents=True, exist_ok=True)
             held.enter_context(_lock(directory))
             _log_to(directory)
-        except Locked as error:
-            return _say(error.message, launcher.EXIT_LOCKED)
+        except AlreadyRunning as error:
+            return _print(error.message, launcher.EXIT_LOCKED)
         except OSError as error:
             words = error.strerror or error
-            return _say(f"{directory} cannot be used: {words}.", launcher.EXIT_FAILED)
+            return _print(f"{directory} cannot be used: {words}.", launcher.EXIT_FAILED)
         try:
             return _serve(directory, options.name, options.master, _lane())
         except JavaMissing as error:
-            return _say(error.message, launcher.EXIT_NO_JAVA)
-        except BadLane as error:
-            return _say(error.message, launcher.EXIT_USAGE)
-        except context.BadMaster as error:
-            return _say(error.message, launcher.EXIT_BAD_MASTER)
+            return _print(error.message, launcher.EXIT_NO_JAVA)
+        except InvalidLane as error:
+            return _print(error.message, launcher.EXIT_USAGE)
+        except context.InvalidMaster as error:
+            return _print(error.message, launcher.EXIT_BAD_MASTER)
 
 
 def _serve(directory: Path, name: str, master: str, lane: str) -> int:
@@ -91,7 +91,7 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
         # Spark may raise anything here. The operator gets one sentence.
         log.exception("Spark did not start")
         words = str(error).strip().split("\n", 1)[0]
-        return _say(f"Spark did not start on {master}: {words}", launcher.EXIT_FAILED)
+        return _print(f"Spark did not start on {master}: {words}", launcher.EXIT_FAILED)
     jobs = SparkJobs(spark)
     control = ControlServer(*_address(master, spark))
     host = RunnerResources(directory, control, jobs, Slots(lambda: jobs.slots), lane)
@@ -114,7 +114,7 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
         words = "Spark's Java process died, or the cluster removed the application"
         if health.is_forgotten:
             words = "The Spark master was restarted and does not know this application"
-        return _say(f"{words}; the runner ends.", launcher.EXIT_FAILED)
+        return _print(f"{words}; the runner ends.", launcher.EXIT_FAILED)
     log.info("Stopped")
     return launcher.EXIT_STOPPED
 
@@ -134,7 +134,7 @@ def _lock(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Locked(
+            raise AlreadyRunning(
                 f"Another runner uses {directory}: it holds runner.lock. Stop that runner, "
                 "or give this one its own directory."
             ) from None
@@ -171,7 +171,9 @@ def _lane() -> str:
     """The lane: `raw` copies batches as bytes, `record` copies record by record."""
     chosen = os.environ.get("UNDERSTUDY_LANE") or "raw"
     if chosen not in LANES:
-        raise BadLane(f"UNDERSTUDY_LANE is {chosen!r}. Set it to raw (the default) or to record.")
+        raise InvalidLane(
+            f"UNDERSTUDY_LANE is {chosen!r}. Set it to raw (the default) or to record."
+        )
     return chosen
 
 
@@ -182,7 +184,7 @@ def _address(master: str, spark: SparkContext) -> tuple[str, str]:
     return str(spark.getConf().get("spark.driver.host")), "0.0.0.0"  # noqa: S104 (executors are elsewhere; who connects must prove itself)
 
 
-def _say(sentence: str, code: int) -> int:
+def _print(sentence: str, code: int) -> int:
     log.error("%s", sentence)
     sys.stderr.write(sentence + "\n")
     return code

@@ -43,7 +43,7 @@ class LastTransaction:
         # None: unknown.
         self.committed: bool | None = None
 
-    def learn(self, state: str, epoch: int, timeout_ms: int) -> None:
+    def update(self, state: str, epoch: int, timeout_ms: int) -> None:
         """Process the coordinator's state; `epoch` is the producer's."""
         note = stored_outcome(timeout_ms)
         if note is not None:

@@ -30,15 +30,15 @@ FRESH_MS = 15_000
 SOURCE_CONNECTOR = "MirrorSourceConnector"
 
 
-def ends_of(admin: Admin, names: Iterable[str]) -> dict[TopicPartition, int]:
+def end_offsets(admin: Admin, names: Iterable[str]) -> dict[TopicPartition, int]:
     """The ends of all partitions of these topics; topics that do not exist are left out."""
     state = admin.snapshot(sorted(names), now=0, deadline_s=DEADLINE_S, with_configs=False)
-    places = [
+    partitions = [
         (name, part) for name, topic in state.topics.items() for part in range(topic.partitions)
     ]
-    if not places:
+    if not partitions:
         return {}
-    return dict(admin.list_offsets(places, "latest", deadline_s=DEADLINE_S).raise_first().done)
+    return dict(admin.list_offsets(partitions, "latest", deadline_s=DEADLINE_S).raise_first().done)
 
 
 def group_state(spec: FlowSpec) -> tuple[str, str]:
@@ -48,7 +48,7 @@ def group_state(spec: FlowSpec) -> tuple[str, str]:
     return name, "" if listing is None else listing.state
 
 
-def look_before_start(
+def detect_target_activity(
     spec: FlowSpec,
     source: ClusterSnapshot,
     target: Admin,
@@ -70,9 +70,9 @@ def look_before_start(
         if not spec.settings.skip_replicated:
             watched |= {policy.remote_topic(name) for name in selected_topics(spec, source)}
     name, state = ("", "") if is_planned else group_state(spec)
-    beats = not is_planned and _beats(target, spec, int(now() * 1000))
-    copies = not (state or beats) or _copies(target, spec.source.alias)
-    before = {at: end for at, end in ends_of(target, watched).items() if end}
+    beats = not is_planned and _has_recent_heartbeats(target, spec, int(now() * 1000))
+    copies = not (state or beats) or _is_connector_enabled(target, spec.source.alias)
+    before = {at: end for at, end in end_offsets(target, watched).items() if end}
 
     def signs(after: dict[TopicPartition, int], seconds: float) -> TargetActivity:
         return TargetActivity(
@@ -94,11 +94,11 @@ def look_before_start(
     while not found.code and waited < until:
         sleep(POLL_S)
         waited += POLL_S
-        found = signs(ends_of(target, watched), waited)
+        found = signs(end_offsets(target, watched), waited)
     return found
 
 
-def _beats(target: Admin, spec: FlowSpec, now_ms: int) -> bool:
+def _has_recent_heartbeats(target: Admin, spec: FlowSpec, now_ms: int) -> bool:
     """Whether heartbeats of this pair have come for a while, and still come.
 
     Understudy writes them on the source, or on the target once a flow that runs was refused there.
@@ -131,11 +131,11 @@ def selected_topics(spec: FlowSpec, source: ClusterSnapshot) -> list[str]:
 def _watch_seconds(target: Admin, ends: dict[TopicPartition, int], now_ms: int) -> float:
     """How long to watch: longer where a record is newer than a minute."""
     since = target.list_offsets(ends, now_ms - RECENT_MS, deadline_s=DEADLINE_S).done
-    is_recent = any(since.get(place, end) < end for place, end in ends.items())
+    is_recent = any(since.get(tp, end) < end for tp, end in ends.items())
     return WATCH_RECENT_S if is_recent else WATCH_S
 
 
-def _copies(target: Admin, source: str) -> bool:
+def _is_connector_enabled(target: Admin, source: str) -> bool:
     """False only where MM2's own settings say that the pair's source connector is disabled.
 
     A worker of MM2 runs for every pair of clusters, also for one that only gets heartbeats.

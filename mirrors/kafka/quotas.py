@@ -16,7 +16,7 @@ from mirrors.domain.errors import KafkaUnavailable
 _RECENT_S = 30.0
 # Shorter ones make nothing late.
 _MIN_S = 0.1
-_KEPT = 1000
+_MAX_ENTRIES = 1000
 _CURE = (
     "Raise producer_byte_rate, consumer_byte_rate or request_percentage of this user or client id "
     "(kafka-configs.sh --alter --entity-type users)."
@@ -32,20 +32,20 @@ class Throttled:
     at: float
 
 
-class Throttles:
+class ThrottleHistory:
     """The last throttle of each cluster, by its alias. Thread safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: dict[str, Throttled] = {}
 
-    def note(self, alias: str, broker: str, milliseconds: float) -> None:
+    def record(self, alias: str, broker: str, milliseconds: float) -> None:
         if milliseconds < _MIN_S * 1000:
             return
         with self._lock:
             self._last.pop(alias, None)
             self._last[alias] = Throttled(broker, milliseconds / 1000, time.monotonic())
-            if len(self._last) > _KEPT:
+            if len(self._last) > _MAX_ENTRIES:
                 del self._last[next(iter(self._last))]
 
     def recent(self, alias: str, within_s: float = _RECENT_S) -> Throttled | None:
@@ -56,12 +56,12 @@ class Throttles:
             return None
         return last
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         with self._lock:
             self._last.clear()
 
 
-THROTTLES = Throttles()
+THROTTLES = ThrottleHistory()
 
 
 def describe_quota(alias: str) -> str:

@@ -31,15 +31,15 @@ class RetryBackoff:
         return True
 
 
-def retry_until_available(look: Callable[[], T], deadline: float) -> T:
-    """What `look` finds: a broker that does not respond may have been replaced, so it looks again.
+def retry_until_available(attempt: Callable[[], T], deadline: float) -> T:
+    """Return the result of `attempt`; retry with backoff while it raises KafkaUnavailable.
 
-    Raises the KafkaUnavailable of the last look when there is no time for another one.
+    Raises the last KafkaUnavailable when the deadline leaves no time for another attempt.
     """
     backoff = RetryBackoff(deadline)
     while True:
         try:
-            return look()
+            return attempt()
         except KafkaUnavailable:
             if not backoff.wait():
                 raise

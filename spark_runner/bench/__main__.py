@@ -34,7 +34,7 @@ from spark_runner.positions.topic import POSITIONS_CONFIGS
 _UP_S = 60.0
 
 
-class Watch:
+class BenchChannel:
     """The driver's end of the channel: gives the order to end, and measures time."""
 
     def __init__(self, records: int) -> None:
@@ -71,7 +71,7 @@ def cpu_seconds() -> tuple[float, float]:
     return used.ru_utime, used.ru_stime
 
 
-def make(cluster: ClusterClient, name: str, partitions: int, **configs: str) -> TopicView:
+def create_topic(cluster: ClusterClient, name: str, partitions: int, **configs: str) -> TopicView:
     spec = NewTopicSpec(name=name, partitions=partitions, replication_factor=1, configs=configs)
     Admin(cluster.spec).create_topics([spec], deadline_s=_UP_S).raise_first()
     until = time.monotonic() + _UP_S
@@ -85,7 +85,7 @@ def make(cluster: ClusterClient, name: str, partitions: int, **configs: str) -> 
     raise SystemExit(f"{name} did not come up")
 
 
-def remove(cluster: ClusterClient, *names: str) -> None:
+def delete_topics(cluster: ClusterClient, *names: str) -> None:
     # The client must live until all requests are answered: closing it drops them.
     client = Admin(cluster.spec).client
     gone = client.delete_topics(list(names), operation_timeout=_UP_S)
@@ -101,8 +101,8 @@ def work_for(
     if not view.leaders:
         raise SystemExit(f"{args.source} has no topic {args.topic!r}: fill one without --here")
     positions = f"mm2-positions.{alias}.internal"
-    make(target, positions, 1, **POSITIONS_CONFIGS)
-    remote = make(target, f"{alias}.{args.topic}", len(view.leaders))
+    create_topic(target, positions, 1, **POSITIONS_CONFIGS)
+    remote = create_topic(target, f"{alias}.{args.topic}", len(view.leaders))
     rows = tuple(
         PartitionWork(
             topic=args.topic,
@@ -143,7 +143,7 @@ def copy(args: argparse.Namespace, source: ClusterClient, target: ClusterClient)
     wanted = [(view.name, part, leader) for part, leader in view.leaders.items()]
     found = list_offsets(source, wanted, deadline=time.monotonic() + _UP_S)
     records = sum(row.offset for row in found.values())
-    watch = Watch(records)
+    watch = BenchChannel(records)
     profile = cProfile.Profile() if args.profile else None
     if profile is not None:
         profile.enable()
@@ -154,8 +154,10 @@ def copy(args: argparse.Namespace, source: ClusterClient, target: ClusterClient)
         profile.disable()
         pstats.Stats(profile).sort_stats("tottime").print_stats(30)
     gigabytes = records * args.record_bytes / 1e9
-    digest_ok = workload.same(source, view, target, remote)[0] if not args.no_digest else None
-    remove(target, remote.name, work.positions_topic, runs_topic(work.source.alias))
+    digest_ok = (
+        workload.is_same_content(source, view, target, remote)[0] if not args.no_digest else None
+    )
+    delete_topics(target, remote.name, work.positions_topic, runs_topic(work.source.alias))
     return {
         "system": "understudy raw, one process",
         "ended_because": result.ended_because,
@@ -225,15 +227,15 @@ def main() -> None:
     made = not args.topic
     if made:
         args.topic = f"bench.{uuid.uuid4().hex[:8]}"
-        view = make(source, args.topic, args.partitions)
-        workload.fill(source, view, shape_of(args))
+        view = create_topic(source, args.topic, args.partitions)
+        workload.produce_batches(source, view, shape_of(args))
     try:
         for _ in range(args.repeats):
             again = [sys.executable, "-m", "spark_runner.bench", *sys.argv[1:]]
             subprocess.run([*again, "--topic", args.topic, "--here"], check=True)  # noqa: S603
     finally:
         if made and not args.keep:
-            remove(source, args.topic)
+            delete_topics(source, args.topic)
 
 
 if __name__ == "__main__":

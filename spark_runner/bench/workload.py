@@ -22,7 +22,7 @@ from spark_runner.kafka_protocol.records import (
 )
 from spark_runner.kafka_protocol.tcp_stream import Buffer
 
-_ASK_S = 60.0
+_REQUEST_S = 60.0
 _FETCH_BYTES = 16 << 20
 _POOL = 16
 
@@ -66,21 +66,21 @@ def pool(shape: Shape) -> list[bytearray]:
     return made
 
 
-def fill(cluster: ClusterClient, view: TopicView, shape: Shape) -> None:
+def produce_batches(cluster: ClusterClient, view: TopicView, shape: Shape) -> None:
     """Produce the shape's batches to every partition, with several requests in flight."""
     made = pool(shape)
     indexes = [partition.to_bytes(4, "big") for partition in range(shape.partitions)]
     writer = produce.RequestWriter(produce.MOST, None, timeout_ms=30_000)
-    link = cluster.link(view.leaders[0].node, "bench", time.monotonic() + _ASK_S)
+    connection = cluster.connection(view.leaders[0].node, "bench", time.monotonic() + _REQUEST_S)
     for number in range(shape.rounds):
         batch = made[number % len(made)]
         rows: list[tuple[bytes, Buffer]] = [(index, batch) for index in indexes]
-        parts = writer.parts(link.next_correlation(), [(view.topic_id, rows)])
-        link.send(parts, time.monotonic() + _ASK_S)
-        if link.awaited >= 4:
-            _acknowledged(link.receive(None, time.monotonic() + _ASK_S))
-    while link.awaited:
-        _acknowledged(link.receive(None, time.monotonic() + _ASK_S))
+        parts = writer.parts(connection.next_correlation(), [(view.topic_id, rows)])
+        connection.send(parts, time.monotonic() + _REQUEST_S)
+        if connection.in_flight_requests >= 4:
+            _acknowledged(connection.receive(None, time.monotonic() + _REQUEST_S))
+    while connection.in_flight_requests:
+        _acknowledged(connection.receive(None, time.monotonic() + _REQUEST_S))
 
 
 def _acknowledged(frame: memoryview) -> None:
@@ -90,7 +90,7 @@ def _acknowledged(frame: memoryview) -> None:
             raise SystemExit(f"The source rejected a batch: {answer}")
 
 
-def same(
+def is_same_content(
     source: ClusterClient, view: TopicView, target: ClusterClient, remote: TopicView
 ) -> tuple[bool, int]:
     """Whether both topics hold the same records in the same order, and their number."""
@@ -127,19 +127,19 @@ def _records(cluster: ClusterClient, view: TopicView, partition: int) -> tuple[s
 
 def _log(cluster: ClusterClient, view: TopicView, partition: int) -> Iterator[memoryview]:
     """The data batches of a partition, in order."""
-    until = time.monotonic() + _ASK_S * 10
+    until = time.monotonic() + _REQUEST_S * 10
     wanted = [(view.name, partition, view.leaders[partition])]
-    place = (view.name, partition)
-    at = list_offsets(cluster, wanted, at=EARLIEST, deadline=until)[place].offset
-    end = list_offsets(cluster, wanted, at=LATEST, deadline=until)[place].offset
-    link = cluster.link(view.leaders[partition].node, "bench", until)
+    tp = (view.name, partition)
+    at = list_offsets(cluster, wanted, at=EARLIEST, deadline=until)[tp].offset
+    end = list_offsets(cluster, wanted, at=LATEST, deadline=until)[tp].offset
+    connection = cluster.connection(view.leaders[partition].node, "bench", until)
     while at < end:
         session = fetch.FetchSession(
             fetch.BY_ID, max_wait_ms=100, min_bytes=1, max_bytes=_FETCH_BYTES
         )
-        session.want(fetch.Wanted(view.topic_id, partition, at, -1, -1, _FETCH_BYTES))
-        link.send([session.request(link.next_correlation())], until)
-        frame = link.receive(None, until)
+        session.add(fetch.FetchPartition(view.topic_id, partition, at, -1, -1, _FETCH_BYTES))
+        connection.send([session.request(connection.next_correlation())], until)
+        frame = connection.receive(None, until)
         for row in fetch.read_reply(frame, fetch.BY_ID)[1].partitions:
             for batch in batches(frame[row.start : row.stop]):
                 header = read_header(batch)

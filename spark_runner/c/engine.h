@@ -39,7 +39,7 @@ static inline PyObject *new_tuple(PyTypeObject *kind, Py_ssize_t fields)
 }
 
 typedef PyObject *Function(PyObject *module, PyObject *const *args, Py_ssize_t count);
-Function headers, stamp, request, answers, learn, merge;
+Function headers, stamp, produce_request, produce_results, set_addresses, merge;
 
 /* As `MOST_TOGETHER` of record_bytes.py; and the size of a block that is compressed alone. */
 #define MOST_TOGETHER (16u << 20)

@@ -1,4 +1,4 @@
-/* LZ4 frames, compatible with Kafka's Java clients. Uses the functions passed to `learn`. */
+/* LZ4 frames, compatible with Kafka's Java clients. Uses the functions passed to `set_addresses`. */
 #include "engine.h"
 
 int (*lz4_decompress)(const char *, char *, int, int);

@@ -1,6 +1,6 @@
 /* Merge batches into one, like merge.py, and compress it like compression.py.
  *
- * LZ4 and CRC32C are those of Python packages: `learn` receives the addresses of their functions.
+ * LZ4 and CRC32C are those of Python packages: `set_addresses` receives the addresses of their functions.
  */
 #include "engine.h"
 
@@ -12,12 +12,12 @@ static uint32_t (*crc32c_value)(const uint8_t *, size_t);
 static Room inflated_room, records_room;
 
 
-PyObject *learn(PyObject *module, PyObject *const *args, Py_ssize_t count)
+PyObject *set_addresses(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     size_t found[3] = {0, 0, 0};
     if (count != 3) {
         PyErr_SetString(PyExc_TypeError,
-                        "learn(crc32c_value, LZ4_decompress_safe, LZ4_compress_fast)");
+                        "set_addresses(crc32c_value, LZ4_decompress_safe, LZ4_compress_fast)");
         return NULL;
     }
     for (int place = 0; place < 3; place++)

@@ -14,9 +14,9 @@
 static PyMethodDef functions[] = {
     {"headers", AS_C(headers), METH_FASTCALL, NULL},
     {"stamp", AS_C(stamp), METH_FASTCALL, NULL},
-    {"request", AS_C(request), METH_FASTCALL, NULL},
-    {"answers", AS_C(answers), METH_FASTCALL, NULL},
-    {"learn", AS_C(learn), METH_FASTCALL, NULL},
+    {"produce_request", AS_C(produce_request), METH_FASTCALL, NULL},
+    {"produce_results", AS_C(produce_results), METH_FASTCALL, NULL},
+    {"set_addresses", AS_C(set_addresses), METH_FASTCALL, NULL},
     {"merge", AS_C(merge), METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* A produce request between its batches, and its plain answers, like produce.py. */
+/* A produce request between its batches, and its plain results, like produce.py. */
 #include "engine.h"
 
 static uint8_t *put_unsigned(uint8_t *to, size_t value)
@@ -75,10 +75,10 @@ static int put_topic(Glue *glue, PyObject *topic, PyObject *parts, size_t *total
     return 1;
 }
 
-PyObject *request(PyObject *module, PyObject *const *args, Py_ssize_t count)
+PyObject *produce_request(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 2 || !PyList_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "request(beginning, topics)");
+        PyErr_SetString(PyExc_TypeError, "produce_request(beginning, topics)");
         return NULL;
     }
     Glue glue;
@@ -125,11 +125,11 @@ static PyObject *answer_of(PyTypeObject *kind, PyObject *key, const uint8_t *at)
     return found;
 }
 
-PyObject *answers(PyObject *module, PyObject *const *args, Py_ssize_t count)
+PyObject *produce_results(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 5 || !PyType_Check(args[4])
         || !PyType_IsSubtype((PyTypeObject *)args[4], &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "answers(frame, at, count, key, kind)");
+        PyErr_SetString(PyExc_TypeError, "produce_results(frame, at, count, key, kind)");
         return NULL;
     }
     Py_ssize_t at = PyLong_AsSsize_t(args[1]), partitions = PyLong_AsSsize_t(args[2]);

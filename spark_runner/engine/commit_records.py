@@ -112,13 +112,13 @@ class CommitRecords(PositionRecords):
         for partition in moved:
             row = self.position(partition, partition.acknowledged_offset)
             positions.append((row.key, row.value))
-            born = self._generation(partition)
-            blocks += self._blocks(
-                partition, born, map(Run._make, partition.runs), partition.map_end
+            generation = self._generation(partition)
+            blocks += self._encode_blocks(
+                partition, generation, map(Run._make, partition.runs), partition.map_end
             )
-            blocks += self._blocks(
+            blocks += self._encode_blocks(
                 partition,
-                skipped_generation(born),
+                skipped_generation(generation),
                 partition.skipped.runs_until(partition.acknowledged_offset),
             )
         _queue_records(self.positions, positions, now_ms)
@@ -147,15 +147,17 @@ class CommitRecords(PositionRecords):
             partition.resets - partition.kept,
         )
 
-    def _blocks(
-        self, partition: Partition, born: str, runs: Iterable[Run], follows: int | None = None
+    def _encode_blocks(
+        self, partition: Partition, generation: str, runs: Iterable[Run], follows: int | None = None
     ) -> Iterable[tuple[bytes, bytes]]:
-        packed = pack(self._open.get((partition, born)), runs, follows)
+        packed = pack(self._open.get((partition, generation)), runs, follows)
         if packed.blocks and packed.open is not None:
-            self._next[partition, born] = packed.open
+            self._next[partition, generation] = packed.open
         into = id_text(partition.remote_id)
         for block in packed.blocks:
-            key = BlockKey(partition.topic, partition.partition, born, block.first.upstream, into)
+            key = BlockKey(
+                partition.topic, partition.partition, generation, block.first.upstream, into
+            )
             yield key.to_bytes(), block.to_bytes()
 
 

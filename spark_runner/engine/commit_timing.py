@@ -59,14 +59,14 @@ class CommitTiming:
             return now - self._ended >= _QUIET_S
         if now < self._postponed:
             return False
-        return now - self._opened >= (self._short if idle else self._longest)
+        return now - self._opened >= (self._idle_interval if idle else self._longest)
 
     def wakes_at(self, now: float) -> float:
         if self._opened is None:
             return self._ended + _QUIET_S
         if now < self._postponed:
             return self._postponed
-        soon = self._opened + self._short
+        soon = self._opened + self._idle_interval
         return soon if now < soon else self._opened + self._longest
 
     def may_postpone(self, now: float) -> bool:
@@ -80,7 +80,7 @@ class CommitTiming:
         self._postponed = now + _POSTPONE_S
 
     @property
-    def _short(self) -> float:
+    def _idle_interval(self) -> float:
         return min(self._longest, max(self._soonest, self._cost * _COST_SHARE))
 
     def committed(self, began: float, ended: float) -> None:
@@ -89,7 +89,7 @@ class CommitTiming:
         self._opened = None
         self._ended = ended
 
-    def nothing(self, now: float) -> None:
+    def nothing_to_commit(self, now: float) -> None:
         """There was nothing to commit."""
         self._opened = None
         self._ended = now

@@ -42,7 +42,7 @@ from spark_runner.kafka_protocol.batch_header import BatchStamper
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
 _FLUSH_S = 20.0
-_HURRIED_S = 3.0
+_URGENT_S = 3.0
 
 
 class CopyLoop:
@@ -146,8 +146,8 @@ class CopyLoop:
         """What limited the slice lately, and the round trips to both clusters."""
         return SliceSpeed(
             limit=self._meter.limit(now, self.partitions),
-            source_rtt_ms=milliseconds(self._source.quickest_s),
-            target_rtt_ms=milliseconds(self._target.quickest_s),
+            source_rtt_ms=milliseconds(self._source.fastest_request_s),
+            target_rtt_ms=milliseconds(self._target.fastest_request_s),
         )
 
     def begin(self) -> None:
@@ -171,17 +171,17 @@ class CopyLoop:
         if self._commit_records.to_rewrite:
             self._timing.opened(time.monotonic())
 
-    def run_once(self, hurry: Callable[[], bool]) -> None:
+    def run_once(self, is_urgent: Callable[[], bool]) -> None:
         """Send what can be sent, wait at most 0.5 s, handle what arrived; or commit if that is due.
 
-        `hurry`: see `commit`.
+        `is_urgent`: see `commit`.
         """
         now = time.monotonic()
         self._reader.send_requests(now)
         self._writer.send_ready(now)
         if self._timing.is_due(now, idle=not self._writer.is_busy()):
             if not (self._timing.may_postpone(now) and self._reader.is_behind(self.partitions)):
-                self.commit(hurry=hurry)
+                self.commit(is_urgent=is_urgent)
                 return
             self._timing.postpone(now)
         for connection in self._poller.wait(now):
@@ -189,14 +189,14 @@ class CopyLoop:
         self._reader.give_up_overdue(now)
         self._writer.give_up_overdue(now)
 
-    def commit(self, *, hurry: Callable[[], bool]) -> bool:
+    def commit(self, *, is_urgent: Callable[[], bool]) -> bool:
         """Commit all acknowledged records with their positions and runs. Returns False without any.
 
-        `hurry` says that the driver waits for the slice; then the commit does not wait for a target
-        that does not respond.
+        `is_urgent` says that the driver waits for the slice; then the commit does not wait for a
+        target that does not respond.
         """
         began = time.monotonic()
-        self._flush.wait_for_batches(began + _FLUSH_S, hurry)
+        self._flush.wait_for_batches(began + _FLUSH_S, is_urgent)
         drained = time.monotonic()
         to_rewrite = self._commit_records.to_rewrite
         moved = [
@@ -206,16 +206,16 @@ class CopyLoop:
         ]
         if not moved:
             if self._transaction.is_left_open(self.partitions, time.monotonic()):
-                self._end_transaction(hurry, commit=False)
-            self._timing.nothing(began)
+                self._end_transaction(is_urgent, commit=False)
+            self._timing.nothing_to_commit(began)
             return False
         # At least once, written positions count at once, so check before writing.
         self._check_topic_names()
-        self._duplicates.look(moved)
+        self._duplicates.count_before_commit(moved)
         self._commit_records.write(moved, int(time.time() * 1000))
         for internal_partitions in self._internal_partitions:
-            self._flush.write_internal(internal_partitions, time.monotonic() + _FLUSH_S, hurry)
-        self._end_transaction(hurry)
+            self._flush.write_internal(internal_partitions, time.monotonic() + _FLUSH_S, is_urgent)
+        self._end_transaction(is_urgent)
         self._commit_records.committed()
         self._duplicates.committed(moved)
         for partition in moved:
@@ -224,9 +224,9 @@ class CopyLoop:
         ended = time.monotonic()
         self._timing.committed(began, ended)
         self._meter.committed(began, drained, ended)
-        if not hurry():
+        if not is_urgent():
             self._target_leaders.balance_connections(time.monotonic())
-            self._foreign_records.look(self.partitions, time.monotonic())
+            self._foreign_records.check(self.partitions, time.monotonic())
         return True
 
     def check_foreign_records_last(self) -> None:
@@ -234,7 +234,7 @@ class CopyLoop:
 
         The next epoch does not know these ranges.
         """
-        self._foreign_records.look(self.partitions, time.monotonic(), last=True)
+        self._foreign_records.check(self.partitions, time.monotonic(), last=True)
 
     def abort(self, within: float) -> None:
         """Abort the open transaction within this number of seconds, if possible.
@@ -257,12 +257,12 @@ class CopyLoop:
         if is_begun and not self._hanging_transactions.is_repairing:
             self._identity.end(commit=False, deadline=until)
 
-    def _end_transaction(self, hurry: Callable[[], bool], *, commit: bool = True) -> None:
+    def _end_transaction(self, is_urgent: Callable[[], bool], *, commit: bool = True) -> None:
         """End the transaction, if there is one, and pass on the epoch that is valid from now on."""
         if not self._transactional:
             return
-        deadline = time.monotonic() + (_HURRIED_S if hurry() else _FLUSH_S)
-        self._hanging_transactions.note_end_begins()
+        deadline = time.monotonic() + (_URGENT_S if is_urgent() else _FLUSH_S)
+        self._hanging_transactions.mark_ending()
         is_another = self._identity.end(commit=commit, deadline=deadline)
         now = time.monotonic()
         if is_another:

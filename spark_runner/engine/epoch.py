@@ -126,7 +126,7 @@ class _Epoch:
         if self._transactional and self._target.features.get("transaction.version", 0) < 2:
             # Below version 2 brokers reject newer Produce versions (KIP-890); Java's clients do the
             # same.
-            self._newest_produce = min(self._newest_produce, produce.ADDS_BY_ITSELF - 1)
+            self._newest_produce = min(self._newest_produce, produce.ADDS_PARTITIONS_VERSION - 1)
         brokers = setup.source_brokers(work, self._source, until)
         distance = Distance(
             self._source.round_trip_s(FAR_S, until), self._target.round_trip_s(FAR_S, until)
@@ -237,7 +237,7 @@ class _Epoch:
         while True:
             try:
                 ended = self._until_ended(engine)
-                engine.commit(hurry=_somebody_waits)
+                engine.commit(is_urgent=_is_slot_requested)
                 engine.check_foreign_records_last()
             except ProducerLost as lost:
                 self._restart(engine, lost)
@@ -247,7 +247,7 @@ class _Epoch:
     def _until_ended(self, engine: CopyLoop) -> EndedBecause:
         commits, reported = engine.commits, -1
         while True:
-            engine.run_once(self._is_hurried)
+            engine.run_once(self._is_urgent)
             if engine.commits != commits:
                 commits = engine.commits
                 self._restarts = 0
@@ -260,13 +260,13 @@ class _Epoch:
             if time.monotonic() >= self._ends_at:
                 return "deadline"
 
-    def _is_hurried(self) -> bool:
+    def _is_urgent(self) -> bool:
         return self._channel.order() is not None
 
     def _restart(self, engine: CopyLoop, lost: ProducerLost) -> None:
         """Start again with a new producer epoch at the last commit."""
         self._restarts += 1
-        if self._restarts > MOST_RESTARTS or self._is_hurried():
+        if self._restarts > MOST_RESTARTS or self._is_urgent():
             raise KafkaUnavailable(
                 f"Cluster {self._target.alias}: the producer was given up {self._restarts} times "
                 f"without a commit (could not {lost.doing}: {name_of(lost.number)}).",
@@ -276,5 +276,5 @@ class _Epoch:
         self._take_over()
 
 
-def _somebody_waits() -> bool:
+def _is_slot_requested() -> bool:
     return True

@@ -19,17 +19,17 @@ from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.engine.target.retries import RETRY_BUSY_S, Retries
 from spark_runner.engine.target.writer import PartitionFilter, TargetWriter
 
-# Deadlines and `hurry` are checked at least this often.
+# Deadlines and `is_urgent` are checked at least this often.
 _LISTEN_S = 0.2
 # While the driver waits for the slice, a silent target gets no longer than this.
-_HURRIED_S = 3.0
-Hurry = Callable[[], bool]
+_URGENT_S = 3.0
+UrgencyCheck = Callable[[], bool]
 
 
 class Flush:
     """Waits for acknowledgements; one instance per slice.
 
-    Deadlines are seconds of the monotonic clock. `hurry` says whether the driver waits. Both
+    Deadlines are seconds of the monotonic clock. `is_urgent` says whether the driver waits. Both
     methods raise
 
     - KafkaUnavailable (`timeout`) when the driver waits and the target does not respond soon,
@@ -47,12 +47,12 @@ class Flush:
         self._writer = writer
         self._selector = Selector()
 
-    def wait_for_batches(self, deadline: float, hurry: Hurry) -> None:
+    def wait_for_batches(self, deadline: float, is_urgent: UrgencyCheck) -> None:
         """Wait until no batch is in flight or has an unknown outcome. Only retries are sent."""
-        self._wait(_is_retry, (), deadline, hurry)
+        self._wait(_is_retry, (), deadline, is_urgent)
 
     def write_internal(
-        self, internal_partitions: tuple[Partition, ...], deadline: float, hurry: Hurry
+        self, internal_partitions: tuple[Partition, ...], deadline: float, is_urgent: UrgencyCheck
     ) -> None:
         """Write the queued records of these partitions. Afterwards the transaction can end.
 
@@ -61,18 +61,25 @@ class Flush:
         for partition in internal_partitions:
             self._writer.offer(partition)
         self._wait(
-            lambda partition: partition in internal_partitions, internal_partitions, deadline, hurry
+            lambda partition: partition in internal_partitions,
+            internal_partitions,
+            deadline,
+            is_urgent,
         )
 
     def _wait(
-        self, which: PartitionFilter, required: tuple[Partition, ...], deadline: float, hurry: Hurry
+        self,
+        which: PartitionFilter,
+        required: tuple[Partition, ...],
+        deadline: float,
+        is_urgent: UrgencyCheck,
     ) -> None:
         """Send the `selected` partitions meanwhile; wait until all of `required` is written."""
         began = time.monotonic()
         while True:
             now = time.monotonic()
             self._writer.send_ready(now, which)
-            connections = self._writer.awaited()
+            connections = self._writer.busy_connections()
             if (
                 not connections
                 and not self._retries.outcome_unknown
@@ -81,7 +88,7 @@ class Flush:
                 return
             # A throttling broker answers as late as it announced; that time is added.
             throttled = max(0.0, self._target_leaders.quiet_until - began)
-            if hurry() and now - began - throttled > _HURRIED_S:
+            if is_urgent() and now - began - throttled > _URGENT_S:
                 raise timeout_error(
                     self._target_leaders.alias,
                     f"Cluster {self._target_leaders.alias}: records are not acknowledged in time. "

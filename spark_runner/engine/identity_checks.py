@@ -11,7 +11,7 @@ from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.ipc.messages import SliceWork
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
-_LOOK_S = 5.0
+_LOOKUP_S = 5.0
 
 
 def changed_topics(
@@ -20,7 +20,7 @@ def changed_topics(
     """For brokers without topic ids: the partitions whose topic on this cluster was recreated."""
     active = [partition for partition in partitions if partition.error is None]
     names = dict.fromkeys(_planned(partition, remote=remote)[0] for partition in active)
-    views = cluster.describe(names, time.monotonic() + _LOOK_S)
+    views = cluster.describe(names, time.monotonic() + _LOOKUP_S)
     changed: dict[Partition, StopReason] = {}
     for partition in active:
         name, planned = _planned(partition, remote=remote)

@@ -40,7 +40,7 @@ class Selector:
                 # raises it.
                 return [connection]
             # The stream may have read more from the socket than was requested.
-            if stream.pending() and connection.link.awaited:
+            if stream.pending() and connection.transport.in_flight_requests:
                 buffered.append(connection)
         found = self._poller.poll(0 if buffered else max(0.0, seconds) * 1000 + 0.5)
         ready = [self._watched[number] for number, _ in found]
@@ -54,7 +54,7 @@ class Selector:
     def _watch(self, connections: Sequence[DataConnection]) -> None:
         """A connection keeps its stream."""
         self._connections = list(connections)
-        self._streams = [connection.link.stream for connection in connections]
+        self._streams = [connection.transport.stream for connection in connections]
         before, self._watched = self._watched, {}
         for connection, stream in zip(connections, self._streams, strict=True):
             if (number := stream.fileno()) >= 0:

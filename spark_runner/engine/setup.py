@@ -143,7 +143,7 @@ def commit_records_for(
                 f"Cluster {target.alias}: the topic {names[1]} cannot be created.",
                 code="runs_missing",
             )
-        make_runs_topic(work, positions.replicas)
+        create_runs_topic(work, positions.replicas)
     internal = [
         Partition(view.name, 0, view.name, remote_id=view.topic_id, is_internal=True)
         for view in (positions, runs)
@@ -166,11 +166,11 @@ def identity_of(
         work.transactional_id,
         timeout_ms=TRANSACTION_TIMEOUT_MS + work.spec.settings.commit_interval_ms,
         # Transaction version 2 needs a Produce version that adds partitions itself (KIP-890).
-        most_version=2 if newest_produce >= produce.ADDS_BY_ITSELF else 1,
+        most_version=2 if newest_produce >= produce.ADDS_PARTITIONS_VERSION else 1,
     )
 
 
-def make_runs_topic(work: SliceWork, replicas: int) -> None:
+def create_runs_topic(work: SliceWork, replicas: int) -> None:
     """Create the topic with the replication factor of the positions topic. Another slice may be
     first."""
     spec = NewTopicSpec(
@@ -201,7 +201,7 @@ def seconds_left(work: SliceWork) -> float:
 
 # Parameters of mallopt(3).
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-_HELD = {_MMAP_THRESHOLD: 4 << 20, _TRIM_THRESHOLD: 8 << 20, _TOP_PAD: 1 << 20}
+_THRESHOLDS = {_MMAP_THRESHOLD: 4 << 20, _TRIM_THRESHOLD: 8 << 20, _TOP_PAD: 1 << 20}
 
 
 @functools.cache
@@ -211,4 +211,4 @@ def retain_freed_memory() -> bool:
     False where the C library has no such setting.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and all(mallopt(name, size) for name, size in _HELD.items())
+    return mallopt is not None and all(mallopt(name, size) for name, size in _THRESHOLDS.items())

@@ -70,7 +70,7 @@ class SpeedMeter:
 
         Beyond one round trip, bytes were still on their way until then.
         """
-        round_trips = 2 * self._target_leaders.cluster.quickest_s
+        round_trips = 2 * self._target_leaders.cluster.fastest_request_s
         queued = max(0.0, drained - began - max(_DRAIN_S, round_trips))
         far = self._target_leaders.tuning.is_far
         self._seconds[kinds.TARGET_LINK if far else kinds.TARGET_REQUESTS] += queued
@@ -97,7 +97,7 @@ class SpeedMeter:
         """Why a connection does not send what is ready."""
         if now < self._writer.marker_until:
             return kinds.COMMIT
-        if now < connection.link.quiet_until:
+        if now < connection.transport.quiet_until:
             return kinds.QUOTA
         if not connection.in_flight:
             return kinds.OTHER
@@ -120,7 +120,7 @@ class SpeedMeter:
                     return kinds.SOURCE_LINK
                 has_request = True
                 is_behind = is_behind or connection.is_behind
-            elif now < connection.link.quiet_until:
+            elif now < connection.transport.quiet_until:
                 return kinds.QUOTA
             elif connection.members and now >= connection.retry_at:
                 if now < self._reader.limited_until:

@@ -94,7 +94,7 @@ class KafkaCalls:
 
     def sample_offsets(
         self,
-        places: list[TopicPartition],
+        partitions: list[TopicPartition],
         starts: Collection[TopicPartition],
         headers: Mapping[TopicPartition, int],
         positions: dict[TopicPartition, int],
@@ -104,7 +104,7 @@ class KafkaCalls:
             limit = self.planner.spec.settings.bandwidth_limit_bytes
             self._source_sampler = OffsetSampler(self._job.source, limit)
         return dataclasses.replace(
-            self._source_sampler.sample(places, starts, headers), positions=positions
+            self._source_sampler.sample(partitions, starts, headers), positions=positions
         )
 
     def find_foreign_records(
@@ -143,13 +143,11 @@ class KafkaCalls:
             committed = self.planner.committed_positions()
         except Exception:
             # Otherwise the next scan starts after them, and nobody reports them.
-            finder.forget(found)
+            finder.discard(found)
             raise
-        stale = {
-            place for place in found if committed.get(place) not in (None, remotes[place].position)
-        }
-        finder.forget(stale)
-        return {place: found[place] for place in found.keys() - stale}
+        stale = {tp for tp in found if committed.get(tp) not in (None, remotes[tp].position)}
+        finder.discard(stale)
+        return {tp: found[tp] for tp in found.keys() - stale}
 
     def copy_positions(self, positions: dict[TopicPartition, int]) -> None:
         """Write the positions for MM2 into `mm2-offsets.<source>.internal`."""

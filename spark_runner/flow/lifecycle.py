@@ -253,7 +253,7 @@ class FlowRun(threading.Thread):
             next_phase=self._next_phase,
             reason=self._reason,
             problems=(*problems, *self._progress.problems()),
-            is_copying=self._supervisor.is_under_way,
+            is_copying=self._supervisor.has_started,
             throttle_reason=self._progress.throttle_reason,
             has_partitions=self._progress.has_partitions,
         )

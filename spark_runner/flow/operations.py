@@ -111,7 +111,7 @@ class Operations:
             self.schedule.request_unless_pending("owner")
             return
         wanted = self._progress.gaps_without_range()
-        wanted |= {(place, gap.behind) for place, gap in self._progress.skipped_gaps().items()}
+        wanted |= {(tp, gap.behind) for tp, gap in self._progress.skipped_gaps().items()}
         asked = {gap for gap, at in self._gaps_asked.items() if now < at + GAP_RANGES_AGAIN_S}
         if wanted - asked:
             self._gaps_asked = dict.fromkeys(wanted, now)
@@ -211,11 +211,14 @@ class Operations:
             self._supervisor.has_new_positions = False
             return lambda: calls.copy_positions(positions)
         if operation == "ends":
-            places, starts = self._progress.places(), self._progress.places_without_start()
-            headers = self._progress.headers_wanted()
+            partitions, starts = (
+                self._progress.partitions(),
+                self._progress.partitions_without_start(),
+            )
+            headers = self._progress.header_requests()
             return (
-                (lambda: calls.sample_offsets(places, starts, headers, positions))
-                if places
+                (lambda: calls.sample_offsets(partitions, starts, headers, positions))
+                if partitions
                 else None
             )
         if operation == "look":

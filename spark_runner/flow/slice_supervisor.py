@@ -88,7 +88,7 @@ class SliceSupervisor:
         return all(run.is_idle for run in self._slices.values())
 
     @property
-    def is_under_way(self) -> bool:
+    def has_started(self) -> bool:
         """Whether every slice with work has started to copy."""
         return all(
             run.is_copying or self._partitions_of(index) == {}
@@ -140,8 +140,8 @@ class SliceSupervisor:
         """For each partition that is copied now: the epoch and the time of its last report."""
         reports = {index: run.report() for index, run in self._slices.items()}
         return {
-            place: report
-            for place, index in self.slice_of.items()
+            tp: report
+            for tp, index in self.slice_of.items()
             if (report := reports.get(index)) is not None
         }
 
@@ -189,30 +189,30 @@ class SliceSupervisor:
         """
         skipped = self._progress.skipped_gaps()
         tried = [
-            place
-            for place, error in self._progress.errors.items()
+            tp
+            for tp, error in self._progress.errors.items()
             if error.state == "faulted"
-            and place not in skipped
-            and not (self._plan is not None and place in self._plan.stopped)
+            and tp not in skipped
+            and not (self._plan is not None and tp in self._plan.stopped)
         ]
-        for place in tried:
-            del self._progress.errors[place]
+        for tp in tried:
+            del self._progress.errors[tp]
         self.forget_errors(tried)
 
-    def forget_errors(self, places: Iterable[TopicPartition]) -> None:
+    def forget_errors(self, partitions: Iterable[TopicPartition]) -> None:
         """Ignore later reports of errors of these partitions from the present epoch."""
-        for place in places:
-            if self._plan is not None and place in self._plan.slices:
-                self._errors_ignored[place] = self._slices[self._plan.slices[place]].epoch
+        for tp in partitions:
+            if self._plan is not None and tp in self._plan.slices:
+                self._errors_ignored[tp] = self._slices[self._plan.slices[tp]].epoch
 
-    def restart_partitions(self, places: Iterable[TopicPartition]) -> None:
+    def restart_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Ignore all later reports of the present epoch on partitions that resume elsewhere."""
-        for place in places:
-            if self._plan is not None and place in self._plan.slices:
-                run = self._slices[self._plan.slices[place]]
+        for tp in partitions:
+            if self._plan is not None and tp in self._plan.slices:
+                run = self._slices[self._plan.slices[tp]]
                 # Its start offsets are out of date, and its reports would be ignored.
                 run.dismiss_successor()
-                self._figures_ignored[place] = self._errors_ignored[place] = run.epoch
+                self._figures_ignored[tp] = self._errors_ignored[tp] = run.epoch
 
     def problems(self) -> Iterator[str]:
         now = time.monotonic()
@@ -225,9 +225,9 @@ class SliceSupervisor:
         if self._plan is None:
             return {}
         return {
-            place: work
-            for place, work in self._plan.partitions.items()
-            if self._plan.slices[place] == index and place not in self._progress.errors
+            tp: work
+            for tp, work in self._plan.partitions.items()
+            if self._plan.slices[tp] == index and tp not in self._progress.errors
         }
 
     def _is_outdated(self, index: int, epoch: Epoch) -> bool:
@@ -251,7 +251,7 @@ class SliceSupervisor:
         if has.keys() - epoch.stopped - self._progress.errors.keys() - wanted.keys():
             return True
         return any(
-            dataclasses.replace(has[place], start=row.start) != row for place, row in wanted.items()
+            dataclasses.replace(has[tp], start=row.start) != row for tp, row in wanted.items()
         )
 
     def _make_work(self, index: int, epoch: int, deadline: int) -> SliceWork | None:

@@ -28,7 +28,7 @@ def pass_addresses(module: ModuleType) -> None:
     for name in ("LZ4_decompress_safe", "LZ4_compress_fast"):
         function = getattr(library, name, 0)
         found.append(ctypes.cast(function, ctypes.c_void_p).value or 0 if function else 0)
-    module.learn(*found)
+    module.set_addresses(*found)
 
 
 if native is not None:
@@ -37,9 +37,11 @@ if native is not None:
 Headers = Callable[[memoryview, int, int, type[Any], int], tuple[list[Any], int]]
 headers: Headers | None = getattr(native, "headers", None)
 stamp: Callable[[memoryview, int, int, int, int, int], None] | None = getattr(native, "stamp", None)
-request: Callable[[bytes, list[Any]], list[Any]] | None = getattr(native, "request", None)
-answers: Callable[[memoryview, int, int, bytes, type[Any]], list[Any] | None] | None = getattr(
-    native, "answers", None
+produce_request: Callable[[bytes, list[Any]], list[Any]] | None = getattr(
+    native, "produce_request", None
+)
+produce_results: Callable[[memoryview, int, int, bytes, type[Any]], list[Any] | None] | None = (
+    getattr(native, "produce_results", None)
 )
 merge: Callable[[list[int], list[int], int, int], bytearray | None] | None = getattr(
     native, "merge", None

@@ -12,7 +12,7 @@ from kafka.protocol.metadata import MetadataRequest
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.protocol.addresses import Address
-from mirrors.kafka.protocol.broker_pool import REQUEST_S, BrokerPool
+from mirrors.kafka.protocol.broker_pool import REQUEST_S, REQUESTS, BrokerPool
 from mirrors.kafka.protocol.messages import RepeatedRequest
 from mirrors.kafka.protocol.metadata import TopicView, describe_topics, views
 from mirrors.kafka.security.connection_settings import ConnectionFacts
@@ -49,13 +49,13 @@ class ClusterClient(BrokerPool[Connection]):
         From `far_s` on, a few more are made: on a busy machine the first ones take longer.
         """
         for _ in range(_ROUND_TRIPS):
-            if self.quickest_s < far_s:
+            if self.fastest_request_s < far_s:
                 break
-            reply = self.ask(MetadataRequest(topics=[]), deadline)
+            reply = self.send_request(MetadataRequest(topics=[]), deadline)
             if reply.throttle_time_ms:
                 return 0.0
-            self.learn(reply)
-        return self.quickest_s
+            self.update_from_metadata(reply)
+        return self.fastest_request_s
 
     def describe(self, names: Iterable[str], deadline: float) -> dict[str, TopicView]:
         """Ids and leaders of these topics, as the cluster reports them now."""
@@ -63,7 +63,7 @@ class ClusterClient(BrokerPool[Connection]):
 
     def describe_all(self, deadline: float) -> dict[str, TopicView]:
         """The same for every topic that the principal may describe."""
-        return self.learn(self.ask(_every_topic(), deadline))
+        return self.update_from_metadata(self.send_request(_every_topic(), deadline))
 
     def describe_everywhere(self, deadline: float) -> tuple[dict[str, TopicView], bool]:
         """The union of all brokers' views, and whether all brokers responded.
@@ -72,19 +72,19 @@ class ClusterClient(BrokerPool[Connection]):
         """
         found, is_all = self.describe_all(deadline), True
         for node in list(self.brokers):
-            until, link = min(deadline, time.monotonic() + _EACH_S), None
+            until, connection = min(deadline, time.monotonic() + _EACH_S), None
             try:
-                link = self.link(node, "ask", until)
-                found |= self.learn(link.call(_every_topic(), until))
+                connection = self.connection(node, REQUESTS, until)
+                found |= self.update_from_metadata(connection.call(_every_topic(), until))
             except KafkaUnavailable:
                 is_all = False
-                if link is not None:
-                    self.drop(link)
+                if connection is not None:
+                    self.discard(connection)
         return found, is_all
 
-    def learn(self, reply: Any) -> dict[str, TopicView]:
+    def update_from_metadata(self, reply: Any) -> dict[str, TopicView]:
         """Update brokers from a metadata response, and return its topics."""
-        return views(super().learn(reply))
+        return views(super().update_from_metadata(reply))
 
 
 def _every_topic() -> MetadataRequest:
@@ -106,9 +106,9 @@ class MetadataPoller:
 
         Raises KafkaUnavailable or KafkaRefused if the cluster does not respond in time.
         """
-        reply = self._cluster.ask(self._request, deadline)
+        reply = self._cluster.send_request(self._request, deadline)
         if reply is not self._reply:
-            self.views = self._cluster.learn(reply)
+            self.views = self._cluster.update_from_metadata(reply)
             self._reply = reply
         return self.views
 

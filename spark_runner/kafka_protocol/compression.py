@@ -34,7 +34,7 @@ _contexts = threading.local()
 
 # Larger than any batch that a broker accepts. Protects the machine from false lengths and from
 # batches that expand thousandfold.
-MOST_INFLATED: Final = 1 << 30
+MAX_DECOMPRESSED_BYTES: Final = 1 << 30
 # The maximum expansion of each format: 255 for each byte of a match length (LZ4); a block of 128 KB
 # that repeats one byte in four bytes (zstd, RFC 8878 section 3.1.1.2).
 _LZ4_MOST_TIMES, _ZSTD_MOST_TIMES = 255, 1 << 15
@@ -43,16 +43,16 @@ _ZSTD_PIECES: Final = 8
 _LZ4_FLAGS, _LZ4_SIZED, _LZ4_SIZE_AT, _LZ4_SIZE_END = 4, 0x08, 6, 14
 
 
-class Unreadable(ValueError):
+class DecompressionError(ValueError):
     """The data does not match its codec, or expands to more than a batch may hold."""
 
 
-def decompress(codec: int, data: memoryview, most: int = MOST_INFLATED) -> bytes:
+def decompress(codec: int, data: memoryview, most: int = MAX_DECOMPRESSED_BYTES) -> bytes:
     """The decompressed records section of a batch. Raises Unreadable above `most` bytes."""
     try:
         return _READERS[codec](data, most)
     except (zlib.error, RuntimeError, zstandard.ZstdError, snappy.UncompressError) as error:
-        raise Unreadable(f"{NAMES[codec]} data cannot be read ({error})") from None
+        raise DecompressionError(f"{NAMES[codec]} data cannot be read ({error})") from None
 
 
 def compress(codec: int, data: bytes | bytearray) -> bytes | bytearray:
@@ -65,19 +65,19 @@ def compress_quickly(codec: int, data: bytes | bytearray) -> bytes | bytearray:
     Merging gains more than the quick level loses.
     """
     if codec == LZ4:
-        return _lz4(data, _LZ4_QUICK_LEVEL)
-    return _zstd(data, _ZSTD_QUICK_LEVEL) if codec == ZSTD else _WRITERS[codec](data)
+        return _compress_lz4(data, _LZ4_QUICK_LEVEL)
+    return _compress_zstd(data, _ZSTD_QUICK_LEVEL) if codec == ZSTD else _WRITERS[codec](data)
 
 
-def _too_large(codec: int, most: int) -> Unreadable:
-    return Unreadable(f"{NAMES[codec]} data holds more than {most:,} bytes")
+def _too_large(codec: int, most: int) -> DecompressionError:
+    return DecompressionError(f"{NAMES[codec]} data holds more than {most:,} bytes")
 
 
-def _plain(data: memoryview, most: int) -> bytes:
+def _decompress_none(data: memoryview, most: int) -> bytes:
     return bytes(data)
 
 
-def _gunzip(data: memoryview, most: int) -> bytes:
+def _decompress_gzip(data: memoryview, most: int) -> bytes:
     out = b""
     rest: bytes | memoryview = data
     # A gzip stream may have several members.
@@ -88,43 +88,43 @@ def _gunzip(data: memoryview, most: int) -> bytes:
         if len(out) > most:
             raise _too_large(GZIP, most)
         if not member.eof:
-            raise Unreadable("gzip data ends too early")
+            raise DecompressionError("gzip data ends too early")
         rest = member.unused_data
     return out
 
 
-def _gzip(data: bytes | bytearray) -> bytes:
+def _compress_gzip(data: bytes | bytearray) -> bytes:
     packer = zlib.compressobj(wbits=_GZIP_WINDOW)
     return packer.compress(data) + packer.flush()
 
 
-def _unsnap(data: memoryview, most: int) -> bytes:
+def _decompress_snappy(data: memoryview, most: int) -> bytes:
     raw = bytes(data)
     if not raw.startswith(_XERIAL_MAGIC):
-        return _unsnap_block(raw, 0, most)
+        return _decompress_snappy_block(raw, 0, most)
     out = []
     at, held = len(_XERIAL), 0
     while at < len(raw):
         size = int.from_bytes(raw[at : at + 4], "big")
-        block = _unsnap_block(raw[at + 4 : at + 4 + size], held, most)
+        block = _decompress_snappy_block(raw[at + 4 : at + 4 + size], held, most)
         out.append(block)
         held += len(block)
         at += 4 + size
     return b"".join(out)
 
 
-def _unsnap_block(block: bytes, held: int, most: int) -> bytes:
+def _decompress_snappy_block(block: bytes, held: int, most: int) -> bytes:
     # The size comes first, and memory is allocated before the data is read.
     try:
         size, _ = read_unsigned(block, 0)
     except IndexError:
-        raise Unreadable("snappy data ends too early") from None
+        raise DecompressionError("snappy data ends too early") from None
     if held + size > most:
         raise _too_large(SNAPPY, most)
     return bytes(snappy.uncompress(block))
 
 
-def _snap(data: bytes | bytearray) -> bytes:
+def _compress_snappy(data: bytes | bytearray) -> bytes:
     out = bytearray(_XERIAL)
     for at in range(0, len(data), _XERIAL_BLOCK):
         block = snappy.compress(bytes(data[at : at + _XERIAL_BLOCK]))
@@ -132,29 +132,29 @@ def _snap(data: bytes | bytearray) -> bytes:
     return bytes(out)
 
 
-def _unlz4(data: memoryview, most: int) -> bytes:
+def _decompress_lz4(data: memoryview, most: int) -> bytes:
     # The size in the frame is allocated before the data is read.
     if len(data) >= _LZ4_SIZE_END and data[_LZ4_FLAGS] & _LZ4_SIZED:
         size = int.from_bytes(data[_LZ4_SIZE_AT:_LZ4_SIZE_END], "little")
         if size > most:
             raise _too_large(LZ4, most)
     if len(data) * _LZ4_MOST_TIMES > most:
-        return _unlz4_carefully(data, most)
+        return _decompress_lz4_bounded(data, most)
     inflated: bytes = lz4.frame.decompress(data)
     return inflated
 
 
-def _unlz4_carefully(data: memoryview, most: int) -> bytes:
+def _decompress_lz4_bounded(data: memoryview, most: int) -> bytes:
     frame = lz4.frame.LZ4FrameDecompressor()
     out: bytes = frame.decompress(data, most + 1)
     if len(out) > most:
         raise _too_large(LZ4, most)
     if not frame.eof:
-        raise Unreadable("lz4 data ends too early")
+        raise DecompressionError("lz4 data ends too early")
     return out
 
 
-def _lz4(data: bytes | bytearray, level: int = _LZ4_LEVEL) -> bytes:
+def _compress_lz4(data: bytes | bytearray, level: int = _LZ4_LEVEL) -> bytes:
     # Kafka's Java reader supports only independent blocks, without a content size.
     packed: bytes = lz4.frame.compress(
         data,
@@ -166,7 +166,7 @@ def _lz4(data: bytes | bytearray, level: int = _LZ4_LEVEL) -> bytes:
     return packed
 
 
-def _unzstd(data: memoryview, most: int) -> bytes:
+def _decompress_zstd(data: memoryview, most: int) -> bytes:
     unpacker = getattr(_contexts, "unpacker", None)
     if unpacker is None:
         unpacker = _contexts.unpacker = zstandard.ZstdDecompressor()
@@ -178,7 +178,7 @@ def _unzstd(data: memoryview, most: int) -> bytes:
         frame = unpacker.decompressobj()
         while not frame.eof:
             if at >= size:
-                raise Unreadable("zstd data ends too early")
+                raise DecompressionError("zstd data ends too early")
             part = data[at : at + piece]
             out.append(frame.decompress(part))
             held += len(out[-1])
@@ -188,25 +188,25 @@ def _unzstd(data: memoryview, most: int) -> bytes:
     return b"".join(out)
 
 
-def _zstd(data: bytes | bytearray, level: int = _ZSTD_LEVEL) -> bytes:
+def _compress_zstd(data: bytes | bytearray, level: int = _ZSTD_LEVEL) -> bytes:
     return zstandard.ZstdCompressor(level=level).compress(data)
 
 
-def _same(data: bytes | bytearray) -> bytes | bytearray:
+def _compress_none(data: bytes | bytearray) -> bytes | bytearray:
     return data
 
 
 _READERS: tuple[Callable[[memoryview, int], bytes], ...] = (
-    _plain,
-    _gunzip,
-    _unsnap,
-    _unlz4,
-    _unzstd,
+    _decompress_none,
+    _decompress_gzip,
+    _decompress_snappy,
+    _decompress_lz4,
+    _decompress_zstd,
 )
 _WRITERS: tuple[Callable[[bytes | bytearray], bytes | bytearray], ...] = (
-    _same,
-    _gzip,
-    _snap,
-    _lz4,
-    _zstd,
+    _compress_none,
+    _compress_gzip,
+    _compress_snappy,
+    _compress_lz4,
+    _compress_zstd,
 )

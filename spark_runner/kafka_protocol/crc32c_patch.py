@@ -39,11 +39,11 @@ def patched(crc: int, old: bytes, new: bytes, behind: int) -> int:
     if read := behind & _READ:
         difference = _extend(difference ^ _TURNED, _ZEROS[:read]) ^ _TURNED
     behind >>= _READ_BITS
-    place = 0
+    position = 0
     while behind:
         digit = behind & _DIGIT
         if digit:
-            table = _TABLES.get(place | digit) or _table(place | digit)
+            table = _TABLES.get(position | digit) or _table(position | digit)
             difference = (
                 table[difference & 255]
                 ^ table[256 + (difference >> 8 & 255)]
@@ -51,7 +51,7 @@ def patched(crc: int, old: bytes, new: bytes, behind: int) -> int:
                 ^ table[768 + (difference >> 24)]
             )
         behind >>= _DIGIT_BITS
-        place += 1 << _DIGIT_BITS
+        position += 1 << _DIGIT_BITS
     return crc ^ difference
 
 
@@ -86,17 +86,17 @@ def _table(key: int) -> array[int]:
 _UNITS: dict[int, array[int]] = {}
 
 
-def _unit(place: int) -> array[int]:
-    if place == 0:
+def _unit(position: int) -> array[int]:
+    if position == 0:
         table = _expand([_one_zero_byte(1 << bit) for bit in range(32)])
         for _ in range(_READ_BITS):
             table = _after(table, table)
     else:
-        below = _UNITS.get(place - 1) or _unit(place - 1)
+        below = _UNITS.get(position - 1) or _unit(position - 1)
         table = below
         for _ in range(_DIGIT_BITS):
             table = _after(table, table)
-    _UNITS[place] = table
+    _UNITS[position] = table
     return table
 
 

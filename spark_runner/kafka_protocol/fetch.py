@@ -31,7 +31,7 @@ _NO_SESSION: Final = -1
 _DIVERGING: Final = 0
 
 
-class Wanted(NamedTuple):
+class FetchPartition(NamedTuple):
     """One partition in a request. `last_epoch` lets the broker detect a truncation (KIP-320)."""
 
     key: TopicKey
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
     max_bytes: int
 
 
-class Fetched(NamedTuple):
+class PartitionData(NamedTuple):
     """One partition in a response. Its batches are `frame[start:stop]`; the last may be incomplete.
 
     `diverging` is (epoch, end offset) if the log before our position is not the one that we read.
@@ -60,10 +60,10 @@ class Fetched(NamedTuple):
     diverging: tuple[int, int] | None
 
 
-class Reply(NamedTuple):
+class FetchResponse(NamedTuple):
     throttle_ms: int
     error: int
-    partitions: list[Fetched]
+    partitions: list[PartitionData]
 
 
 class FetchSession:
@@ -71,7 +71,7 @@ class FetchSession:
 
     A broker without room for a session answers with id 0. Then every request lists everything, and
     the list is rotated, because the broker fills its response in list order. A session that is not
-    `lasting` is never created: a broker keeps few, for all its clients.
+    `is_persistent` is never created: a broker keeps few, for all its clients.
     """
 
     def __init__(
@@ -82,29 +82,29 @@ class FetchSession:
         min_bytes: int,
         max_bytes: int,
         isolation: int = READ_COMMITTED,
-        lasting: bool = True,
+        is_persistent: bool = True,
     ) -> None:
         self.version = version
-        self._lasting = lasting
+        self._lasting = is_persistent
         self._limits = (max_wait_ms, min_bytes, max_bytes, isolation)
         self._session = 0
         self._epoch = 0
-        self._members: dict[tuple[TopicKey, int], Wanted] = {}
-        self._changed: dict[tuple[TopicKey, int], Wanted] = {}
+        self._members: dict[tuple[TopicKey, int], FetchPartition] = {}
+        self._changed: dict[tuple[TopicKey, int], FetchPartition] = {}
         self._forgotten: list[tuple[TopicKey, int]] = []
 
-    def want(self, wanted: Wanted) -> None:
+    def add(self, wanted: FetchPartition) -> None:
         """Fetch this partition from this offset, from the next request on."""
         self._members[wanted.key, wanted.partition] = wanted
         self._changed[wanted.key, wanted.partition] = wanted
 
-    def forget(self, key: TopicKey, index: int) -> None:
+    def remove(self, key: TopicKey, index: int) -> None:
         """Stop fetching this partition until it is wanted again."""
         if self._members.pop((key, index), None) is not None:
             self._changed.pop((key, index), None)
             self._forgotten.append((key, index))
 
-    def ask_for(self, max_bytes: int) -> None:
+    def set_max_bytes(self, max_bytes: int) -> None:
         """Set the maximum size of the next response."""
         self._limits = (*self._limits[:2], max_bytes, self._limits[3])
 
@@ -119,12 +119,12 @@ class FetchSession:
     def request(self, correlation: int) -> bytes:
         """The frame of the next request."""
         if self._epoch == 0:
-            listed: Iterable[Wanted] = self._members.values()
+            listed: Iterable[FetchPartition] = self._members.values()
             forgotten: list[tuple[TopicKey, int]] = []
         else:
             listed = self._changed.values()
             # A partition that was forgotten and wanted again is only listed.
-            forgotten = [place for place in self._forgotten if place not in self._members]
+            forgotten = [tp for tp in self._forgotten if tp not in self._members]
         body = self._encode(correlation, listed, forgotten)
         self._changed = {}
         self._forgotten = []
@@ -150,7 +150,10 @@ class FetchSession:
             self._members[first] = self._members.pop(first)
 
     def _encode(
-        self, correlation: int, listed: Iterable[Wanted], forgotten: list[tuple[TopicKey, int]]
+        self,
+        correlation: int,
+        listed: Iterable[FetchPartition],
+        forgotten: list[tuple[TopicKey, int]],
     ) -> bytes:
         body = bytearray(4)
         body += request_header(FETCH, self.version, correlation)
@@ -165,8 +168,8 @@ class FetchSession:
         return bytes(body)
 
 
-def _put_topics(body: bytearray, listed: Iterable[Wanted]) -> None:
-    topics: dict[TopicKey, list[Wanted]] = {}
+def _put_topics(body: bytearray, listed: Iterable[FetchPartition]) -> None:
+    topics: dict[TopicKey, list[FetchPartition]] = {}
     for wanted in listed:
         topics.setdefault(wanted.key, []).append(wanted)
     body += varint.unsigned(len(topics) + 1)
@@ -190,14 +193,14 @@ def _put_forgotten(body: bytearray, forgotten: list[tuple[TopicKey, int]]) -> No
         body += b"\x00"
 
 
-def read_reply(frame: memoryview, version: int) -> tuple[int, Reply]:
+def read_reply(frame: memoryview, version: int) -> tuple[int, FetchResponse]:
     """The session id and the partitions of a response. The records are not copied."""
     _, tags, throttle, error, session = _REPLY_HEAD.unpack_from(frame)
     at = _REPLY_HEAD.size
     if tags:
         raise ValueError("unexpected tags in a response header")
     count, at = varint.read_unsigned(frame, at)
-    rows: list[Fetched] = []
+    rows: list[PartitionData] = []
     for _ in range(count - 1):
         key, at = _read_key(frame, at, version)
         parts, at = varint.read_unsigned(frame, at)
@@ -205,7 +208,7 @@ def read_reply(frame: memoryview, version: int) -> tuple[int, Reply]:
             row, at = _read_partition(frame, at, key)
             rows.append(row)
         at = varint.skip_tags(frame, at)
-    return session, Reply(throttle, error, rows)
+    return session, FetchResponse(throttle, error, rows)
 
 
 def _read_key(frame: memoryview, at: int, version: int) -> tuple[TopicKey, int]:
@@ -215,7 +218,7 @@ def _read_key(frame: memoryview, at: int, version: int) -> tuple[TopicKey, int]:
     return bytes(frame[at : after + size - 1]), after + size - 1
 
 
-def _read_partition(frame: memoryview, at: int, key: TopicKey) -> tuple[Fetched, int]:
+def _read_partition(frame: memoryview, at: int, key: TopicKey) -> tuple[PartitionData, int]:
     index, error, high, stable, log_start = _REPLY_PARTITION.unpack_from(frame, at)
     count, at = varint.read_unsigned(frame, at + _REPLY_PARTITION.size)
     aborted: tuple[tuple[int, int], ...] = ()
@@ -229,7 +232,7 @@ def _read_partition(frame: memoryview, at: int, key: TopicKey) -> tuple[Fetched,
     size, start = varint.read_unsigned(frame, at + 4)
     stop = start + max(size - 1, 0)
     diverging, at = _read_diverging(frame, stop)
-    row = Fetched(key, index, error, high, stable, log_start, aborted, start, stop, diverging)
+    row = PartitionData(key, index, error, high, stable, log_start, aborted, start, stop, diverging)
     return row, at
 
 

@@ -1,5 +1,5 @@
 from spark_runner.kafka_protocol.batch_header import Header
-from spark_runner.kafka_protocol.produce import Answer
+from spark_runner.kafka_protocol.produce import ProduceResult
 from spark_runner.kafka_protocol.tcp_stream import Buffer
 
 def headers(
@@ -12,17 +12,17 @@ def stamp(
 ) -> None:
     """Write these fields into the header at `memory[at:]`, and update its checksum."""
 
-def request(
+def produce_request(
     beginning: bytes, topics: list[tuple[bytes, list[tuple[bytes, Buffer]]]], /
 ) -> list[Buffer]:
     """A produce request: its length, `beginning`, and all topics with their batches."""
 
-def answers(
-    frame: memoryview, at: int, count: int, key: bytes, kind: type[Answer], /
-) -> list[Answer] | None:
-    """The answers of `count` partitions; None if one has a message or record errors."""
+def produce_results(
+    frame: memoryview, at: int, count: int, key: bytes, kind: type[ProduceResult], /
+) -> list[ProduceResult] | None:
+    """The results of `count` partitions; None if one has a message or record errors."""
 
-def learn(crc32c_value: int, lz4_decompress_safe: int, lz4_compress_fast: int, /) -> None:
+def set_addresses(crc32c_value: int, lz4_decompress_safe: int, lz4_compress_fast: int, /) -> None:
     """Set the addresses of these C functions; 0 if unknown."""
 
 def merge(

@@ -10,7 +10,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from mirrors.domain.cluster_snapshot import TopicPartition
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
-Wanted = tuple[str, int, int, int]
+EpochQuery = tuple[str, int, int, int]
 """(topic, partition, current leader epoch, requested epoch)"""
 
 # Clients are not replicas.
@@ -30,7 +30,7 @@ class EpochEnd:
 
 
 def epoch_ends(
-    cluster: ClusterClient, node: int, wanted: Iterable[Wanted], deadline: float
+    cluster: ClusterClient, node: int, wanted: Iterable[EpochQuery], deadline: float
 ) -> dict[TopicPartition, EpochEnd]:
     """Ask a leader. Requires DESCRIBE on the topics."""
     topics: dict[str, list[tuple[int, int, int]]] = {}
@@ -38,7 +38,7 @@ def epoch_ends(
         topics.setdefault(topic, []).append((row[0], row[1], row[2]))
     return {
         (topic.topic, row.partition): EpochEnd(row.leader_epoch, row.end_offset, row.error_code)
-        for topic in cluster.ask(_request(topics), deadline, node=node).topics
+        for topic in cluster.send_request(_request(topics), deadline, node=node).topics
         for row in topic.partitions
     }
 

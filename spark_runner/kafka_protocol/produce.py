@@ -17,7 +17,7 @@ LEAST: Final = 9
 BY_ID: Final = 13
 MOST: Final = 13
 # Before version 12, a partition must be added to the transaction first (KIP-890).
-ADDS_BY_ITSELF: Final = 12
+ADDS_PARTITIONS_VERSION: Final = 12
 
 _LENGTH: Final = struct.Struct(">i")
 _ACKS: Final = struct.Struct(">hi")
@@ -28,7 +28,7 @@ _PARTITION: Final = struct.Struct(">ihqqq")
 _REPLY_HEAD: Final = 5
 
 
-class Answer(NamedTuple):
+class ProduceResult(NamedTuple):
     """One partition in a response. `message` is the broker's error text, usually empty."""
 
     key: TopicKey
@@ -40,9 +40,9 @@ class Answer(NamedTuple):
     record_errors: tuple[tuple[int, str], ...]
 
 
-_answer: Final = Answer._make
-_request: Final = c_functions.request
-_answers: Final = c_functions.answers
+_answer: Final = ProduceResult._make
+_request: Final = c_functions.produce_request
+_produce_results: Final = c_functions.produce_results
 
 
 class RequestWriter:
@@ -84,10 +84,10 @@ class RequestWriter:
         return out
 
 
-def read_reply(frame: memoryview, version: int) -> tuple[int, list[Answer]]:
+def read_reply(frame: memoryview, version: int) -> tuple[int, list[ProduceResult]]:
     """The throttle time in ms, and the answer for each batch."""
     count, at = varint.read_unsigned(frame, _REPLY_HEAD)
-    answers: list[Answer] = []
+    answers: list[ProduceResult] = []
     for _ in range(count - 1):
         key, at = _read_key(frame, at, version)
         parts, at = varint.read_unsigned(frame, at)
@@ -98,11 +98,14 @@ def read_reply(frame: memoryview, version: int) -> tuple[int, list[Answer]]:
 
 
 def _read_partitions(
-    frame: memoryview, at: int, count: int, key: TopicKey, answers: list[Answer]
+    frame: memoryview, at: int, count: int, key: TopicKey, answers: list[ProduceResult]
 ) -> int:
     """All partitions of a topic: 33 bytes each without errors, else field by field."""
     stop = at + _PLAIN.size * count
-    if _answers is not None and (found := _answers(frame, at, count, key, Answer)) is not None:
+    if (
+        _produce_results is not None
+        and (found := _produce_results(frame, at, count, key, ProduceResult)) is not None
+    ):
         answers += found
         return stop
     plain = []
@@ -123,7 +126,7 @@ def _read_partitions(
     return at
 
 
-def _read_partition(frame: memoryview, at: int, key: TopicKey) -> tuple[Answer, int]:
+def _read_partition(frame: memoryview, at: int, key: TopicKey) -> tuple[ProduceResult, int]:
     index, error, base, appended, _ = _PARTITION.unpack_from(frame, at)
     count, at = varint.read_unsigned(frame, at + _PARTITION.size)
     errors: list[tuple[int, str]] = []
@@ -134,7 +137,7 @@ def _read_partition(frame: memoryview, at: int, key: TopicKey) -> tuple[Answer, 
         at = varint.skip_tags(frame, at)
     message, at = _read_text(frame, at)
     at = varint.skip_tags(frame, at)
-    return Answer(key, index, error, base, appended, message, tuple(errors)), at
+    return ProduceResult(key, index, error, base, appended, message, tuple(errors)), at
 
 
 def _read_key(frame: memoryview, at: int, version: int) -> tuple[TopicKey, int]:

@@ -11,7 +11,7 @@ _WAIT_MS = 50
 
 
 def fetch_once(
-    link: Connection,
+    connection: Connection,
     topic: tuple[str, bytes],
     partition: int,
     at: int,
@@ -21,13 +21,13 @@ def fetch_once(
     leader_epoch: int = -1,
     last_epoch: int = -1,
     most_bytes: int = 4 << 20,
-) -> tuple[memoryview, fetch.Reply]:
+) -> tuple[memoryview, fetch.FetchResponse]:
     """Fetch from offset `at` on: the frame, and where its batches are.
 
     `topic` is name and id. `until` is in seconds of time.monotonic(). Errors are in the reply.
     Raises KafkaUnavailable if the connection fails.
     """
-    version = link.version(FETCH, fetch.LEAST, fetch.MOST, "Fetch")
+    version = connection.version(FETCH, fetch.LEAST, fetch.MOST, "Fetch")
     name, topic_id = topic
     key = topic_id if version >= fetch.BY_ID else name_key(name)
     session = fetch.FetchSession(
@@ -36,9 +36,9 @@ def fetch_once(
         min_bytes=1,
         max_bytes=most_bytes,
         isolation=isolation,
-        lasting=False,
+        is_persistent=False,
     )
-    session.want(fetch.Wanted(key, partition, at, leader_epoch, last_epoch, most_bytes))
-    link.send([session.request(link.next_correlation())], until)
-    frame = link.receive(None, until)
+    session.add(fetch.FetchPartition(key, partition, at, leader_epoch, last_epoch, most_bytes))
+    connection.send([session.request(connection.next_correlation())], until)
+    frame = connection.receive(None, until)
     return frame, fetch.read_reply(frame, version)[1]

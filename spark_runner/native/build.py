@@ -21,17 +21,17 @@ from pathlib import Path
 from spark_runner.native import loader
 
 _CONFIG = "[mypy]\nfollow_imports = silent\nignore_missing_imports = True\n"
-_MOST_S = 1800
+_TIMEOUT_S = 1800
 _SHOWN = 2000
 
 
 def main() -> int:
     directory = loader.directory()
     if loader.files(directory):
-        return _say("The engine is compiled already.", 0)
+        return _print("The engine is compiled already.", 0)
     missing = _missing()
     if missing:
-        return _say(f"Not compiled, since {missing}; {loader.NOT_COMPILED}.", 1)
+        return _print(f"Not compiled, since {missing}; {loader.NOT_COMPILED}.", 1)
     loader.FOLDER.mkdir(exist_ok=True)
     with (loader.FOLDER / "lock").open("w") as lock:
         # A second process waits for the first one and finds its result.
@@ -39,13 +39,13 @@ def main() -> int:
         if not loader.files(directory):
             failed = _make(directory)
             if failed:
-                return _say(f"Not compiled: {failed}\n{loader.NOT_COMPILED.capitalize()}.", 1)
-    return _say(f"The engine is compiled: {len(loader.files(directory))} extensions.", 0)
+                return _print(f"Not compiled: {failed}\n{loader.NOT_COMPILED.capitalize()}.", 1)
+    return _print(f"The engine is compiled: {len(loader.files(directory))} extensions.", 0)
 
 
 def _make(directory: Path) -> str:
     """Compile everything or nothing. Returns the error."""
-    _say(f"Compiling {len(loader.MODULES)} modules of the engine, a minute or two ...", 0)
+    _print(f"Compiling {len(loader.MODULES)} modules of the engine, a minute or two ...", 0)
     for other in loader.FOLDER.iterdir():
         if other.is_dir():
             # Compiled from older sources, or left by a killed process.
@@ -78,10 +78,15 @@ def _build(folder: Path) -> str:
     command = [sys.executable, "-m", "spark_runner.native.build", str(folder)]
     try:
         done = subprocess.run(  # noqa: S603
-            command, cwd=loader.ROOT, capture_output=True, text=True, timeout=_MOST_S, check=False
+            command,
+            cwd=loader.ROOT,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"it was not done after {_MOST_S} s."
+        return f"it was not done after {_TIMEOUT_S} s."
     return "" if done.returncode == 0 else (done.stdout + done.stderr)[-_SHOWN:]
 
 
@@ -107,7 +112,7 @@ def _extensions(folder: Path) -> None:
         )
 
 
-def _say(words: str, code: int) -> int:
+def _print(words: str, code: int) -> int:
     sys.stdout.write(words + "\n")
     sys.stdout.flush()
     return code

@@ -97,7 +97,7 @@ def files(folder: Path) -> dict[str, Path]:
     return found
 
 
-class _Finder(MetaPathFinder):
+class _CompiledModuleFinder(MetaPathFinder):
     """Placed before Python's own finders, which would use the source."""
 
     def __init__(self, found: dict[str, Path]) -> None:
@@ -112,18 +112,18 @@ class _Finder(MetaPathFinder):
 
 def is_used() -> bool:
     """Whether this process runs machine code."""
-    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
+    return any(isinstance(finder, _CompiledModuleFinder) for finder in sys.meta_path)
 
 
 def use() -> None:
     """Use machine code from now on, if available. Imported modules do not change."""
     if is_used() or os.environ.get(SWITCH) == "0":
         return
-    found = files(_sent() if ROOT.is_file() else directory()) if _may_be_there() else {}
+    found = files(_unpacked() if ROOT.is_file() else directory()) if _may_exist() else {}
     shared = next((name for name in found if name.endswith("__mypyc")), None)
     if shared is None:
         return
-    finder = _Finder(found)
+    finder = _CompiledModuleFinder(found)
     sys.meta_path.insert(0, finder)
     try:
         importlib.import_module(shared)
@@ -132,11 +132,11 @@ def use() -> None:
         sys.meta_path.remove(finder)
 
 
-def _may_be_there() -> bool:
+def _may_exist() -> bool:
     return ROOT.is_file() or FOLDER.is_dir()
 
 
-def _sent() -> Path:
+def _unpacked() -> Path:
     """A remote executor has this program as a zip, from which machine code cannot be loaded. Unpack
     the machine code of the zip into a directory next to it."""
     directory = ROOT.with_name("understudy-compiled")

@@ -14,11 +14,11 @@ from spark_runner.ipc.messages import PartitionError
 CANNOT_BE_CREATED = "cannot_be_created"
 NOT_DESCRIBED = "not_described"
 BLOCKED = (CANNOT_BE_CREATED, NOT_DESCRIBED)
-_WHAT = {
+_DESCRIPTIONS = {
     CANNOT_BE_CREATED: "cannot be created on {target}",
     NOT_DESCRIBED: "cannot be described",
 }
-_NAMED = 3
+_MAX_NAMES = 3
 
 
 class Blocker(NamedTuple):
@@ -44,7 +44,7 @@ def blocked_topics(
             counts[row.code][row.topic] = row.partitions
             causes[row.code, row.topic] = row.reason
     return tuple(
-        _sentence(_WHAT[code].format(target=target), found, causes[code, min(found)])
+        _sentence(_DESCRIPTIONS[code].format(target=target), found, causes[code, min(found)])
         for code, found in counts.items()
         if found
     )
@@ -57,6 +57,6 @@ def _sentence(what: str, found: Mapping[str, int], cause: str) -> str:
     many = f" ({plural(partitions, 'partition')})" if partitions else ""
     if len(names) == 1:
         return f"{short_name(names[0])}{many} {what}. {cause}"
-    shown = ", ".join(map(short_name, names[:_NAMED]))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    shown = ", ".join(map(short_name, names[:_MAX_NAMES]))
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return f"{len(names)} topics{many} {what}: {shown}{more}. {cause}"

@@ -9,7 +9,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.settings.flow_control import UNTIL
 from mirrors.domain.specs import FlowSettings
-from mirrors.kafka.admin.topics import Admin, At
+from mirrors.kafka.admin.topics import Admin, OffsetQuery
 
 
 class EndOffsets:
@@ -29,12 +29,12 @@ class EndOffsets:
         self.unknown: dict[TopicPartition, UnderstudyError] = {}
 
     def find(
-        self, source: Admin, places: Iterable[TopicPartition], *, now: int, deadline_s: float
+        self, source: Admin, partitions: Iterable[TopicPartition], *, now: int, deadline_s: float
     ) -> dict[TopicPartition, int]:
         """Empty if the run has no end, or if its moment is in the future."""
         if not self._is_bounded or (self._moment is not None and now < self._moment):
             return {}
-        wanted = list(places)
+        wanted = list(partitions)
         if self._named:
             self._offsets, self._as_of = self._named, now
         elif self._as_of is None:
@@ -49,10 +49,10 @@ class EndOffsets:
             self._offsets |= answer.done
             self.unknown = {**self.unknown, **answer.failed}
             self.unknown = {p: e for p, e in self.unknown.items() if p not in answer.done}
-        return {place: self._offsets.get(place, 0) for place in wanted if place not in self.unknown}
+        return {tp: self._offsets.get(tp, 0) for tp in wanted if tp not in self.unknown}
 
     @property
-    def _at(self) -> At:
+    def _at(self) -> OffsetQuery:
         if self._moment is not None:
             return self._moment
         return "stable" if self._committed else "latest"

@@ -28,7 +28,7 @@ from mirrors.kafka.admin.topics import Admin
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.planning.plan import PlanBuilder
 from spark_runner.planning.source_truncation import truncated_logs
-from spark_runner.planning.start_offsets import Ranges
+from spark_runner.planning.start_offsets import SourceRanges
 from spark_runner.positions.restore import find_lost_positions, restore_positions
 from spark_runner.positions.topic import StoredPositions
 
@@ -62,7 +62,7 @@ class PlanContext:
 def find_gaps(
     builder: PlanBuilder,
     stored: StoredPositions,
-    held: Ranges,
+    source_ranges: SourceRanges,
     context: PlanContext,
     *,
     missing: set[str],
@@ -75,19 +75,22 @@ def find_gaps(
     """
     # Gaps found by lanes first: a truncated log may have grown since.
     _stop_truncated(builder, context)
-    builder.check_ranges(held, stored, context.stopped.keys(), is_idle=is_idle)
-    for place, error in list(builder.stopped.items()):
-        known = stored.positions.get(place)
-        if place[0] in missing and known is not None:
+    builder.check_ranges(source_ranges, stored, context.stopped.keys(), is_idle=is_idle)
+    for tp, error in list(builder.stopped.items()):
+        known = stored.positions.get(tp)
+        if tp[0] in missing and known is not None:
             error = _remote_missing(error, known)
         if error.gap is not None:
-            builder.stopped[place] = dataclasses.replace(
-                error, gap=_with_range(error.gap, held, place)
+            builder.stopped[tp] = dataclasses.replace(
+                error, gap=_with_range(error.gap, source_ranges, tp)
             )
 
 
 def apply_decisions(
-    builder: PlanBuilder, stored: StoredPositions, decisions: Iterable[Decision], held: Ranges
+    builder: PlanBuilder,
+    stored: StoredPositions,
+    decisions: Iterable[Decision],
+    source_ranges: SourceRanges,
 ) -> list[Position]:
     """The positions to write. Their partitions have work again.
 
@@ -95,14 +98,14 @@ def apply_decisions(
     """
     rows = []
     for decision in decisions:
-        place = (decision.topic, decision.partition)
-        error, known = builder.stopped.get(place), stored.positions.get(place)
-        if error is None or error.gap is None or known is None or place not in builder.stopped_work:
+        tp = (decision.topic, decision.partition)
+        error, known = builder.stopped.get(tp), stored.positions.get(tp)
+        if error is None or error.gap is None or known is None or tp not in builder.stopped_work:
             continue
-        now = dataclasses.replace(error.gap, end=held.end.get(place))
+        now = dataclasses.replace(error.gap, end=source_ranges.end.get(tp))
         at = resume_at(decision, now)
         if at is not None:
-            row = builder.resume(place, at)
+            row = builder.resume(tp, at)
             resets = resets_after(decision, known.resets)
             kept = known.kept + keeps_map(decision)
             rows.append(dataclasses.replace(row, resets=resets, kept=kept, repeats=known.repeats))
@@ -121,8 +124,8 @@ def skip_ranges(
     wrote is returned again.
     """
     rows = []
-    for place, facts in skipped.items():
-        work, known = builder.work.get(place), newest.get(place)
+    for tp, facts in skipped.items():
+        work, known = builder.work.get(tp), newest.get(tp)
         if work is None or known is None or facts.behind is None:
             continue
         if known.position == facts.position:
@@ -133,7 +136,7 @@ def skip_ranges(
             row = known
         else:
             continue
-        builder.work[place] = dataclasses.replace(work, start=row.position)
+        builder.work[tp] = dataclasses.replace(work, start=row.position)
         rows.append(row)
     return rows
 
@@ -156,9 +159,9 @@ def truncation_marks(
 
 def _stop_truncated(builder: PlanBuilder, context: PlanContext) -> None:
     """Stop partitions with gaps that only a lane can detect: the log was replaced or truncated."""
-    for place, error in context.stopped.items():
-        if place in builder.work and error.gap is not None and error.gap.kind in _FOUND_BY_LANES:
-            builder.stop_with(place, error)
+    for tp, error in context.stopped.items():
+        if tp in builder.work and error.gap is not None and error.gap.kind in _FOUND_BY_LANES:
+            builder.stop_with(tp, error)
 
 
 def _remote_missing(error: PartitionError, known: Position) -> PartitionError:
@@ -175,11 +178,11 @@ def _remote_missing(error: PartitionError, known: Position) -> PartitionError:
     )
 
 
-def _with_range(facts: GapFacts, held: Ranges, place: TopicPartition) -> GapFacts:
+def _with_range(facts: GapFacts, source_ranges: SourceRanges, tp: TopicPartition) -> GapFacts:
     """Add the source's range. The end of a truncated log is where it was truncated, not where it
     ends after growing again."""
-    end = facts.end if facts.kind == "truncated" else held.end.get(place)
-    return dataclasses.replace(facts, first=held.first.get(place), end=end)
+    end = facts.end if facts.kind == "truncated" else source_ranges.end.get(tp)
+    return dataclasses.replace(facts, first=source_ranges.first.get(tp), end=end)
 
 
 DEADLINE_S = 10.0
@@ -213,7 +216,7 @@ class GapResolver:
         self,
         builder: PlanBuilder,
         stored: StoredPositions,
-        held: Ranges,
+        source_ranges: SourceRanges,
         context: PlanContext,
         *,
         missing: set[str],
@@ -225,24 +228,22 @@ class GapResolver:
         )
         healed = {(row.topic, row.partition) for row in whole}
         reported = {**cut, **context.stopped}
-        stopped = {place: error for place, error in reported.items() if place not in healed}
+        stopped = {tp: error for tp, error in reported.items() if tp not in healed}
         context = dataclasses.replace(context, stopped=stopped)
         _resume(builder, whole)
-        find_gaps(builder, stored, held, context, missing=missing, is_idle=is_idle)
+        find_gaps(builder, stored, source_ranges, context, missing=missing, is_idle=is_idle)
         found = _found(builder)
         # A slice knows its last commit better than this plan.
-        newest = stored.with_rows(
-            self._read().positions.values() if _is_news(found, stored) else ()
-        )
+        newest = stored.with_rows(self._read().positions.values() if _is_new(found, stored) else ())
         known = newest.positions
-        rows = [*whole, *self._put_back(builder, found, known)]
-        rows += apply_decisions(builder, stored, context.decisions, held)
+        rows = [*whole, *self._restore_positions(builder, found, known)]
+        rows += apply_decisions(builder, stored, context.decisions, source_ranges)
         if context.skipped:
             rows += skip_ranges(builder, context.skipped, self._read().positions)
         marked = [
             dataclasses.replace(row, **_mark_of(facts))
-            for place, facts in _found(builder).items()
-            if (row := known.get(place)) is not None
+            for tp, facts in _found(builder).items()
+            if (row := known.get(tp)) is not None
             and _matches(row, facts)
             and _mark(row) != _mark_of(facts)
         ]
@@ -255,10 +256,10 @@ class GapResolver:
         them."""
         if not rows or not builder.target_has(self._runs_topic):
             return {}
-        remote = {place: (builder.work[place].remote_topic, place[1]) for place in rows}
+        remote = {tp: (builder.work[tp].remote_topic, tp[1]) for tp in rows}
         return find_lost_positions(self._target, self._runs_topic, rows, remote, deadline_s=RUNS_S)
 
-    def _put_back(
+    def _restore_positions(
         self,
         builder: PlanBuilder,
         found: Mapping[TopicPartition, GapFacts],
@@ -267,9 +268,9 @@ class GapResolver:
         if not builder.target_has(self._runs_topic):
             return []
         lost = {
-            place: (known[place], facts)
-            for place, facts in found.items()
-            if facts.kind == "positions_lost" and place in known and _matches(known[place], facts)
+            tp: (known[tp], facts)
+            for tp, facts in found.items()
+            if facts.kind == "positions_lost" and tp in known and _matches(known[tp], facts)
         }
         rows = restore_positions(self._target, self._runs_topic, lost, deadline_s=RUNS_S)
         _resume(builder, rows)
@@ -284,17 +285,17 @@ def _resume(builder: PlanBuilder, rows: Iterable[Position]) -> None:
 def _found(builder: PlanBuilder) -> dict[TopicPartition, GapFacts]:
     """Gaps that cannot be detected again later, once their ranges are known."""
     return {
-        place: error.gap
-        for place, error in builder.stopped.items()
-        if error.gap is not None and place in builder.stopped_work and _mark_of(error.gap)
+        tp: error.gap
+        for tp, error in builder.stopped.items()
+        if error.gap is not None and tp in builder.stopped_work and _mark_of(error.gap)
     }
 
 
-def _is_news(found: Mapping[TopicPartition, GapFacts], stored: StoredPositions) -> bool:
+def _is_new(found: Mapping[TopicPartition, GapFacts], stored: StoredPositions) -> bool:
     return any(
-        facts.kind == "positions_lost" or _mark(stored.positions[place]) != _mark_of(facts)
-        for place, facts in found.items()
-        if place in stored.positions
+        facts.kind == "positions_lost" or _mark(stored.positions[tp]) != _mark_of(facts)
+        for tp, facts in found.items()
+        if tp in stored.positions
     )
 
 

@@ -66,31 +66,30 @@ class Mm2Import:
         found_earlier, self._positions = self._positions, {}
         self.waiting = {}
         found: dict[TopicPartition, Position] = {}
-        for place in builder.work:
-            known, at = stored.positions.get(place), found_earlier.get(place)
-            if at is None or place[0] in created or (known is not None and at <= known.position):
+        for tp in builder.work:
+            known, at = stored.positions.get(tp), found_earlier.get(tp)
+            if at is None or tp[0] in created or (known is not None and at <= known.position):
                 continue
             # A known row keeps its generation, so that a recreated topic is still detected.
-            row = builder.row(place, at) if known is None else known
+            row = builder.row(tp, at) if known is None else known
             # With the epoch of an earlier record, the broker would report a truncation.
-            found[place] = dataclasses.replace(row, position=at, leader_epoch=None)
+            found[tp] = dataclasses.replace(row, position=at, leader_epoch=None)
         if found:
             remote = {
-                place: (builder.work[place].remote_topic, builder.work[place].partition)
-                for place in found
+                tp: (builder.work[tp].remote_topic, builder.work[tp].partition) for tp in found
             }
             ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s)
-            for place, row in list(found.items()):
-                if (error := ends.failed.get(remote[place])) is not None:
+            for tp, row in list(found.items()):
+                if (error := ends.failed.get(remote[tp])) is not None:
                     # It is unknown how far MM2's copies reach. The partition waits for the next
                     # plan; a new job would read all of it again.
-                    del found[place]
-                    self._positions[place] = found_earlier[place]
-                    self.waiting[place] = error
+                    del found[tp]
+                    self._positions[tp] = found_earlier[tp]
+                    self.waiting[tp] = error
                     continue
                 # `next_downstream`, the end of this flow's copies, stays: it reveals a truncation.
-                reaches = max(row.map_end or 0, ends.done[remote[place]])
-                found[place] = dataclasses.replace(row, map_end=reaches)
+                reaches = max(row.map_end or 0, ends.done[remote[tp]])
+                found[tp] = dataclasses.replace(row, map_end=reaches)
         if found:
             count = (
                 "one partition resumes" if len(found) == 1 else f"{len(found)} partitions resume"
@@ -120,7 +119,7 @@ def mm2_positions(
             offset = None if WRITER_HEADER in record.headers else row.offset
             last[row.connector, (row.topic, row.partition)] = (record.timestamp, offset)
     newest: dict[TopicPartition, tuple[int, int | None]] = {}
-    for (_, place), written in last.items():
-        if place not in newest or newest[place][0] <= written[0]:
-            newest[place] = written
-    return {place: offset + 1 for place, (_, offset) in newest.items() if offset is not None}
+    for (_, tp), written in last.items():
+        if tp not in newest or newest[tp][0] <= written[0]:
+            newest[tp] = written
+    return {tp: offset + 1 for tp, (_, offset) in newest.items() if offset is not None}

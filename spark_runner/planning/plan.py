@@ -17,7 +17,7 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import CopiedTopic, SkippedTopic, TopicPlan
 from spark_runner.ipc.messages import ErrorState, PartitionError, PartitionWork
 from spark_runner.planning.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Blocker
-from spark_runner.planning.start_offsets import Ranges
+from spark_runner.planning.start_offsets import SourceRanges
 from spark_runner.positions.topic import StoredPositions
 from spark_runner.positions.validation import describe_gap, describe_generation_gap
 
@@ -86,7 +86,7 @@ class PlanBuilder:
 
     def stop(
         self,
-        place: TopicPartition,
+        tp: TopicPartition,
         offset: int | None,
         state: ErrorState,
         code: str,
@@ -94,29 +94,29 @@ class PlanBuilder:
         gap: GapFacts | None = None,
     ) -> None:
         error = PartitionError(
-            topic=place[0],
-            partition=place[1],
+            topic=tp[0],
+            partition=tp[1],
             offset=offset,
             state=state,
             code=code,
             reason=reason,
             gap=gap,
         )
-        self.stop_with(place, error)
+        self.stop_with(tp, error)
 
-    def stop_with(self, place: TopicPartition, error: PartitionError) -> None:
-        if (work := self.work.pop(place, None)) is not None:
-            self.stopped_work[place] = work
-        self.stopped[place] = error
+    def stop_with(self, tp: TopicPartition, error: PartitionError) -> None:
+        if (work := self.work.pop(tp, None)) is not None:
+            self.stopped_work[tp] = work
+        self.stopped[tp] = error
 
-    def resume(self, place: TopicPartition, at: int) -> Position:
+    def resume(self, tp: TopicPartition, at: int) -> Position:
         """A stopped partition gets its work back, from this offset on."""
-        self.work[place] = dataclasses.replace(self.stopped_work.pop(place), start=at)
-        del self.stopped[place]
-        return self.row(place, at)
+        self.work[tp] = dataclasses.replace(self.stopped_work.pop(tp), start=at)
+        del self.stopped[tp]
+        return self.row(tp, at)
 
-    def row(self, place: TopicPartition, offset: int) -> Position:
-        work = self.work[place]
+    def row(self, tp: TopicPartition, offset: int) -> Position:
+        work = self.work[tp]
         return Position(
             topic=work.topic,
             partition=work.partition,
@@ -133,19 +133,19 @@ class PlanBuilder:
 
     def apply_remote_configs(self, configs: dict[str, dict[str, str]]) -> None:
         """Set the settings of remote topics that a lane must respect."""
-        for place, work in self.work.items():
-            self.work[place] = dataclasses.replace(
+        for tp, work in self.work.items():
+            self.work[tp] = dataclasses.replace(
                 work, remote_configs=configs.get(work.remote_topic, {})
             )
 
     def apply_positions(self, stored: StoredPositions) -> None:
         """Set the positions. A position of another generation stops its partition."""
         self._find_unlisted(stored)
-        for place, work in list(self.work.items()):
-            known = stored.positions.get(place)
+        for tp, work in list(self.work.items()):
+            known = stored.positions.get(tp)
             if known is None:
                 continue
-            now = self.row(place, known.position)
+            now = self.row(tp, known.position)
             reason = describe_generation_gap(
                 known,
                 now,
@@ -154,27 +154,27 @@ class PlanBuilder:
             )
             if reason is not None:
                 facts = gap_of_generation(known, now)
-                self.stop(place, known.position, "gap", "generation", reason, facts)
+                self.stop(tp, known.position, "gap", "generation", reason, facts)
             elif (facts := stored_gap(known)) is not None:
                 reason = describe_gap(
                     facts,
-                    f"{place[0]}-{place[1]}",
+                    f"{tp[0]}-{tp[1]}",
                     f"{work.remote_topic}-{work.partition}",
                     source=self._spec.source.alias,
                     target=self._spec.target.alias,
                 )
-                self.stop(place, known.position, "gap", facts.kind, reason, facts)
+                self.stop(tp, known.position, "gap", facts.kind, reason, facts)
             else:
-                self.work[place] = dataclasses.replace(work, start=known.position)
+                self.work[tp] = dataclasses.replace(work, start=known.position)
 
     def apply_stops(self, stops: dict[TopicPartition, int]) -> None:
-        for place, stop in stops.items():
-            if place in self.work:
-                self.work[place] = dataclasses.replace(self.work[place], stop=stop)
+        for tp, stop in stops.items():
+            if tp in self.work:
+                self.work[tp] = dataclasses.replace(self.work[tp], stop=stop)
 
     def check_ranges(
         self,
-        held: Ranges,
+        source_ranges: SourceRanges,
         stored: StoredPositions,
         reported: Container[TopicPartition],
         *,
@@ -187,21 +187,21 @@ class PlanBuilder:
         leader epoch is known, the broker reports the truncation to the lane (KIP-320), so it is
         left to the lane.
         """
-        for place, work in list(self.work.items()):
-            first, end = held.first.get(place), held.end.get(place)
+        for tp, work in list(self.work.items()):
+            first, end = source_ranges.first.get(tp), source_ranges.end.get(tp)
             kind = gap_of_range(work.start, first, end)
-            reason = held.gap(place, self._spec.source.alias, work.start)
-            known = stored.positions.get(place)
+            reason = source_ranges.gap(tp, self._spec.source.alias, work.start)
+            known = stored.positions.get(tp)
             if kind is None or reason is None:
                 continue
-            if place not in reported and (
+            if tp not in reported and (
                 not is_idle
                 or (kind == "truncated" and known is not None and known.leader_epoch is not None)
             ):
                 continue
             resets = 0 if known is None else known.resets
             facts = GapFacts(kind=kind, position=work.start, first=first, end=end, resets=resets)
-            self.stop(place, work.start, "gap", "out_of_range", reason, facts)
+            self.stop(tp, work.start, "gap", "out_of_range", reason, facts)
 
     def build(self, slices: dict[TopicPartition, int], positions_topic: str, owner: str) -> Plan:
         return Plan(
@@ -210,7 +210,7 @@ class PlanBuilder:
             positions_topic=positions_topic,
             owner=owner,
             partitions=self.work,
-            slices={place: slices[place] for place in self.work},
+            slices={tp: slices[tp] for tp in self.work},
             stopped=self.stopped,
             topics=tuple(self._topic_rows()),
             warnings=self._topics.warnings,
@@ -220,15 +220,15 @@ class PlanBuilder:
     def _add(self, topic: CopiedTopic) -> None:
         remote = self._target.topics.get(topic.remote_topic)
         for partition in range(topic.partitions):
-            place = (topic.topic, partition)
+            tp = (topic.topic, partition)
             if remote is None or partition >= remote.partitions:
                 lacks = f"{topic.remote_topic} is not there yet, or lacks partition {partition}."
                 code, reason = self._blockers.get(
                     topic.remote_topic, Blocker("remote_topic", lacks)
                 )
-                self.stop(place, None, "faulted", code, reason)
+                self.stop(tp, None, "faulted", code, reason)
                 continue
-            self.work[place] = PartitionWork(
+            self.work[tp] = PartitionWork(
                 topic=topic.topic,
                 topic_id=self._source.topics[topic.topic].topic_id,
                 partition=partition,
@@ -246,15 +246,15 @@ class PlanBuilder:
 
     def _find_unlisted(self, stored: StoredPositions) -> None:
         """Find copied partitions that the source no longer lists as before."""
-        for place, known in stored.positions.items():
-            topic, partition = place
-            if place in self.work or place in self.stopped:
+        for tp, known in stored.positions.items():
+            topic, partition = tp
+            if tp in self.work or tp in self.stopped:
                 continue
             if not self._selection.decide(topic).replicated:
                 continue
             state = self._source.topics.get(topic)
             if state is None and (reason := self._source.failed.get(topic)) is not None:
-                self.stop(place, known.position, "faulted", NOT_DESCRIBED, reason)
+                self.stop(tp, known.position, "faulted", NOT_DESCRIBED, reason)
             elif state is None or partition >= state.partitions:
                 self._deleted.setdefault(topic, []).append(partition)
 

@@ -30,7 +30,7 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import TopicPlan, colliding, plan_topics
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.errors import error_of_client
-from mirrors.kafka.mm2_activity import look_before_start
+from mirrors.kafka.mm2_activity import detect_target_activity
 from mirrors.kafka.producers.fence import fence
 from mirrors.kafka.protocol.metadata import TopicView, id_text
 from spark_runner.ipc.messages import PartitionError
@@ -41,7 +41,12 @@ from spark_runner.planning.gaps import GapResolver, PlanContext, truncation_mark
 from spark_runner.planning.mm2_import import Mm2Import
 from spark_runner.planning.plan import Plan, PlanBuilder
 from spark_runner.planning.remote_topics import RemoteTopics
-from spark_runner.planning.start_offsets import Ranges, check_named_offsets, first_offsets, ranges
+from spark_runner.planning.start_offsets import (
+    SourceRanges,
+    check_named_offsets,
+    first_offsets,
+    ranges,
+)
 from spark_runner.planning.unauthorized_topics import not_visible, with_hidden
 from spark_runner.positions.topic import StoredPositions, ensure_topics, read_positions, slice_id
 from spark_runner.positions.validation import describe_generation_gap
@@ -63,15 +68,15 @@ def assign_slices(
     - New partitions go to the slice with the least weight, heaviest first.
     """
     present = present or {}
-    assigned = {place: present[place] for place in weights if place in present}
+    assigned = {tp: present[tp] for tp in weights if tp in present}
     count = max([min(most, len(weights)), *(index + 1 for index in assigned.values())], default=0)
     loads = [0] * count
-    for place, index in assigned.items():
-        loads[index] += weights[place] + 1
-    for place in sorted(weights.keys() - assigned.keys(), key=lambda p: (-weights[p], p)):
+    for tp, index in assigned.items():
+        loads[index] += weights[tp] + 1
+    for tp in sorted(weights.keys() - assigned.keys(), key=lambda p: (-weights[p], p)):
         lightest = min(range(min(most, count)), key=loads.__getitem__)
-        assigned[place] = lightest
-        loads[lightest] += weights[place] + 1
+        assigned[tp] = lightest
+        loads[lightest] += weights[tp] + 1
     return assigned
 
 
@@ -137,7 +142,7 @@ class Planner:
         if is_planned and not self._is_first:
             return
         source = self._source.snapshot(now=0, deadline_s=DEADLINE_S, with_configs=False)
-        signs = look_before_start(self.spec, source, self._target, is_planned=is_planned)
+        signs = detect_target_activity(self.spec, source, self._target, is_planned=is_planned)
         if signs.code:
             raise StartRefused(signs.sentence(), code=signs.code)
 
@@ -167,7 +172,7 @@ class Planner:
     def committed_positions(self) -> dict[TopicPartition, int]:
         """The positions as the target has them, without those of open transactions."""
         stored = read_positions(self._target, self.positions_topic, deadline_s=DEADLINE_S)
-        return {place: known.position for place, known in stored.positions.items()}
+        return {tp: known.position for tp, known in stored.positions.items()}
 
     def snapshot(self) -> object:
         """A value that changes when a plan could change: names, partition counts, ids of topics."""
@@ -188,9 +193,9 @@ class Planner:
         metadata, alias = self._metadata[0], self.spec.source.alias
         copied = {row.topic for row in self._topics.copied}
         found: dict[TopicPartition, PartitionError] = {}
-        for place, known in self._stored.positions.items():
-            view = metadata.views.get(place[0])
-            if place[0] not in copied or view is None or place[1] not in view.leaders:
+        for tp, known in self._stored.positions.items():
+            view = metadata.views.get(tp[0])
+            if tp[0] not in copied or view is None or tp[1] not in view.leaders:
                 continue
             now = dataclasses.replace(
                 known,
@@ -201,8 +206,8 @@ class Planner:
                 known, now, source=alias, target=self.spec.target.alias
             )
             if reason is not None:
-                found[place] = PartitionError(
-                    topic=place[0], partition=place[1], offset=known.position, state="gap",
+                found[tp] = PartitionError(
+                    topic=tp[0], partition=tp[1], offset=known.position, state="gap",
                     code="generation", reason=reason, gap=gap_of_generation(known, now),
                 )  # fmt: skip
         return found
@@ -222,9 +227,9 @@ class Planner:
         """
         self._remote.missing = set()
         self._decided &= context.stopped.keys() | context.skipped.keys()
-        rest = {place: at for place, at in positions.items() if place not in self._decided}
+        rest = {tp: at for tp, at in positions.items() if tp not in self._decided}
         self._stored = self._stored.at(rest)
-        source = self._look_at_source(now)
+        source = self._read_source(now)
         builder = self._start_plan(now, source, context)
         builder.apply_remote_configs(self._remote.configs(builder))
         self._start_new_partitions(builder, {new.topic for new in self._topics.create})
@@ -234,13 +239,13 @@ class Planner:
             self._end_offsets.find(self._source, builder.work, now=now, deadline_s=DEADLINE_S)
         )
         self._stop_failed(builder, self._end_offsets.unknown)
-        held = ranges(self._source, builder.work, deadline_s=DEADLINE_S)
-        self._assign_slices(builder, held, most_slices, slices)
+        source_ranges = ranges(self._source, builder.work, deadline_s=DEADLINE_S)
+        self._assign_slices(builder, source_ranges, most_slices, slices)
         self._write()
         self._first_of_job = False
         return self._build(builder, source)
 
-    def _look_at_source(self, now: int) -> ClusterSnapshot:
+    def _read_source(self, now: int) -> ClusterSnapshot:
         """All topics that the principal may describe, and copied topics that it no longer may."""
         seen = self._source.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         topics = {topic for topic, _ in self._stored.positions}
@@ -290,7 +295,7 @@ class Planner:
         rows = self._mm2.rows(builder, self._stored, created, self._target, deadline_s=DEADLINE_S)
         self._stop_failed(builder, self._mm2.waiting)
         met = self._stored.positions.keys() | rows.keys()
-        new = [place for place in builder.work if place not in met]
+        new = [tp for tp in builder.work if tp not in met]
         first_plan = self._stored.is_new
         starts = first_offsets(
             self._source, self.spec.settings, new, first_plan=first_plan, deadline_s=DEADLINE_S
@@ -300,7 +305,7 @@ class Planner:
             # where start.from says.
             starts.raise_first()
         self._stop_failed(builder, starts.failed)
-        begun = {place: builder.row(place, offset) for place, offset in starts.done.items()}
+        begun = {tp: builder.row(tp, offset) for tp, offset in starts.done.items()}
         # Removed positions start over. Other partitions without a position may have lost theirs.
         never_removed = {at: row for at, row in begun.items() if at not in self._stored.removed}
         rows |= begun | self._gap_resolver.find_lost_positions(builder, never_removed)
@@ -311,20 +316,20 @@ class Planner:
         self, builder: PlanBuilder, failed: Mapping[TopicPartition, UnderstudyError]
     ) -> None:
         """Stop partitions whose requests failed. Others are not affected, and these are retried."""
-        for place, error in failed.items():
-            if place in builder.work:
-                known = self._stored.positions.get(place)
+        for tp, error in failed.items():
+            if tp in builder.work:
+                known = self._stored.positions.get(tp)
                 offset = None if known is None else known.position
-                builder.stop(place, offset, "faulted", error.code, error.message)
+                builder.stop(tp, offset, "faulted", error.code, error.message)
 
     def _resolve_gaps(self, builder: PlanBuilder, context: PlanContext) -> None:
         """Find the ranges of gaps, and apply decisions."""
-        places = [*builder.work, *builder.stopped]
-        held = ranges(self._source, places, deadline_s=DEADLINE_S)
+        partitions = [*builder.work, *builder.stopped]
+        source_ranges = ranges(self._source, partitions, deadline_s=DEADLINE_S)
         resolved = self._gap_resolver.resolve(
             builder,
             self._stored,
-            held,
+            source_ranges,
             context,
             missing=self._remote.missing,
             is_idle=self._first_of_job,
@@ -344,9 +349,13 @@ class Planner:
         return read_positions(self._target, self.positions_topic, deadline_s=DEADLINE_S)
 
     def _assign_slices(
-        self, builder: PlanBuilder, held: Ranges, most: int, present: dict[TopicPartition, int]
+        self,
+        builder: PlanBuilder,
+        source_ranges: SourceRanges,
+        most: int,
+        present: dict[TopicPartition, int],
     ) -> None:
-        weights = {place: held.left(place, work.start) for place, work in builder.work.items()}
+        weights = {tp: source_ranges.remaining(tp, work.start) for tp, work in builder.work.items()}
         assigned = assign_slices(weights, min(most, self.spec.settings.tasks_max), present)
         # A stopped partition keeps its slice: only fencing allows another one.
         self._slices = {**present, **assigned}

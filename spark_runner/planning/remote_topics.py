@@ -11,7 +11,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.acls import with_grant
 from mirrors.domain.topics.plan import TopicPlan, plan_topics
-from mirrors.kafka.admin.rejected_configs import Refused, create_topics
+from mirrors.kafka.admin.rejected_configs import RejectedConfigs, create_topics
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from spark_runner.planning.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Blocker
 from spark_runner.planning.gaps import PlanContext
@@ -20,7 +20,12 @@ from spark_runner.positions.topic import StoredPositions
 
 DEADLINE_S = 10.0
 APPEAR_S = 10.0
-_RESPECTED = ("compression.type", "max.message.bytes", "message.timestamp.type", "cleanup.policy")
+_RESPECTED_CONFIGS = (
+    "compression.type",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "cleanup.policy",
+)
 
 
 class RemoteTopics:
@@ -65,7 +70,7 @@ class RemoteTopics:
         plan = plan_topics(source, target, self._spec)
         failed = self._blockers(plan, target, stored, context)
         failed |= {
-            new.remote_topic: self._unread(new.topic, configs.failed[new.topic])
+            new.remote_topic: self._configs_unreadable(new.topic, configs.failed[new.topic])
             for new in plan.create
             if new.topic in configs.failed
         }
@@ -83,17 +88,17 @@ class RemoteTopics:
             ],
             deadline_s=DEADLINE_S,
         )
-        grown = self._target.grow_topics(
+        grown = self._target.create_partitions(
             {growth.remote_topic: growth.partitions for growth in plan.grow}, deadline_s=DEADLINE_S
         )
         self._note_missing_configs(created.refused)
         for name, error in created.failed.items():
-            failed[name] = self._refused(name, "Create", error)
+            failed[name] = self._creation_failed(name, "Create", error)
         for name, error in grown.failed.items():
-            failed[name] = self._refused(name, "Alter", error)
+            failed[name] = self._creation_failed(name, "Alter", error)
         return plan, failed
 
-    def _unread(self, topic: str, error: UnderstudyError) -> Blocker:
+    def _configs_unreadable(self, topic: str, error: UnderstudyError) -> Blocker:
         """Without the settings, the remote topic would have another retention."""
         reason = f"{error.message} Without them its remote topic is not created."
         return Blocker(
@@ -101,11 +106,11 @@ class RemoteTopics:
             with_grant(reason, error, self._source.spec, "DescribeConfigs", topic),
         )
 
-    def _refused(self, remote: str, operation: str, error: UnderstudyError) -> Blocker:
+    def _creation_failed(self, remote: str, operation: str, error: UnderstudyError) -> Blocker:
         reason = with_grant(error.message, error, self._target.spec, operation, remote)
         return Blocker(CANNOT_BE_CREATED, reason)
 
-    def _note_missing_configs(self, found: Mapping[str, Refused]) -> None:
+    def _note_missing_configs(self, found: Mapping[str, RejectedConfigs]) -> None:
         self._missing_configs |= {name: refused.sentence(name) for name, refused in found.items()}
 
     def _blockers(
@@ -120,7 +125,7 @@ class RemoteTopics:
         was_copied -= {
             topic for topic in was_copied if context.recreates_remote_topic(topic, stored)
         }
-        hidden = self._hidden(plan, target)
+        hidden = self._undescribable(plan, target)
         self.missing = {
             new.topic
             for new in plan.create
@@ -144,7 +149,7 @@ class RemoteTopics:
         }
         return deleted | hidden
 
-    def _hidden(self, plan: TopicPlan, target: ClusterSnapshot) -> dict[str, Blocker]:
+    def _undescribable(self, plan: TopicPlan, target: ClusterSnapshot) -> dict[str, Blocker]:
         """Remote topics that are not listed but may exist, because DESCRIBE is denied."""
         names = [new.remote_topic for new in plan.create]
         failed = self._target.undescribed(names, deadline_s=DEADLINE_S)
@@ -180,7 +185,9 @@ class RemoteTopics:
         answer = self._target.describe_configs(names, deadline_s=DEADLINE_S)
         self._unread_configs = self._unread_configs_warning(answer.failed)
         return {
-            name: {key: e.value for key in _RESPECTED if (e := entries.get(key)) and e.value}
+            name: {
+                key: e.value for key in _RESPECTED_CONFIGS if (e := entries.get(key)) and e.value
+            }
             for name, entries in answer.done.items()
         }
 

@@ -19,7 +19,7 @@ from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.offset_for_leader_epoch import EpochEnd, Wanted, epoch_ends
+from spark_runner.kafka_protocol.offset_for_leader_epoch import EpochEnd, EpochQuery, epoch_ends
 from spark_runner.planning.plan import PlanBuilder
 from spark_runner.positions.topic import StoredPositions
 from spark_runner.positions.validation import describe_truncation
@@ -44,10 +44,10 @@ def truncated_logs(
     leaders do not respond are left to the lane.
     """
     known = {
-        place: row
-        for place, row in stored.positions.items()
+        tp: row
+        for tp, row in stored.positions.items()
         if row.leader_epoch is not None
-        and ((is_idle and place in builder.work) or _is_known_truncation(builder, place, row))
+        and ((is_idle and tp in builder.work) or _is_known_truncation(builder, tp, row))
     }
     if not known:
         return {}, []
@@ -60,33 +60,30 @@ def truncated_logs(
         except UnderstudyError as error:
             log.info("The ends of leader epochs are unknown: %s", error.message)
     truncated = {
-        place: _gap(known[place], end, source.alias)
-        for place, end in found.items()
-        if _is_truncated(known[place], end)
+        tp: _gap(known[tp], end, source.alias)
+        for tp, end in found.items()
+        if _is_truncated(known[tp], end)
     }
     intact = [
-        dataclasses.replace(known[place], cut_at=None)
-        for place, end in found.items()
-        if place in builder.stopped_work
-        and place not in truncated
-        and not end.error
-        and end.end >= 0
+        dataclasses.replace(known[tp], cut_at=None)
+        for tp, end in found.items()
+        if tp in builder.stopped_work and tp not in truncated and not end.error and end.end >= 0
     ]
     return truncated, intact
 
 
-def _is_known_truncation(builder: PlanBuilder, place: TopicPartition, row: Position) -> bool:
+def _is_known_truncation(builder: PlanBuilder, tp: TopicPartition, row: Position) -> bool:
     """Whether a truncation found before is the only reason why it is stopped."""
-    if row.cut_at is None or place not in builder.stopped_work:
+    if row.cut_at is None or tp not in builder.stopped_work:
         return False
-    return builder.stopped[place].gap == gap_of_source(row)
+    return builder.stopped[tp].gap == gap_of_source(row)
 
 
 def _by_leader(
     client: ClusterClient, known: dict[TopicPartition, Position], deadline: float
-) -> dict[int, list[Wanted]]:
+) -> dict[int, list[EpochQuery]]:
     views = client.describe(dict.fromkeys(topic for topic, _ in known), deadline)
-    wanted: dict[int, list[Wanted]] = {}
+    wanted: dict[int, list[EpochQuery]] = {}
     for (topic, partition), row in known.items():
         leader = views[topic].leaders.get(partition)
         if leader is not None and leader.node >= 0:
@@ -97,7 +94,7 @@ def _by_leader(
 
 
 def _ends(
-    client: ClusterClient, node: int, wanted: list[Wanted], deadline: float
+    client: ClusterClient, node: int, wanted: list[EpochQuery], deadline: float
 ) -> dict[TopicPartition, EpochEnd]:
     try:
         return epoch_ends(client, node, wanted, min(deadline, time.monotonic() + _EACH_S))

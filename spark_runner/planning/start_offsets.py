@@ -17,7 +17,7 @@ from mirrors.domain.flows.named_offsets import (
 from mirrors.domain.settings.flow_control import START
 from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.topics.plan import TopicPlan
-from mirrors.kafka.admin.topics import Admin, At, Partial
+from mirrors.kafka.admin.topics import Admin, OffsetQuery, Partial
 from spark_runner.positions.validation import describe_range_gap
 
 SETTLE_S = 2.0
@@ -26,13 +26,13 @@ SETTLE_S = 2.0
 def first_offsets(
     source: Admin,
     settings: FlowSettings,
-    places: Iterable[TopicPartition],
+    partitions: Iterable[TopicPartition],
     *,
     first_plan: bool,
     deadline_s: float,
 ) -> Partial[TopicPartition, int]:
     """`start.from` for partitions of a flow's very first plan; the log start for all others."""
-    at: At = "earliest"
+    at: OffsetQuery = "earliest"
     named: Mapping[TopicPartition, int] = {}
     if first_plan:
         named = settings.start_offsets
@@ -41,40 +41,42 @@ def first_offsets(
         moment = settings.start_timestamp_ms
         at = moment if moment is not None else {"latest": "stable"}.get(settings.start_from, at)  # type: ignore[assignment]
     until = time.monotonic() + SETTLE_S
-    places = list(places)
-    asked = [place for place in places if place not in named]
+    partitions = list(partitions)
+    asked = [tp for tp in partitions if tp not in named]
     answer = source.list_offsets(asked, at, deadline_s=deadline_s)
     while answer.failed and time.monotonic() < until:
         # The leader of a new topic is not known to every broker yet.
         time.sleep(0.2)
         again = source.list_offsets(list(answer.failed), at, deadline_s=deadline_s)
         answer = Partial({**answer.done, **again.done}, again.failed)
-    named_here = {place: named[place] for place in places if place in named}
+    named_here = {tp: named[tp] for tp in partitions if tp in named}
     return Partial({**answer.done, **named_here}, answer.failed)
 
 
 @dataclasses.dataclass(frozen=True)
-class Ranges:
+class SourceRanges:
     """The source's ranges: log start and end offset of each partition."""
 
     first: Mapping[TopicPartition, int]
     end: Mapping[TopicPartition, int]
 
-    def gap(self, place: TopicPartition, source: str, position: int) -> str | None:
-        first, end = self.first.get(place), self.end.get(place)
+    def gap(self, tp: TopicPartition, source: str, position: int) -> str | None:
+        first, end = self.first.get(tp), self.end.get(tp)
         if first is None or end is None:
             return None
-        return describe_range_gap(f"{place[0]}-{place[1]}", source, position, first, end)
+        return describe_range_gap(f"{tp[0]}-{tp[1]}", source, position, first, end)
 
-    def left(self, place: TopicPartition, position: int) -> int:
-        return max(0, self.end.get(place, position) - position)
+    def remaining(self, tp: TopicPartition, position: int) -> int:
+        return max(0, self.end.get(tp, position) - position)
 
 
-def ranges(source: Admin, places: Iterable[TopicPartition], *, deadline_s: float) -> Ranges:
-    wanted = list(places)
+def ranges(
+    source: Admin, partitions: Iterable[TopicPartition], *, deadline_s: float
+) -> SourceRanges:
+    wanted = list(partitions)
     first = source.list_offsets(wanted, "earliest", deadline_s=deadline_s)
     end = source.list_offsets(wanted, "latest", deadline_s=deadline_s)
-    return Ranges(first.done, end.done)
+    return SourceRanges(first.done, end.done)
 
 
 def check_named_offsets(
@@ -94,18 +96,18 @@ def check_named_offsets(
     for key, named in offsets_by_setting(spec.settings).items():
         if not named or (key == START and not is_new):
             continue
-        for place, offset in named.items():
-            if (why := why_missing(place, seen, topics, alias)) is not None:
-                raise KafkaRefused(refusal(key, place, offset, why), code="offsets_named")
+        for tp, offset in named.items():
+            if (why := why_missing(tp, seen, topics, alias)) is not None:
+                raise KafkaRefused(refusal(key, tp, offset, why), code="offsets_named")
         ends = source.list_offsets(named, "latest", deadline_s=deadline_s)
         first = dict.fromkeys(named, 0)
         if is_new:
             # A new flow: check everything before anything is created or copied.
             ends.raise_first()
             first = source.list_offsets(named, "earliest", deadline_s=deadline_s).raise_first().done
-        for place, offset in named.items():
+        for tp, offset in named.items():
             # The flow was checked before. A partition without a leader waits, others do not.
-            if place not in ends.done:
+            if tp not in ends.done:
                 continue
-            if (why := why_out_of_range(offset, first[place], ends.done[place], alias)) is not None:
-                raise KafkaRefused(refusal(key, place, offset, why), code="offsets_named")
+            if (why := why_out_of_range(offset, first[tp], ends.done[tp], alias)) is not None:
+                raise KafkaRefused(refusal(key, tp, offset, why), code="offsets_named")

@@ -12,7 +12,7 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.acls import grant_command, with_grant
 from mirrors.kafka.admin.topics import Admin
 
-_NAMED = 3
+_MAX_NAMES = 3
 
 
 def with_hidden(
@@ -73,8 +73,8 @@ def _refused(source: Admin, names: list[str], deadline_s: float) -> list[str]:
 
 
 def _named_topics(source: Admin, hidden: list[str]) -> str:
-    shown = ", ".join(hidden[:_NAMED])
-    more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
+    shown = ", ".join(hidden[:_MAX_NAMES])
+    more = f" and {len(hidden) - _MAX_NAMES} more" if len(hidden) > _MAX_NAMES else ""
     return (
         f"{shown}{more}, named in topics, cannot be described on {source.spec.alias}: the "
         "principal lacks DESCRIBE, and without it Kafka does not say whether a topic exists. "

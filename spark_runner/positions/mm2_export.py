@@ -46,9 +46,9 @@ class ConnectOffsetsWriter:
         """Write the changes since the last call. Kafka Connect's format cannot express a position
         of 0."""
         changed = {
-            place: position
-            for place, position in positions.items()
-            if position > 0 and self._written.get(place) != position
+            tp: position
+            for tp, position in positions.items()
+            if position > 0 and self._written.get(tp) != position
         }
         if not changed:
             return

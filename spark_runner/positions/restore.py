@@ -27,7 +27,7 @@ from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, re
 
 log = logging.getLogger(__name__)
 
-_Map = tuple[str, int, str, str]
+_MapKey = tuple[str, int, str, str]
 """(topic, partition, generation, id of the remote topic)"""
 
 
@@ -48,9 +48,9 @@ def restore_positions(
         log.warning("Lost positions cannot be looked up now: %s", error.message)
         return []
     proven = [
-        _row(known, facts, furthest[_map_of(known)])
+        _row(known, facts, furthest[_map_key(known)])
         for known, facts in lost.values()
-        if _map_of(known) in furthest
+        if _map_key(known) in furthest
     ]
     return [row for row in proven if row is not None]
 
@@ -69,22 +69,20 @@ def find_lost_positions(
     last offset, which is a transaction marker then.
     """
     ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s).done
-    full = {place: row for place, row in rows.items() if ends.get(remote[place])}
+    full = {tp: row for tp, row in rows.items() if ends.get(remote[tp])}
     if not full:
         return {}
     runs = _furthest(_read(target, runs_topic, deadline_s), full.values())
     # Of any generation: the decision that started it may be lost as well.
     copied = {(topic, partition, into) for topic, partition, _, into in runs}
     return {
-        place: dataclasses.replace(
-            row, next_downstream=0, remote_copied=max(1, ends[remote[place]] - 1)
-        )
-        for place, row in full.items()
+        tp: dataclasses.replace(row, next_downstream=0, remote_copied=max(1, ends[remote[tp]] - 1))
+        for tp, row in full.items()
         if _remote_of(row) in copied
     }
 
 
-def _map_of(row: Position) -> _Map:
+def _map_key(row: Position) -> _MapKey:
     return row.topic, row.partition, generation_of(row), row.target_topic_id
 
 
@@ -119,10 +117,10 @@ def _read(target: Admin, topic: str, deadline_s: float) -> Iterable[InternalReco
     return () if tail is None else read_range(target.spec, tail, deadline_s=left)
 
 
-def _furthest(records: Iterable[InternalRecord], rows: Iterable[Position]) -> dict[_Map, Run]:
+def _furthest(records: Iterable[InternalRecord], rows: Iterable[Position]) -> dict[_MapKey, Run]:
     """For each map of these partitions, the run that reaches furthest on the target."""
     wanted = set(map(_remote_of, rows))
-    found: dict[_Map, Run] = {}
+    found: dict[_MapKey, Run] = {}
     for record in records:
         if record.value is None:
             continue

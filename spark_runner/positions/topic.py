@@ -72,9 +72,9 @@ class StoredPositions:
     def at(self, positions: Mapping[TopicPartition, int]) -> StoredPositions:
         """A copy with newer positions of known partitions."""
         newer = {
-            place: dataclasses.replace(known, position=positions[place])
-            for place, known in self.positions.items()
-            if place in positions
+            tp: dataclasses.replace(known, position=positions[tp])
+            for tp, known in self.positions.items()
+            if tp in positions
         }
         return self.with_rows(newer.values())
 
@@ -108,10 +108,10 @@ def read_positions(
     `committed=False` does not wait for open transactions: only to find out which ids to fence.
     """
     deadline = time.monotonic() + deadline_s
-    place = (topic, 0)
+    tp = (topic, 0)
     # Raises where the topic does not exist: a flow without positions would start again.
-    end = admin.list_offsets([place], "latest", deadline_s=deadline_s).raise_first().done[place]
-    content = _Content(admin.spec.alias, topic, committed)
+    end = admin.list_offsets([tp], "latest", deadline_s=deadline_s).raise_first().done[tp]
+    content = _TopicContent(admin.spec.alias, topic, committed)
     if end:
         with contextlib.closing(ClusterClient(admin.spec)) as cluster:
             log = LogReader(cluster, topic)
@@ -119,7 +119,7 @@ def read_positions(
     return content.stored()
 
 
-class _Content:
+class _TopicContent:
     """The last record of each key. A position that was superseded is not decoded."""
 
     def __init__(self, alias: str, topic: str, committed: bool) -> None:

@@ -22,31 +22,31 @@ def describe_generation_gap(
     """The first difference between two generations, as a sentence; None if they are the same."""
     for member, template in _DIFFERENCES.items():
         if getattr(known, member) != getattr(now, member):
-            place = f"{known.topic}-{known.partition}"
+            name = f"{known.topic}-{known.partition}"
             difference = template.format(source=source, target=target)
             return (
-                f"{place} is not replicated: {difference}. The position {known.position} belongs "
+                f"{name} is not replicated: {difference}. The position {known.position} belongs "
                 "to the earlier one, so resuming there would skip or mix records."
             )
     return None
 
 
-def describe_range_gap(place: str, source: str, position: int, first: int, end: int) -> str | None:
+def describe_range_gap(name: str, source: str, position: int, first: int, end: int) -> str | None:
     """What is missing if a position is outside the source's range; else None."""
     if position < first:
         return (
-            f"{place} on {source} now begins at {first}: offsets {position} to {first - 1} were "
+            f"{name} on {source} now begins at {first}: offsets {position} to {first - 1} were "
             "deleted (retention or a request) before they were copied. Nothing was skipped."
         )
     if position > end:
         return (
-            f"{place} on {source} now ends at {end}, before the position {position}: the source "
+            f"{name} on {source} now ends at {end}, before the position {position}: the source "
             "lost records that were already copied. Nothing was skipped."
         )
     return None
 
 
-def describe_truncation(facts: GapFacts, place: str, source: str, epoch: int | None) -> str:
+def describe_truncation(facts: GapFacts, name: str, source: str, epoch: int | None) -> str:
     """What is missing from a truncated source log, by its leader epochs.
 
     After two unclean elections the log may reach beyond the position. Then no offset of the
@@ -57,33 +57,33 @@ def describe_truncation(facts: GapFacts, place: str, source: str, epoch: int | N
         which = f"some offsets below {facts.end}"
     last = "" if epoch is None else f" (last common epoch {epoch})"
     return (
-        f"{place} on {source} was truncated: {which} were copied from a log that its leader no "
+        f"{name} on {source} was truncated: {which} were copied from a log that its leader no "
         f"longer has{last}. Nothing was skipped."
     )
 
 
-def describe_gap(facts: GapFacts, place: str, remote: str, *, source: str, target: str) -> str:
+def describe_gap(facts: GapFacts, name: str, remote: str, *, source: str, target: str) -> str:
     """The text of a gap that was stored with the position."""
     if facts.kind == "truncated":
-        return describe_truncation(facts, place, source, None)
+        return describe_truncation(facts, name, source, None)
     difference = (
         describe_lost_positions if facts.kind == "positions_lost" else describe_remote_truncation
     )
-    return difference(facts, place, remote, target)
+    return difference(facts, name, remote, target)
 
 
-def describe_lost_positions(facts: GapFacts, place: str, remote: str, target: str) -> str:
+def describe_lost_positions(facts: GapFacts, name: str, remote: str, target: str) -> str:
     """Copies on the target after a position that does not cover them."""
     first, last = facts.copied_there or (0, 0)
     return (
-        f"{place} is not replicated: the position {facts.position} belongs to the remote offset "
+        f"{name} is not replicated: the position {facts.position} belongs to the remote offset "
         f"{facts.remote_next}, but {remote} on {target} also holds copies of this flow at offsets "
         f"{first} to {last}. The target lost later positions (an unclean election, or a disk "
         "restored from a backup). Resuming from the position would copy those records again."
     )
 
 
-def describe_remote_truncation(facts: GapFacts, place: str, remote: str, target: str) -> str:
+def describe_remote_truncation(facts: GapFacts, name: str, remote: str, target: str) -> str:
     """What is missing from a remote partition that ends below a committed offset."""
     # Kafka 4.3.1, killed between two markers of a commit, omits the remaining markers after its
     # restart: it treats partitions without a leader as deleted (TransactionMarkerChannelManager).
@@ -95,7 +95,7 @@ def describe_remote_truncation(facts: GapFacts, place: str, remote: str, target:
         else "offsets (an unclean election, or a disk restored from a backup)"
     )
     return (
-        f"{place} is not replicated: {remote} on {target} ended at {facts.remote_end}, and "
+        f"{name} is not replicated: {remote} on {target} ended at {facts.remote_end}, and "
         f"everything below {facts.remote_next} had been committed there. The target lost "
         f"{facts.count} {how}. The flow writes nothing more there."
     )

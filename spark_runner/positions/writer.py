@@ -10,7 +10,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.producers import transactions
 from mirrors.kafka.producers.fence import fence
 from mirrors.kafka.producers.hanging_transactions import HANGING
-from mirrors.kafka.producers.last_transaction import LastTransaction
+from mirrors.kafka.producers.last_transaction import PendingMarkers
 from spark_runner.positions.topic import plan_id, produce_row
 
 
@@ -24,7 +24,7 @@ class PositionsWriter:
         self._producer = transactions.open_producer(spec, self._id)
         # A transaction has begun and may be committed: the target did not respond in time.
         self._unfinished = False
-        self._written = LastTransaction(spec, self._id)
+        self._written = PendingMarkers(spec, self._id)
         # The producer cannot be used any more. The owner of the flow takes it over again.
         self.is_broken = False
 
@@ -32,10 +32,10 @@ class PositionsWriter:
         """Take over the id. No open transaction of a predecessor, or of this writer, remains."""
         if self.is_broken:
             self._producer = transactions.open_producer(self._spec, self._id)
-        places = {(self._topic, 0), *([(self._runs_topic, 0)] if self._runs_topic else [])}
-        fence(self._spec, [self._id], places, deadline_s=deadline_s, orderly=True)
+        partitions = {(self._topic, 0), *([(self._runs_topic, 0)] if self._runs_topic else [])}
+        fence(self._spec, [self._id], partitions, deadline_s=deadline_s, orderly=True)
         transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
-        self._written.forget()
+        self._written.clear()
         self._unfinished = self.is_broken = False
 
     def write(
@@ -77,7 +77,7 @@ class PositionsWriter:
     def _finish(self, deadline_s: float) -> None:
         try:
             transactions.commit(self._producer, self._spec, deadline_s=deadline_s)
-        except transactions.Aborted as aborted:
+        except transactions.TransactionAborted as aborted:
             self._unfinished = False
             raise aborted.cause from None
         self._unfinished = False

@@ -33,7 +33,7 @@ CLUSTER = re.compile(r"(spark://[^/\s]+:\d+(,[^/\s]+:\d+)*|yarn|k8s://\S+)$")
 _SENT_PACKAGES = ("spark_runner", "mirrors/domain", "mirrors/kafka")
 
 
-class BadMaster(UnderstudyError):
+class InvalidMaster(UnderstudyError):
     code = "bad_master"
 
 
@@ -41,7 +41,7 @@ def check_master(master: str) -> None:
     if LOCAL.match(master):
         return
     if not CLUSTER.match(master):
-        raise BadMaster(
+        raise InvalidMaster(
             f"{master!r} is not a Spark master. Use local[N,4], spark://host:port, yarn or k8s://…"
         )
     if master.startswith("spark://"):
@@ -110,7 +110,7 @@ def _check_reachable(master: str) -> None:
                 return
         except OSError as error:
             failures.append(f"{address}: {error.strerror or error}")
-    raise BadMaster(
+    raise InvalidMaster(
         f"No Spark master responds ({'; '.join(failures)}). Check that it runs and the address."
     )
 

@@ -30,7 +30,7 @@ log = logging.getLogger("spark_runner.spark")
 CHECK_S = 5.0
 # A master that exceeds this deadline counts as unavailable.
 MASTER_S = 4.0
-OLD_S = 20.0
+STALE_S = 20.0
 # A master without the application is asked again: it may be recovering.
 FORGOTTEN_CHECKS = 2
 # The pod of an executor may have to pull its image first.
@@ -77,7 +77,7 @@ class Health:
 
 def assess(observation: Observation, age_s: float) -> Health:
     """The health that an observation of this age shows."""
-    if age_s > OLD_S:
+    if age_s > STALE_S:
         return Health(
             f"Spark has not responded for {age_s:.0f} s, so its {observation.slots} slots may be "
             "out of date. Check the runner's Java process and the Spark master."
@@ -161,7 +161,7 @@ class SparkHealth:
     def check(self) -> None:
         """Check once. If Java fails, the last observation remains and ages."""
         before = self.assess()
-        masters = [ask_master(self._jobs.context, one) for one in self._addresses]
+        masters = [query_master(self._jobs.context, one) for one in self._addresses]
         self._observation = Observation(self._jobs.count_slots(), masters)
         self._observed_at = time.monotonic()
         self._forgotten = self._forgotten + 1 if self._observation.has_forgotten else 0
@@ -170,7 +170,7 @@ class SparkHealth:
             log.warning("Spark: %s", after.reason or f"healthy again, {self.slots} slots")
 
 
-def ask_master(context: SparkContext, address: str) -> MasterState:
+def query_master(context: SparkContext, address: str) -> MasterState:
     """Ask a standalone master, over Spark's own connection with its authentication."""
     host, _, port = address.rpartition(":")
     try:

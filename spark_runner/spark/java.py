@@ -19,7 +19,7 @@ import pyspark
 
 from mirrors.domain.errors import UnderstudyError
 
-KEPT = 3
+MAX_ARCHIVES = 3
 RECENT_S = 3600.0
 _NAME = re.compile(r"(.+-[0-9a-f]{16})\.(?:jsa|lock|\d+)")
 
@@ -45,7 +45,7 @@ def prune(archive: Path, now: float) -> None:
         for path, used in family.items()
         if path.suffix == ".jsa"
     )
-    stay = {stem for _, stem in whole[-KEPT:]}
+    stay = {stem for _, stem in whole[-MAX_ARCHIVES:]}
     for stem, family in families.items():
         kept = {".jsa", ".lock"} if stem in stay else set()
         old = [path for path, used in family.items() if now - used > RECENT_S]
@@ -65,7 +65,7 @@ def _remove(lock: Path, paths: list[Path]) -> None:
             lock.unlink(missing_ok=True)
 
 
-LEAST_JAVA = 17
+MIN_JAVA = 17
 _LONGEST_TEMPORARY = 60
 _JVM = (
     "-XX:TieredStopAtLevel=1",
@@ -84,7 +84,7 @@ _JVM = (
     "-Xlog:all=off",
 )
 # Locks that this process holds until it ends.
-_held: list[IO[str]] = []
+_locks: list[IO[str]] = []
 
 
 class JavaMissing(UnderstudyError):
@@ -95,7 +95,7 @@ def check_java() -> str:
     """The java that Spark will start. Raises JavaMissing with the cause."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    advice = f"Install Java {LEAST_JAVA} or later, or set JAVA_HOME."
+    advice = f"Install Java {MIN_JAVA} or later, or set JAVA_HOME."
     if java is None or not os.access(java, os.X_OK):
         where = f"JAVA_HOME ({home}) has no bin/java" if home else "there is no java in the PATH"
         raise JavaMissing(f"Spark needs Java and {where}. {advice}")
@@ -106,9 +106,9 @@ def check_java() -> str:
     except (OSError, subprocess.SubprocessError):
         raise JavaMissing(f"{java} does not run. {advice}") from None
     found = re.search(r'version "(\d+)', answer.stderr)
-    if found is None or int(found[1]) < LEAST_JAVA:
+    if found is None or int(found[1]) < MIN_JAVA:
         version = found[1] if found else "an unknown version"
-        raise JavaMissing(f"Spark needs Java {LEAST_JAVA}; {java} is {version}. {advice}")
+        raise JavaMissing(f"Spark needs Java {MIN_JAVA}; {java} is {version}. {advice}")
     return java
 
 
@@ -180,7 +180,7 @@ def _archive_option(java: str) -> list[str]:
     except OSError:
         lock.close()
         return []
-    _held.append(lock)
+    _locks.append(lock)
     # The process that was to write one was killed. Nobody uses what it may have left.
     for left in archive.parent.glob(f"{archive.stem}.[0-9]*"):
         with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ from spark_runner.slices.rotation import SlotRotation
 
 log = logging.getLogger("spark_runner.spark")
 
-ASK_S = 5.0
+CHECK_S = 5.0
 
 
 class SparkJobs:
@@ -63,7 +63,7 @@ class SparkJobs:
         if process is not None and process.poll() is not None:
             return False
         now = time.monotonic()
-        if now - self._asked_at >= ASK_S and not self._is_stopped:
+        if now - self._asked_at >= CHECK_S and not self._is_stopped:
             self._asked_at = now
             try:
                 self._is_stopped = self._java.isStopped()

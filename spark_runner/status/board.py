@@ -34,7 +34,7 @@ from spark_runner.planning.plan import DELETED_ON_SOURCE, Plan
 from spark_runner.slices.run import EpochReport
 from spark_runner.slices.throughput import Amount
 from spark_runner.status.foreign_records import RemotePartition
-from spark_runner.status.owed_headers import MOST_READS
+from spark_runner.status.owed_headers import MAX_READS
 from spark_runner.status.partition import (
     REPLACED_LOG,
     PartitionProgress,
@@ -78,21 +78,21 @@ class FlowProgress:
         self._remote_ids = {
             topic: work.remote_topic_id for (topic, _), work in plan.partitions.items()
         }
-        for place in plan.resumed:
-            self._rows.pop(place, None)
-        for place in plan.resumed | recovered | self._found_recreated:
-            self.errors.pop(place, None)
+        for tp in plan.resumed:
+            self._rows.pop(tp, None)
+        for tp in plan.resumed | recovered | self._found_recreated:
+            self.errors.pop(tp, None)
         self._found_recreated.clear()
         self._rows = {
-            place: self._rows.get(place) or PartitionProgress(work.start)
-            for place, work in plan.partitions.items()
+            tp: self._rows.get(tp) or PartitionProgress(work.start)
+            for tp, work in plan.partitions.items()
         } | {
-            place: self._rows.get(place) or PartitionProgress(error.offset)
-            for place, error in plan.stopped.items()
+            tp: self._rows.get(tp) or PartitionProgress(error.offset)
+            for tp, error in plan.stopped.items()
         }
-        for place, error in plan.stopped.items():
-            self._check_source_log(place, error)
-        self.errors = {place: e for place, e in self.errors.items() if place in self._rows}
+        for tp, error in plan.stopped.items():
+            self._check_source_log(tp, error)
+        self.errors = {tp: e for tp, e in self.errors.items() if tp in self._rows}
         self.errors |= plan.stopped
         self._plan = plan
         self._blocked = blocked_topics(plan.topics, plan.stopped, self.job.target.alias)
@@ -103,29 +103,29 @@ class FlowProgress:
 
         Until the next plan, these partitions owe what the source holds now.
         """
-        for place, error in found.items():
-            row, known = self._rows.get(place), self.errors.get(place)
+        for tp, error in found.items():
+            row, known = self._rows.get(tp), self.errors.get(tp)
             if row is None or row.position is None or (known is not None and known.gap is not None):
                 continue
             gap = error.gap and dataclasses.replace(error.gap, position=row.position)
             error = dataclasses.replace(error, offset=row.position, gap=gap)
-            self._check_source_log(place, error)
-            self.errors[place] = error
-            self._found_recreated.add(place)
+            self._check_source_log(tp, error)
+            self.errors[tp] = error
+            self._found_recreated.add(tp)
 
     def _recovered(self, plan: Plan) -> frozenset[TopicPartition]:
         """Partitions that only the previous plan had stopped. Later errors of a lane remain."""
         before = self._plan.stopped if self._plan else {}
         return frozenset(
-            place
-            for place, error in before.items()
-            if place in plan.partitions and self.errors.get(place) is error
+            tp
+            for tp, error in before.items()
+            if tp in plan.partitions and self.errors.get(tp) is error
         )
 
-    def _check_source_log(self, place: TopicPartition, error: PartitionError) -> None:
+    def _check_source_log(self, tp: TopicPartition, error: PartitionError) -> None:
         """Discard source offsets that were sampled from an earlier log of the partition."""
-        known = self.errors.get(place)
-        row = self._rows[place]
+        known = self.errors.get(tp)
+        row = self._rows[tp]
         if error.code == CANNOT_BE_CREATED:
             # Records copied into an earlier remote topic are not on the target.
             row.position = error.offset
@@ -152,58 +152,58 @@ class FlowProgress:
         """Add errors. An epoch repeats its errors when it ends: keep ranges that are already
         known."""
         for error in errors:
-            place = (error.topic, error.partition)
-            if not _has_range(self.errors.get(place), error):
-                self.errors[place] = error
+            tp = (error.topic, error.partition)
+            if not _has_range(self.errors.get(tp), error):
+                self.errors[tp] = error
 
     def gaps(self) -> dict[TopicPartition, PartitionError]:
-        return {place: error for place, error in self.errors.items() if error.state == "gap"}
+        return {tp: error for tp, error in self.errors.items() if error.state == "gap"}
 
     def skipped_gaps(self) -> dict[TopicPartition, GapFacts]:
         """Gaps whose records a decision of an operator skips, by partition."""
         ways = {(d.topic, d.partition, d.facts.position): d for d in self.job.decisions}
         return {
-            place: gap
-            for place, error in self.errors.items()
+            tp: gap
+            for tp, error in self.errors.items()
             if (gap := error.gap) is not None
-            and (decision := ways.get((*place, gap.position))) is not None
+            and (decision := ways.get((*tp, gap.position))) is not None
             and skips_exactly(decision, gap)
         }
 
     def gaps_without_range(self) -> set[tuple[TopicPartition, int | None]]:
         """Gaps without offset ranges, or with a range from another position."""
         return {
-            (place, self._rows[place].position)
-            for place, error in self.gaps().items()
-            if place in self._rows
+            (tp, self._rows[tp].position)
+            for tp, error in self.gaps().items()
+            if tp in self._rows
             and (
                 error.gap is None
                 or error.gap.first is None
-                or error.gap.position != self._rows[place].position
+                or error.gap.position != self._rows[tp].position
             )
         }
 
     def apply_offsets(self, offsets: LogOffsets) -> None:
-        for place, row in self._rows.items():
+        for tp, row in self._rows.items():
             row.apply_sample(
-                offsets.end.get(place),
-                offsets.stable.get(place),
+                offsets.end.get(tp),
+                offsets.stable.get(tp),
                 offsets.as_of,
-                first=offsets.first.get(place),
-                headers=offsets.headers.get(place, ()),
-                asked_at=offsets.positions.get(place),
-                is_stopped=place in self.errors,
-                is_log_known=_names_log(self.errors.get(place)),
+                first=offsets.first.get(tp),
+                headers=offsets.headers.get(tp, ()),
+                asked_at=offsets.positions.get(tp),
+                is_stopped=tp in self.errors,
+                is_log_known=_names_log(self.errors.get(tp)),
             )
 
-    def places_without_start(self) -> list[TopicPartition]:
+    def partitions_without_start(self) -> list[TopicPartition]:
         """Partitions whose first owed offset is not given by a position."""
         return [
-            place
-            for place, row in self._rows.items()
+            tp
+            for tp, row in self._rows.items()
             if row.position is None
             or row.is_end_below_position
-            or ((error := self.errors.get(place)) is not None and error.state == "gap")
+            or ((error := self.errors.get(tp)) is not None and error.state == "gap")
         ]
 
     @cached_property
@@ -213,19 +213,19 @@ class FlowProgress:
         spec = FlowSpec(source=job.source, target=job.target, properties=job.properties)
         return not spec.settings.skip_replicated
 
-    def headers_wanted(self) -> dict[TopicPartition, int]:
+    def header_requests(self) -> dict[TopicPartition, int]:
         """Offsets from which to read headers of owed records, least often asked first."""
         wanted = [
-            (row.header_turn, place, at)
-            for place, row in self._rows.items()
-            if (at := row.next_header(self.errors.get(place))) is not None
+            (row.header_turn, tp, at)
+            for tp, row in self._rows.items()
+            if (at := row.next_header(self.errors.get(tp))) is not None
             and (at == row.log_start or self._counts_records)
         ]
-        found = {place: at for _, place, at in heapq.nsmallest(MOST_READS, wanted)}
+        found = {tp: at for _, tp, at in heapq.nsmallest(MAX_READS, wanted)}
         self._header_turn += 1
-        for place in found:
-            self._rows[place].header_turn = self._header_turn
-            self._rows[place].header_tries += 1
+        for tp in found:
+            self._rows[tp].header_turn = self._header_turn
+            self._rows[tp].header_tries += 1
         return found
 
     def problems(self) -> tuple[str, ...]:
@@ -234,15 +234,15 @@ class FlowProgress:
         hidden = self._plan.not_visible if self._plan else ""
         errors = (e.reason for e in self.errors.values() if e.code not in BLOCKED)
         below = (
-            self._truncation_problem(place, row)
-            for place, row in self._rows.items()
-            if row.is_end_below_position and place not in self.errors
+            self._truncation_problem(tp, row)
+            for tp, row in self._rows.items()
+            if row.is_end_below_position and tp not in self.errors
         )
         return (*((hidden,) if hidden else ()), *self._blocked, *errors, *below)
 
-    def _truncation_problem(self, place: TopicPartition, row: PartitionProgress) -> str:
+    def _truncation_problem(self, tp: TopicPartition, row: PartitionProgress) -> str:
         return (
-            f"{place[0]}-{place[1]} on {self.job.source.alias} ends at {row.end}, below the "
+            f"{tp[0]}-{tp[1]} on {self.job.source.alias} ends at {row.end}, below the "
             f"position {row.position}: the topic was truncated or recreated. Its content is being "
             "compared with what was copied."
         )
@@ -264,31 +264,31 @@ class FlowProgress:
         if self._plan is None:
             return {}
         return {
-            place: RemotePartition(
+            tp: RemotePartition(
                 work.remote_topic,
                 id_bytes(work.remote_topic_id),
-                place[1],
+                tp[1],
                 row.position,
                 row.next_remote_offset,
-                *reports[place],
+                *reports[tp],
             )
-            for place, work in self._plan.partitions.items()
-            if place in reports
-            and place not in self.errors
-            and (row := self._rows[place]).position is not None
+            for tp, work in self._plan.partitions.items()
+            if tp in reports
+            and tp not in self.errors
+            and (row := self._rows[tp]).position is not None
         }
 
     def add_foreign_records(self, found: Mapping[TopicPartition, Iterable[ForeignRange]]) -> None:
-        for place, stretches in found.items():
-            if place in self._rows:
-                self._rows[place].add_foreign(stretches)
+        for tp, stretches in found.items():
+            if tp in self._rows:
+                self._rows[tp].add_foreign(stretches)
 
     def has_backlog(self) -> bool:
         """Whether the source holds records that are neither copied nor blocked by an error."""
         return any(
             row.stable_end is None or row.position != row.stable_end
-            for place, row in self._rows.items()
-            if place not in self.errors or row.stable_end is None
+            for tp, row in self._rows.items()
+            if tp not in self.errors or row.stable_end is None
         )
 
     def end_reason(self, now: int) -> str:
@@ -299,8 +299,8 @@ class FlowProgress:
         plan = self._plan
         if plan is None or not plan.until or self.errors:
             return ""
-        for place, work in plan.partitions.items():
-            position = self._rows[place].position
+        for tp, work in plan.partitions.items():
+            position = self._rows[tp].position
             if position is None or position < (work.stop or 0):
                 return ""
         return f"Reached {plan.until}."
@@ -309,7 +309,7 @@ class FlowProgress:
     def has_partitions(self) -> bool:
         return bool(self._rows)
 
-    def places(self) -> list[TopicPartition]:
+    def partitions(self) -> list[TopicPartition]:
         return list(self._rows)
 
     def status(
@@ -319,7 +319,7 @@ class FlowProgress:
         slices: Iterable[SliceStatus],
         now: int,
     ) -> JobStatus:
-        partitions = [self._partition(place, row, state, now) for place, row in self._rows.items()]
+        partitions = [self._partition(tp, row, state, now) for tp, row in self._rows.items()]
         partitions.sort(key=lambda row: (row.topic, row.partition))
         topics = tuple(self._topics(partitions))
         partitions += self._deleted(now)
@@ -343,19 +343,19 @@ class FlowProgress:
         )
 
     def _partition(
-        self, place: TopicPartition, row: PartitionProgress, state: JobState, now: int
+        self, tp: TopicPartition, row: PartitionProgress, state: JobState, now: int
     ) -> PartitionStatus:
-        work = self._plan.partitions.get(place) if self._plan else None
-        error = self.errors.get(place)
+        work = self._plan.partitions.get(tp) if self._plan else None
+        error = self.errors.get(tp)
         time_lag = row.time_lag(now, error)
         shown = state_of(row, error, state, time_lag)
         held = self.throttle_reason if shown in ("lagging", "syncing") else ""
         held = held or self._left_out(row.left_out)
         return PartitionStatus(
-            topic=place[0],
-            partition=place[1],
+            topic=tp[0],
+            partition=tp[1],
             # A stopped partition has no work, but its copies exist.
-            remote_topic=work.remote_topic if work else self._remote_topics.get(place[0], ""),
+            remote_topic=work.remote_topic if work else self._remote_topics.get(tp[0], ""),
             state=shown,
             reason=error.reason if error else held,
             position=row.position,
@@ -379,9 +379,9 @@ class FlowProgress:
         """Partitions that were copied and that no longer exist on the source."""
         return [
             PartitionStatus(
-                topic=place[0],
-                partition=place[1],
-                remote_topic=self._remote_topics.get(place[0], ""),
+                topic=tp[0],
+                partition=tp[1],
+                remote_topic=self._remote_topics.get(tp[0], ""),
                 state="skipped",
                 reason=reason,
                 position=None,
@@ -392,7 +392,7 @@ class FlowProgress:
                 as_of=now,
                 code=DELETED_ON_SOURCE,
             )
-            for place, reason in (self._plan.deleted.items() if self._plan else ())
+            for tp, reason in (self._plan.deleted.items() if self._plan else ())
         ]
 
     def _left_out(self, count: int) -> str:
@@ -407,8 +407,8 @@ class FlowProgress:
         worst: dict[str, PartitionStatus] = {}
         codes: dict[str, str] = {}
         left_out: Counter[str] = Counter()
-        for (name, _), place in self._rows.items():
-            left_out[name] += place.left_out
+        for (name, _), tp in self._rows.items():
+            left_out[name] += tp.left_out
         for row in partitions:
             if row.code in BLOCKED:
                 codes[row.topic] = row.code

@@ -29,7 +29,7 @@ READ_S = 3.0
 # A commit is visible on the target before its copier reports it.
 REPORT_S = 2.0
 # Partitions read in one scan. The others wait for the next one.
-MOST_READ = 50
+MAX_READS = 50
 
 
 class RemotePartition(NamedTuple):
@@ -47,7 +47,7 @@ class RemotePartition(NamedTuple):
     epoch: int = 0
     reported_at: float = float("inf")
 
-    def is_at(self, other: RemotePartition) -> bool:
+    def has_same_position(self, other: RemotePartition) -> bool:
         """Whether epoch and positions are the same, regardless of reports."""
         return self._replace(reported_at=0.0) == other._replace(reported_at=0.0)
 
@@ -81,27 +81,27 @@ class ForeignRecordFinder:
     ) -> dict[TopicPartition, list[ForeignRange]]:
         """Foreign records appended since the last scan, in partitions whose position did not
         move."""
-        remotes = {place: (row.remote_topic, row.partition) for place, row in partitions.items()}
+        remotes = {tp: (row.remote_topic, row.partition) for tp, row in partitions.items()}
         ends = self._sampler.sample(list(remotes.values())).stable
         now = time.monotonic()
         found: dict[TopicPartition, list[ForeignRange]] = {}
         until, read = time.monotonic() + READ_S, 0
         before, self._scans, self._found_after = self._scans, {}, {}
-        for place, remote in partitions.items():
-            known, end = before.get(place), ends.get(remotes[place])
+        for tp, remote in partitions.items():
+            known, end = before.get(tp), ends.get(remotes[tp])
             if end is None:
                 continue
-            if known is None or not known.remote.is_at(remote) or end < known.end_then:
+            if known is None or not known.remote.has_same_position(remote) or end < known.end_then:
                 first = end if remote.next_offset is None else min(remote.next_offset, end)
-                self._scans[place] = _LastScan(remote, first, end, now)
+                self._scans[tp] = _LastScan(remote, first, end, now)
                 continue
             if remote.reported_at < known.at + REPORT_S:
-                self._scans[place] = known
+                self._scans[tp] = known
                 continue
             scanned = known.end_then
             if known.scanned < known.end_then:
                 stretches = None
-                if read < MOST_READ and time.monotonic() < until:
+                if read < MAX_READS and time.monotonic() < until:
                     read += 1
                     stretches = self._read(
                         remote, UnmappedRange(known.scanned, known.end_then), until
@@ -109,15 +109,15 @@ class ForeignRecordFinder:
                 if stretches is None:
                     scanned = known.scanned
                 elif stretches:
-                    found[place] = stretches
-                    self._found_after[place] = known
-            self._scans[place] = _LastScan(remote, scanned, max(end, known.end_then), now)
+                    found[tp] = stretches
+                    self._found_after[tp] = known
+            self._scans[tp] = _LastScan(remote, scanned, max(end, known.end_then), now)
         return found
 
-    def forget(self, places: Iterable[TopicPartition]) -> None:
+    def discard(self, partitions: Iterable[TopicPartition]) -> None:
         """Nobody reports what the last scan found there, so the next scan reads it again."""
-        for place in places:
-            self._scans[place] = self._found_after[place]
+        for tp in partitions:
+            self._scans[tp] = self._found_after[tp]
 
     def _read(
         self, remote: RemotePartition, hole: UnmappedRange, until: float

@@ -29,7 +29,7 @@ from spark_runner.kafka_protocol.single_fetch import fetch_once
 log = logging.getLogger(__name__)
 
 # Each costs a fetch. The others follow with the next sample.
-MOST_READS = 50
+MAX_READS = 50
 # Of a flow, per second and at once.
 _BYTES = 1 << 20
 # With a bandwidth limit: one part in this number, and no less than the second figure.
@@ -73,32 +73,32 @@ class HeaderReader:
             return found
         least, most = _EACH_BYTES
         size = round(max(least, min(most, self._left / max(1, len(wanted)))))
-        for place, offset in wanted.items():
+        for tp, offset in wanted.items():
             if self._left <= 0 or time.monotonic() >= deadline:
                 break
-            view = views.get(place[0])
+            view = views.get(tp[0])
             if view is None:
                 continue
             try:
-                read = self._fetch(view, place, offset, size, deadline)
+                read = self._fetch(view, tp, offset, size, deadline)
             except UnderstudyError as error:
-                log.info("No headers of %s-%s were read: %s", *place, error.message)
+                log.info("No headers of %s-%s were read: %s", *tp, error.message)
                 break
             if read:
-                found[place] = read
+                found[tp] = read
         return found
 
     def _fetch(
-        self, view: TopicView, place: TopicPartition, offset: int, size: int, deadline: float
+        self, view: TopicView, tp: TopicPartition, offset: int, size: int, deadline: float
     ) -> tuple[BatchCount, ...]:
-        topic, partition = place
+        topic, partition = tp
         leader = view.leaders.get(partition)
         if leader is None or leader.node < 0:
             return ()
         until = min(deadline, time.monotonic() + _EACH_S)
-        link = self._cluster.link(leader.node, "peek", until)
+        connection = self._cluster.connection(leader.node, "peek", until)
         frame, reply = fetch_once(
-            link, (topic, view.topic_id), partition, offset, until=until,
+            connection, (topic, view.topic_id), partition, offset, until=until,
             isolation=fetch.READ_UNCOMMITTED, most_bytes=size,
         )  # fmt: skip
         self._left -= len(frame)
@@ -109,7 +109,7 @@ class HeaderReader:
         return tuple(_batches(frame, reply))
 
 
-def _batches(frame: memoryview, reply: fetch.Reply) -> Iterator[BatchCount]:
+def _batches(frame: memoryview, reply: fetch.FetchResponse) -> Iterator[BatchCount]:
     for row in reply.partitions:
         if row.error or row.stop - row.start < HEADER_SIZE:
             continue

@@ -62,7 +62,7 @@ class OffsetSampler:
         """`limit` is the flow's bandwidth limit in bytes per second."""
         self._cluster = ClusterClient(source)
         self._header_reader = HeaderReader(self._cluster, limit)
-        self._places: list[TopicPartition] = []
+        self._partitions: list[TopicPartition] = []
         self._starts: frozenset[TopicPartition] = frozenset()
         self._queries: dict[int, list[_OffsetQuery]] = {}
         self._backoff: dict[int, _Backoff] = {}
@@ -72,41 +72,43 @@ class OffsetSampler:
 
     def sample(
         self,
-        places: list[TopicPartition],
+        partitions: list[TopicPartition],
         starts: Collection[TopicPartition] = (),
         headers: Mapping[TopicPartition, int] | None = None,
     ) -> LogOffsets:
-        """Offsets of `places`, with log starts for those in `starts`.
+        """Offsets of `partitions`, with log starts for those in `starts`.
 
         `headers`: offsets from which batch headers are read.
         """
         deadline = time.monotonic() + DEADLINE_S
         wanted = frozenset(starts)
-        offsets = retry_until_available(lambda: self._sample(places, wanted, deadline), deadline)
+        offsets = retry_until_available(
+            lambda: self._sample(partitions, wanted, deadline), deadline
+        )
         if not headers:
             return offsets
         return dataclasses.replace(offsets, headers=self._header_reader.read(headers, deadline))
 
     def _sample(
-        self, places: list[TopicPartition], starts: frozenset[TopicPartition], deadline: float
+        self, partitions: list[TopicPartition], starts: frozenset[TopicPartition], deadline: float
     ) -> LogOffsets:
         as_of = int(time.time() * 1000)
-        if places != self._places or starts != self._starts:
-            self._prepare(places, starts, deadline)
+        if partitions != self._partitions or starts != self._starts:
+            self._prepare(partitions, starts, deadline)
         try:
-            first, stable, end = self._ask(deadline)
+            first, stable, end = self._query(deadline)
         except Exception:
-            self._places = []
+            self._partitions = []
             raise
         return LogOffsets(as_of, end, stable, first)
 
     def _prepare(
-        self, places: list[TopicPartition], starts: frozenset[TopicPartition], deadline: float
+        self, partitions: list[TopicPartition], starts: frozenset[TopicPartition], deadline: float
     ) -> None:
-        views = self._cluster.describe({topic for topic, _ in places}, deadline)
+        views = self._cluster.describe({topic for topic, _ in partitions}, deadline)
         led = [
             (topic, partition, leader)
-            for topic, partition in places
+            for topic, partition in partitions
             if topic in views
             and (leader := views[topic].leaders.get(partition)) is not None
             and leader.node >= 0
@@ -126,9 +128,9 @@ class OffsetSampler:
         self._backoff = {
             node: backoff for node, backoff in self._backoff.items() if node in sides[-1]
         }
-        self._places, self._starts = list(places), starts
+        self._partitions, self._starts = list(partitions), starts
 
-    def _ask(
+    def _query(
         self, deadline: float
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, int]]:
         first: dict[TopicPartition, int] = {}
@@ -136,7 +138,7 @@ class OffsetSampler:
         end: dict[TopicPartition, int] = {}
         errors: set[int] = set()
         problem: KafkaUnavailable | None = None
-        for node in self._nodes_to_ask():
+        for node in self._nodes_to_query():
             queries = self._queries[node]
             try:
                 first_here, stable_here, end_here = self._offsets_of(node, deadline)
@@ -149,7 +151,7 @@ class OffsetSampler:
             end |= end_here
         if errors or problem or not stable:
             # The next sample looks up the leaders again.
-            self._places = []
+            self._partitions = []
         if stable:
             return first, stable, end
         if problem is not None:
@@ -158,7 +160,7 @@ class OffsetSampler:
             raise error_of_number(min(errors), where=self._cluster.alias, doing="ask for ends")
         return first, stable, end
 
-    def _nodes_to_ask(self) -> list[int]:
+    def _nodes_to_query(self) -> list[int]:
         """Brokers without backoff first, then those whose backoff has passed; all if none is
         left."""
         now = time.monotonic()
@@ -171,7 +173,7 @@ class OffsetSampler:
         began = time.monotonic()
         until = deadline if node in self._backoff else min(deadline, began + _EACH_S)
         try:
-            found = [query.ask(self._cluster, until) for query in self._queries[node]]
+            found = [query.send_request(self._cluster, until) for query in self._queries[node]]
         except KafkaUnavailable:
             now = time.monotonic()
             if now - began >= _SLOW_S:
@@ -200,13 +202,13 @@ class _OffsetQuery:
         self._found: dict[TopicPartition, int] = {}
         self.errors: set[int] = set()
 
-    def ask(self, cluster: ClusterClient, deadline: float) -> dict[TopicPartition, int]:
+    def send_request(self, cluster: ClusterClient, deadline: float) -> dict[TopicPartition, int]:
         if self._request is None:
             return self._found
-        reply = cluster.ask(self._request, deadline, node=self._node)
+        reply = cluster.send_request(self._request, deadline, node=self._node)
         if reply is not self._reply:
             rows = listed(reply)
             self.errors = {row.error for row in rows.values() if row.error}
-            self._found = {place: row.offset for place, row in rows.items() if not row.error}
+            self._found = {tp: row.offset for tp, row in rows.items() if not row.error}
             self._reply = reply
         return self._found

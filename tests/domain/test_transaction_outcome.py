@@ -15,7 +15,7 @@ def of(
 ) -> dict[int, bool | None]:
     end = LastTransaction(bumps=bumps, orderly=orderly)
     for state, epoch, timeout_ms in said:
-        end.learn(state, epoch, timeout_ms)
+        end.update(state, epoch, timeout_ms)
     return {epoch: known for epoch in range(12) if (known := end.of(epoch)) is not None}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mirrors.domain.internal_topics.records import Checkpoint
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.internal_topics.topic import Row, append
+from mirrors.kafka.internal_topics.topic import NewRecord, append
 from mirrors.models import GroupBookmark, GroupOffset, KnownCheckpoint
 from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
 from tests.groups.world import World
@@ -62,7 +62,7 @@ def test_checkpoints_go_on_and_back_with_the_group_whoever_wrote_the_last(
     # An MM2 that ran before a takeover, or beside us, is read like our own.
     theirs = Checkpoint(group, here.remote(topic), 0, 20, 18)
     name = f"{here.alias}.checkpoints.internal"
-    append(here.copy.target.spec, name, [Row(theirs.key, theirs.value, 0)])
+    append(here.copy.target.spec, name, [NewRecord(theirs.key, theirs.value, 0)])
     here.commit(group, topic, 20)
     here.do(emit_checkpoints)
     assert [row.downstream for row in here.checkpoints()][-2:] == [18, here.truth(topic)[20]]

@@ -13,7 +13,7 @@ from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.groups.checkpoints import OffsetUpdate
 from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.sync.schedule import SyncTaskContext
-from mirrors.kafka.admin.groups import GroupListing, GroupsListed
+from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.kafka.admin.groups import GroupOffset as KafkaOffset
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow, FlowPartition, GroupBookmark, GroupOffset, PartitionMap
@@ -33,7 +33,7 @@ def look(flow: Flow, *names: str, kind: str = "classic", later: int = 0, silent:
     }
     now = NOW + timedelta(seconds=later)
     errors = (KafkaUnavailable(silent),) if silent else ()
-    store_listing(flow=flow, spec=flow.spec, listed=GroupsListed(listed, errors), now=now)
+    store_listing(flow=flow, spec=flow.spec, listed=GroupListings(listed, errors), now=now)
 
 
 def states(flow: Flow) -> dict[tuple[str, str], str]:
@@ -128,7 +128,7 @@ def test_a_known_group_that_may_not_be_described_any_more_is_reported(
 
     one = GroupListing(name="app", type="classic", state="Empty", protocol_type="consumer")
     monkeypatch.setattr(
-        source_groups, "list_answered_groups", lambda *_, **__: GroupsListed({"app": one})
+        source_groups, "list_answered_groups", lambda *_, **__: GroupListings({"app": one})
     )
     monkeypatch.setattr(source_groups, "read_offsets", read)
     look(flow, "app")

@@ -22,9 +22,9 @@ SLOW_S = 0.25
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(addresses, "ATTEMPT_S", 0.1)
-    ADDRESS_HISTORY.forget()
+    ADDRESS_HISTORY.clear()
     yield
-    ADDRESS_HISTORY.forget()
+    ADDRESS_HISTORY.clear()
 
 
 class Network:
@@ -99,7 +99,7 @@ def test_short_time_is_shared_and_each_failure_is_told() -> None:
 
 
 def test_the_book_forgets_what_was_noted_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(addresses, "_KEPT", 2)
+    monkeypatch.setattr(addresses, "_MAX_ENTRIES", 2)
     for address in (A, B, C):
         ADDRESS_HISTORY.record_failure("west", address)
     assert not ADDRESS_HISTORY.has_failed("west", A, 9)

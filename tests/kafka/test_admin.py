@@ -98,7 +98,7 @@ def test_what_cannot_be_created_does_not_stop_the_others(admin: Admin) -> None:
 
 def test_topics_grow_and_what_is_absent_is_named(admin: Admin, topic: MakeTopic) -> None:
     name = topic(2)
-    result = admin.grow_topics({name: 5, ABSENT: 3})
+    result = admin.create_partitions({name: 5, ABSENT: 3})
     assert set(result.done) == {name}
     assert result.failed[ABSENT].code == "not_found"
     assert ABSENT in result.failed[ABSENT].message
@@ -150,7 +150,7 @@ def test_a_partition_by_which_a_topic_grew_is_found_by_a_client_that_knew_the_to
     name = topic(1)
     admin.list_offsets([(name, 0)], "latest").raise_first()
     with Admin(cluster) as somebody_else:
-        somebody_else.grow_topics({name: 2}).raise_first()
+        somebody_else.create_partitions({name: 2}).raise_first()
 
     deadline = time.monotonic() + 10
     while (found := admin.list_offsets([(name, 1)], "latest")).failed:
@@ -175,7 +175,7 @@ def test_records_are_deleted_below_an_offset(
 
 def test_nothing_asked_is_nothing_done(admin: Admin) -> None:
     assert admin.create_topics([]).done == {}
-    assert admin.grow_topics({}).done == {}
+    assert admin.create_partitions({}).done == {}
     assert admin.alter_configs({}).done == {}
     assert admin.alter_configs({ABSENT: {}}).failed == {}
     assert admin.delete_topics([]).done == {}

@@ -21,9 +21,9 @@ from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import groups, temporary_groups
 from mirrors.kafka.admin.acls import Acls
-from mirrors.kafka.admin.client_fence import Fence
+from mirrors.kafka.admin.client_fence import ClientFence
 from mirrors.kafka.admin.groups import delete_group, delete_offsets
-from mirrors.kafka.admin.permissions import ask_rights
+from mirrors.kafka.admin.permissions import describe_permissions
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.cluster_requests import ClusterRequests
 from mirrors.kafka.connection_test.probe import probe
@@ -63,7 +63,7 @@ def move_group(spec: ClusterSpec, topic: str) -> None:
 
 
 def rights(spec: ClusterSpec, topic: str) -> None:
-    assert not ask_rights(spec, topics=[topic], groups=[_id()]).trouble
+    assert not describe_permissions(spec, topics=[topic], groups=[_id()]).trouble
 
 
 def access_rules(spec: ClusterSpec, topic: str) -> None:
@@ -82,14 +82,14 @@ def tail(spec: ClusterSpec, topic: str) -> None:
     with contextlib.closing(reader):
         found = reader.find(topic, topic_tail.LogPosition(), deadline_s=15)
         assert found is not None
-        internal.append(spec, topic, [internal.Row(b"k", b"v")])
+        internal.append(spec, topic, [internal.NewRecord(b"k", b"v")])
         again = reader.find(topic, found.end_position, deadline_s=15)
         assert again is not None
         assert again.records is not None, "it went the long way"
 
 
 def read_records(spec: ClusterSpec, topic: str) -> None:
-    internal.append(spec, topic, [internal.Row(b"k", b"v")])
+    internal.append(spec, topic, [internal.NewRecord(b"k", b"v")])
     with Admin(spec) as admin:
         assert internal.read_to_end(admin, topic)
     assert not read_windows(spec, {(topic, 0): [(0, 1)]}, deadline_s=15).failed
@@ -164,9 +164,9 @@ BOUND_S = 0.7
 def no_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each conversation meets the dead address for the first time, and gives it less time."""
     monkeypatch.setattr(addresses, "ATTEMPT_S", BOUND_S)
-    ADDRESS_HISTORY.forget()
+    ADDRESS_HISTORY.clear()
     yield
-    ADDRESS_HISTORY.forget()
+    ADDRESS_HISTORY.clear()
 
 
 @pytest.mark.parametrize("kind", KINDS.keys() - {"unresolvable"})
@@ -212,9 +212,9 @@ def test_a_dead_broker_of_the_metadata_hides_no_groups_of_the_others(
             return [99, *nodes]
 
         monkeypatch.setattr(ClusterRequests, "list_brokers", list_with_dead)
-        listed = groups.list_answered_groups(cluster)
+        listed = groups.list_reachable_groups(cluster)
         assert group in listed.groups
-        assert not listed.is_whole
+        assert not listed.is_complete
         assert dead.partition(":")[0] in listed.reason
         with pytest.raises(KafkaUnavailable):
             groups.list_groups(cluster)
@@ -238,7 +238,7 @@ def test_a_dead_first_address_costs_one_bounded_attempt(
     began = time.monotonic()
     conversation(cluster, name)
     usual = time.monotonic() - began
-    ADDRESS_HISTORY.forget()
+    ADDRESS_HISTORY.clear()
     for bound in (BOUND_S + USUAL_S, USUAL_S):
         began = time.monotonic()
         conversation(half_dead, name)
@@ -287,7 +287,7 @@ class HalfDead:
 
 
 def test_a_dead_broker_of_the_list_does_not_hold_up_the_fence(cluster: ClusterSpec) -> None:
-    with Fence(cluster) as fence:
+    with ClientFence(cluster) as fence:
         fence.client = HalfDead(fence.client)  # type: ignore[assignment]
         began = time.monotonic()
         assert fence.allows_everyone(deadline_s=10) is False

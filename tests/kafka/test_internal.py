@@ -18,7 +18,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.client_config import client_config
 from mirrors.kafka.internal_topics.positions import read_positions
-from mirrors.kafka.internal_topics.topic import Row, append, read_to_end
+from mirrors.kafka.internal_topics.topic import NewRecord, append, read_to_end
 from spark_runner.planning.mm2_import import mm2_positions
 from spark_runner.positions.mm2_export import ConnectOffsetsWriter
 
@@ -37,7 +37,12 @@ def test_what_was_appended_is_read_back_in_order_with_nulls(
     admin: Admin, cluster: ClusterSpec, topic: MakeTopic
 ) -> None:
     name = topic(2, {"cleanup.policy": "compact"})
-    rows = [Row(b"a", b"1", 0), Row(b"b", None, 0), Row(b"c", b"", 1), Row(b"a", b"2", 0)]
+    rows = [
+        NewRecord(b"a", b"1", 0),
+        NewRecord(b"b", None, 0),
+        NewRecord(b"c", b"", 1),
+        NewRecord(b"a", b"2", 0),
+    ]
     assert append(cluster, name, rows) == 4
     read = [(one.partition, one.key, one.value) for one in read_to_end(admin, name)]
     assert read == [(0, b"a", b"1"), (0, b"b", None), (0, b"a", b"2"), (1, b"c", b"")]
@@ -68,11 +73,11 @@ def test_an_open_transaction_hides_what_follows_it(
     admin: Admin, cluster: ClusterSpec, topic: MakeTopic
 ) -> None:
     name, producer = topic(), transactional(cluster)
-    append(cluster, name, [Row(b"k", b"before", 0)])
+    append(cluster, name, [NewRecord(b"k", b"before", 0)])
     producer.begin_transaction()
     producer.produce(name, b"open", b"k", 0)
     producer.flush(20)
-    append(cluster, name, [Row(b"k", b"after", 0)])
+    append(cluster, name, [NewRecord(b"k", b"after", 0)])
     assert [one.value for one in read_to_end(admin, name)] == [b"before"]
     producer.abort_transaction(20)
 
@@ -81,10 +86,10 @@ def test_records_since_a_moment_are_read_alone(
     admin: Admin, cluster: ClusterSpec, topic: MakeTopic
 ) -> None:
     name = topic()
-    append(cluster, name, [Row(b"k", b"old", 0)])
+    append(cluster, name, [NewRecord(b"k", b"old", 0)])
     time.sleep(0.05)
     moment = int(time.time() * 1000)
-    append(cluster, name, [Row(b"k", b"new", 0)])
+    append(cluster, name, [NewRecord(b"k", b"new", 0)])
     assert [one.value for one in read_to_end(admin, name, since=moment)] == [b"new"]
     assert read_to_end(admin, name, since=moment + 60_000) == []
 
@@ -94,13 +99,13 @@ def test_a_refused_record_is_an_error_with_its_topic(
 ) -> None:
     name = topic(1, {"max.message.bytes": "1000"})
     with pytest.raises(KafkaRefused, match=f"cannot write {name}"):
-        append(cluster, name, [Row(b"k", bytes(5000), 0)])
+        append(cluster, name, [NewRecord(b"k", bytes(5000), 0)])
 
 
 def test_a_cluster_that_is_down_takes_no_records_in_time() -> None:
     down = ClusterSpec(alias="gone", bootstrap_servers="127.0.0.1:1")
     with pytest.raises(KafkaUnavailable, match="in time"):
-        append(down, "any", [Row(b"k", b"v", 0)], deadline_s=1.5)
+        append(down, "any", [NewRecord(b"k", b"v", 0)], deadline_s=1.5)
 
 
 def test_positions_are_the_last_of_each_partition(
@@ -120,10 +125,10 @@ def test_positions_are_the_last_of_each_partition(
         )
 
     rows = [position(0, 5), position(1, 8), position(0, 9), SliceCount(3)]
-    append(cluster, name, [Row(row.key, row.value, 0) for row in rows])
-    append(cluster, name, [Row(b"strange", b"bytes", 0)])
+    append(cluster, name, [NewRecord(row.key, row.value, 0) for row in rows])
+    append(cluster, name, [NewRecord(b"strange", b"bytes", 0)])
     found = read_positions(admin, name)
-    assert found.places == {("orders", 0): position(0, 9), ("orders", 1): position(1, 8)}
+    assert found.positions == {("orders", 0): position(0, 9), ("orders", 1): position(1, 8)}
     assert (found.slices, found.unreadable) == (3, 1)
 
 
@@ -150,7 +155,7 @@ def test_keys_without_a_partition_go_where_a_java_producer_puts_them(
     name, cases = topic(25), json.loads(GOLDEN.read_text())["cases"]
     rows = {bytes.fromhex(case["key"]): case["partition_of_25"] for case in cases}
     assert rows
-    append(cluster, name, [Row(key, b"v") for key in rows])
+    append(cluster, name, [NewRecord(key, b"v") for key in rows])
     own = {"group.id": "unused", "enable.partition.eof": True}
     consumer = Consumer(client_config(cluster, client_id="test", role="consumer", extra=own))
     consumer.assign([TopicPartition(name, number, 0) for number in range(25)])

@@ -14,7 +14,7 @@ from kafka.protocol.consumer import FetchRequest
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics import log_reader
-from mirrors.kafka.internal_topics.log_reader import LogReader, Recreated, TooLong, Truncated
+from mirrors.kafka.internal_topics.log_reader import LogReader, RangeTooLong, Recreated, Truncated
 from mirrors.kafka.internal_topics.topic import read_to_end
 from mirrors.kafka.protocol.messages import SUPPORTED_VERSIONS
 from spark_runner.kafka_protocol import compression
@@ -127,7 +127,7 @@ def test_open_and_aborted_records_are_returned_on_request(side: Side, topic: str
     writer.write(topic, 0, [row("open")])
     assert everything(LogReader(side.client, topic)) == [b"aborted", b"open"]
     told = {
-        next(decode_batch(batch.data)).value: (batch.is_decided, batch.is_aborted)
+        next(decode_batch(batch.data)).value: (batch.has_outcome, batch.is_aborted)
         for batch in LogReader(side.client, topic).read_all(soon(), with_outcome=True)
         if not batch.is_control
     }
@@ -212,10 +212,10 @@ def test_a_log_whose_first_records_were_deleted_was_truncated(side: Side, topic:
     assert (committed(reader), reader.next_offset) == ([], 2)
 
 
-@pytest.mark.parametrize("keeps_leader", [False, True])
-def test_a_recreated_topic_is_another_one(side: Side, topic: str, keeps_leader: bool) -> None:
+@pytest.mark.parametrize("caches_leader", [False, True])
+def test_a_recreated_topic_is_another_one(side: Side, topic: str, caches_leader: bool) -> None:
     side.write(topic, 0, [row("old")])
-    reader = LogReader(side.client, topic, keeps_leader=keeps_leader)
+    reader = LogReader(side.client, topic, caches_leader=caches_leader)
     assert committed(reader) == [b"old"]
     with Admin(side.spec) as admin:
         admin.delete_topics([topic]).raise_first()
@@ -223,7 +223,7 @@ def test_a_recreated_topic_is_another_one(side: Side, topic: str, keeps_leader: 
         while topic in admin.topic_names():
             assert time.monotonic() < until
             time.sleep(0.05)
-    with pytest.raises(KafkaUnavailable if keeps_leader else UnderstudyError):
+    with pytest.raises(KafkaUnavailable if caches_leader else UnderstudyError):
         committed(reader)
     side.make(topic)
     side.write(topic, 0, [row("new"), row("newer")])
@@ -247,7 +247,7 @@ def test_it_reads_no_more_than_the_caller_wants(side: Side, topic: str) -> None:
     reader = LogReader(side.client, topic, reply_bytes=1)
     for text in ("one", "two", "three"):
         side.write(topic, 0, [row(text)])
-    with pytest.raises(TooLong):
+    with pytest.raises(RangeTooLong):
         list(reader.read_committed(soon(), most=2))
     assert reader.next_offset == 2
     assert len(list(reader.read_committed(soon(), most=2))) == 1
@@ -265,12 +265,12 @@ def test_a_damaged_batch_is_an_error(
 
 def test_a_connection_that_broke_is_replaced(side: Side, topic: str) -> None:
     side.write(topic, 0, [row("one")])
-    reader = LogReader(side.client, topic, keeps_leader=True)
+    reader = LogReader(side.client, topic, caches_leader=True)
     assert committed(reader) == [b"one"]
     side.write(topic, 0, [row("two")])
-    for (_, purpose), link in list(side.client._links.items()):
-        if purpose == "ask":
-            link.stream.close()
+    for (_, purpose), connection in list(side.client._connections.items()):
+        if purpose == "requests":
+            connection.stream.close()
     with pytest.raises(KafkaUnavailable):
         committed(reader)
     assert committed(reader) == [b"two"]

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.groups import GroupOffset, list_groups, write_offsets
-from mirrors.kafka.admin.temporary_groups import PREFIX, delete_groups, find_groups, make_group
+from mirrors.kafka.admin.temporary_groups import PREFIX, create_group, delete_groups, find_groups
 from mirrors.kafka.reading import samples
 from mirrors.kafka.reading.group_consumer import read_as_group
 from mirrors.kafka.reading.samples import read_windows
@@ -94,7 +94,7 @@ def test_records_whose_transaction_is_just_being_committed_are_waited_for(
 ) -> None:
     name, group = topic(), f"{PREFIX}{uuid.uuid4().hex[:8]}-0"
     producer = three_uncommitted(cluster, name, name)
-    make_group(cluster, group, {(name, 0): 0})
+    create_group(cluster, group, {(name, 0): 0})
     never = read_as_group(cluster, group, {(name, 0): 3}, at_most=3, deadline_s=20)
     assert (never.done[name, 0].seen, never.done[name, 0].ended) == ([], True)
     ending = threading.Timer(0.7, producer.commit_transaction, [10])
@@ -110,7 +110,7 @@ def test_who_still_finds_records_waits_for_the_next_as_long_as_before(
 ) -> None:
     name, group = topic(), f"{PREFIX}{uuid.uuid4().hex[:8]}-0"
     writers = [three_uncommitted(cluster, name, f"{name}-{number}") for number in range(2)]
-    make_group(cluster, group, {(name, 0): 0})
+    create_group(cluster, group, {(name, 0): 0})
     endings = [
         threading.Timer(seconds, writer.commit_transaction, [10])
         for writer, seconds in zip(writers, (1.2, 2.6), strict=True)
@@ -142,7 +142,7 @@ def test_a_throw_away_group_begins_where_it_stands_and_is_gone_afterwards(
     group, other = f"{PREFIX}{mark}-0", f"real-{mark}"
     write_offsets(cluster, other, {(name, 0): GroupOffset(1)})
     starts = {(name, 0): 6, (name, 1): 10, (name, 2): 0}
-    assert not make_group(cluster, group, starts).failed
+    assert not create_group(cluster, group, starts).failed
     ends = {(name, 0): 10, (name, 1): 10, (name, 2): 0}
     found = read_as_group(cluster, group, ends, at_most=3, deadline_s=20)
     assert not found.failed
@@ -162,7 +162,7 @@ def test_a_place_that_holds_no_such_offset_is_an_answer_not_another_beginning(
 ) -> None:
     name, group = topic(), f"{PREFIX}{uuid.uuid4().hex[:8]}-0"
     fill(cluster, name, partitions=1, transactions=False)
-    make_group(cluster, group, {(name, 0): 99})
+    create_group(cluster, group, {(name, 0): 99})
     found = read_as_group(cluster, group, {(name, 0): 10}, at_most=3, deadline_s=20)
     delete_groups(cluster, [group])
     assert not found.done
@@ -172,6 +172,6 @@ def test_a_place_that_holds_no_such_offset_is_an_answer_not_another_beginning(
 def test_real_groups_are_never_made_or_deleted_here(cluster: ClusterSpec) -> None:
     for name in ("billing", PREFIX):
         with pytest.raises(UnderstudyError):
-            make_group(cluster, name, {})
+            create_group(cluster, name, {})
         with pytest.raises(UnderstudyError):
             delete_groups(cluster, [name])

@@ -25,9 +25,9 @@ QUOTA = 200.0
 
 @pytest.fixture(autouse=True)
 def no_memory() -> Iterator[None]:
-    THROTTLES.forget()
+    THROTTLES.clear()
     yield
-    THROTTLES.forget()
+    THROTTLES.clear()
 
 
 @contextlib.contextmanager
@@ -38,7 +38,7 @@ def quota(spec: ClusterSpec, client_id: str, name: str, value: float) -> Iterato
         what = [entry.OpData(key=name, value=value, remove=remove)]
         request = AlterClientQuotasRequest(entries=[entry(entity=who, ops=what)])
         with ClusterRequests(spec, deadline_s=10, client_id="quotas") as requests:
-            assert not requests.ask_any(request).entries[0].error_code
+            assert not requests.send_to_any(request).entries[0].error_code
         time.sleep(0.3)  # until the broker applies it
 
     alter(remove=False)
@@ -70,7 +70,7 @@ def test_records_that_are_late_name_the_quota(
     cluster: ClusterSpec, topic: Callable[..., str]
 ) -> None:
     name = topic()
-    rows = [internal.Row(b"k", os.urandom(1000)) for _ in range(4000)]
+    rows = [internal.NewRecord(b"k", os.urandom(1000)) for _ in range(4000)]
     throttled = quota(cluster, internal.CLIENT_ID, "producer_byte_rate", QUOTA)
     with throttled, pytest.raises(KafkaUnavailable) as refused:
         internal.append(cluster, name, rows, deadline_s=3)

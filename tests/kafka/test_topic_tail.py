@@ -114,7 +114,7 @@ def test_whatever_is_out_of_the_ordinary_is_looked_at_closely(
     assert reader.fetch_range(unique("none"), known, deadline_s=20) is None
     assert reader.fetch_range(topic, LogPosition(known.topic_id, 5), deadline_s=20) is None
     assert reader.fetch_range(topic, LogPosition("of another topic", 0), deadline_s=20) is None
-    monkeypatch.setattr("mirrors.kafka.internal_topics.topic_tail.REPLIES", 1)
+    monkeypatch.setattr("mirrors.kafka.internal_topics.topic_tail.MAX_RESPONSES", 1)
     monkeypatch.setattr("mirrors.kafka.internal_topics.topic_tail.REPLY_BYTES", 1)
     side.write(topic, 0, [row("two")])
     assert reader.fetch_range(topic, known, deadline_s=20) is None

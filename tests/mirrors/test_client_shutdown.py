@@ -13,7 +13,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.internal_topics.heartbeats import HeartbeatProducer
-from mirrors.kafka.internal_topics.topic import Row, append
+from mirrors.kafka.internal_topics.topic import NewRecord, append
 
 BEAT = Heartbeat("one", "two", 1)
 
@@ -45,6 +45,6 @@ def test_a_writer_of_heartbeats_ends_with_what_it_could_not_send(nobody: Cluster
 def test_a_producer_that_failed_ends_though_its_error_is_kept(nobody: ClusterSpec) -> None:
     before = clients()
     with pytest.raises(KafkaUnavailable, match="did not accept 1 of 1 records") as kept:
-        append(nobody, "heartbeats", [Row(b"", b"")], deadline_s=0.3)
+        append(nobody, "heartbeats", [NewRecord(b"", b"")], deadline_s=0.3)
     assert kept.tb is not None
     assert clients() <= before

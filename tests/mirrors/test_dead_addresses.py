@@ -28,9 +28,9 @@ BUSY_S = 25.0
 def no_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is known of the addresses, and one attempt costs less than usual."""
     monkeypatch.setattr(addresses, "ATTEMPT_S", BOUND_S)
-    ADDRESS_HISTORY.forget()
+    ADDRESS_HISTORY.clear()
     yield
-    ADDRESS_HISTORY.forget()
+    ADDRESS_HISTORY.clear()
 
 
 @pytest.fixture(params=KINDS)
@@ -54,7 +54,7 @@ def test_a_failover_goes_through(world: World) -> None:
         world.do(act)
     stands = world.stands(group, topic)
     assert stands is not None
-    ADDRESS_HISTORY.forget()
+    ADDRESS_HISTORY.clear()
     began = time.monotonic()
     simulation = simulated(world)
     assert simulation.verification == "verified", simulation.verification_reason

@@ -199,7 +199,7 @@ def test_partitions_and_deletions_are_found_and_only_a_person_makes_a_topic_agai
     _, two = sides
     remote, now = f"one.{topic}", timezone.now()
     sync(flow)
-    two.grow_topics({remote: 3}).raise_first()
+    two.create_partitions({remote: 3}).raise_first()
     eventually(lambda: two.snapshot([remote], now=0).topics[remote].partitions == 3)
     sync(flow)
     grown = only(flow)

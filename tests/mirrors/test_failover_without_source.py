@@ -15,7 +15,7 @@ from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.processes.guard import Guard
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.failover.plan import plan_failover
-from mirrors.kafka.admin.client_fence import Fence, keep_open
+from mirrors.kafka.admin.client_fence import ClientFence, preserve_open_access
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.clock import milliseconds
@@ -93,8 +93,8 @@ def a_fence_stops_writers_and_nobody_else(world: World, topic: str) -> None:
     assert outcome is not None
     assert (outcome.what, "could lock out readers" in outcome.words) == ("person", True)
     assert may_write(source, topic)
-    with Fence(spec.source, client_id="test") as rules:
-        rules.create_rules(keep_open([topic], [])).raise_first()
+    with ClientFence(spec.source, client_id="test") as rules:
+        rules.create_rules(preserve_open_access([topic], [])).raise_first()
     before = len(source.read(topic))
     assert FENCE.act(context) is None
     until(lambda: not may_write(source, topic))

@@ -14,7 +14,7 @@ from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.sync.heartbeats import ReceivedHeartbeat
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
-from mirrors.kafka.internal_topics.topic import InternalRecord, Row, append, read_to_end
+from mirrors.kafka.internal_topics.topic import InternalRecord, NewRecord, append, read_to_end
 from mirrors.models import Cluster, DutyRun, Flow, HeartbeatState
 from mirrors.services import clusters as cluster_services
 from mirrors.services.clock import milliseconds
@@ -84,7 +84,7 @@ def test_an_arrival_on_the_target_tells_age_and_latency(
         """What the flow does: the heartbeat, byte by byte, under its remote name."""
         real(turns, at)
         for turn in turns:
-            row = Row(turn.beat.key, turn.beat.value, 0)
+            row = NewRecord(turn.beat.key, turn.beat.value, 0)
             append(sides[1].spec, "one.heartbeats", [row])
 
     monkeypatch.setattr(emitter, "_write", carry)

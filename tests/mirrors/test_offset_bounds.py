@@ -10,7 +10,7 @@ from mirrors.domain.internal_topics.records import OffsetSync
 from mirrors.domain.offsets.mm2_bounds import Pair
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.offsets.translation import Translation
-from mirrors.kafka.internal_topics.topic import Row, append
+from mirrors.kafka.internal_topics.topic import NewRecord, append
 from mirrors.models import Flow, KnownCheckpoint, OffsetBounds, PartitionMap
 from mirrors.services.offsets import mm2_bounds
 from mirrors.services.offsets.index_refresh import refresh_and_translate
@@ -67,7 +67,7 @@ class World:
         if topic not in known:
             side.make(topic, cleanup_policy="compact")
         rows = [OffsetSync(self.topic, 0, *pair) for pair in pairs]
-        append(side.spec, topic, [Row(row.key, row.value, 0) for row in rows])
+        append(side.spec, topic, [NewRecord(row.key, row.value, 0) for row in rows])
 
     def ask(self, *offsets: int) -> list[Translation]:
         place = (self.topic, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrors.domain.internal_topics.records import position_key
-from mirrors.kafka.internal_topics.topic import Row, append
+from mirrors.kafka.internal_topics.topic import NewRecord, append
 from mirrors.models import Failback
 from mirrors.services.failback import lifecycle, preparation
 from tests.groups.world import World
@@ -39,7 +39,7 @@ def recreated(world: World) -> str:
     for number in range(2):
         world.fill(topic, 10, partition=number)
     # As a restart does by decision: these begin again, the other four positions stay.
-    forgotten = [Row(position_key(topic, number), None, 0) for number in range(2)]
+    forgotten = [NewRecord(position_key(topic, number), None, 0) for number in range(2)]
     append(world.copy.target.spec, world.copy.positions_topic, forgotten, deadline_s=10)
     world.copy.copy()
     return topic

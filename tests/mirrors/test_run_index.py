@@ -16,7 +16,7 @@ from mirrors.domain.offsets import runs
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.offsets.translation import Translation
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.internal_topics.topic import Row, append
+from mirrors.kafka.internal_topics.topic import NewRecord, append
 from mirrors.kafka.protocol.metadata import id_text
 from mirrors.models import Cluster, Flow, PartitionMap, RunIndex
 from mirrors.services.offsets.retention.old_runs import flows_with_old_runs, retire_runs
@@ -121,7 +121,7 @@ def begin_again(copy: HandFlow, topic: str) -> None:
         target_cluster=copy.target.client.cluster_id,
         target_topic_id=ids[1],
     )
-    append(copy.target.spec, copy.positions_topic, [Row(position.key, position.value, 0)])
+    append(copy.target.spec, copy.positions_topic, [NewRecord(position.key, position.value, 0)])
 
 
 def copied_again(copy: HandFlow, flow: Flow, topic: str) -> list[Translation]:

@@ -12,8 +12,8 @@ from mirrors.domain.internal_topics.records import OffsetSync
 from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.runs import Run, pack
 from mirrors.kafka.admin.groups import GroupOffset, list_groups, read_offsets, write_offsets
-from mirrors.kafka.admin.temporary_groups import PREFIX, delete_groups, make_group
-from mirrors.kafka.internal_topics.topic import Row, append
+from mirrors.kafka.admin.temporary_groups import PREFIX, create_group, delete_groups
+from mirrors.kafka.internal_topics.topic import NewRecord, append
 from mirrors.models import Cluster, FailoverRun, Flow, FlowPartition, PartitionMap, RunBlock
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.failover import lifecycle
@@ -162,7 +162,7 @@ def test_groups_that_a_killed_worker_left_are_swept_and_only_those(
     mine = [f"{simulator.prefix_of(taken)}{number}" for number in range(3)]
     other = f"{PREFIX}{run.pk}-of-another-installation-0"
     for name in (*mine, other):
-        make_group(scene.target.spec, name, {(scene.remote, 0): 1})
+        create_group(scene.target.spec, name, {(scene.remote, 0): 1})
     simulator.delete_orphaned_groups()
     assert sorted(scene.left_over()) == sorted([*mine, other])
     FailoverRun.objects.update(seen_at=timezone.now() - 2 * lifecycle.LOST_AFTER)
@@ -196,7 +196,7 @@ def test_a_group_in_what_mm2_copied_resumes_at_a_proven_lower_bound(
     topic = f"mm2-offset-syncs.{scene.target.spec.alias}.internal"
     scene.source.make(topic, cleanup_policy="compact")
     sync = OffsetSync(scene.topic, 0, run.upstream, run.downstream)
-    append(scene.source.spec, topic, [Row(sync.key, sync.value, 0)])
+    append(scene.source.spec, topic, [NewRecord(sync.key, sync.value, 0)])
     inside, below = scene.group("inside", earlier[3].upstream), scene.group("below", 0)
     # As the sync task does from time to time; a busy machine may not do it within one simulation.
     asked = {(scene.topic, 0): [earlier[3].upstream, 0]}

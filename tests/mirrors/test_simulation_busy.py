@@ -15,7 +15,7 @@ from django.utils import timezone
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
-from mirrors.kafka.admin.topics import Admin, At, Partial
+from mirrors.kafka.admin.topics import Admin, OffsetQuery, Partial
 from mirrors.models import Flow, FlowPartition
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.failover.simulation import simulator
@@ -174,7 +174,9 @@ def test_a_partition_that_nobody_can_ask_about_takes_no_proof_from_the_others(
     write_offsets(scene.source.spec, group, {silent: GroupOffset(2)})
     whole = Admin.list_offsets
 
-    def partly(self: Admin, places: Any, at: At, **how: Any) -> Partial[TopicPartition, int]:
+    def partly(
+        self: Admin, places: Any, at: OffsetQuery, **how: Any
+    ) -> Partial[TopicPartition, int]:
         """As when its leader hangs; the target is asked as always."""
         found = whole(self, places, at, **how)
         if found.done.pop(silent, None) is not None:

@@ -94,7 +94,7 @@ def test_exactly_the_plan_that_was_read_is_applied(
     one, two = sides
     two.alter_configs({f"one.{topic}": {"retention.ms": "5"}})  # by hand
     eventually(lambda: value(two, f"one.{topic}", "retention.ms")[0] == "5")
-    one.grow_topics({topic: 2})
+    one.create_partitions({topic: 2})
     eventually(lambda: one.snapshot([topic], now=0).topics[topic].partitions == 2)
     plans.request_plan(flow=flow, now=timezone.now())
     plans.plan_on_request(flow_id=flow.pk, now=timezone.now())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrors.domain.offsets.translation import Translation
-from mirrors.kafka.internal_topics.topic import Row, append
+from mirrors.kafka.internal_topics.topic import NewRecord, append
 from mirrors.models import PartitionMap, RunIndex
 from mirrors.services.clock import moment
 from mirrors.services.offsets.divergence_points import store_points
@@ -30,7 +30,7 @@ class Lossy:
         self.flow = flow_of(self.copy)
         self.write(10)
         target, name = self.copy.target, self.copy.runs_topic
-        kept = [Row(row.key or b"", row.value, 0) for row in target.read(name)]
+        kept = [NewRecord(row.key or b"", row.value, 0) for row in target.read(name)]
         self.write(10)
         assert len(target.read(name)) > len(kept)
         make_anew(target, name)

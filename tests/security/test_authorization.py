@@ -21,12 +21,12 @@ from confluent_kafka.admin import (
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.groups import GroupOffset, list_groups, read_offsets, write_offsets
-from mirrors.kafka.admin.permissions import Right
+from mirrors.kafka.admin.permissions import Permission
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.connection.client_config import client_config
 from mirrors.kafka.connection_test.probe import probe
 from mirrors.kafka.errors import error_of_client
-from mirrors.kafka.internal_topics.topic import Row, append, read_to_end
+from mirrors.kafka.internal_topics.topic import NewRecord, append, read_to_end
 from tests.security.secured import LIMITED, SecuredBroker
 
 Grant = Callable[..., None]
@@ -96,7 +96,7 @@ def topics(secured: SecuredBroker) -> Iterator[list[str]]:
         admin.delete_topics(names)
 
 
-def rights_of(spec: ClusterSpec) -> dict[str, Right]:
+def rights_of(spec: ClusterSpec) -> dict[str, Permission]:
     report = probe(spec, now=int(time.time() * 1000))
     assert report.reachable
     return {right.name: right for right in report.rights}
@@ -112,7 +112,7 @@ def test_one_forbidden_topic_does_not_fail_the_others(
         assert admin.topic_names() == sorted([whole, dumb])
         picture = admin.snapshot(topics, now=1)
         offsets = admin.list_offsets([(name, 0) for name in topics], "latest")
-        growth = admin.grow_topics({whole: 2})
+        growth = admin.create_partitions({whole: 2})
         changes = admin.alter_configs({whole: {"retention.ms": "1000"}})
         created = admin.create_topics(
             [NewTopicSpec(name="forbidden", partitions=1, replication_factor=1)]
@@ -135,10 +135,12 @@ def test_reading_and_writing_without_the_right_is_named(
     limited: ClusterSpec, grant: Grant, topics: list[str]
 ) -> None:
     grant(ResourceType.TOPIC, topics[0], AclOperation.DESCRIBE)
-    append_error = _error(lambda: append(limited, topics[0], [Row(b"k", b"v", 0)], deadline_s=10))
+    append_error = _error(
+        lambda: append(limited, topics[0], [NewRecord(b"k", b"v", 0)], deadline_s=10)
+    )
     assert append_error.code == "not_authorised"
     grant(ResourceType.TOPIC, topics[0], AclOperation.WRITE)
-    append(limited, topics[0], [Row(b"k", b"v", 0)])
+    append(limited, topics[0], [NewRecord(b"k", b"v", 0)])
     with Admin(limited) as admin:
         read_error = _error(lambda: read_to_end(admin, topics[0], deadline_s=10))
         assert read_error.code == "not_authorised"

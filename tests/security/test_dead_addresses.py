@@ -35,9 +35,9 @@ CONVERSED = [
 
 @pytest.fixture(autouse=True)
 def no_memory() -> Iterator[None]:
-    ADDRESS_HISTORY.forget()
+    ADDRESS_HISTORY.clear()
     yield
-    ADDRESS_HISTORY.forget()
+    ADDRESS_HISTORY.clear()
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_each_conversation_goes_on_at_the_next_address(
     spec = half_wrong(secured, good, mechanism, wrong)
     failed = {}
     for conversation in CONVERSATIONS:
-        ADDRESS_HISTORY.forget()
+        ADDRESS_HISTORY.clear()
         began = time.monotonic()
         if problem := _failure(conversation, spec, topic):
             failed[conversation.__name__] = problem

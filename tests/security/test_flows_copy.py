@@ -185,5 +185,5 @@ def test_copies_through_brokers_that_demand_it_on_both_sides(
     after = read_to_end(sides[1], f"{name}a.{topic}")
     assert len(before) == 40
     assert [crossed(record) for record in after] == [crossed(record) for record in before]
-    kept = read_positions(sides[1], plan.positions_topic).places
+    kept = read_positions(sides[1], plan.positions_topic).positions
     assert {place: kept[place].position for place in ends} == ends

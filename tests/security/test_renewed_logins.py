@@ -33,16 +33,16 @@ def test_a_login_is_renewed_on_the_connection_that_it_was_made_on(
     def ask_for_long(mechanism: str) -> int:
         facts = connection_facts(secured.spec("RENEWED", mechanism))
         until = time.monotonic() + 60
-        link = Connection(facts, *facts.bootstrap[0]).connect(until)
+        connection = Connection(facts, *facts.bootstrap[0]).connect(until)
         asked = 0
         try:
             # Without a new login the broker closes the connection at the next question.
             while logins[mechanism] < LOGINS and time.monotonic() < until:
-                link.call(MetadataRequest(topics=[]), until)
+                connection.call(MetadataRequest(topics=[]), until)
                 asked += 1
                 time.sleep(RENEWED_MS / 10_000)
         finally:
-            link.close()
+            connection.close()
         return asked
 
     monkeypatch.setattr(sasl, "log_in", counted)

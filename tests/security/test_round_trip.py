@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AclBinding, ResourceType
 
-from mirrors.kafka.admin.permissions import ask_rights
+from mirrors.kafka.admin.permissions import describe_permissions
 from mirrors.models import FailoverRun
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
 from tests.security.secured import SecuredBroker
@@ -74,7 +74,7 @@ def wait_for_rights(way: WayBack, side: str) -> None:
     """The controller answers before the broker's authorizer has heard of it."""
     until, topic = time.monotonic() + 30, f"{way.name}.orders"
     while True:
-        may = ask_rights(way.clusters[side].spec, topics=[topic], groups=["any"])
+        may = describe_permissions(way.clusters[side].spec, topics=[topic], groups=["any"])
         if "READ" in may.topics[topic] and "READ" in may.groups["any"]:
             return
         assert time.monotonic() < until, may

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.kafka.security.secrets import MAX_BYTES, QuietStr, Secret, check_reference, resolve
+from mirrors.kafka.security.secrets import MAX_BYTES, RedactedStr, Secret, check_reference, resolve
 
 CANARY = "Canary-7f3a-value"
 
@@ -165,6 +165,6 @@ def test_a_secret_never_shows() -> None:
 
 def test_a_quiet_string_is_the_value_to_a_client_and_hidden_in_a_dictionary() -> None:
     quiet = Secret(CANARY).quiet()
-    assert isinstance(quiet, QuietStr)
+    assert isinstance(quiet, RedactedStr)
     assert quiet == CANARY
     assert CANARY not in repr({"sasl.password": quiet})

@@ -15,13 +15,13 @@ from mirrors.domain.topics.plan import CopiedTopic, TopicPlan
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.planning.gaps import PlanContext, apply_decisions, find_gaps
 from spark_runner.planning.plan import PlanBuilder
-from spark_runner.planning.start_offsets import Ranges
+from spark_runner.planning.start_offsets import SourceRanges
 from spark_runner.positions.topic import StoredPositions
 
 PLACE = ("t", 0)
 # Twenty records are kept, thirty were copied, and three new ones came after the cut.
 KEPT, COPIED, END = 20, 30, 23
-HELD = Ranges({PLACE: 0}, {PLACE: END})
+HELD = SourceRanges({PLACE: 0}, {PLACE: END})
 
 
 def snapshot(cluster: str, topic: str) -> ClusterSnapshot:

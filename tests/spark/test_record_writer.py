@@ -64,7 +64,7 @@ def test_a_writer_whose_id_was_taken_over_says_so_whichever_call_meets_it(
     work: SliceWork, call: Callable[[RecordProducer, PartitionWork], object]
 ) -> None:
     [part] = work.partitions
-    ours, rival = (RecordProducer(work, hurry=lambda: False) for _ in range(2))
+    ours, rival = (RecordProducer(work, is_urgent=lambda: False) for _ in range(2))
     ours.take_over(deadline_s=20)
     write(ours, part, 10)
     assert ours.flush() == []

@@ -104,7 +104,7 @@ def test_a_source_that_ends_below_the_position_is_another_log_until_a_plan_says_
     assert (row.source_end, row.state, row.time_lag_ms) == (150, "lagging", None)
     assert row.source_end_below_position
     assert owed(board) is None
-    assert board.places_without_start() == [PLACE]
+    assert board.partitions_without_start() == [PLACE]
     [words] = board.problems()
     assert "ends at 150, below the position 200" in words
     # A lane that goes on copying does not hide it.
@@ -149,7 +149,7 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
     board.apply_plan(a_plan(stopped={PLACE: error("generation", RECREATED)}))
     # What had been sampled was of the topic before.
     assert owed(board) is None
-    assert board.places_without_start() == [PLACE]
+    assert board.partitions_without_start() == [PLACE]
     for end in (150, 0, 500):
         board.apply_offsets(sampled(end, as_of=5_000, first=0))
         row = partition_row(told(board), "orders")
@@ -159,7 +159,7 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
         # At most the time since nothing was owed.
         assert row.time_lag_ms == (10_000 - 2_000 if end else 0)
     # Once the first record's timestamp is known, its age.
-    assert board.headers_wanted() == {PLACE: 0}
+    assert board.header_requests() == {PLACE: 0}
     assert row.counted is None, "what was copied of the other topic says nothing"
     board.apply_offsets(
         sampled(500, as_of=6_000, first=0, batches=[BatchCount(0, 299, 300, 4_500)])
@@ -170,14 +170,14 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
         5_500, (0, 300, 300), 300,
     )  # fmt: skip
     # The next read begins where this one ended, and stops at what is known to be there.
-    assert board.headers_wanted() == {PLACE: 300}
+    assert board.header_requests() == {PLACE: 300}
     board.apply_offsets(sampled(500, as_of=6_500, first=0, batches=[BatchCount(300, 499, 1, 0, 7)]))
-    assert (board.headers_wanted(), owed(board)) == ({}, 500)
+    assert (board.header_requests(), owed(board)) == ({}, 500)
     row = partition_row(told(board), "orders")
     assert row is not None
     assert evaluate(facts_of(row)).least == 300, "nobody knows how that transaction ended"
     board.apply_offsets(sampled(900, as_of=7_000, first=600))
-    assert [len(board.headers_wanted()) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
+    assert [len(board.header_requests()) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
     # Nothing moves while it waits for a decision.
     assert not board.has_backlog()
 
@@ -217,7 +217,7 @@ def test_partitions_that_a_topic_no_longer_has_are_named_and_stop_nothing() -> N
     assert (row.state, row.code, row.reason) == ("skipped", "deleted_on_source", "was deleted.")
     assert evaluate(facts_of(row)).state == "deleted_on_source"
     assert board.problems() == ()
-    assert board.places() == [PLACE]
+    assert board.partitions() == [PLACE]
     # An old reader's file and a new one's are the same shape.
     assert JobStatus.from_json(status.to_json()) == status
 
@@ -252,25 +252,25 @@ def test_records_of_a_recreated_topic_are_counted_also_while_it_is_shorter_than_
     board = copied()
     board.apply_plan(a_plan(stopped={PLACE: error("generation", RECREATED)}))
     board.apply_offsets(sampled(150, as_of=3_000, first=0))
-    assert board.headers_wanted() == {PLACE: 0}
+    assert board.header_requests() == {PLACE: 0}
     batches = [BatchCount(0, 99, 100, 1)]
     board.apply_offsets(sampled(150, as_of=4_000, first=0, batches=batches))
-    assert (lower_bound(board), board.headers_wanted()) == (100, {PLACE: 100})
+    assert (lower_bound(board), board.header_requests()) == (100, {PLACE: 100})
     board.apply_offsets(sampled(150, as_of=5_000, first=0))
     assert lower_bound(board) == 100
     # Recreated once more: what was counted is gone.
     again = dataclasses.replace(RECREATED, end=40, now="4")
     board.apply_plan(a_plan(stopped={PLACE: error("generation", again)}))
     board.apply_offsets(sampled(40, as_of=6_000, first=0))
-    assert (lower_bound(board), owed(board), board.headers_wanted()) == (0, 40, {PLACE: 0})
+    assert (lower_bound(board), owed(board), board.header_requests()) == (0, 40, {PLACE: 0})
 
 
 def test_headers_of_what_is_copied_are_read_only_once_it_is_behind_for_a_whole_sample() -> None:
     board = copied()
     board.apply_offsets(sampled(COPIED + 300, as_of=3_000))
-    assert board.headers_wanted() == {}
+    assert board.header_requests() == {}
     board.apply_offsets(sampled(COPIED + 300, as_of=3_500))
-    assert board.headers_wanted() == {PLACE: COPIED}
+    assert board.header_requests() == {PLACE: COPIED}
     batches = [
         BatchCount(COPIED, COPIED + 99, 100, 1),
         BatchCount(COPIED + 100, COPIED + 100, 0, 1),
@@ -281,9 +281,9 @@ def test_headers_of_what_is_copied_are_read_only_once_it_is_behind_for_a_whole_s
     assert lower_bound(board) == 40
     # Beyond the counted range nothing is claimed.
     board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 200)])
-    assert (lower_bound(board), board.headers_wanted()) == (0, {PLACE: COPIED + 200})
+    assert (lower_bound(board), board.header_requests()) == (0, {PLACE: COPIED + 200})
     board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 300)])
-    assert board.headers_wanted() == {}
+    assert board.header_requests() == {}
 
 
 def test_what_skip_replicated_may_leave_out_is_not_counted() -> None:
@@ -291,12 +291,12 @@ def test_what_skip_replicated_may_leave_out_is_not_counted() -> None:
     board.apply_plan(a_plan(stopped={PLACE: error("cannot_be_created", state="faulted")}))
     board.apply_offsets(sampled(7, as_of=5_000, first=2, position=None))
     # The age of the first record is known nevertheless.
-    assert board.headers_wanted() == {PLACE: 2}
+    assert board.header_requests() == {PLACE: 2}
     batches = [BatchCount(2, 4, 3, 4_000)]
     board.apply_offsets(sampled(7, as_of=6_000, first=2, position=None, batches=batches))
     row = partition_row(told(board), "orders")
     assert row is not None
-    assert (row.counted, row.time_lag_ms, board.headers_wanted()) == (None, 6_000, {})
+    assert (row.counted, row.time_lag_ms, board.header_requests()) == (None, 6_000, {})
 
 
 def lower_bound(board: FlowProgress) -> int:

@@ -32,7 +32,7 @@ from spark_runner.engine.target import leaders
 from spark_runner.engine.target.in_flight import BatchesInFlight
 from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC_AT
-from spark_runner.kafka_protocol.produce import Answer
+from spark_runner.kafka_protocol.produce import ProduceResult
 
 # What a broker says before it writes anything.
 _REFUSED = (51, 51, 51, 19, 19, 6, 3, 5)
@@ -94,7 +94,7 @@ class Chaos:
         self._wrap(patch, ProduceConnection, "send", self._send)
         self._wrap(patch, ProduceConnection, "read", self._read)
         self._wrap(patch, FetchConnection, "read", self._feed)
-        self._wrap(patch, Coordinator, "ask", self._ask)
+        self._wrap(patch, Coordinator, "send_request", self._ask)
         self._wrap(patch, CommitRecords, "write", self._write)
         self._wrap(patch, CommitRecords, "committed", _as_it_is)
         self._wrap(patch, leaders, "connections_after", self._spread)
@@ -164,7 +164,7 @@ class Chaos:
 
     def _read(
         self, fate: Fate, read: Any, connection: ProduceConnection, now: float
-    ) -> tuple[BatchesInFlight, list[Answer]]:
+    ) -> tuple[BatchesInFlight, list[ProduceResult]]:
         if self._happens(fate, "answer of a batch lost", 0.01):
             raise _cut()
         batches, answers = read(connection, now)
@@ -254,5 +254,5 @@ def _cut() -> KafkaUnavailable:
     return KafkaUnavailable("Chaos: the connection was cut.", code="closed")
 
 
-def _refusal(partition: Partition, code: int) -> Answer:
-    return Answer(partition.remote_key, partition.partition, code, -1, -1, "", ())
+def _refusal(partition: Partition, code: int) -> ProduceResult:
+    return ProduceResult(partition.remote_key, partition.partition, code, -1, -1, "", ())

@@ -31,13 +31,13 @@ def leave_open(
     pen = BatchStamper(transactional=True)
     pen.take(owner.producer_id, owner.epoch)
     pen.write(memoryview(batch), 0, read_header(memoryview(batch)), Sequences())
-    link = side.client.link(
+    connection = side.client.connection(
         side.client.describe([topic], soon())[topic].leaders[partition].node, "test", soon()
     )
     writer = produce.RequestWriter(ADDED_BEFORE, owner.transactional_id, timeout_ms=10_000)
     parts: Any = [(produce.name_key(topic), [(partition.to_bytes(4, "big"), batch)])]
-    link.send(writer.parts(link.next_correlation(), parts), soon())
-    (answer,) = produce.read_reply(link.receive(None, soon()), ADDED_BEFORE)[1]
+    connection.send(writer.parts(connection.next_correlation(), parts), soon())
+    (answer,) = produce.read_reply(connection.receive(None, soon()), ADDED_BEFORE)[1]
     assert not answer.error, answer
 
 

@@ -96,16 +96,18 @@ class Side:
             time.sleep(0.05)
         raise AssertionError(f"{name} did not come up")
 
-    def send(self, topic: str, partition: int, batch: bytearray, **how: Any) -> produce.Answer:
+    def send(
+        self, topic: str, partition: int, batch: bytearray, **how: Any
+    ) -> produce.ProduceResult:
         """One batch as it is: no identity, no sequence, unless it carries them already."""
         view = self.client.describe([topic], soon())[topic]
-        link = self.client.link(view.leaders[partition].node, "test", soon())
-        version = link.version(PRODUCE, 9, produce.MOST, "Produce")
+        connection = self.client.connection(view.leaders[partition].node, "test", soon())
+        version = connection.version(PRODUCE, 9, produce.MOST, "Produce")
         writer = produce.RequestWriter(version, how.get("transactional_id"), timeout_ms=10_000)
         key = view.topic_id if version == produce.BY_ID else produce.name_key(topic)
         rows = [(key, [(partition.to_bytes(4, "big"), batch)])]
-        link.send(writer.parts(link.next_correlation(), rows), soon())
-        return produce.read_reply(link.receive(None, soon()), version)[1][0]
+        connection.send(writer.parts(connection.next_correlation(), rows), soon())
+        return produce.read_reply(connection.receive(None, soon()), version)[1][0]
 
     def write(
         self,
@@ -159,7 +161,7 @@ class Side:
                 if header.attributes & CONTROL:
                     if next(decode_batch(batch)).key == b"\0\0\0\0":
                         aborted.ended(header)
-                elif not aborted.drops(header):
+                elif not aborted.is_aborted(header):
                     found += [row for row in decode_batch(batch) if row.offset >= (start or 0)]
             if at == before:
                 time.sleep(0.02)
@@ -179,15 +181,15 @@ class Side:
 
     def _fetch(
         self, topic: str, partition: int, at: int, isolation: int
-    ) -> tuple[fetch.Fetched, memoryview]:
+    ) -> tuple[fetch.PartitionData, memoryview]:
         view = self.client.describe([topic], soon())[topic]
-        link = self.client.link(view.leaders[partition].node, "test", soon())
+        connection = self.client.connection(view.leaders[partition].node, "test", soon())
         session = fetch.FetchSession(
             13, max_wait_ms=50, min_bytes=1, max_bytes=1 << 24, isolation=isolation
         )
-        session.want(fetch.Wanted(view.topic_id, partition, at, -1, -1, 1 << 24))
-        link.send([session.request(link.next_correlation())], soon())
-        frame = link.receive(None, soon())
+        session.add(fetch.FetchPartition(view.topic_id, partition, at, -1, -1, 1 << 24))
+        connection.send([session.request(connection.next_correlation())], soon())
+        frame = connection.receive(None, soon())
         row = fetch.read_reply(frame, 13)[1].partitions[0]
         assert row.error == 0, row
         return row, frame

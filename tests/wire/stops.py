@@ -14,7 +14,7 @@ from spark_runner.engine.record_lane.epoch import RecordLane
 from spark_runner.engine.target.in_flight import BatchesInFlight
 from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.ipc.messages import PartitionError, SliceResult
-from spark_runner.kafka_protocol.produce import Answer
+from spark_runner.kafka_protocol.produce import ProduceResult
 from tests.wire.world import Driver, Flow, Side, unique
 
 NOW = int(time.time() * 1000)
@@ -79,9 +79,9 @@ class KeptBack:
 
     def _read_more(
         self, connection: ProduceConnection, now: float
-    ) -> tuple[BatchesInFlight, list[Answer]]:
+    ) -> tuple[BatchesInFlight, list[ProduceResult]]:
         batches, answers = self._read(connection, now)
         return batches, answers + [
-            Answer(partition.remote_key, partition.partition, self._code(), -1, -1, "", ())
+            ProduceResult(partition.remote_key, partition.partition, self._code(), -1, -1, "", ())
             for partition in self._refused.pop(id(batches))
         ]

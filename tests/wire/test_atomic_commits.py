@@ -13,7 +13,7 @@ from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.target.in_flight import BatchesInFlight
 from spark_runner.engine.target.produce_connection import ProduceConnection
-from spark_runner.kafka_protocol.produce import Answer
+from spark_runner.kafka_protocol.produce import ProduceResult
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import BIG, NOW
 from tests.wire.world import Driver, Flow, Side, bare, unique
@@ -50,11 +50,13 @@ class Busy:
 
         def read_more(
             connection: ProduceConnection, now: float
-        ) -> tuple[BatchesInFlight, list[Answer]]:
+        ) -> tuple[BatchesInFlight, list[ProduceResult]]:
             batches, answers = read(connection, now)
             if batches is self._flight and (partition := self.refused) is not None:
                 code = Code.NOT_ENOUGH_REPLICAS
-                refusal = Answer(partition.remote_key, partition.partition, code, -1, -1, "", ())
+                refusal = ProduceResult(
+                    partition.remote_key, partition.partition, code, -1, -1, "", ()
+                )
                 answers = [*answers, refusal]
             return batches, answers
 
@@ -94,7 +96,7 @@ class Doubtful:
 
         def read_otherwise(
             connection: ProduceConnection, now: float
-        ) -> tuple[BatchesInFlight, list[Answer]]:
+        ) -> tuple[BatchesInFlight, list[ProduceResult]]:
             batches, answers = read(connection, now)
             for at, answer in enumerate(answers):
                 mine = answer.partition == partition and len(batches) > 1
@@ -192,11 +194,11 @@ def test_what_a_stopped_partition_wrote_does_not_count_when_the_producer_is_lost
 
     def read_refusals(
         connection: ProduceConnection, now: float
-    ) -> tuple[BatchesInFlight, list[Answer]]:
+    ) -> tuple[BatchesInFlight, list[ProduceResult]]:
         batches, answers = read(connection, now)
         if kept and batches is kept[0]:
             key = next(iter(batches)).remote_key
-            answers = [Answer(key, at, code, -1, -1, "", ()) for at, code in codes.items()]
+            answers = [ProduceResult(key, at, code, -1, -1, "", ()) for at, code in codes.items()]
         return batches, answers
 
     with monkeypatch.context() as patch:

@@ -119,7 +119,7 @@ def test_outages_with_nothing_to_write_between_them_are_several_and_not_a_long_o
     source: Side, target: Side, proxies: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_availability, "GIVE_UP_AFTER_S", 1.0)
-    monkeypatch.setattr(leaders, "_LOOK_S", 0.2)
+    monkeypatch.setattr(leaders, "_LOOKUP_S", 0.2)
     flow, topic, remote = flow_of(source, target)
     there = proxies[1]
     with Running(flow, topic) as running:

@@ -64,17 +64,18 @@ class Traffic:
         self._side.close()
 
     def _run(self) -> None:
-        chance, link = self._chance, None
-        link = self._side.client.link(self._view.leaders[0].node, "traffic", soon())
+        chance, connection = self._chance, None
+        connection = self._side.client.connection(self._view.leaders[0].node, "traffic", soon())
         writer = produce.RequestWriter(13, None, timeout_ms=10_000)
         while not self._over.wait(chance.choice((0.0, 0.01, 0.05))):
             for _ in range(chance.choice((1, 1, 6))):
                 places = chance.sample(range(PARTITIONS), chance.randrange(1, PARTITIONS + 1))
                 rows = [(at.to_bytes(4, "big"), self._batch()) for at in places]
-                link.send(
-                    writer.parts(link.next_correlation(), [(self._view.topic_id, rows)]), soon()
+                connection.send(
+                    writer.parts(connection.next_correlation(), [(self._view.topic_id, rows)]),
+                    soon(),
                 )
-                answers = produce.read_reply(link.receive(None, soon()), 13)[1]
+                answers = produce.read_reply(connection.receive(None, soon()), 13)[1]
                 assert not any(answer.error for answer in answers), answers
 
     def _batch(self) -> bytearray:

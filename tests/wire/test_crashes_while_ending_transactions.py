@@ -75,7 +75,7 @@ def test_between_the_beginning_and_the_end_of_the_transaction_that_mends(
 
 
 def test_before_it_is_said_that_nothing_hangs_any_more(of_positions: SimulatedFlow) -> None:
-    of_positions.dies_at(TransactionRepair, "_seen_ended")
+    of_positions.dies_at(TransactionRepair, "_await_markers")
     of_positions.comes_right()
 
 

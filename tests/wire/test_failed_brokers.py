@@ -48,19 +48,19 @@ class Late(ClusterClient):
     def fall(self, late: int) -> None:
         """The brokers are gone from where they were; what was connected breaks."""
         self.late = late
-        for (node, _), link in list(self._links.items()):
+        for (node, _), connection in list(self._connections.items()):
             if node >= 0:
-                link.stream.close()
+                connection.stream.close()
         self.brokers = dict.fromkeys(self.brokers, ("127.0.0.1", self._closed))
 
-    def learn(self, reply: Any) -> dict[str, TopicView]:
-        views = super().learn(reply)
+    def update_from_metadata(self, reply: Any) -> dict[str, TopicView]:
+        views = super().update_from_metadata(reply)
         if self._is_late():
             self.brokers = dict.fromkeys(self.brokers, ("127.0.0.1", self._closed))
         return views
 
-    def ask(self, request: Any, deadline: float, **how: Any) -> Any:
-        reply = super().ask(request, deadline, **how)
+    def send_request(self, request: Any, deadline: float, **how: Any) -> Any:
+        reply = super().send_request(request, deadline, **how)
         if isinstance(request, FindCoordinatorRequest) and self._is_late():
             for row in reply.coordinators:
                 row.port = self._closed
@@ -156,8 +156,8 @@ def test_a_connection_that_broke_is_opened_once_more(target: Side, late: Late) -
     view = target.make(unique("broken"))
     wanted = [(view.name, 0, view.leaders[0])]
     assert list_offsets(late, wanted, deadline=soon())[view.name, 0].offset == 0
-    for link in late._links.values():
-        link.stream.close()
+    for connection in late._connections.values():
+        connection.stream.close()
     assert list_offsets(late, wanted, deadline=soon())[view.name, 0].offset == 0
 
 

@@ -110,7 +110,7 @@ def test_a_broker_that_refuses_every_fetch_is_given_up_in_words(
     flow.add(topic)
     plain = fetch.read_reply
 
-    def refused(frame: memoryview, version: int) -> tuple[int, fetch.Reply]:
+    def refused(frame: memoryview, version: int) -> tuple[int, fetch.FetchResponse]:
         reply = plain(frame, version)[1]
         return 0, reply._replace(error=int(Code.UNKNOWN_SERVER_ERROR), partitions=[])
 

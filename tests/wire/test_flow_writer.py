@@ -30,14 +30,16 @@ def writer_of(flow: Flow, *places: tuple[str, int]) -> FlowWriter:
         positions_topic=flow.positions_topic,
         runs_topic=flow.runs_topic,
         slices=1,
-        places=places,
+        partitions=places,
         deadline_s=20,
     )
 
 
 def stands_at(flow: Flow, topic: str) -> int:
     with Admin(flow.target.spec) as admin:
-        return read_positions(admin, flow.positions_topic, deadline_s=10).places[topic, 0].position
+        return (
+            read_positions(admin, flow.positions_topic, deadline_s=10).positions[topic, 0].position
+        )
 
 
 def writer_producer(flow: Flow) -> Any:
@@ -142,5 +144,5 @@ def test_positions_are_not_read_up_to_a_transaction_that_is_open_and_no_further(
         assert count_slices(admin, flow.positions_topic, deadline_s=5) == 0
         open_one.end(commit=True)
         known = read_positions(admin, flow.positions_topic, deadline_s=10)
-    assert isinstance(known.places[topic, 0], Position)
-    assert known.places[topic, 0].position == 15
+    assert isinstance(known.positions[topic, 0], Position)
+    assert known.positions[topic, 0].position == 15

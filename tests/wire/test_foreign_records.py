@@ -21,7 +21,7 @@ from tests.wire.world import Driver, Flow, Side, unique
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_records, "EVERY_S", 0.0)
+    monkeypatch.setattr(foreign_records, "CHECK_INTERVAL_S", 0.0)
 
 
 def records(count: int) -> list[Record]:
@@ -84,7 +84,7 @@ def test_what_others_wrote_while_the_flow_stood_still_is_told_with_its_next_batc
     assert told(*flow.copy()) == []
     first = target.write(remote, 0, records(3))
     foreign = target.transaction(unique("foreign"))
-    given_up = foreign.write(remote, 0, records(4))
+    commit_failed = foreign.write(remote, 0, records(4))
     foreign.end(commit=False)
     kept = foreign.write(remote, 0, records(1))
     foreign.end(commit=True)
@@ -94,7 +94,7 @@ def test_what_others_wrote_while_the_flow_stood_still_is_told_with_its_next_batc
         source.write(topic, 0, records(1))
         assert time.monotonic() < until
     assert found == [ForeignRange(first, first + 2, 3), ForeignRange(kept, kept, 1)]
-    assert first < given_up < kept
+    assert first < commit_failed < kept
     # Told once, although the next epoch reads the same positions.
     source.write(topic, 0, records(5))
     assert told(*flow.copy()) == []

@@ -37,7 +37,7 @@ def test_a_read_goes_on_at_the_new_leader(three: KafkaCluster) -> None:
     for value in (b"one", b"two", b"three"):
         side.write(topic, 0, records(1, value))
     with contextlib.closing(side), contextlib.closing(Side("many", three.bootstrap)) as other:
-        reader = LogReader(other.client, topic, reply_bytes=1, keeps_leader=True)
+        reader = LogReader(other.client, topic, reply_bytes=1, caches_leader=True)
         batches = reader.read_committed(soon(60))
         next(batches)
         admin = Admin(side.spec)

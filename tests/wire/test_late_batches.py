@@ -40,7 +40,9 @@ class Late:
                 send(connection, batches, now)
                 return
             with patch.context() as held:
-                held.setattr(connection.link, "send", lambda parts, _: self._keep(b"".join(parts)))
+                held.setattr(
+                    connection.transport, "send", lambda parts, _: self._keep(b"".join(parts))
+                )
                 send(connection, batches, now)
 
         patch.setattr(ProduceConnection, "send", send_late)
@@ -48,21 +50,21 @@ class Late:
     def _keep(self, frame: bytes) -> None:
         self.frame = frame
 
-    def arrives(self, side: Side) -> produce.Answer:
+    def arrives(self, side: Side) -> produce.ProduceResult:
         address = next(iter(side.client.brokers.values()))
-        link = Connection(side.client._facts, *address).connect(soon())
+        connection = Connection(side.client._facts, *address).connect(soon())
         (correlation,) = _CORRELATION.unpack_from(self.frame, 8)
-        link._open.append(correlation)
-        link.send([self.frame], soon())
-        (answer,) = produce.read_reply(link.receive(None, soon()), VERSION)[1]
-        link.close()
+        connection._open.append(correlation)
+        connection.send([self.frame], soon())
+        (answer,) = produce.read_reply(connection.receive(None, soon()), VERSION)[1]
+        connection.close()
         return answer
 
 
 def test_what_arrives_behind_the_end_of_its_task_is_not_copied_twice(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flush, "_HURRIED_S", 0.5)
+    monkeypatch.setattr(flush, "_URGENT_S", 0.5)
     monkeypatch.setattr(epoch, "ABORT_S", 0.5)
     topic = unique("late")
     source.make(topic)

@@ -135,7 +135,7 @@ def test_our_own_topics_are_waited_for_behind_the_fence(
     monkeypatch.setattr(HangingTransactions, "fence", hide_and_fence)
     if not patient:
         with monkeypatch.context() as patch:
-            patch.setattr(hanging_transactions, "OWN_S", 0.3)
+            patch.setattr(hanging_transactions, "OWN_PARTITIONS_S", 0.3)
             result = LANES[lane]().run(flow.work(seconds=20), Driver())  # type: ignore[arg-type]
         assert (result.ended_because, result.code) == ("failed", "busy"), result
         hidden.hide(flow.positions_topic, 0)

@@ -25,10 +25,10 @@ def test_in_the_beginning_all_are_asked_for_at_once_and_not_again_within_the_pau
 def test_who_has_a_leader_is_asked_for_no_more_and_with_nobody_left_nothing_wakes() -> None:
     one, other = _partitions(2)
     waiting = LeaderlessPartitions([one, other], 0.2)
-    waiting.drop(one)
+    waiting.remove(one)
     assert waiting.due(10.0) == [other]
-    waiting.drop(other)
-    waiting.drop(other)
+    waiting.remove(other)
+    waiting.remove(other)
     assert (waiting.due(20.0), waiting.wakes_at()) == ([], NEVER)
 
 

@@ -52,7 +52,7 @@ def test_the_record_lane_s_transactions_may_last_as_long(
     flow.add(topic)
     configs: list[dict[str, Any]] = []
     monkeypatch.setattr(transactions, "Producer", configs.append)
-    RecordProducer(flow.work(), hurry=lambda: False)
+    RecordProducer(flow.work(), is_urgent=lambda: False)
     assert configs[0]["transaction.timeout.ms"] >= LONGEST_MS + FLUSH_S * 1000
 
 

@@ -40,7 +40,7 @@ class Runs:
 
     def known(self, replicated: ReplicatedFilter) -> list[int]:
         """Where the stretches begin that it knows of now."""
-        replicated._catch_up(soon())
+        replicated._read_new_runs(soon())
         stretches = replicated._ranges[id_text(self.partition.source_id), 0]
         return [run.downstream for run in stretches.inside(0, 10_000)]
 
@@ -82,7 +82,7 @@ def test_what_was_read_and_is_gone_counts_no_more_and_the_rest_is_read_anew(targ
     tail: OffsetRunsReader = replicated._tails[runs.name]
     assert tail._log.next_offset == 2
     tail._log.next_offset = 5
-    replicated._take(runs.name, *runs.block(20), -1)
+    replicated._add_run(runs.name, *runs.block(20), -1)
     runs.note(target, 30)
     assert runs.known(replicated) == [0, 10, 30]
     runs.note(target, 40)

@@ -28,7 +28,7 @@ class Brokers:
     def describe(self, names: Any, deadline: float) -> dict[str, TopicView]:
         return {"s.t": TopicView("s.t", TOPIC_ID, 0, {0: Leader(self.leader, self.leader)})}
 
-    def link(self, node: int, purpose: str, deadline: float) -> Any:
+    def connection(self, node: int, purpose: str, deadline: float) -> Any:
         newest = (produce.BY_ID - 1, produce.BY_ID)[node]
         return SimpleNamespace(
             version=lambda key, least, most, what: {PRODUCE: min(newest, most)}[key]

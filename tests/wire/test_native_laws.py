@@ -105,7 +105,7 @@ def test_requests_are_laid_out_as_the_python_does_it(
     writer = produce.RequestWriter(13, name, timeout_ms=30_000)
     wanted = b"".join(writer.parts(77, topics))
     beginning = produce.request_header(produce.PRODUCE, 13, 77) + writer._preamble
-    found = by_hand_alone().request(beginning, topics)
+    found = by_hand_alone().produce_request(beginning, topics)
     assert b"".join(found) == wanted
     # The batches themselves, not copies of them.
     views = [row for _, rows in topics for _, row in rows]
@@ -117,12 +117,12 @@ def test_a_name_that_is_too_long_for_kafka_is_refused() -> None:
     for size in range(3_700, 4_200):
         for topic in ((b"n" * 250, rows), (b"n" * 28, rows), (b"", []), (b"n" * 28, [])):
             with contextlib.suppress(ValueError):
-                found = by_hand_alone().request(b"x" * size, [topic] * 3)
+                found = by_hand_alone().produce_request(b"x" * size, [topic] * 3)
                 assert len(b"".join(found)) == 4 + int.from_bytes(found[0][:4], "big")
     with pytest.raises(ValueError, match="too long"):
-        by_hand_alone().request(b"", [(b"n" * 5000, [])])
+        by_hand_alone().produce_request(b"", [(b"n" * 5000, [])])
     with pytest.raises(TypeError):
-        by_hand_alone().request(b"", [("text", [])])
+        by_hand_alone().produce_request(b"", [("text", [])])
 
 
 _plain_rows = st.lists(
@@ -146,20 +146,20 @@ def _frames(rows: list[tuple[int, ...]], ends: Iterator[bytes]) -> memoryview:
 def test_answers_are_read_as_the_python_reads_them_or_left_alone(
     rows: list[tuple[int, ...]], chance: random.Random
 ) -> None:
-    def read(frame: memoryview) -> list[produce.Answer]:
-        found: list[produce.Answer] = []
+    def read(frame: memoryview) -> list[produce.ProduceResult]:
+        found: list[produce.ProduceResult] = []
         produce._read_partitions(frame, 6, len(rows), b"key", found)
         return found
 
-    ask = by_hand_alone().answers
+    ask = by_hand_alone().produce_results
     frame = _frames(rows, iter([b"\x01\x00\x00"] * len(rows)))
-    found = ask(frame, 6, len(rows), b"key", produce.Answer)
+    found = ask(frame, 6, len(rows), b"key", produce.ProduceResult)
     assert found == read(frame)
-    assert all(type(answer) is produce.Answer for answer in found)
+    assert all(type(answer) is produce.ProduceResult for answer in found)
     # Not all of it is there.
-    assert ask(frame[: 6 + 33 * len(rows) - 1], 6, len(rows), b"key", produce.Answer) is None
+    assert ask(frame[: 6 + 33 * len(rows) - 1], 6, len(rows), b"key", produce.ProduceResult) is None
     if rows:
         odd = [b"\x01\x00\x00"] * len(rows)
         tagged, worded, faulty = b"\x01\x00\x01\x05\x00", b"\x01\x03no\x00", b"\x02\x00\x00\x00"
         odd[chance.randrange(len(rows))] = chance.choice((tagged, worded, faulty + bytes(5)))
-        assert ask(_frames(rows, iter(odd)), 6, len(rows), b"key", produce.Answer) is None
+        assert ask(_frames(rows, iter(odd)), 6, len(rows), b"key", produce.ProduceResult) is None

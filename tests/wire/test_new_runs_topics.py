@@ -31,7 +31,7 @@ def test_runs_are_found_although_the_broker_that_we_ask_does_not_know_of_them_ye
 ) -> None:
     side = Side("many", three.bootstrap)
     client = side.client
-    hears_late = client._any(soon()).port
+    hears_late = client._any_connection(soon()).port
     name = leads_elsewhere(side, hears_late)
     if dies:
         leader = client.describe([name], soon())[name].leaders[0].node
@@ -56,7 +56,7 @@ def test_nobody_is_a_stranger_while_the_broker_that_would_know_him_is_silent(
             broker.restart()
     side = Side("many", three.bootstrap)
     client = side.client
-    asked = client._any(soon()).port
+    asked = client._any_connection(soon()).port
     name = leads_elsewhere(side, asked)
     node = client.describe([name], soon())[name].leaders[0].node
     port = client.brokers[node][1]
@@ -103,9 +103,9 @@ def hear_late(patch: pytest.MonkeyPatch, ports: set[int]) -> None:
     """These brokers have not heard of any topic of runs yet."""
     call = Connection.call
 
-    def late(link: Connection, request: Any, *args: Any, **named: Any) -> Any:
-        reply = call(link, request, *args, **named)
-        if isinstance(request, MetadataRequest) and link.port in ports:
+    def late(connection: Connection, request: Any, *args: Any, **named: Any) -> Any:
+        reply = call(connection, request, *args, **named)
+        if isinstance(request, MetadataRequest) and connection.port in ports:
             reply.topics = [row for row in reply.topics if not is_runs_topic(row.name)]
         return reply
 

@@ -94,7 +94,7 @@ def test_a_look_sees_new_topics_new_partitions_and_new_ids(side: Side) -> None:
     views = lookout.topics(soon())
     assert id_text(views[topic].topic_id) == id_text(made.topic_id)
     assert list(views[topic].leaders) == [0]
-    Admin(side.spec).grow_topics({topic: 3}, deadline_s=DEADLINE_S).raise_first()
+    Admin(side.spec).create_partitions({topic: 3}, deadline_s=DEADLINE_S).raise_first()
     until = soon()
     while len((views := lookout.topics(soon()))[topic].leaders) < 3 and soon(0) < until:
         pass

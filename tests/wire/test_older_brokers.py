@@ -82,7 +82,7 @@ def test_live_traffic_crosses_as_it_is(
     compare(flow, topic, remote)
     for side in {"up": [source], "down": [target], "within": [source, target]}[way]:
         (node,) = side.client.brokers
-        speaks = side.client.link(node, "look", soon()).versions
+        speaks = side.client.connection(node, "look", soon()).versions
         assert tuple(speaks[key][1] for key in (PRODUCE, FETCH)) == NEWEST[version]
 
 

@@ -16,7 +16,7 @@ from tests.wire.sides import Side, soon, unique
 
 Address = tuple[str, int]
 # Less than a connection may take, as for the engine's looks and the planner's.
-LOOK_S = 0.4
+LOOKUP_S = 0.4
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def silent() -> Iterator[list[Address]]:
 
 def finds(client: ClusterClient, topic: str) -> bool:
     try:
-        return bool(client.describe([topic], soon(LOOK_S))[topic].leaders)
+        return bool(client.describe([topic], soon(LOOKUP_S))[topic].leaders)
     except KafkaUnavailable:
         return False
 

@@ -24,7 +24,7 @@ from spark_runner.engine.source.fetch_connection import FetchConnection
 from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.kafka_protocol.cluster import RECEIVE_S
 from spark_runner.kafka_protocol.connection import Connection
-from spark_runner.kafka_protocol.fetch import Fetched
+from spark_runner.kafka_protocol.fetch import PartitionData
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.kafka_protocol.tcp_stream import PlainStream
 from tests.wire.independent import compare
@@ -35,13 +35,15 @@ from tests.wire.world import Flow, Side, unique
 
 MB = 1 << 20
 VERSION = 9
-Read = tuple[ReceiveBuffer, list[Fetched]] | None
+Read = tuple[ReceiveBuffer, list[PartitionData]] | None
 
 
-def ask(link: Connection) -> float:
+def ask(connection: Connection) -> float:
     until = time.monotonic() + 20
     request = MetadataRequest(topics=None)
-    link.send([messages.encode(request, VERSION, link.next_correlation(), "test")], until)
+    connection.send(
+        [messages.encode(request, VERSION, connection.next_correlation(), "test")], until
+    )
     return until
 
 
@@ -49,22 +51,22 @@ def ask(link: Connection) -> float:
 def test_a_reply_in_parts_is_the_reply_as_a_whole(source: Side, most: int) -> None:
     source.make(unique("parts"), 7)
     facts = connection_facts(source.client.spec)
-    link = Connection(facts, *facts.bootstrap[0]).connect(time.monotonic() + 20)
+    connection = Connection(facts, *facts.bootstrap[0]).connect(time.monotonic() + 20)
     try:
-        whole = bytes(link.receive(None, ask(link)))
-        until = ask(link)
+        whole = bytes(connection.receive(None, ask(connection)))
+        until = ask(connection)
         room = memoryview(bytearray(len(whole)))
         parts = 1
-        while (frame := link.receive_part(room, until, most)) is None:
-            assert link.awaited == 1
+        while (frame := connection.receive_part(room, until, most)) is None:
+            assert connection.in_flight_requests == 1
             parts += 1
         # Behind the number of the question.
         assert bytes(frame[4:]) == whole[4:]
         assert frame.obj is room.obj
         assert parts == -(-len(whole) // most)
-        assert link.awaited == 0
+        assert connection.in_flight_requests == 0
     finally:
-        link.close()
+        connection.close()
 
 
 class Seen:
@@ -173,8 +175,8 @@ def test_what_was_read_ahead_of_a_source_does_not_keep_answers_of_the_target_wai
             stack.enter_context(ours)
             stack.enter_context(theirs).sendall(b"abc")
             end: Any = kind.__new__(kind)
-            end.link = SimpleNamespace(stream=PlainStream(ours, "there"), awaited=1)
+            end.transport = SimpleNamespace(stream=PlainStream(ours, "there"), awaited=1)
             ends.append(end)
-        ends[0].link.stream.receive_into(memoryview(bytearray(1)), time.monotonic() + 5)
-        assert ends[0].link.stream.pending()
+        ends[0].transport.stream.receive_into(memoryview(bytearray(1)), time.monotonic() + 5)
+        assert ends[0].transport.stream.pending()
         assert Selector().wait(ends, 0) == ends[::-1]

@@ -20,8 +20,8 @@ AT_ONCE = 200
 def wear_out(side: Side, name: str, until: int) -> int:
     """Have the coordinator count this id's epochs up, as one producer after the other would."""
     ((node, _),) = side.client.brokers.items()
-    link = side.client.link(node, "wear out", soon())
-    version = link.version(InitProducerIdRequest.API_KEY, 3, 5, "InitProducerId")
+    connection = side.client.connection(node, "wear out", soon())
+    version = connection.version(InitProducerIdRequest.API_KEY, 3, 5, "InitProducerId")
     request = InitProducerIdRequest(
         transactional_id=name, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
@@ -31,12 +31,12 @@ def wear_out(side: Side, name: str, until: int) -> int:
     repeated = messages.Repeated(request)
     while epoch < until:
         count = min(AT_ONCE, until - epoch)
-        link.send(
-            [repeated.encode(version, link.next_correlation(), "test") for _ in range(count)],
+        connection.send(
+            [repeated.encode(version, connection.next_correlation(), "test") for _ in range(count)],
             soon(),
         )
         for _ in range(count):
-            frame = link.receive(None, soon())
+            frame = connection.receive(None, soon())
         # Only the last says something new: they are answered in order.
         reply = messages.decode(request, version, frame)
         epoch = max(epoch, reply.producer_epoch)

@@ -39,13 +39,13 @@ class Watch:
         self.breaks: list[object] = []
         send, note = Connection.send, Connection.note_throttle
 
-        def sent(link: Connection, parts: Any, deadline: float) -> None:
-            if (early := link.quiet_until - time.monotonic()) > 0.02:
+        def sent(connection: Connection, parts: Any, deadline: float) -> None:
+            if (early := connection.quiet_until - time.monotonic()) > 0.02:
                 self.too_soon.append(early)
-            send(link, parts, deadline)
+            send(connection, parts, deadline)
 
-        def noted(link: Connection, milliseconds: int) -> None:
-            note(link, milliseconds)
+        def noted(connection: Connection, milliseconds: int) -> None:
+            note(connection, milliseconds)
             if milliseconds:
                 self.waits.append(milliseconds / 1000)
 
@@ -92,7 +92,7 @@ def set_quota(side: Side, name: str, value: float | None) -> None:
     # Asked by a side of its own, for its answers may be throttled too.
     asking = Side("quotas", side.spec.bootstrap_servers)
     try:
-        reply = asking.client.ask(request, soon())
+        reply = asking.client.send_request(request, soon())
     finally:
         asking.close()
     assert not reply.entries[0].error_code, reply

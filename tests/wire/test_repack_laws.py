@@ -228,5 +228,5 @@ def test_damaged_bodies_are_named_not_copied(codec: int) -> None:
         batch = whole[:cut]
         header = read_header(memoryview(whole))._replace(length=len(batch) - 12)
         broken = PendingBatch(None, memoryview(batch), 0, address_of(batch), header, "")
-        with pytest.raises(repack.Damaged):
+        with pytest.raises(repack.CorruptBatch):
             repack.rebuild([broken], TopicSettings())

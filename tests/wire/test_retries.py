@@ -25,9 +25,11 @@ LEADERLESS_S = 1.6  # longer than a partition may wait before its buffers are ta
 
 
 def _connection(side: Side) -> ProduceConnection:
-    link = Connection(side.client._facts, *next(iter(side.client.brokers.values()))).connect(soon())
+    connection = Connection(side.client._facts, *next(iter(side.client.brokers.values()))).connect(
+        soon()
+    )
     return ProduceConnection(
-        1, link, transactional_id=None, newest=13, tuning=ProducerSettings(), request_s=5
+        1, connection, transactional_id=None, newest=13, tuning=ProducerSettings(), request_s=5
     )
 
 
@@ -60,7 +62,7 @@ def test_a_partition_that_had_no_leader_is_read_again_once_it_has_one(
 
 def test_a_connection_that_the_cluster_itself_gave_up_is_seen_as_lost(target: Side) -> None:
     connection = _connection(target)
-    connection.link.close()
+    connection.transport.close()
     assert Selector().wait([connection], 0.0) == [connection]
     with pytest.raises(KafkaUnavailable):
         connection.read(time.monotonic())
@@ -71,21 +73,21 @@ def test_what_was_launched_on_a_login_that_fails_comes_back(
 ) -> None:
     connection = _connection(target)
 
-    def refused(link: Connection, deadline: float) -> None:
+    def refused(connection: Connection, deadline: float) -> None:
         raise KafkaUnavailable("The login was refused.", code="closed")
 
     monkeypatch.setattr(Connection, "renew_login", refused)
     with pytest.raises(KafkaUnavailable):
         connection.send({}, time.monotonic())
     assert list(connection.in_flight) == [{}]
-    connection.link.close()
+    connection.transport.close()
 
 
 def test_a_batch_without_records_moves_no_position_past_what_is_on_its_way() -> None:
     partition = Partition("orders", 0, "primary.orders")
     in_flight, empty = (_pending_batch(first) for first in (0, 3))
     partition.sent(in_flight)
-    partition.pass_batch(empty)
+    partition.skip_batch(empty)
     assert (partition.acknowledged_offset, partition.has_moved) == (0, False)
     partition.answered()
     partition.acknowledge(in_flight, 0)

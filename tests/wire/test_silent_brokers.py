@@ -35,9 +35,9 @@ each_silence = pytest.mark.parametrize(
 @pytest.fixture(autouse=True)
 def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (sources, leaders):
-        monkeypatch.setattr(module, "_LOOK_S", 0.5)
+        monkeypatch.setattr(module, "_LOOKUP_S", 0.5)
     monkeypatch.setattr(epoch, "ABORT_S", 0.5)
-    monkeypatch.setattr(flush, "_HURRIED_S", 1.0)
+    monkeypatch.setattr(flush, "_URGENT_S", 1.0)
 
 
 def flow_of(source: Side, target: Side) -> tuple[Flow, str, str]:

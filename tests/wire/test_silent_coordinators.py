@@ -20,10 +20,10 @@ from tests.wire.world import Side, soon, unique
 class Deaf(ProducerBrokers):
     """As when the broker that is meant hangs, and another one tells who it is."""
 
-    def ask(self, request: Any, deadline: float, **how: Any) -> Any:
+    def send_request(self, request: Any, deadline: float, **how: Any) -> Any:
         if how.get("node") is not None:
             raise KafkaUnavailable("It says nothing.", code="timeout")
-        return super().ask(request, deadline, **how)
+        return super().send_request(request, deadline, **how)
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ def deaf(target: Side) -> Iterator[Deaf]:
 class OneHangs(ProducerBrokers):
     """The broker of number 99 takes questions, and all the time there is."""
 
-    def ask(self, request: Any, deadline: float, **how: Any) -> Any:
+    def send_request(self, request: Any, deadline: float, **how: Any) -> Any:
         if how.get("node") == 99:
             time.sleep(max(0.0, deadline - time.monotonic()))
             raise KafkaUnavailable("It says nothing.", code="timeout")
-        return super().ask(request, deadline, **how)
+        return super().send_request(request, deadline, **how)
 
 
 def test_a_broker_that_hangs_does_not_take_the_time_of_the_others(target: Side) -> None:

@@ -78,15 +78,15 @@ def test_what_is_asked_for_is_soon_all_on_a_fast_connection_and_half_a_second_s_
     stride, asked = FetchSize(16 << 20), []
     for _ in range(7):
         asked.append(stride.size)
-        stride.came(stride.size, 0.01)
+        stride.record_response(stride.size, 0.01)
     assert asked == [(256 << 10) << at for at in range(7)]
     for _ in range(20):
-        stride.came(100, 9.0)
+        stride.record_response(100, 9.0)
     assert stride.size == 16 << 20, "a small answer says nothing of the connection"
     for _ in range(20):
-        stride.came(stride.size, stride.size / MB)
+        stride.record_response(stride.size, stride.size / MB)
     assert stride.size == MB // 2
     for _ in range(20):
-        stride.came(stride.size, stride.size / 1000)
+        stride.record_response(stride.size, stride.size / 1000)
     assert stride.size == 64 << 10
     assert FetchSize(4096).size == 4096

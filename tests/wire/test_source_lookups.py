@@ -87,8 +87,8 @@ def test_a_broker_that_is_only_slow_is_given_more_time_the_next_time(
     silent: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a long line it takes some time to be logged in at."""
-    monkeypatch.setattr(errors, "LOOK_S", 0.1)
-    monkeypatch.setattr(errors, "MAX_LOOK_S", 0.4)
+    monkeypatch.setattr(errors, "LOOKUP_S", 0.1)
+    monkeypatch.setattr(errors, "MAX_LOOKUP_S", 0.4)
     monkeypatch.setattr(errors, "SHARE", 1.0)
     client = ClusterClient(ClusterSpec(alias="one", bootstrap_servers="127.0.0.1:1"))
     client.brokers = {SILENT: silent}

@@ -69,13 +69,15 @@ class Watched:
 
 def backlog(source: Side, topic: str) -> None:
     view = source.client.describe([topic], soon())[topic]
-    link = source.client.link(view.leaders[0].node, "backlog", soon())
+    connection = source.client.connection(view.leaders[0].node, "backlog", soon())
     writer = produce.RequestWriter(13, None, timeout_ms=10_000)
     batch = encode_batch([Record(at, NOW, b"k", BIG) for at in range(4)])
     rows = [(partition.to_bytes(4, "big"), batch) for partition in range(PARTITIONS)]
     for _ in range(100):
-        link.send(writer.parts(link.next_correlation(), [(view.topic_id, rows)]), soon())
-        answers = produce.read_reply(link.receive(None, soon()), 13)[1]
+        connection.send(
+            writer.parts(connection.next_correlation(), [(view.topic_id, rows)]), soon()
+        )
+        answers = produce.read_reply(connection.receive(None, soon()), 13)[1]
         assert not any(answer.error for answer in answers), answers
 
 
@@ -125,15 +127,15 @@ def test_a_broker_that_takes_no_second_connection_is_asked_for_it_once(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    link = ClusterClient.link
+    connection = ClusterClient.connection
 
     def refuse(client: ClusterClient, node: int, purpose: str, deadline: float) -> Connection:
         if purpose == "produce 1":
             asked.append(node)
             raise KafkaUnavailable("One connection is enough.", code="unreachable")
-        return link(client, node, purpose, deadline)
+        return connection(client, node, purpose, deadline)
 
-    monkeypatch.setattr(ClusterClient, "link", refuse)
+    monkeypatch.setattr(ClusterClient, "connection", refuse)
     topic = unique("single")
     source.make(topic, PARTITIONS)
     backlog(source, topic)
@@ -151,17 +153,17 @@ def test_a_second_connection_that_cannot_be_had_again_is_done_without(
 ) -> None:
     """The broker has reached its limit of connections meanwhile: the first one takes all."""
     seconds: list[Connection] = []
-    link = ClusterClient.link
+    connection = ClusterClient.connection
 
     def once(client: ClusterClient, node: int, purpose: str, deadline: float) -> Connection:
         if purpose == "produce 1" and seconds:
             raise KafkaUnavailable("Too many connections.", code="unreachable")
-        found = link(client, node, purpose, deadline)
+        found = connection(client, node, purpose, deadline)
         if purpose == "produce 1":
             seconds.append(found)
         return found
 
-    monkeypatch.setattr(ClusterClient, "link", once)
+    monkeypatch.setattr(ClusterClient, "connection", once)
     cut: list[Connection] = []
 
     def over(driver: Driver) -> bool:

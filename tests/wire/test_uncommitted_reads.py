@@ -24,10 +24,13 @@ def test_records_of_open_and_aborted_transactions_cross_and_are_in_the_map(
     def rows(word: bytes) -> list[Record]:
         return [Record(0, NOW + at, word, b"%d" % at) for at in range(4)]
 
-    ended, still_open = source.transaction(unique("tx")), source.transaction(unique("tx"))
+    ended, transaction_still_open = (
+        source.transaction(unique("tx")),
+        source.transaction(unique("tx")),
+    )
     ended.write(topic, 0, rows(b"committed"), codec=compression.LZ4)
     ended.end(commit=True)
-    still_open.write(topic, 0, rows(b"open"))
+    transaction_still_open.write(topic, 0, rows(b"open"))
     ended.write(topic, 0, rows(b"aborted"))
     ended.end(commit=False)
     source.write(topic, 0, rows(b"plain"))
@@ -53,7 +56,7 @@ def test_records_of_open_and_aborted_transactions_cross_and_are_in_the_map(
             above.offset: below.offset for above, below in zip(upstream, downstream, strict=True)
         }
     # What becomes of the open one afterwards changes nothing of what has crossed.
-    still_open.end(commit=False)
+    transaction_still_open.end(commit=False)
     source.write(topic, 0, rows(b"later"))
     flow.copy(LANES[lane](), ends={(topic, 0): source.ends(topic)[0]})  # type: ignore[arg-type]
     assert bare(target.read(remote)) == bare(source.read(topic, committed=False))

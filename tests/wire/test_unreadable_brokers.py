@@ -63,7 +63,9 @@ def test_partitions_of_a_broker_that_cuts_every_reply_stop_and_the_others_go_on(
         source.write(topic, partition, [Record(0, NOW, b"k", BIG)] * 3)
     read = FetchConnection.read
 
-    def cut(connection: FetchConnection, now: float) -> tuple[ReceiveBuffer, list[fetch.Fetched]]:
+    def cut(
+        connection: FetchConnection, now: float
+    ) -> tuple[ReceiveBuffer, list[fetch.PartitionData]]:
         if connection.connection_id[0] == victim:
             raise KafkaUnavailable("It was cut off.", code="connection_lost")
         return read(connection, now)
@@ -93,7 +95,9 @@ def test_a_broker_that_cuts_some_replies_stops_nothing(
     source.make(topic, PARTITIONS)
     read, seen = FetchConnection.read, Counter[int]()
 
-    def cut(connection: FetchConnection, now: float) -> tuple[ReceiveBuffer, list[fetch.Fetched]]:
+    def cut(
+        connection: FetchConnection, now: float
+    ) -> tuple[ReceiveBuffer, list[fetch.PartitionData]]:
         seen[connection.connection_id[0]] += 1
         if not seen[connection.connection_id[0]] % 2:
             raise KafkaUnavailable("It was cut off.", code="connection_lost")
@@ -141,7 +145,7 @@ def meets_errors(patch: pytest.MonkeyPatch, topic: str, until: float) -> list[fl
 
     def read_raw(
         connection: FetchConnection, now: float
-    ) -> tuple[ReceiveBuffer, list[fetch.Fetched]]:
+    ) -> tuple[ReceiveBuffer, list[fetch.PartitionData]]:
         buffer, rows = read(connection, now)
         return buffer, [
             row._replace(error=int(Code.UNKNOWN_SERVER_ERROR), start=0, stop=0)

@@ -81,8 +81,8 @@ class SimulatedFlow:
     topic = ""
 
     def status(self) -> JobStatus:
-        places = self.board.places()
-        starts, headers = self.board.places_without_start(), self.board.headers_wanted()
+        places = self.board.partitions()
+        starts, headers = self.board.partitions_without_start(), self.board.header_requests()
         self.board.apply_offsets(self.sampler.sample(places, starts, headers))
         return self.board.status("running", "", (), int(time.time() * 1000))
 

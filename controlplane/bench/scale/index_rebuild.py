@@ -17,7 +17,7 @@ from mirrors.domain.offsets.generation import generation_of
 from mirrors.domain.offsets.runs import BlockKey, runs_topic
 from mirrors.domain.replication_policy import policy_for
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic
+from mirrors.kafka.internal_topics.topic import NewRecord, append, ensure_topic
 from mirrors.models import Flow
 from mirrors.services.offsets.run_index import refresh_index
 
@@ -64,17 +64,17 @@ class _Topic:
         append(spec.target, topics[0], self._runs(), deadline_s=DEADLINE_S)
         append(spec.target, topics[1], self._positions(), deadline_s=DEADLINE_S)
 
-    def _runs(self) -> Iterator[Row]:
+    def _runs(self) -> Iterator[NewRecord]:
         for turn in zip(*self._drawn, strict=True):
             for partition, block in enumerate(turn):
                 key = BlockKey(TOPIC, partition, self._born, block.upstream, _INTO)
                 self.ends[partition] = block.end
-                yield Row(key.to_bytes(), block.body, 0)
+                yield NewRecord(key.to_bytes(), block.body, 0)
 
-    def _positions(self) -> Iterator[Row]:
+    def _positions(self) -> Iterator[NewRecord]:
         for partition, end in self.ends.items():
             position = _position(partition, end)
-            yield Row(position.key, position.value, 0)
+            yield NewRecord(position.key, position.value, 0)
 
 
 def _position(partition: int, at: int) -> Position:

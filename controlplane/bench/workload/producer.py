@@ -90,8 +90,8 @@ class _Sender:
         self._deadline = deadline
         views = cluster.describe(topics, deadline)
         node = next(iter(views[topics[0]].leaders.values())).node
-        self._link: Connection = cluster.link(node, "fill", deadline)
-        version = self._link.version(PRODUCE, produce.LEAST, produce.MOST, "Produce")
+        self._connection: Connection = cluster.connection(node, "fill", deadline)
+        version = self._connection.version(PRODUCE, produce.LEAST, produce.MOST, "Produce")
         self._version = version
         by_id = version >= produce.BY_ID
         self._keys = {
@@ -109,9 +109,9 @@ class _Sender:
         topics: dict[str, list[tuple[bytes, Buffer]]] = {}
         for (topic, partition), number in rows:
             topics.setdefault(topic, []).append((_INDEX.pack(partition), self._stamped(number)))
-        correlation = self._link.next_correlation()
+        correlation = self._connection.next_correlation()
         listed = [(self._keys[topic], parts) for topic, parts in topics.items()]
-        self._link.send(self._writer.parts(correlation, listed), self._deadline)
+        self._connection.send(self._writer.parts(correlation, listed), self._deadline)
         self._open.append(correlation)
 
     def _stamped(self, number: int) -> bytearray:
@@ -126,7 +126,7 @@ class _Sender:
         """Read replies until at most that many are awaited."""
         while len(self._open) > most:
             self._open.popleft()
-            frame = self._link.receive(None, self._deadline)
+            frame = self._connection.receive(None, self._deadline)
             for answer in produce.read_reply(frame, self._version)[1]:
                 if answer.error:
                     raise BenchError(

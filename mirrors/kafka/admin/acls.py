@@ -46,7 +46,7 @@ class Acls(AdminConnection):
             permission_type=_ANY,
         )
         with ClusterRequests(self.spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
-            answer = cluster.ask_any(question, newest=3)
+            answer = cluster.send_to_any(question, newest=3)
         if answer.error_code == Code.SECURITY_DISABLED:
             return None
         if answer.error_code:

@@ -14,13 +14,13 @@ from mirrors.kafka.admin.acls import Acls
 from mirrors.kafka.connection.admin_client import DEADLINE_S
 
 CLIENT_ID = "understudy-fence"
-EVERYBODY = "User:*"
-_OPEN = "allow.everyone.if.no.acl.found"
+ALL_PRINCIPALS = "User:*"
+_ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
 # Brokers that are asked at the same time: some of them may be down.
-_ASKED = 5
+_BROKERS_AT_ONCE = 5
 
 
-class Fence(Acls):
+class ClientFence(Acls):
     """One cluster's topics, seen by who may write to them."""
 
     def allows_everyone(self, *, deadline_s: float = DEADLINE_S) -> bool | None:
@@ -38,10 +38,10 @@ class Fence(Acls):
         ).raise_first()
         values = {
             node.id: self._settings_of(node.id, until - time.monotonic())
-            for node in seen.done["nodes"][:_ASKED]
+            for node in seen.done["nodes"][:_BROKERS_AT_ONCE]
         }
         # They all have the same authorizer: whichever answers first will do.
-        first = _first_answer(values.values(), until)
+        first = _first_result(values.values(), until)
         if first is None:
             self.gather(
                 values,
@@ -50,7 +50,7 @@ class Fence(Acls):
                 fold=lambda entries: entries,
             ).raise_first()
         entries = first or {}
-        value = entries[_OPEN].value if _OPEN in entries else "false"
+        value = entries[_ALLOW_EVERYONE].value if _ALLOW_EVERYONE in entries else "false"
         return None if value is None else value.lower() == "true"
 
     def _settings_of(self, node: int, deadline_s: float) -> Future[Any]:
@@ -58,7 +58,7 @@ class Fence(Acls):
         return self.client.describe_configs([broker], request_timeout=max(1.0, deadline_s))[broker]
 
 
-def _first_answer(futures: Iterable[Future[Any]], until: float) -> Mapping[str, Any] | None:
+def _first_result(futures: Iterable[Future[Any]], until: float) -> Mapping[str, Any] | None:
     """The first that succeeds; None when none did in time."""
     waiting = set(futures)
     while waiting and (left := until - time.monotonic()) > 0:
@@ -74,7 +74,7 @@ def deny_writes(topics: Iterable[str]) -> list[AclRule]:
     return [_rule(topic, "WRITE", "DENY") for topic in sorted(set(topics))]
 
 
-def keep_open(topics: Iterable[str], rules: Iterable[AclRule]) -> list[AclRule]:
+def preserve_open_access(topics: Iterable[str], rules: Iterable[AclRule]) -> list[AclRule]:
     """For topics that no rule covers on a cluster that lets in everybody: as open as before."""
     rules = list(rules)
     return [
@@ -94,5 +94,5 @@ def _covered(topic: str, rules: Iterable[AclRule]) -> bool:
 
 def _rule(topic: str, operation: str, permission: str) -> AclRule:
     return AclRule(
-        name=topic, principal=EVERYBODY, host="*", operation=operation, permission=permission
+        name=topic, principal=ALL_PRINCIPALS, host="*", operation=operation, permission=permission
     )

@@ -22,7 +22,7 @@ from mirrors.kafka.error_table import error_of_number
 CLIENT_ID = "understudy-groups"
 NO_OFFSET = -1
 # Groups of one coordinator that are asked about in one request.
-_AT_ONCE = 100
+_GROUPS_PER_REQUEST = 100
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,37 +45,37 @@ class GroupOffset:
 
 
 @dataclasses.dataclass(frozen=True)
-class GroupsListed:
+class GroupListings:
     """Groups by name; `silent` says why brokers did not answer: their groups are missing."""
 
     groups: dict[str, GroupListing]
     silent: tuple[UnderstudyError, ...] = ()
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return not self.silent
 
     @property
     def reason(self) -> str:
         """Which groups are missing and why; empty when none is."""
-        if self.is_whole:
+        if self.is_complete:
             return ""
         return f"Groups that other brokers coordinate are not listed: {self.silent[0].message}"
 
 
 def list_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> dict[str, GroupListing]:
     """Every group that we may describe, of every broker; raises when one does not answer."""
-    listed = list_answered_groups(spec, deadline_s=deadline_s)
+    listed = list_reachable_groups(spec, deadline_s=deadline_s)
     for error in listed.silent:
         raise error
     return listed.groups
 
 
-def list_answered_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> GroupsListed:
+def list_reachable_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> GroupListings:
     """Every group that we may describe, of the brokers that answer; raises when none does."""
     found: dict[str, GroupListing] = {}
     with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
-        answers = cluster.ask_each(ListGroupsRequest())
+        answers = cluster.send_to_each(ListGroupsRequest())
     for answer in answers.done.values():
         if answer.error_code:
             raise error_of_number(answer.error_code, where=spec.alias, doing="list groups")
@@ -86,7 +86,7 @@ def list_answered_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -
                 state=str(getattr(group, "group_state", None) or ""),
                 protocol_type=group.protocol_type or "",
             )
-    return GroupsListed(found, tuple(answers.failed.values()))
+    return GroupListings(found, tuple(answers.failed.values()))
 
 
 def read_offsets(
@@ -106,8 +106,8 @@ def read_offsets(
         coordinators = cluster.coordinators(groups)
         result.failed |= coordinators.failed
         for node, names in coordinators.groups.items():
-            for start in range(0, len(names), _AT_ONCE):
-                part = names[start : start + _AT_ONCE]
+            for start in range(0, len(names), _GROUPS_PER_REQUEST):
+                part = names[start : start + _GROUPS_PER_REQUEST]
                 _read(cluster, node, {name: groups[name] for name in part}, result)
     return result
 
@@ -120,7 +120,7 @@ def _read(
 ) -> None:
     """Some groups of one coordinator: in one request where the broker knows that (KIP-709)."""
     try:
-        answers = dict(_answers(cluster, node, groups))
+        answers = dict(_fetch_offsets(cluster, node, groups))
     except UnderstudyError as error:
         result.failed |= dict.fromkeys(groups, error)
         return
@@ -133,25 +133,25 @@ def _read(
             result.done[name] = _offsets(answer, where, doing)
 
 
-def _answers(
+def _fetch_offsets(
     cluster: ClusterRequests, node: int, groups: Mapping[str, Iterable[TopicPartition] | None]
 ) -> Iterator[tuple[str, Any]]:
     kinds = OffsetFetchRequest.OffsetFetchRequestGroup
     asked = [
-        kinds(group_id=name, topics=_by_topic(kinds.OffsetFetchRequestTopics, places))
-        for name, places in groups.items()
+        kinds(group_id=name, topics=_by_topic(kinds.OffsetFetchRequestTopics, partitions))
+        for name, partitions in groups.items()
     ]
     request = OffsetFetchRequest(groups=asked, require_stable=True)
     if cluster.newest_version(node, request) >= 8:
-        answer = cluster.ask_coordinator(node, request, _group_errors, newest=8)
+        answer = cluster.send_to_coordinator(node, request, _group_errors, newest=8)
         yield from ((one.group_id, one) for one in answer.groups)
         return
-    for name, places in groups.items():
-        topics = _by_topic(OffsetFetchRequest.OffsetFetchRequestTopic, places)
+    for name, partitions in groups.items():
+        topics = _by_topic(OffsetFetchRequest.OffsetFetchRequestTopic, partitions)
         old = OffsetFetchRequest(group_id=name, topics=topics, require_stable=True)
         yield (
             name,
-            cluster.ask_coordinator(node, old, lambda reply: [reply.error_code], newest=7),
+            cluster.send_to_coordinator(node, old, lambda reply: [reply.error_code], newest=7),
         )
 
 
@@ -163,12 +163,12 @@ def _offsets(answer: Any, where: str, doing: str) -> Partial[TopicPartition, Gro
     result: Partial[TopicPartition, GroupOffset] = Partial()
     for topic in answer.topics:
         for part in topic.partitions:
-            place = (topic.name, part.partition_index)
+            tp = (topic.name, part.partition_index)
             if part.error_code:
                 words = f"{doing} in {topic.name}-{part.partition_index}"
-                result.failed[place] = error_of_number(part.error_code, where=where, doing=words)
+                result.failed[tp] = error_of_number(part.error_code, where=where, doing=words)
             elif part.committed_offset != NO_OFFSET:
-                result.done[place] = _offset(part)
+                result.done[tp] = _offset(part)
     return result
 
 
@@ -178,11 +178,11 @@ def _offset(part: Any) -> GroupOffset:
     return GroupOffset(part.committed_offset, part.metadata or "", epoch if known else None)
 
 
-def _by_topic(kind: Any, places: Iterable[TopicPartition] | None) -> list[Any] | None:
-    if places is None:
+def _by_topic(kind: Any, partitions: Iterable[TopicPartition] | None) -> list[Any] | None:
+    if partitions is None:
         return None
     topics: dict[str, list[int]] = {}
-    for topic, number in places:
+    for topic, number in partitions:
         topics.setdefault(topic, []).append(number)
     return [kind(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
 
@@ -204,18 +204,18 @@ def write_offsets(
             raise error
         (node,) = coordinators.groups
         request = _commit_request(group, offsets)
-        answer = cluster.ask_coordinator(node, request, _commit_errors, newest=8)
+        answer = cluster.send_to_coordinator(node, request, _commit_errors, newest=8)
     for topic in answer.topics:
         for part in topic.partitions:
-            place = (topic.name, part.partition_index)
+            tp = (topic.name, part.partition_index)
             if part.error_code:
-                result.failed[place] = error_of_number(
+                result.failed[tp] = error_of_number(
                     part.error_code,
                     where=spec.alias,
                     doing=f"set the offset of group {group} in {topic.name}-{part.partition_index}",
                 )
             else:
-                result.done[place] = None
+                result.done[tp] = None
     return result
 
 
@@ -247,7 +247,7 @@ def _commit_request(group: str, offsets: Mapping[TopicPartition, GroupOffset]) -
 def delete_offsets(
     spec: ClusterSpec,
     group: str,
-    places: Iterable[TopicPartition],
+    partitions: Iterable[TopicPartition],
     *,
     deadline_s: float = DEADLINE_S,
 ) -> Partial[TopicPartition, None]:
@@ -255,7 +255,7 @@ def delete_offsets(
     result: Partial[TopicPartition, None] = Partial()
     kind = OffsetDeleteRequest.OffsetDeleteRequestTopic
     topics: dict[str, list[Any]] = {}
-    for topic, number in places:
+    for topic, number in partitions:
         part = kind.OffsetDeleteRequestPartition(partition_index=number)
         topics.setdefault(topic, []).append(part)
     if not topics:
@@ -268,19 +268,19 @@ def delete_offsets(
             raise error
         (node,) = coordinators.groups
         request = OffsetDeleteRequest(group_id=group, topics=rows)
-        answer = cluster.ask_coordinator(node, request, lambda reply: [reply.error_code], newest=0)
+        answer = cluster.send_to_coordinator(
+            node, request, lambda reply: [reply.error_code], newest=0
+        )
     if answer.error_code:
         raise error_of_number(answer.error_code, where=spec.alias, doing=doing)
     for topic in answer.topics:
         for part in topic.partitions:
-            place = (topic.name, part.partition_index)
+            tp = (topic.name, part.partition_index)
             if part.error_code:
                 words = f"{doing} in {topic.name}-{part.partition_index}"
-                result.failed[place] = error_of_number(
-                    part.error_code, where=spec.alias, doing=words
-                )
+                result.failed[tp] = error_of_number(part.error_code, where=spec.alias, doing=words)
             else:
-                result.done[place] = None
+                result.done[tp] = None
     return result
 
 
@@ -291,7 +291,7 @@ def delete_group(spec: ClusterSpec, group: str, *, deadline_s: float = DEADLINE_
         for error in coordinators.failed.values():
             raise error
         (node,) = coordinators.groups
-        answer = cluster.ask_coordinator(
+        answer = cluster.send_to_coordinator(
             node,
             DeleteGroupsRequest(groups_names=[group]),
             lambda reply: [row.error_code for row in reply.results],

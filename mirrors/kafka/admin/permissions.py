@@ -24,13 +24,13 @@ READ, WRITE, CREATE, ALTER, DESCRIBE = 3, 4, 5, 7, 8
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
 TRANSACTION_COORDINATOR = 1
 # A new coordinator creates or loads its partition of the transaction log for so long.
-_MOVING_S = (0.1, 0.2, 0.4, 0.8, 1.6)
+_RETRY_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 Side = Literal["source", "target", "both"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Right:
+class Permission:
     """One right: `allowed` is None when the cluster does not let us know; `side` needs it."""
 
     name: str
@@ -39,19 +39,19 @@ class Right:
     words: str
 
 
-def cluster_rights(operations: Iterable[int]) -> list[Right]:
+def cluster_permissions(operations: Iterable[int]) -> list[Permission]:
     """From the authorised operations of DescribeCluster; all unknown without Describe itself."""
     granted = set(operations)
     known = DESCRIBE in granted
 
-    def right(name: str, operation: int, side: Side, have: str, lack: str) -> Right:
+    def permission(name: str, operation: int, side: Side, have: str, lack: str) -> Permission:
         if operation in granted:
-            return Right(name, True, side, have)
+            return Permission(name, True, side, have)
         words = lack if known else f"Unknown without Describe on the cluster. {lack}"
-        return Right(name, False if known else None, side, words)
+        return Permission(name, False if known else None, side, words)
 
     return [
-        Right(
+        Permission(
             "describe cluster",
             known,
             "both",
@@ -59,14 +59,14 @@ def cluster_rights(operations: Iterable[int]) -> list[Right]:
             if known
             else "Describe on the cluster is missing: groups are listed only where granted.",
         ),
-        right(
+        permission(
             "create topics",
             CREATE,
             "target",
             "Create on the cluster is granted.",
             "No Create on the cluster: remote topics need it by topic name or prefix.",
         ),
-        right(
+        permission(
             "idempotent write",
             IDEMPOTENT_WRITE,
             "target",
@@ -76,7 +76,7 @@ def cluster_rights(operations: Iterable[int]) -> list[Right]:
     ]
 
 
-TOPIC_RIGHTS: tuple[tuple[str, int, Side], ...] = (
+TOPIC_PERMISSIONS: tuple[tuple[str, int, Side], ...] = (
     ("read topics", READ, "source"),
     ("describe topic settings", DESCRIBE_CONFIGS, "both"),
     ("write topics", WRITE, "target"),
@@ -85,10 +85,10 @@ TOPIC_RIGHTS: tuple[tuple[str, int, Side], ...] = (
 )
 
 
-def topic_rights(topics: Sequence[Any]) -> list[Right]:
+def topic_permissions(topics: Sequence[Any]) -> list[Permission]:
     """From the authorised operations of each topic in a metadata answer."""
     seen = [topic for topic in topics if not topic.is_internal and not topic.error_code]
-    listed = Right(
+    listed = Permission(
         "list topics",
         bool(seen) or None,
         "both",
@@ -98,23 +98,23 @@ def topic_rights(topics: Sequence[Any]) -> list[Right]:
     )
     return [
         listed,
-        *(_topic_right(name, number, side, seen) for name, number, side in TOPIC_RIGHTS),
+        *(_topic_permission(name, number, side, seen) for name, number, side in TOPIC_PERMISSIONS),
     ]
 
 
-def _topic_right(name: str, operation: int, side: Side, seen: list[Any]) -> Right:
+def _topic_permission(name: str, operation: int, side: Side, seen: list[Any]) -> Permission:
     if not seen:
-        return Right(name, None, side, "Unknown: no topic is visible.")
+        return Permission(name, None, side, "Unknown: no topic is visible.")
     lacking = [topic.name for topic in seen if operation not in topic.authorized_operations]
     if not lacking:
-        return Right(name, True, side, f"Granted on all {len(seen)} visible topics.")
+        return Permission(name, True, side, f"Granted on all {len(seen)} visible topics.")
     examples = ", ".join(sorted(lacking)[:3]) + (", …" if len(lacking) > 3 else "")
     words = f"Missing on {len(lacking)} of {len(seen)} topics: {examples}."
-    return Right(name, len(lacking) < len(seen), side, words)
+    return Permission(name, len(lacking) < len(seen), side, words)
 
 
-def topic_metadata(link: BrokerConnection, deadline: float) -> Any:
-    return link.call(
+def topic_metadata(connection: BrokerConnection, deadline: float) -> Any:
+    return connection.call(
         MetadataRequest(
             topics=None,
             allow_auto_topic_creation=False,
@@ -127,19 +127,19 @@ def topic_metadata(link: BrokerConnection, deadline: float) -> Any:
 
 
 def find_transaction_coordinator(
-    link: BrokerConnection, transactional_id: str, deadline: float
+    connection: BrokerConnection, transactional_id: str, deadline: float
 ) -> Any:
     """Where the coordinator is; a cluster that never ran a transaction makes its log for it now."""
-    for pause in _MOVING_S:
-        found = _find_coordinator(link, transactional_id, deadline)
+    for pause in _RETRY_S:
+        found = _find_coordinator(connection, transactional_id, deadline)
         if found.error_code not in COORDINATOR_MOVING:
             break
         time.sleep(pause)
     return found
 
 
-def _find_coordinator(link: BrokerConnection, transactional_id: str, deadline: float) -> Any:
-    answer = link.call(
+def _find_coordinator(connection: BrokerConnection, transactional_id: str, deadline: float) -> Any:
+    answer = connection.call(
         FindCoordinatorRequest(
             key=transactional_id,
             key_type=TRANSACTION_COORDINATOR,
@@ -151,7 +151,9 @@ def _find_coordinator(link: BrokerConnection, transactional_id: str, deadline: f
     return answer.coordinators[0] if getattr(answer, "coordinators", None) else answer
 
 
-def transactional_right(link: BrokerConnection, transactional_id: str, deadline: float) -> Right:
+def transactional_permission(
+    connection: BrokerConnection, transactional_id: str, deadline: float
+) -> Permission:
     """Ends a transaction of an id that has none: refused with 53 without Write, with 49 with it.
 
     Nothing is written: the coordinator checks the right first and then finds no such transaction.
@@ -159,8 +161,8 @@ def transactional_right(link: BrokerConnection, transactional_id: str, deadline:
     request = EndTxnRequest(
         transactional_id=transactional_id, producer_id=0, producer_epoch=0, committed=False
     )
-    for pause in _MOVING_S:
-        answer = link.call(request, deadline, newest=3)
+    for pause in _RETRY_S:
+        answer = connection.call(request, deadline, newest=3)
         if answer.error_code not in COORDINATOR_MOVING:
             break
         time.sleep(pause)
@@ -168,15 +170,17 @@ def transactional_right(link: BrokerConnection, transactional_id: str, deadline:
     if answer.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return _no_transactions(transactional_id)
     if answer.error_code == Code.INVALID_PRODUCER_ID_MAPPING:
-        return Right(name, True, "target", f"Write on transactional id {transactional_id}: yes.")
-    return Right(
+        return Permission(
+            name, True, "target", f"Write on transactional id {transactional_id}: yes."
+        )
+    return Permission(
         name, None, "target", f"Unknown: the coordinator responded with error {answer.error_code}."
     )
 
 
-def _no_transactions(transactional_id: str) -> Right:
+def _no_transactions(transactional_id: str) -> Permission:
     prefix = transactional_id.partition(".")[0] + "."
-    return Right(
+    return Permission(
         "transactional write",
         False,
         "target",
@@ -185,12 +189,12 @@ def _no_transactions(transactional_id: str) -> Right:
     )
 
 
-def coordinator_refusal(coordinator: Any, transactional_id: str) -> Right | None:
+def coordinator_refusal(coordinator: Any, transactional_id: str) -> Permission | None:
     """The right as far as finding the coordinator tells it; None when it can be asked."""
     if coordinator.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return _no_transactions(transactional_id)
     if coordinator.error_code:
-        return Right(
+        return Permission(
             "transactional write",
             None,
             "target",
@@ -200,12 +204,12 @@ def coordinator_refusal(coordinator: Any, transactional_id: str) -> Right | None
 
 
 CLIENT_ID = "understudy-rights"
-NOTHING: frozenset[str] = frozenset()
+NO_OPERATIONS: frozenset[str] = frozenset()
 # The newest version of each that answers of the cluster, and of groups that do not exist yet.
 _METADATA, _GROUPS = 10, 5
 
 
-def ask_rights(
+def describe_permissions(
     spec: ClusterSpec,
     *,
     topics: Iterable[str],
@@ -221,11 +225,11 @@ def ask_rights(
             include_cluster_authorized_operations=True,
             include_topic_authorized_operations=True,
         )
-        seen = cluster.ask_any(request, newest=_METADATA)
+        seen = cluster.send_to_any(request, newest=_METADATA)
         found = Permissions(
             alias=spec.alias,
             cluster=_acl_operation_names(seen.authorized_operations),
-            topics=_told(
+            topics=_operations_by_name(
                 (
                     topic.name,
                     topic.error_code == Code.TOPIC_AUTHORIZATION_FAILED,
@@ -249,11 +253,11 @@ def _with_groups(cluster: ClusterRequests, found: Permissions, names: list[str])
     troubles = []
     for name, error in coordinators.failed.items():
         if error.code == "not_authorised":
-            groups[name] = NOTHING
+            groups[name] = NO_OPERATIONS
         else:
             troubles.append(error.message)
     for node, here in coordinators.groups.items():
-        groups |= _told(
+        groups |= _operations_by_name(
             (
                 group.group_id,
                 group.error_code == Code.GROUP_AUTHORIZATION_FAILED,
@@ -266,7 +270,7 @@ def _with_groups(cluster: ClusterRequests, found: Permissions, names: list[str])
 
 def _describe(cluster: ClusterRequests, node: int, names: list[str]) -> Iterable[Any]:
     request = DescribeGroupsRequest(groups=names, include_authorized_operations=True)
-    answer = cluster.ask_coordinator(
+    answer = cluster.send_to_coordinator(
         node,
         request,
         lambda reply: [group.error_code for group in reply.groups],
@@ -276,11 +280,13 @@ def _describe(cluster: ClusterRequests, node: int, names: list[str]) -> Iterable
     return groups
 
 
-def _told(rows: Iterable[tuple[str, bool, Iterable[int] | None]]) -> dict[str, frozenset[str]]:
+def _operations_by_name(
+    rows: Iterable[tuple[str, bool, Iterable[int] | None]],
+) -> dict[str, frozenset[str]]:
     """Each name that the broker rejects or reports."""
     found = {}
     for name, refused, operations in rows:
-        words = NOTHING if refused else _acl_operation_names(operations)
+        words = NO_OPERATIONS if refused else _acl_operation_names(operations)
         if words is not None:
             found[name] = words
     return found

@@ -16,20 +16,20 @@ from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
 
 # Codes of answers that a single setting may have caused.
-_MAY_BE_A_SETTING = frozenset({"config", "policy", "kafka"})
+_CONFIG_ERRORS = frozenset({"config", "policy", "kafka"})
 
 
 @dataclasses.dataclass(frozen=True)
-class Created:
+class CreateTopicsResult:
     """What was created, what was not and why, and by topic the settings that it lacks."""
 
     done: dict[str, None]
     failed: dict[str, UnderstudyError]
-    refused: dict[str, Refused]
+    refused: dict[str, RejectedConfigs]
 
 
 @dataclasses.dataclass(frozen=True)
-class Refused:
+class RejectedConfigs:
     """The settings that a topic was created without, and what the cluster said of them."""
 
     settings: dict[str, str]
@@ -45,7 +45,7 @@ class Refused:
 
 def create_topics(
     admin: Admin, topics: Iterable[NewTopicSpec], *, deadline_s: float = DEADLINE_S
-) -> Created:
+) -> CreateTopicsResult:
     """Create topics; one whose settings are refused is created without those that are."""
     until = time.monotonic() + deadline_s
     wanted = {topic.name: topic for topic in topics}
@@ -53,14 +53,14 @@ def create_topics(
     suspects = [
         wanted[name]
         for name, error in made.failed.items()
-        if error.code in _MAY_BE_A_SETTING and wanted[name].configs
+        if error.code in _CONFIG_ERRORS and wanted[name].configs
     ]
-    accepted = _accepted(admin, suspects, made.failed, until)
+    accepted = _creatable_topics(admin, suspects, made.failed, until)
     if not accepted:
-        return Created(made.done, made.failed, {})
+        return CreateTopicsResult(made.done, made.failed, {})
     again = admin.create_topics(accepted.values(), deadline_s=_left(until))
     refused = {
-        name: Refused(
+        name: RejectedConfigs(
             {
                 key: value
                 for key, value in wanted[name].configs.items()
@@ -71,10 +71,10 @@ def create_topics(
         for name in again.done
     }
     failed = {name: error for name, error in made.failed.items() if name not in again.done}
-    return Created({**made.done, **again.done}, {**failed, **again.failed}, refused)
+    return CreateTopicsResult({**made.done, **again.done}, {**failed, **again.failed}, refused)
 
 
-def alter_settings(
+def alter_configs_by_key(
     admin: Admin,
     changes: Mapping[str, Mapping[str, str | None]],
     *,
@@ -90,7 +90,7 @@ def alter_settings(
         error = whole.failed.get(name)
         if error is None:
             result.done |= dict.fromkeys(((name, key) for key in change), None)
-        elif error.code in _MAY_BE_A_SETTING:
+        elif error.code in _CONFIG_ERRORS:
             apart[name] = sorted(change)
         else:
             result.failed |= dict.fromkeys(((name, key) for key in change), error)
@@ -114,7 +114,7 @@ def _of_key(error: UnderstudyError, name: str, key: str, value: str | None) -> U
     return type(error)(f"{name} was not {change}. {error.message}", code=error.code)
 
 
-def _accepted(
+def _creatable_topics(
     admin: Admin,
     suspects: Collection[NewTopicSpec],
     said: Mapping[str, UnderstudyError],
@@ -133,7 +133,7 @@ def _without_one(
     until: float,
 ) -> dict[str, NewTopicSpec]:
     """Each setting left out in turn, those that the answer names first: seldom are there two."""
-    turns = {topic.name: _turns(topic, said[topic.name].message) for topic in suspects}
+    turns = {topic.name: _suspect_order(topic, said[topic.name].message) for topic in suspects}
     found: dict[str, NewTopicSpec] = {}
     for number in range(max(map(len, turns.values()), default=0)):
         tried = {
@@ -172,7 +172,7 @@ def _one_by_one(
     return found
 
 
-def _turns(topic: NewTopicSpec, said: str) -> list[str]:
+def _suspect_order(topic: NewTopicSpec, said: str) -> list[str]:
     return sorted(topic.configs, key=lambda key: (key not in said, key))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin.groups import GroupOffset, list_answered_groups, write_offsets
+from mirrors.kafka.admin.groups import GroupOffset, list_reachable_groups, write_offsets
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
 
@@ -16,7 +16,7 @@ PREFIX = "understudy-simulation-"
 CLIENT_ID = "understudy-simulation"
 
 
-def make_group(
+def create_group(
     spec: ClusterSpec,
     name: str,
     offsets: Mapping[TopicPartition, int],
@@ -25,14 +25,14 @@ def make_group(
 ) -> Partial[TopicPartition, None]:
     """A group without members that stands at these offsets; never one of somebody else's."""
     _check(name)
-    wanted = {place: GroupOffset(offset) for place, offset in offsets.items()}
+    wanted = {tp: GroupOffset(offset) for tp, offset in offsets.items()}
     return write_offsets(spec, name, wanted, deadline_s=deadline_s)
 
 
 def find_groups(spec: ClusterSpec, prefix: str, *, deadline_s: float = DEADLINE_S) -> list[str]:
     """Those left by a simulation, by the beginning of their names."""
     _check(prefix)
-    listed = list_answered_groups(spec, deadline_s=deadline_s).groups
+    listed = list_reachable_groups(spec, deadline_s=deadline_s).groups
     return sorted(name for name in listed if name.startswith(prefix))
 
 

@@ -64,7 +64,7 @@ class TopicChanges(AdminConnection):
             result.done[name] = None
         return result
 
-    def grow_topics(
+    def create_partitions(
         self, partitions: Mapping[str, int], *, deadline_s: float = DEADLINE_S
     ) -> Partial[str, None]:
         """Grow each topic to this number of partitions."""
@@ -122,8 +122,8 @@ class TopicChanges(AdminConnection):
             operation_timeout=deadline_s,
         )
         return self.gather(
-            {(place.topic, place.partition): future for place, future in futures.items()},
-            doing=lambda place: f"delete records of {place[0]}-{place[1]}",
+            {(tp.topic, tp.partition): future for tp, future in futures.items()},
+            doing=lambda tp: f"delete records of {tp[0]}-{tp[1]}",
             deadline_s=deadline_s,
             fold=lambda answer: int(answer.low_watermark),
         )

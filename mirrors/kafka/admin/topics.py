@@ -30,10 +30,10 @@ from mirrors.kafka.errors import error_of_client
 __all__ = ["DEADLINE_S", "Admin", "NewTopicSpec", "Partial", "snapshot"]
 
 # "stable" is the last stable offset: the end for a reader of committed records.
-At = Literal["earliest", "latest", "stable"] | int
+OffsetQuery = Literal["earliest", "latest", "stable"] | int
 CONFIGS_PER_REQUEST = 250
 RETRY_S = 0.1
-PATIENCE_S = 3.0
+METADATA_WAIT_S = 3.0
 # What a client with an old picture of the cluster says.
 _STALE = {"moving", "not_found"}
 
@@ -139,7 +139,11 @@ class Admin(TopicChanges):
         return result
 
     def list_offsets(
-        self, places: Iterable[TopicPartition], at: At, *, deadline_s: float = DEADLINE_S
+        self,
+        partitions: Iterable[TopicPartition],
+        at: OffsetQuery,
+        *,
+        deadline_s: float = DEADLINE_S,
     ) -> Partial[TopicPartition, int]:
         """Offsets of many partitions in one request a leader.
 
@@ -147,43 +151,43 @@ class Admin(TopicChanges):
         of the partition where there is none.
         """
         deadline = time.monotonic() + deadline_s
-        result = self._ask_offsets(list(places), at, deadline)
-        self._ask_where_stale(result, at, deadline)
-        later = [place for place, offset in result.done.items() if offset < 0]
+        result = self._list_offsets(list(partitions), at, deadline)
+        self._retry_stale_leaders(result, at, deadline)
+        later = [tp for tp, offset in result.done.items() if offset < 0]
         if later:
             ends = self.list_offsets(later, "latest", deadline_s=_left(deadline))
-            for place in later:
-                del result.done[place]
+            for tp in later:
+                del result.done[tp]
             result.done |= ends.done
             result.failed |= ends.failed
         return result
 
-    def _ask_where_stale(
-        self, result: Partial[TopicPartition, int], at: At, deadline: float
+    def _retry_stale_leaders(
+        self, result: Partial[TopicPartition, int], at: OffsetQuery, deadline: float
     ) -> None:
         """Look up the leaders and ask again: once, and for a while where one is just moving.
 
         A leader is not quite there yet just after a topic was made or a broker came back.
         """
-        patience = min(deadline, time.monotonic() + PATIENCE_S)
-        stale = [place for place, error in result.failed.items() if error.code in _STALE]
-        while stale and (known := self._learn_leaders(_left(deadline))) is not None:
-            for place in set(stale) - known:
-                doing = f"list offsets of {place[0]}-{place[1]}"
-                result.failed[place] = error_of_number(
+        patience = min(deadline, time.monotonic() + METADATA_WAIT_S)
+        stale = [tp for tp, error in result.failed.items() if error.code in _STALE]
+        while stale and (known := self._refresh_metadata(_left(deadline))) is not None:
+            for tp in set(stale) - known:
+                doing = f"list offsets of {tp[0]}-{tp[1]}"
+                result.failed[tp] = error_of_number(
                     Code.UNKNOWN_TOPIC_OR_PARTITION, where=self.spec.alias, doing=doing
                 )
-            again = self._ask_offsets([place for place in stale if place in known], at, deadline)
-            for place in again.done:
-                del result.failed[place]
+            again = self._list_offsets([tp for tp in stale if tp in known], at, deadline)
+            for tp in again.done:
+                del result.failed[tp]
             result.done |= again.done
             result.failed |= again.failed
-            stale = [place for place, error in again.failed.items() if error.code in _STALE]
+            stale = [tp for tp, error in again.failed.items() if error.code in _STALE]
             if time.monotonic() + RETRY_S >= patience:
                 return
             time.sleep(RETRY_S if stale else 0)
 
-    def _learn_leaders(self, deadline_s: float) -> set[TopicPartition] | None:
+    def _refresh_metadata(self, deadline_s: float) -> set[TopicPartition] | None:
         """The partitions there are, or None; list_offsets itself keeps a stale picture of them.
 
         A full listing replaces what librdkafka remembers of every leader: its own ListOffsets does
@@ -196,12 +200,12 @@ class Admin(TopicChanges):
             return None
         return {(name, number) for name, topic in topics.items() for number in topic.partitions}
 
-    def _ask_offsets(
-        self, places: Sequence[TopicPartition], at: At, deadline: float
+    def _list_offsets(
+        self, partitions: Sequence[TopicPartition], at: OffsetQuery, deadline: float
     ) -> Partial[TopicPartition, int]:
         wanted = {
             confluent_kafka.TopicPartition(topic, number): _offset_spec(at)
-            for topic, number in places
+            for topic, number in partitions
         }
         if not wanted:
             return Partial()
@@ -209,8 +213,8 @@ class Admin(TopicChanges):
         level = IsolationLevel.READ_COMMITTED if at == "stable" else IsolationLevel.READ_UNCOMMITTED
         futures = self.client.list_offsets(wanted, isolation_level=level, request_timeout=left)
         return self.gather(
-            {(place.topic, place.partition): future for place, future in futures.items()},
-            doing=lambda place: f"list offsets of {place[0]}-{place[1]}",
+            {(tp.topic, tp.partition): future for tp, future in futures.items()},
+            doing=lambda tp: f"list offsets of {tp[0]}-{tp[1]}",
             deadline_s=left,
             fold=lambda answer: int(answer.offset),
         )
@@ -260,7 +264,7 @@ def _config_entries(answer: Mapping[str, Any]) -> dict[str, pictures.ConfigEntry
     }
 
 
-def _offset_spec(at: At) -> Any:
+def _offset_spec(at: OffsetQuery) -> Any:
     if isinstance(at, int):
         return OffsetSpec.for_timestamp(at)
     return OffsetSpec._earliest if at == "earliest" else OffsetSpec._latest

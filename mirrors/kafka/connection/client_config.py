@@ -106,7 +106,7 @@ def _note(error: KafkaError) -> None:
 
 
 def _note_throttle(alias: str, event: Any) -> None:
-    THROTTLES.note(alias, event.broker_name, event.throttle_time * 1000)
+    THROTTLES.record(alias, event.broker_name, event.throttle_time * 1000)
 
 
 def _address(host: str, port: int) -> str:

@@ -19,7 +19,7 @@ from mirrors.kafka.connection.diagnosis import diagnose
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.error_table import COORDINATOR_MOVING, error_of_number
 from mirrors.kafka.protocol.addresses import ADDRESS_HISTORY, ATTEMPT_S, Address
-from mirrors.kafka.protocol.broker_pool import BrokerPool
+from mirrors.kafka.protocol.broker_pool import REQUESTS, BrokerPool
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.protocol.connection_errors import ConnectionFailed
 from mirrors.kafka.quotas import timeout_error
@@ -34,7 +34,7 @@ BROKER_S = 5.0
 # One that failed so lately gets less time; not always, since it may only be distant.
 FAILED_S = 30.0
 # A broker that cost this much is not tried again for a while: what others can answer goes first.
-COSTLY_S, AGAIN_S = 1.0, 5.0
+SLOW_BROKER_S, RETRY_SLOW_BROKER_S = 1.0, 5.0
 
 
 @dataclasses.dataclass
@@ -77,37 +77,37 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
 
     # -- one broker
 
-    def ask_broker(self, node: int, request: Any, *, newest: int | None = None) -> Any:
+    def send_to_broker(self, node: int, request: Any, *, newest: int | None = None) -> Any:
         """The response of one broker, from one attempt."""
         with self._diagnosed():
-            return self._ask_broker(node, request, self.deadline, newest=newest)
+            return self._send_to_broker(node, request, self.deadline, newest=newest)
 
     def newest_version(self, node: int, request: Any) -> int:
         """The newest version of a request that this broker supports."""
         with self._diagnosed():
-            return _newest_version(self._ask_link(node, self.deadline), request)
+            return _newest_version(self._connect_to_node(node, self.deadline), request)
 
-    def _ask_link(self, node: int, until: float) -> BrokerConnection:
-        return self.link(node, "ask", until)
+    def _connect_to_node(self, node: int, until: float) -> BrokerConnection:
+        return self.connection(node, REQUESTS, until)
 
-    def _ask_broker(
+    def _send_to_broker(
         self, node: int, request: Any, until: float, *, newest: int | None = None
     ) -> Any:
-        return self.call(self._ask_link(node, until), request, until, newest=newest)
+        return self.call(self._connect_to_node(node, until), request, until, newest=newest)
 
     # -- any broker, and each one
 
-    def ask_any(self, request: Any, *, newest: int | None = None) -> Any:
+    def send_to_any(self, request: Any, *, newest: int | None = None) -> Any:
         """The response of the first address that gives one."""
         with self._diagnosed():
-            return self._ask_any(request, self.deadline, newest=newest)
+            return self._send_to_any(request, self.deadline, newest=newest)
 
     def list_brokers(self) -> list[int]:
         """The node ids of the cluster's brokers."""
-        self.learn(self.ask_any(MetadataRequest(topics=[]), newest=12))
+        self.update_from_metadata(self.send_to_any(MetadataRequest(topics=[]), newest=12))
         return list(self.brokers)
 
-    def ask_each(self, request: Any) -> Partial[int, Any]:
+    def send_to_each(self, request: Any) -> Partial[int, Any]:
         """The response of every broker by node id, and why others gave none.
 
         Brokers that answered last go first, and one that is silent leaves the others their time.
@@ -121,7 +121,7 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
             node, now = nodes[address], time.monotonic()
             until = now + (self.deadline - now) / (others + 1)
             try:
-                result.done[node] = self._ask_broker(node, request, until)
+                result.done[node] = self._send_to_broker(node, request, until)
             except (ConnectionFailed, KafkaUnavailable) as error:
                 failures[node] = error
         result.failed = {node: self.explain(error) for node, error in failures.items()}
@@ -155,7 +155,7 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
                 time.sleep(PAUSE_S)
         return found
 
-    def ask_coordinator(
+    def send_to_coordinator(
         self,
         node: int,
         request: Any,
@@ -165,7 +165,7 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
     ) -> Any:
         """Ask again while the coordinator is still loading; `numbers` picks a response's errors."""
         while True:
-            answer = self.ask_broker(node, request, newest=newest)
+            answer = self.send_to_broker(node, request, newest=newest)
             again = any(number in COORDINATOR_MOVING for number in numbers(answer))
             if not again or time.monotonic() + PAUSE_S > self.deadline:
                 return answer
@@ -173,16 +173,18 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
 
     def _find(self, groups: list[str]) -> dict[str, Any]:
         with self._diagnosed():
-            return self.on_any(functools.partial(self._find_at, groups), self.deadline)
+            return self.call_any(functools.partial(self._find_at, groups), self.deadline)
 
-    def _find_at(self, groups: list[str], link: BrokerConnection, until: float) -> dict[str, Any]:
+    def _find_at(
+        self, groups: list[str], connection: BrokerConnection, until: float
+    ) -> dict[str, Any]:
         request = FindCoordinatorRequest(key="", key_type=GROUP, coordinator_keys=groups)
-        if _newest_version(link, request) >= 4:
-            answer = self.call(link, request, until, newest=4)
+        if _newest_version(connection, request) >= 4:
+            answer = self.call(connection, request, until, newest=4)
             return {one.key: one for one in answer.coordinators}
         return {
             group: self.call(
-                link, FindCoordinatorRequest(key=group, key_type=GROUP), until, newest=3
+                connection, FindCoordinatorRequest(key=group, key_type=GROUP), until, newest=3
             )
             for group in groups
         }
@@ -226,17 +228,17 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
         try:
             has_failed = ADDRESS_HISTORY.has_failed(self.alias, address, FAILED_S)
             bound = began + (ATTEMPT_S if has_failed else BROKER_S)
-            link = self.connect(address, min(deadline, bound))
+            connection = self.connect(address, min(deadline, bound))
         except ConnectionFailed as failed:
             now = time.monotonic()
             ADDRESS_HISTORY.record_failure(self.alias, address)
-            if now - began >= COSTLY_S:
-                self._costly[address] = now + AGAIN_S, failed
+            if now - began >= SLOW_BROKER_S:
+                self._costly[address] = now + RETRY_SLOW_BROKER_S, failed
             raise
         ADDRESS_HISTORY.record_success(self.alias, address, time.monotonic() - began)
         self._costly.pop(address, None)
-        return link
+        return connection
 
 
-def _newest_version(link: BrokerConnection, request: Any) -> int:
-    return link.versions.get(request.API_KEY, (0, 0))[1]
+def _newest_version(connection: BrokerConnection, request: Any) -> int:
+    return connection.versions.get(request.API_KEY, (0, 0))[1]

@@ -12,11 +12,11 @@ from kafka.protocol.sasl import SaslHandshakeRequest
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.connection.login_errors import listed, login_failure
+from mirrors.kafka.connection.login_errors import join_names, login_failure
 from mirrors.kafka.connection.tls_errors import tls_failure
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.protocol.connection_errors import (
-    Closed,
+    ConnectionClosed,
     ConnectionFailed,
     NotKafka,
     UnsupportedVersion,
@@ -89,15 +89,15 @@ class FailedConnection:
 
     def without_tls_and_login(self) -> BrokerConnection:
         bare = dataclasses.replace(self.facts, tls=None, mechanism="", password=None, token=None)
-        return self._again(bare)
+        return self._reconnect(bare)
 
     def without_login(self) -> BrokerConnection:
         bare = dataclasses.replace(self.facts, mechanism="", password=None, token=None)
-        return self._again(bare)
+        return self._reconnect(bare)
 
-    def _again(self, facts: ConnectionFacts) -> BrokerConnection:
-        link = BrokerConnection(facts, self.host, self.port, client_id="understudy-diagnosis")
-        return link.connect(time.monotonic() + self.seconds)
+    def _reconnect(self, facts: ConnectionFacts) -> BrokerConnection:
+        connection = BrokerConnection(facts, self.host, self.port, client_id="understudy-diagnosis")
+        return connection.connect(time.monotonic() + self.seconds)
 
 
 def diagnose(
@@ -167,7 +167,7 @@ def _tls_diagnosis(failed: FailedConnection, second: ConnectionFailed) -> Unders
         if name != "TLS":
             return _not_kafka(failed, name)
     elif isinstance(failed.error.cause, TimeoutError):
-        return _silent(failed)
+        return _no_response(failed)
     cause = failed.error.cause
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
         return tls_failure(cause, failed.spec, failed.host, failed.port, failed.seconds)
@@ -192,8 +192,10 @@ def _versions(failed: FailedConnection) -> UnderstudyError:
     if name or isinstance(cause, NotKafka):
         return _not_kafka(failed, name or "something else")
     if isinstance(cause, TimeoutError):
-        return _silent(failed)
-    if failed.facts.tls is not None and isinstance(cause, Closed | ConnectionError | ssl.SSLError):
+        return _no_response(failed)
+    if failed.facts.tls is not None and isinstance(
+        cause, ConnectionClosed | ConnectionError | ssl.SSLError
+    ):
         return KafkaUnavailable(
             f"{failed.at} closed the connection right after the TLS handshake: it requires a "
             "client certificate, or it is not a Kafka listener. Set ssl_certificate and ssl_key.",
@@ -211,7 +213,7 @@ def _answering_protocol(failed: FailedConnection) -> str:
     if name or failed.facts.tls is not None:
         return name
     # A TLS server objects at once to bytes that are no TLS: one that waits is something else.
-    if not isinstance(cause, TimeoutError) and _speaks_tls(failed):
+    if not isinstance(cause, TimeoutError) and _supports_tls(failed):
         return "TLS"
     return protocol_of(read_greeting(failed.host, failed.port, failed.seconds))
 
@@ -220,7 +222,7 @@ def _not_kafka(failed: FailedConnection, name: str) -> UnderstudyError:
     return KafkaUnavailable(f"{failed.at} responded with {name}. {NOT_KAFKA}", code="not_kafka")
 
 
-def _silent(failed: FailedConnection) -> UnderstudyError:
+def _no_response(failed: FailedConnection) -> UnderstudyError:
     return KafkaUnavailable(
         f"{failed.at} accepted the connection and then sent nothing in time. It is not a Kafka "
         "listener, or the broker is stuck or overloaded.",
@@ -228,7 +230,7 @@ def _silent(failed: FailedConnection) -> UnderstudyError:
     )
 
 
-def _speaks_tls(failed: FailedConnection) -> bool:
+def _supports_tls(failed: FailedConnection) -> bool:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -245,7 +247,7 @@ def _speaks_tls(failed: FailedConnection) -> bool:
         return False
 
 
-def _ask(failed: FailedConnection) -> UnderstudyError:
+def _request(failed: FailedConnection) -> UnderstudyError:
     if isinstance(failed.error.cause, UnsupportedVersion):
         return KafkaRefused(
             f"{failed.at} runs a Kafka version that is too old for {failed.error.cause}.",
@@ -263,7 +265,7 @@ def _ask(failed: FailedConnection) -> UnderstudyError:
                 f"{failed.at} demands a SASL login, but the cluster is set to "
                 f"{failed.spec.security_protocol}. Set "
                 f"{'SASL_SSL' if failed.facts.tls else 'SASL_PLAINTEXT'} and one of "
-                f"{listed(offered)}.",
+                f"{join_names(offered)}.",
                 code="sasl_missing",
             )
     return KafkaUnavailable(
@@ -274,9 +276,9 @@ def _ask(failed: FailedConnection) -> UnderstudyError:
 
 def _offered_mechanisms(failed: FailedConnection) -> tuple[str, ...]:
     try:
-        with failed.without_login() as link:
+        with failed.without_login() as connection:
             request = SaslHandshakeRequest(mechanism="?")
-            answer = link.call(request, time.monotonic() + failed.seconds, newest=1)
+            answer = connection.call(request, time.monotonic() + failed.seconds, newest=1)
             return tuple(answer.mechanisms or ())
     except ConnectionFailed:
         return ()
@@ -288,5 +290,5 @@ STEPS: dict[str, Callable[[FailedConnection], UnderstudyError]] = {
     "tls": _tls,
     "versions": _versions,
     "login": lambda failed: login_failure(failed.error.cause, failed.spec, failed.at),
-    "ask": _ask,
+    "request": _request,
 }

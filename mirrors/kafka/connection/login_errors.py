@@ -34,7 +34,7 @@ def _login_rejected(refused: LoginRejected, spec: ClusterSpec, at: str) -> Under
     if refused.number == Code.UNSUPPORTED_SASL_MECHANISM:
         return KafkaRefused(
             f"{at} does not offer the SASL mechanism {mechanism}; it offers "
-            f"{listed(refused.mechanisms)}. Set sasl_mechanism to one of them.",
+            f"{join_names(refused.mechanisms)}. Set sasl_mechanism to one of them.",
             code="sasl_mechanism",
         )
     if refused.number == Code.ILLEGAL_SASL_STATE:
@@ -57,5 +57,5 @@ def _login_rejected(refused: LoginRejected, spec: ClusterSpec, at: str) -> Under
     )
 
 
-def listed(words: tuple[str, ...]) -> str:
+def join_names(words: tuple[str, ...]) -> str:
     return ", ".join(sorted(words)) if words else "none"

@@ -17,21 +17,21 @@ from mirrors.kafka.protocol.connection_errors import ConnectionFailed, why_no_ad
 from mirrors.kafka.security import egress
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
-AT_MOST = 16
+MAX_ADDRESSES = 16
 # So a test with a silent address takes less than two seconds more than usual, with its explanation.
-BOUND_S = 1.6
+ATTEMPT_LIMIT_S = 1.6
 
-New = Callable[[str, int], BrokerConnection]
+OpenConnection = Callable[[str, int], BrokerConnection]
 Describe = Callable[[ConnectionFailed, float], UnderstudyError]
 """The error with its cause, explained until a moment of the monotonic clock."""
 
 
 @dataclasses.dataclass(kw_only=True)
-class _Tried:
+class _AddressAttempt:
     """One attempt. `late`: it ran into its bound and may succeed with more time."""
 
     address: Address
-    link: BrokerConnection | None = None
+    connection: BrokerConnection | None = None
     cluster_id: str = ""
     failure: UnderstudyError | None = None
     late: bool = False
@@ -42,25 +42,25 @@ class _Tried:
         return AddressReport(
             host=host,
             port=port,
-            reachable=self.link is not None,
+            reachable=self.connection is not None,
             reason=_explained(self.failure).message if self.failure is not None else "",
             cluster_id=self.cluster_id,
         )
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class AddressResults:
     """The open connection to the first address that serves, and what was seen of each."""
 
-    link: BrokerConnection
+    connection: BrokerConnection
     reports: tuple[AddressReport, ...]
 
     def warnings(self, alias: str) -> list[str]:
         """A sentence for each address that does not serve, or serves another cluster."""
         first = next(one for one in self.reports if one.reachable)
-        return [*self._dead(alias), *self._foreign(first)]
+        return [*self._unreachable(alias), *self._other_clusters(first)]
 
-    def _dead(self, alias: str) -> Iterable[str]:
+    def _unreachable(self, alias: str) -> Iterable[str]:
         for one in self.reports:
             if one.reachable is False:
                 yield (
@@ -68,7 +68,7 @@ class Found:
                     "use the others. Remove it there if the broker was removed permanently."
                 )
 
-    def _foreign(self, first: AddressReport) -> Iterable[str]:
+    def _other_clusters(self, first: AddressReport) -> Iterable[str]:
         for one in self.reports:
             if one.reachable and one.cluster_id != first.cluster_id:
                 yield (
@@ -78,22 +78,24 @@ class Found:
                 )
 
 
-def try_addresses(facts: ConnectionFacts, new: New, describe: Describe, deadline: float) -> Found:
+def try_addresses(
+    facts: ConnectionFacts, new: OpenConnection, describe: Describe, deadline: float
+) -> AddressResults:
     """Raises the error that says the most when no address works."""
-    addresses = facts.bootstrap[:AT_MOST]
+    addresses = facts.bootstrap[:MAX_ADDRESSES]
 
-    def attempts(some: Iterable[Address], until: float) -> list[_Tried]:
-        with ThreadPoolExecutor(max_workers=AT_MOST, thread_name_prefix="probe") as pool:
+    def attempts(some: Iterable[Address], until: float) -> list[_AddressAttempt]:
+        with ThreadPoolExecutor(max_workers=MAX_ADDRESSES, thread_name_prefix="probe") as pool:
             return list(pool.map(lambda one: _attempt(one, new, describe, until), some))
 
     several = len(facts.bootstrap) > 1
-    until = min(deadline, time.monotonic() + BOUND_S) if several else deadline
+    until = min(deadline, time.monotonic() + ATTEMPT_LIMIT_S) if several else deadline
     tried = {one.address: one for one in attempts(addresses, until)}
-    if several and not any(one.link for one in tried.values()):
+    if several and not any(one.connection for one in tried.values()):
         late = [one.address for one in tried.values() if one.late]
         tried |= {one.address: one for one in attempts(late, deadline)}
     _remember(facts.alias, tried.values())
-    working = [one.link for one in tried.values() if one.link is not None]
+    working = [one.connection for one in tried.values() if one.connection is not None]
     if not working:
         failures = {one.address: one.failure for one in tried.values() if one.failure is not None}
         raise why_no_address(failures, _explained)
@@ -101,27 +103,31 @@ def try_addresses(facts: ConnectionFacts, new: New, describe: Describe, deadline
         other.close()
     rest = [
         AddressReport(host=host, port=port, reachable=None, reason="not tried")
-        for host, port in facts.bootstrap[AT_MOST:]
+        for host, port in facts.bootstrap[MAX_ADDRESSES:]
     ]
     reports = [one.report for one in tried.values()]
-    return Found(working[0], (*reports, *rest, *_forbidden(facts)))
+    return AddressResults(working[0], (*reports, *rest, *_forbidden(facts)))
 
 
-def _attempt(address: Address, new: New, describe: Describe, until: float) -> _Tried:
-    link = new(*address)
+def _attempt(
+    address: Address, new: OpenConnection, describe: Describe, until: float
+) -> _AddressAttempt:
+    connection = new(*address)
     try:
-        link.connect(until)
+        connection.connect(until)
         # A listener that demands a login closes the connection at the first real request only.
-        seen = link.call(MetadataRequest(topics=[]), until, newest=12)
+        seen = connection.call(MetadataRequest(topics=[]), until, newest=12)
     except ConnectionFailed as failed:
-        link.close()
+        connection.close()
         late = isinstance(failed.cause, TimeoutError)
         failed.diagnosis = describe(failed, until)
-        return _Tried(address=address, failure=failed, late=late)
+        return _AddressAttempt(address=address, failure=failed, late=late)
     if seen.brokers:
-        return _Tried(address=address, link=link, cluster_id=seen.cluster_id or "")
-    link.close()
-    return _Tried(address=address, failure=_no_brokers(*address))
+        return _AddressAttempt(
+            address=address, connection=connection, cluster_id=seen.cluster_id or ""
+        )
+    connection.close()
+    return _AddressAttempt(address=address, failure=_no_brokers(*address))
 
 
 def _explained(error: UnderstudyError) -> UnderstudyError:
@@ -129,10 +135,10 @@ def _explained(error: UnderstudyError) -> UnderstudyError:
     return found or error
 
 
-def _remember(alias: str, tried: Iterable[_Tried]) -> None:
+def _remember(alias: str, tried: Iterable[_AddressAttempt]) -> None:
     """Later connections of this process begin with an address that works."""
     for one in tried:
-        if one.link is None:
+        if one.connection is None:
             ADDRESS_HISTORY.record_failure(alias, one.address)
 
 

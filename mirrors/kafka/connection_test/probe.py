@@ -17,7 +17,7 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import permissions
-from mirrors.kafka.admin.permissions import Right
+from mirrors.kafka.admin.permissions import Permission
 from mirrors.kafka.connection.diagnosis import diagnose
 from mirrors.kafka.connection_test.addresses import try_addresses
 from mirrors.kafka.connection_test.report import BrokerReport, ProbeReport
@@ -29,7 +29,7 @@ __all__ = ["BrokerReport", "ProbeReport", "probe"]
 
 PROBE_TRANSACTIONAL_ID = "understudy.probe"
 DESCRIBE_CLUSTER = 60
-BROKERS_AT_MOST = 16
+MAX_BROKERS = 16
 STEP_S = 4.0
 EXPIRY_WARNING_DAYS = 30
 MS_PER_DAY = 86_400_000
@@ -46,13 +46,13 @@ def probe(
     started = time.monotonic()
     try:
         facts = connection_facts(spec)
-        report = _Probe(spec, facts, started + deadline_s, now, transactional_id).run()
+        report = _ConnectionTest(spec, facts, started + deadline_s, now, transactional_id).run()
     except UnderstudyError as error:
         report = ProbeReport(reachable=False, code=error.code, message=error.message, taken_at=now)
     return dataclasses.replace(report, took_ms=int((time.monotonic() - started) * 1000))
 
 
-class _Probe:
+class _ConnectionTest:
     """The steps of one test, with what they found so far."""
 
     def __init__(
@@ -61,31 +61,31 @@ class _Probe:
         self.spec, self.facts, self.deadline, self.now, self.txn = spec, facts, deadline, now, txn
 
     def run(self) -> ProbeReport:
-        found = try_addresses(self.facts, self._new, self._describe, self.deadline)
-        link, warnings = found.link, found.warnings(self.spec.alias)
-        with_certificate = self._expiry(link)
+        found = try_addresses(self.facts, self._open_connection, self._describe, self.deadline)
+        connection, warnings = found.connection, found.warnings(self.spec.alias)
+        with_certificate = self._certificate_warnings(connection)
         try:
-            cluster, topics = self._look(link)
-            version = _version(link)
-            brokers = self._visit(cluster.brokers)
+            cluster, topics = self._describe_cluster(connection)
+            version = _version(connection)
+            brokers = self._check_brokers(cluster.brokers)
             granted = [
-                *permissions.cluster_rights(cluster.authorized_operations or ()),
-                *permissions.topic_rights(topics.topics or ()),
-                self._transactions(link),
+                *permissions.cluster_permissions(cluster.authorized_operations or ()),
+                *permissions.topic_permissions(topics.topics or ()),
+                self._transactions(connection),
             ]
         finally:
-            link.close()
+            connection.close()
         lost = [broker for broker in brokers if broker.reachable is False]
-        sentences = [self._advertised(broker, link) for broker in lost]
+        sentences = [self._advertised(broker, connection) for broker in lost]
         dead = bool(lost) and not any(broker.reachable for broker in brokers)
         return ProbeReport(
             reachable=not dead,
             code="advertised" if dead else "ok",
-            message=sentences[0] if dead else self._welcome(cluster, version, brokers),
+            message=sentences[0] if dead else self._summary(cluster, version, brokers),
             taken_at=self.now,
             cluster_id=cluster.cluster_id or "",
             version=version,
-            features=dict(sorted(link.features.items())),
+            features=dict(sorted(connection.features.items())),
             addresses=found.reports,
             brokers=brokers,
             topics=sum(not topic.is_internal for topic in topics.topics or ()),
@@ -93,35 +93,35 @@ class _Probe:
             warnings=(*warnings, *with_certificate, *(sentences[1:] if dead else sentences)),
         )
 
-    def _new(self, host: str, port: int) -> BrokerConnection:
+    def _open_connection(self, host: str, port: int) -> BrokerConnection:
         return BrokerConnection(self.facts, host, port, client_id="understudy-probe", step_s=STEP_S)
 
     def _describe(self, failed: ConnectionFailed, until: float) -> UnderstudyError:
         return diagnose(failed, self.spec, self.facts, until)
 
-    def _look(self, link: BrokerConnection) -> tuple[Any, Any]:
+    def _describe_cluster(self, connection: BrokerConnection) -> tuple[Any, Any]:
         try:
-            topics = permissions.topic_metadata(link, self.deadline)
-            if DESCRIBE_CLUSTER not in link.versions:
+            topics = permissions.topic_metadata(connection, self.deadline)
+            if DESCRIBE_CLUSTER not in connection.versions:
                 return _before_describe_cluster(topics), topics
             request = DescribeClusterRequest(
                 include_cluster_authorized_operations=True, endpoint_type=1
             )
-            return link.call(request, self.deadline), topics
+            return connection.call(request, self.deadline), topics
         except ConnectionFailed as failed:
             raise self._describe(failed, self.deadline) from None
 
-    def _visit(self, brokers: Iterable[Any]) -> tuple[BrokerReport, ...]:
+    def _check_brokers(self, brokers: Iterable[Any]) -> tuple[BrokerReport, ...]:
         """Every broker where it says it is: a client is sent there, whatever bootstrap says."""
         listed = sorted(brokers, key=lambda broker: int(getattr(broker, "broker_id", 0)))
         with ThreadPoolExecutor(max_workers=4, thread_name_prefix="probe") as pool:
-            visited = list(pool.map(self._visit_one, listed[:BROKERS_AT_MOST]))
-        rest = (_broker_report(broker, None, "not tried") for broker in listed[BROKERS_AT_MOST:])
+            visited = list(pool.map(self._check_broker, listed[:MAX_BROKERS]))
+        rest = (_broker_report(broker, None, "not tried") for broker in listed[MAX_BROKERS:])
         return (*visited, *rest)
 
-    def _visit_one(self, broker: Any) -> BrokerReport:
+    def _check_broker(self, broker: Any) -> BrokerReport:
         try:
-            with self._new(broker.host, broker.port).connect(self.deadline):
+            with self._open_connection(broker.host, broker.port).connect(self.deadline):
                 return _broker_report(broker, True)
         except ConnectionFailed as failed:
             error = self._describe(failed, self.deadline)
@@ -129,28 +129,30 @@ class _Probe:
         except UnderstudyError as error:
             return _broker_report(broker, False, error.message)
 
-    def _advertised(self, broker: BrokerReport, link: BrokerConnection) -> str:
-        first = f"{link.host}:{link.port}"
+    def _advertised(self, broker: BrokerReport, connection: BrokerConnection) -> str:
+        first = f"{connection.host}:{connection.port}"
         return (
             f"Broker {broker.id} advertises {broker.host}:{broker.port} and clients that start at "
             f"{first} are sent there, but: {broker.reason} Correct advertised.listeners of the "
             "broker, or make that address reachable from here."
         )
 
-    def _transactions(self, link: BrokerConnection) -> Right:
+    def _transactions(self, connection: BrokerConnection) -> Permission:
         try:
-            found = permissions.find_transaction_coordinator(link, self.txn, self.deadline)
+            found = permissions.find_transaction_coordinator(connection, self.txn, self.deadline)
             refusal = permissions.coordinator_refusal(found, self.txn)
             if refusal is not None:
                 return refusal
-            with self._new(found.host, found.port).connect(self.deadline) as coordinator:
-                return permissions.transactional_right(coordinator, self.txn, self.deadline)
+            with self._open_connection(found.host, found.port).connect(
+                self.deadline
+            ) as coordinator:
+                return permissions.transactional_permission(coordinator, self.txn, self.deadline)
         except UnderstudyError:
             words = "Unknown: the transaction coordinator does not respond."
-            return Right("transactional write", None, "target", words)
+            return Permission("transactional write", None, "target", words)
 
-    def _expiry(self, link: BrokerConnection) -> list[str]:
-        ends = link.certificate.get("notAfter")
+    def _certificate_warnings(self, connection: BrokerConnection) -> list[str]:
+        ends = connection.certificate.get("notAfter")
         if not ends:
             return []
         seconds = ssl.cert_time_to_seconds(ends)
@@ -159,11 +161,11 @@ class _Probe:
             return []
         date = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC).date()
         return [
-            f"The certificate of {link.host}:{link.port} expires in {days:.0f} days, on "
-            f"{date}. Renew it on the broker."
+            f"The certificate of {connection.host}:{connection.port} expires in {days:.0f} days, "
+            f"on {date}. Renew it on the broker."
         ]
 
-    def _welcome(self, cluster: Any, version: str, brokers: tuple[BrokerReport, ...]) -> str:
+    def _summary(self, cluster: Any, version: str, brokers: tuple[BrokerReport, ...]) -> str:
         login = f", logged in as {self.facts.username}" if self.facts.username else ""
         plural = "" if len(brokers) == 1 else "s"
         return (
@@ -185,9 +187,9 @@ def _before_describe_cluster(topics: Any) -> Any:
     )
 
 
-def _version(link: BrokerConnection) -> str:
+def _version(connection: BrokerConnection) -> str:
     guess: Callable[..., Any] = BrokerVersionData
-    return str(guess(api_versions=link.versions).broker_version_str)
+    return str(guess(api_versions=connection.versions).broker_version_str)
 
 
 def _broker_report(broker: Any, reachable: bool | None, reason: str = "") -> BrokerReport:

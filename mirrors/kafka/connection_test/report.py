@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from mirrors.kafka.admin.permissions import Right
+from mirrors.kafka.admin.permissions import Permission
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class ProbeReport:
     addresses: tuple[AddressReport, ...] = ()
     brokers: tuple[BrokerReport, ...] = ()
     topics: int = 0
-    rights: tuple[Right, ...] = ()
+    rights: tuple[Permission, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

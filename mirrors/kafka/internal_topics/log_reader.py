@@ -26,7 +26,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.error_table import RETRIABLE, error_of_number
-from mirrors.kafka.protocol.broker_pool import ASK, BrokerPool
+from mirrors.kafka.protocol.broker_pool import REQUESTS, BrokerPool
 from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
 from mirrors.kafka.protocol.metadata import Leader, TopicView, describe_topics, id_text
 
@@ -58,14 +58,14 @@ class OpenTransaction(KafkaUnavailable):
     """A transaction hides what was written after it."""
 
 
-class TooLong(Exception):
+class RangeTooLong(Exception):
     """There is more to read than the caller wants to read in this way."""
 
 
 class LogBatch(NamedTuple):
     """One batch v2. `data` is all of it; `producer_id` is -1 outside of transactions.
 
-    `is_decided`: its transaction, if any, has ended, and `is_aborted` says how. Otherwise only a
+    `has_outcome`: its transaction, if any, has ended, and `is_aborted` says how. Otherwise only a
     later control batch says so.
     """
 
@@ -73,7 +73,7 @@ class LogBatch(NamedTuple):
     leader_epoch: int
     producer_id: int
     is_control: bool
-    is_decided: bool
+    has_outcome: bool
     is_aborted: bool
     data: memoryview
 
@@ -100,15 +100,15 @@ class LogReader:
         doing: str = "",
         partition: int = 0,
         reply_bytes: int = REPLY_BYTES,
-        keeps_leader: bool = False,
+        caches_leader: bool = False,
     ) -> None:
-        """`keeps_leader`: look up the leader only after a failure, not before each read. A leader
+        """`caches_leader`: look up the leader only after a failure, not before each read. A leader
         that was replaced without noticing returns an old end then."""
         self._cluster = cluster
         self._topic, self._partition = topic, partition
         self._doing = doing or f"read {topic}"
         self._reply_bytes = reply_bytes
-        self._keeps_leader = keeps_leader
+        self._caches_leader = caches_leader
         self._view: TopicView | None = None
         # The leader epoch under which the log was compared with what was read, and its end known.
         self._confirmed: int | None = None
@@ -140,13 +140,13 @@ class LogReader:
         """
         isolation = READ_COMMITTED if with_outcome else READ_UNCOMMITTED
         wait_ms = 0
-        with self._forgetting_leader():
+        with self._reset_leader_on_error():
             end = self._begin(deadline)
             while end is None or self._at < end or self._confirmed is None:
                 before = self._at
                 reply = self._fetch(deadline, isolation, wait_ms)
                 end = reply.high_watermark if end is None else end
-                self._require_no_less(end)
+                self._require_end_at_least(end)
                 yield from self._advance(reply)
                 if self._at == before:
                     # At the last stable offset, or the leader does not serve the rest yet.
@@ -161,15 +161,17 @@ class LogReader:
         """
         wait_ms, replies = 0, 0
         began = time.monotonic()
-        with self._forgetting_leader():
+        with self._reset_leader_on_error():
             end = self._begin(deadline)
             while end is None or self._at < end or self._confirmed is None:
                 before = self._at
                 if wait_ms and time.monotonic() + wait_ms / 1000 > deadline:
-                    raise still_open(self._cluster.alias, self._topic, round(deadline - began, 1))
+                    raise transaction_still_open(
+                        self._cluster.alias, self._topic, round(deadline - began, 1)
+                    )
                 reply = self._fetch(deadline, READ_COMMITTED, wait_ms)
                 end = reply.high_watermark if end is None else end
-                self._require_no_less(end)
+                self._require_end_at_least(end)
                 for batch in self._advance(reply):
                     if not batch.is_aborted:
                         yield batch
@@ -177,12 +179,12 @@ class LogReader:
                 if self._at >= reply.stable_offset:
                     wait_ms = WAIT_MS
                 elif replies == most:
-                    raise TooLong
+                    raise RangeTooLong
                 elif self._at == before:
                     raise self._error(Code.OFFSET_NOT_AVAILABLE)
 
     @contextlib.contextmanager
-    def _forgetting_leader(self) -> Iterator[None]:
+    def _reset_leader_on_error(self) -> Iterator[None]:
         """After a failure another broker may lead."""
         try:
             yield
@@ -201,7 +203,7 @@ class LogReader:
             self.next_offset, self.epoch = batch.next_offset, batch.leader_epoch
         self._confirmed = self._leader.epoch
 
-    def _require_no_less(self, end: int) -> None:
+    def _require_end_at_least(self, end: int) -> None:
         if self._at > end:
             raise OutOfRange
 
@@ -214,7 +216,7 @@ class LogReader:
 
     def _begin(self, deadline: float) -> int | None:
         """The end of the log; None if the first response is to say it."""
-        if self._view is None or not self._keeps_leader:
+        if self._view is None or not self._caches_leader:
             self._view = self._describe(deadline)
         topic_id = id_text(self._view.topic_id)
         if self.topic_id not in ("", topic_id):
@@ -225,7 +227,7 @@ class LogReader:
         if self._confirmed == self._leader.epoch:
             return None
         end = self._offset(LATEST, deadline)
-        self._require_no_less(end)
+        self._require_end_at_least(end)
         if self.epoch < 0 and self._at == end:
             # Nothing was read that this leader could contradict.
             self._confirmed = self._leader.epoch
@@ -246,11 +248,11 @@ class LogReader:
         return view
 
     def _offset(self, at: int, deadline: float) -> int:
-        place = (self._topic, self._partition)
-        found = list_offsets(self._cluster, [(*place, self._leader)], at=at, deadline=deadline)
-        if found[place].error:
-            raise self._error(found[place].error)
-        return found[place].offset
+        tp = (self._topic, self._partition)
+        found = list_offsets(self._cluster, [(*tp, self._leader)], at=at, deadline=deadline)
+        if found[tp].error:
+            raise self._error(found[tp].error)
+        return found[tp].offset
 
     # -- Fetch
 
@@ -259,14 +261,16 @@ class LogReader:
             raise self._error(Code.REQUEST_TIMED_OUT)
         until = min(deadline, time.monotonic() + _REQUEST_S) + wait_ms / 1000
         newest = BY_ID - 1 if self._topic_uuid == UUID(int=0) else None
-        link = self._cluster.link(self._leader.node, ASK, deadline)
+        connection = self._cluster.connection(self._leader.node, REQUESTS, deadline)
         try:
-            answer = link.call(self._request(isolation, wait_ms), until, newest=newest)
+            answer = connection.call(self._request(isolation, wait_ms), until, newest=newest)
         except BaseException:
-            self._cluster.drop(link)
+            self._cluster.discard(connection)
             raise
         # By name, a recreated topic would be read on: its id is looked up before each read.
-        self._keeps_leader &= newest is None and link.versions[FetchRequest.API_KEY][1] >= BY_ID
+        self._caches_leader &= (
+            newest is None and connection.versions[FetchRequest.API_KEY][1] >= BY_ID
+        )
         parts = [part for topic in answer.responses for part in topic.partitions]
         number = answer.error_code or (parts[0].error_code if parts else Code.UNKNOWN_SERVER_ERROR)
         if number == Code.OFFSET_OUT_OF_RANGE:
@@ -350,7 +354,7 @@ class LogReader:
         return error
 
 
-def still_open(alias: str, topic: str, deadline_s: float) -> OpenTransaction:
+def transaction_still_open(alias: str, topic: str, deadline_s: float) -> OpenTransaction:
     return OpenTransaction(
         f"Cluster {alias}: a transaction has been open in {topic} for {deadline_s:g} s, so later "
         "records cannot be read yet.",

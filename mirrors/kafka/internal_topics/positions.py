@@ -23,7 +23,7 @@ class Positions:
     `written`: when each position was written down, in milliseconds since the epoch.
     """
 
-    places: dict[TopicPartition, Position]
+    positions: dict[TopicPartition, Position]
     written: dict[TopicPartition, int]
     slices: int | None
     unreadable: int
@@ -35,7 +35,7 @@ def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) 
 
     Raises KafkaUnavailable while a transaction stays open there.
     """
-    places: dict[TopicPartition, Position] = {}
+    positions: dict[TopicPartition, Position] = {}
     written: dict[TopicPartition, int] = {}
     slices, unreadable = None, 0
     until = time.monotonic() + deadline_s
@@ -45,11 +45,11 @@ def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) 
         if isinstance(known, SliceCount):
             slices = known.count
         elif isinstance(known, Position):
-            places[known.topic, known.partition] = known
+            positions[known.topic, known.partition] = known
             written[known.topic, known.partition] = at
         else:
             unreadable += 1
-    return Positions(places, written, slices, unreadable)
+    return Positions(positions, written, slices, unreadable)
 
 
 def count_slices(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) -> int:

@@ -36,7 +36,7 @@ class InternalRecord:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class NewRecord:
     """One record to append; without a partition librdkafka chooses one by murmur2, as Java does."""
 
     key: bytes
@@ -77,12 +77,14 @@ def stream_to_end(
         if topic in state.failed:
             raise KafkaUnavailable(state.failed[topic])
         return
-    places = [(topic, number) for number in range(state.topics[topic].partitions)]
+    partitions = [(topic, number) for number in range(state.topics[topic].partitions)]
     left = max(0.5, deadline - time.monotonic())
-    first = admin.list_offsets(places, since if since is not None else "earliest", deadline_s=left)
-    last = admin.list_offsets(places, "stable" if committed else "latest", deadline_s=left)
+    first = admin.list_offsets(
+        partitions, since if since is not None else "earliest", deadline_s=left
+    )
+    last = admin.list_offsets(partitions, "stable" if committed else "latest", deadline_s=left)
     starts, ends = first.raise_first().done, last.raise_first().done
-    wanted = {place[1]: ends[place] for place in places if starts[place] < ends[place]}
+    wanted = {tp[1]: ends[tp] for tp in partitions if starts[tp] < ends[tp]}
     if wanted:
         begin = {number: starts[topic, number] for number in wanted}
         yield from consume(admin.spec, topic, begin, wanted, committed, deadline)
@@ -158,7 +160,7 @@ def _record(message: Message) -> InternalRecord:
 
 
 def append(
-    spec: ClusterSpec, topic: str, rows: Iterable[Row], *, deadline_s: float = DEADLINE_S
+    spec: ClusterSpec, topic: str, rows: Iterable[NewRecord], *, deadline_s: float = DEADLINE_S
 ) -> int:
     """Write rows, each at least once and acknowledged by all replicas; answers how many."""
     failures: list[KafkaError] = []
@@ -189,7 +191,7 @@ def _produce(
     producer: Producer,
     alias: str,
     topic: str,
-    row: Row,
+    row: NewRecord,
     failures: list[KafkaError],
     deadline: float,
 ) -> None:

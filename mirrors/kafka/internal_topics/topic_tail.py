@@ -20,10 +20,10 @@ from mirrors.kafka.internal_topics.log_reader import (
     LogReader,
     OpenTransaction,
     OutOfRange,
+    RangeTooLong,
     Recreated,
-    TooLong,
     Truncated,
-    still_open,
+    transaction_still_open,
 )
 from mirrors.kafka.internal_topics.topic import InternalRecord, consume
 from mirrors.kafka.protocol.addresses import Address
@@ -44,12 +44,12 @@ CLIENT_ID = "understudy-tails"
 PAUSE_S = 0.02
 # Brokers and load balancers close connections that are idle for longer.
 IDLE_S = 60.0
-KEPT = 8
+MAX_IDLE_READERS = 8
 # A longer range is read by librdkafka, which needs less CPU time a record.
 REPLY_BYTES = 1024 * 1024
-REPLIES = 4
+MAX_RESPONSES = 4
 # A range that `find_range` has to determine, and records that kafka-python cannot decode.
-_FALL_BACK = OutOfRange, Recreated, TooLong, KafkaError, ValueError, IndexError
+_FALLBACK_ERRORS = OutOfRange, Recreated, RangeTooLong, KafkaError, ValueError, IndexError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ def find_range(
     written = _offset(admin, topic, "latest", until)
     while (stable := _offset(admin, topic, "stable", until)) < written:
         if time.monotonic() + PAUSE_S > until:
-            raise still_open(admin.spec.alias, topic, deadline_s)
+            raise transaction_still_open(admin.spec.alias, topic, deadline_s)
         time.sleep(PAUSE_S)
     # An end below the position: an unclean leader lost what was read. Nothing remembered counts.
     is_other_log = is_other_log or stable < known.offset
@@ -124,8 +124,8 @@ def read_range(
 
 def _offset(admin: Admin, topic: str, at: str, until: float) -> int:
     left = max(0.5, until - time.monotonic())
-    place = (topic, 0)
-    return admin.list_offsets([place], at, deadline_s=left).raise_first().done[place]  # type: ignore[arg-type]
+    tp = (topic, 0)
+    return admin.list_offsets([tp], at, deadline_s=left).raise_first().done[tp]  # type: ignore[arg-type]
 
 
 class TopicReader:
@@ -164,14 +164,14 @@ class TopicReader:
         """
         reader = self._readers.get(topic)
         if reader is None:
-            reader = LogReader(self._brokers, topic, reply_bytes=REPLY_BYTES, keeps_leader=True)
+            reader = LogReader(self._brokers, topic, reply_bytes=REPLY_BYTES, caches_leader=True)
             self._readers[topic] = reader
         reader.seek(known.topic_id, known.offset, known.epoch)
         records: list[InternalRecord] = []
         try:
-            for batch in reader.read_committed(time.monotonic() + deadline_s, most=REPLIES):
+            for batch in reader.read_committed(time.monotonic() + deadline_s, most=MAX_RESPONSES):
                 records += _decode(batch, known.offset)
-        except (*_FALL_BACK, UnderstudyError) as error:
+        except (*_FALLBACK_ERRORS, UnderstudyError) as error:
             # The next request opens a new connection, with the secrets of that time.
             self.close()
             if isinstance(error, OpenTransaction):
@@ -220,16 +220,16 @@ def pooled_reader(spec: ClusterSpec) -> Iterator[TopicReader]:
     For one thread at a time. A cluster that was edited is another one; so are those that a process
     had open before it forked.
     """
-    reader = _take(spec) or TopicReader(spec)
+    reader = _take_idle_reader(spec) or TopicReader(spec)
     try:
         yield reader
     except BaseException:
         reader.close()
         raise
-    _give_back(reader)
+    _return_reader(reader)
 
 
-def _take(spec: ClusterSpec) -> TopicReader | None:
+def _take_idle_reader(spec: ClusterSpec) -> TopicReader | None:
     with _lock:
         mine = _idle.setdefault(os.getpid(), [])
         late = [reader for reader in mine if time.monotonic() - reader.used_at > IDLE_S]
@@ -242,12 +242,12 @@ def _take(spec: ClusterSpec) -> TopicReader | None:
     return found
 
 
-def _give_back(reader: TopicReader) -> None:
+def _return_reader(reader: TopicReader) -> None:
     reader.used_at = time.monotonic()
     with _lock:
         mine = _idle.setdefault(os.getpid(), [])
         mine.append(reader)
-        over = mine[:-KEPT]
-        del mine[:-KEPT]
+        over = mine[:-MAX_IDLE_READERS]
+        del mine[:-MAX_IDLE_READERS]
     for old in over:
         old.close()

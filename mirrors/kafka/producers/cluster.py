@@ -19,8 +19,6 @@ from mirrors.kafka.protocol.broker_pool import BrokerPool, RequestOptions
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.security.connection_settings import ConnectionFacts
 
-"""(topic, partition)"""
-
 CLIENT_ID = "understudy-fence"
 
 
@@ -31,7 +29,7 @@ class Cluster(Protocol):
     brokers: dict[int, tuple[str, int]]
     features: dict[str, int]
 
-    def ask(self, request: Any, deadline: float, **how: Unpack[RequestOptions]) -> Any:
+    def send_request(self, request: Any, deadline: float, **how: Unpack[RequestOptions]) -> Any:
         """The reply. `deadline` is a monotonic clock's.
 
         Raises KafkaUnavailable, for a given broker at once: another one may do its work by now.
@@ -53,10 +51,10 @@ class ProducerBrokers(BrokerPool[BrokerConnection]):
         return {row.name for row in rows if row.error_code != Code.UNKNOWN_TOPIC_OR_PARTITION}
 
     def find_leaders(
-        self, places: Iterable[TopicPartition], deadline: float
+        self, partitions: Iterable[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
         """The leaders of these partitions; a partition without one is absent."""
-        wanted = set(places)
+        wanted = set(partitions)
         rows = self._describe({topic for topic, _ in wanted}, deadline).topics
         return {
             (row.name, part.partition_index): part.leader_id
@@ -68,4 +66,4 @@ class ProducerBrokers(BrokerPool[BrokerConnection]):
     def _describe(self, topics: Iterable[str], deadline: float) -> Any:
         named = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(topics)]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
-        return self.learn(self.ask(request, deadline))
+        return self.update_from_metadata(self.send_request(request, deadline))

@@ -29,40 +29,40 @@ class Coordinator:
         self._id = transactional_id
         self._node: int | None = None
 
-    def ask(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
+    def send_request(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
         """Ask it, wherever it moves; other refusals are the caller's."""
 
-        def ask(node: int, until: float) -> Any:
-            return self._cluster.ask(request, until, node=node, newest=newest)
+        def attempt(node: int, until: float) -> Any:
+            return self._cluster.send_request(request, until, node=node, newest=newest)
 
-        return self._wherever(ask, lambda reply: reply.error_code, deadline)
+        return self._retry_at_coordinator(attempt, lambda reply: reply.error_code, deadline)
 
     def describe(self, deadline: float) -> TransactionDescription | None:
         """What it knows of the id; None when it never tells. Raises KafkaUnavailable: who says
         nothing for now may know of a transaction."""
 
-        def ask(node: int, until: float) -> TransactionDescription:
+        def attempt(node: int, until: float) -> TransactionDescription:
             return describe_transaction(self._cluster, node, self._id, until)
 
         try:
-            found = self._wherever(ask, lambda found: found.error, deadline)
+            found = self._retry_at_coordinator(attempt, lambda found: found.error, deadline)
         except KafkaRefused:
             return None
         return None if found.error else found
 
-    def _wherever(
-        self, ask: Callable[[int, float], T], error_of: Callable[[T], int], deadline: float
+    def _retry_at_coordinator(
+        self, attempt: Callable[[int, float], T], error_of: Callable[[T], int], deadline: float
     ) -> T:
         backoff = RetryBackoff(deadline)
         while True:
             problem: KafkaUnavailable | None = None
             try:
-                found = ask(self._find(deadline), min(deadline, time.monotonic() + CONNECT_S))
+                found = attempt(self._find(deadline), min(deadline, time.monotonic() + CONNECT_S))
                 if error_of(found) not in COORDINATOR_MOVING:
                     return found
             except KafkaUnavailable as error:
                 problem = error
-            self.forget()
+            self.clear()
             if not backoff.wait():
                 raise problem or error_of_number(
                     Code.COORDINATOR_NOT_AVAILABLE,
@@ -70,7 +70,7 @@ class Coordinator:
                     doing="reach the coordinator",
                 )
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """It has moved: look for it before the next question."""
         self._node = None
 
@@ -82,7 +82,7 @@ class Coordinator:
             request = FindCoordinatorRequest(
                 key=self._id, key_type=_TRANSACTION, coordinator_keys=[self._id]
             )
-            reply = self._cluster.ask(request, deadline)
+            reply = self._cluster.send_request(request, deadline)
             found = reply.coordinators[0] if reply.coordinators else reply
             if not found.error_code:
                 self._cluster.brokers[found.node_id] = (found.host, found.port)

@@ -35,13 +35,13 @@ def fence(
     deadline = time.monotonic() + deadline_s
     with contextlib.closing(ProducerBrokers(spec)) as brokers:
         brokers.open(deadline)
-        places = list(own)
-        existing = brokers.find_existing({topic for topic, _ in places}, deadline)
-        places = [place for place in places if place[0] in existing]
+        partitions = list(own)
+        existing = brokers.find_existing({topic for topic, _ in partitions}, deadline)
+        partitions = [tp for tp in partitions if tp[0] in existing]
         for transactional_id in ids:
             identity = ProducerIdentity(
                 brokers, transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS, orderly=orderly
             )
-            repair = TransactionRepair(brokers, identity, brokers.find_leaders, places)
+            repair = TransactionRepair(brokers, identity, brokers.find_leaders, partitions)
             identity.fence(deadline, may_hang=repair.may_hang)
             repair.repair()

@@ -29,7 +29,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.errors import RAISED, error_of_client
 from mirrors.kafka.producers import transactions
 from mirrors.kafka.producers.fence import fence
-from mirrors.kafka.producers.last_transaction import LastTransaction
+from mirrors.kafka.producers.last_transaction import PendingMarkers
 from mirrors.kafka.quotas import timeout_error
 
 
@@ -54,7 +54,7 @@ class FlowWriter:
         self._name = flow_name
         self._id = transactions.plan_id(flow_name)
         self._producer = transactions.open_producer(spec, self._id)
-        self._last_transaction = LastTransaction(spec, self._id)
+        self._last_transaction = PendingMarkers(spec, self._id)
 
     def take_over(
         self,
@@ -62,12 +62,12 @@ class FlowWriter:
         positions_topic: str,
         runs_topic: str,
         slices: int,
-        places: Iterable[TopicPartition] = (),
+        partitions: Iterable[TopicPartition] = (),
         deadline_s: float,
     ) -> Self:
-        """`places`: remote partitions that an earlier writer may have written."""
+        """`partitions`: remote partitions that an earlier writer may have written."""
         ledgers = [(positions_topic, 0), (runs_topic, 0)]
-        fence(self._spec, [self._id], [*ledgers, *places], deadline_s=deadline_s, orderly=True)
+        fence(self._spec, [self._id], [*ledgers, *partitions], deadline_s=deadline_s, orderly=True)
         transactions.take_over(self._producer, self._spec, deadline_s=deadline_s)
         # Before the ids are fenced: a task that re-acquires one from here on sees the name.
         owner = owner_value(f"{socket.gethostname()} {os.getpid()} pen {uuid.uuid4().hex}")
@@ -95,7 +95,7 @@ class FlowWriter:
             raise
         try:
             transactions.commit(self._producer, self._spec, deadline_s=deadline_s)
-        except transactions.Aborted as aborted:
+        except transactions.TransactionAborted as aborted:
             raise aborted.cause from None
         self._last_transaction.wait_until_ended(deadline_s=deadline_s)
 

@@ -33,12 +33,12 @@ Leaders = Callable[[Iterable[TopicPartition], float], Mapping[TopicPartition, in
 
 States = dict[TopicPartition, OpenTransaction | None]
 
-LOOK_S = 3.0
+LOOKUP_S = 3.0
 # Our own topics have no leader for no longer, unless the cluster is away.
-OWN_S = 20.0
+OWN_PARTITIONS_S = 20.0
 # Brokers keep a transaction open for a minute and more: until then what was begun can be ended.
 END_S = 50.0
-SEEN_S = 0.5
+MARKER_POLL_S = 0.5
 HANGING = "hanging_transaction"
 
 
@@ -70,88 +70,94 @@ class TransactionRepair:
 
         Raises KafkaUnavailable while that cannot be done.
         """
-        states = self._insist() if self._identity.noted is not None else self.states(self._own)
+        states = (
+            self._await_states()
+            if self._identity.recorded_outcome is not None
+            else self.states(self._own)
+        )
         hanging = only_open(states)
         for commit in (True, False):
-            of = self._identity.last_end.of
+            of = self._identity.last_transaction.of
             self.end([at for at, found in hanging.items() if of(found.epoch) is commit], commit)
-        if self._identity.noted is None:
+        if self._identity.recorded_outcome is None:
             return
-        unseen = [place for place in self._own if place not in states]
+        unseen = [tp for tp in self._own if tp not in states]
         if unseen:
             raise KafkaUnavailable(
                 f"Cluster {self._cluster.alias}: whether the last transaction in "
-                f"{_name(unseen[0])} has ended is not visible yet.",
+                f"{_partition_name(unseen[0])} has ended is not visible yet.",
                 code="busy",
             )
-        self._identity.note(None, time.monotonic() + END_S)
+        self._identity.record_outcome(None, time.monotonic() + END_S)
 
-    def states(self, places: Iterable[TopicPartition]) -> States:
+    def states(self, partitions: Iterable[TopicPartition]) -> States:
         """What is open there under our producer, though behind the fence nothing should be, of
         those that can be looked at now."""
-        return states(self._cluster, places, self._leaders, self._identity.producer_id)
+        return states(self._cluster, partitions, self._leaders, self._identity.producer_id)
 
-    def _insist(self) -> States:
-        backoff = RetryBackoff(time.monotonic() + OWN_S)
+    def _await_states(self) -> States:
+        backoff = RetryBackoff(time.monotonic() + OWN_PARTITIONS_S)
         while True:
             found = self.states(self._own)
             if len(found) == len(self._own) or not backoff.wait():
                 return found
 
-    def find_open(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def find_open(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those of which nobody says that none is open."""
-        return self._find_open(list(places), self._identity.producer_id)
+        return self._find_open(list(partitions), self._identity.producer_id)
 
-    def end(self, places: list[TopicPartition], commit: bool) -> None:
+    def end(self, partitions: list[TopicPartition], commit: bool) -> None:
         """End what hangs there, and see that it has ended. Raises KafkaUnavailable, or Fenced."""
-        if not places:
+        if not partitions:
             return
         deadline = time.monotonic() + END_S
         backoff = RetryBackoff(deadline)
         how = "committed" if commit else "aborted"
-        noted = self._identity.noted
-        first = _name(places[0])
+        recorded_outcome = self._identity.recorded_outcome
+        first = _partition_name(partitions[0])
         try:
             if commit:
-                self._identity.note(True, deadline)
-            while places:
+                self._identity.record_outcome(True, deadline)
+            while partitions:
                 log.warning(
                     "cluster %s: the end marker of a transaction that was %s is missing in %s of "
                     "our partitions, first %s: writing it now",
                     self._cluster.alias,
                     how,
-                    len(places),
+                    len(partitions),
                     first,
                 )
-                self._transact(places, commit)
-                places = self._seen_ended(places)
-                if places and not backoff.wait():
-                    raise self._refused(first, how, "its broker omitted it again")
+                self._run_transaction(partitions, commit)
+                partitions = self._await_markers(partitions)
+                if partitions and not backoff.wait():
+                    raise self._repair_error(first, how, "its broker omitted it again")
             if commit:
-                self._identity.note(noted, time.monotonic() + END_S)
+                self._identity.record_outcome(recorded_outcome, time.monotonic() + END_S)
         except ProducerLost as lost:
-            raise self._refused(first, how, str(lost)) from None
+            raise self._repair_error(first, how, str(lost)) from None
 
-    def _transact(self, places: list[TopicPartition], commit: bool) -> None:
+    def _run_transaction(self, partitions: list[TopicPartition], commit: bool) -> None:
         deadline = time.monotonic() + END_S
         self.is_repairing = commit
-        if len(self._identity.add(places, deadline)) < len(places):
+        if len(self._identity.add(partitions, deadline)) < len(partitions):
             self._identity.end(commit=commit, deadline=deadline)
         self.is_repairing = False
 
-    def _seen_ended(self, places: list[TopicPartition]) -> list[TopicPartition]:
+    def _await_markers(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Waits for the markers, which are written behind the reply; those without them."""
-        backoff = RetryBackoff(time.monotonic() + SEEN_S)
-        while left := self.find_open(places):
+        backoff = RetryBackoff(time.monotonic() + MARKER_POLL_S)
+        while left := self.find_open(partitions):
             if not backoff.wait():
                 break
         return left
 
-    def _find_open(self, places: list[TopicPartition], producer_id: int) -> list[TopicPartition]:
-        found = states(self._cluster, places, self._leaders, producer_id)
-        return [place for place in places if place not in found or found[place] is not None]
+    def _find_open(
+        self, partitions: list[TopicPartition], producer_id: int
+    ) -> list[TopicPartition]:
+        found = states(self._cluster, partitions, self._leaders, producer_id)
+        return [tp for tp in partitions if tp not in found or found[tp] is not None]
 
-    def _refused(self, first: str, how: str, why: str) -> KafkaUnavailable:
+    def _repair_error(self, first: str, how: str, why: str) -> KafkaUnavailable:
         return KafkaUnavailable(
             f"Cluster {self._cluster.alias}: {first} lacks the end marker of a transaction that "
             f"was {how}, and it could not be written: {why}.",
@@ -160,20 +166,20 @@ class TransactionRepair:
 
 
 def states(
-    cluster: Cluster, places: Iterable[TopicPartition], leaders: Leaders, producer_id: int
+    cluster: Cluster, partitions: Iterable[TopicPartition], leaders: Leaders, producer_id: int
 ) -> States:
     """The transaction that is open there, of those partitions that can be looked at now.
 
     Where the cluster never tells, since it is older than Kafka 2.8, none counts as open.
     """
-    wanted = list(places)
+    wanted = list(partitions)
     found: States = {}
-    deadline = time.monotonic() + LOOK_S
+    deadline = time.monotonic() + LOOKUP_S
 
     def look() -> None:
         by_node: dict[int, list[TopicPartition]] = {}
-        for place, node in leaders([at for at in wanted if at not in found], deadline).items():
-            by_node.setdefault(node, []).append(place)
+        for tp, node in leaders([at for at in wanted if at not in found], deadline).items():
+            by_node.setdefault(node, []).append(tp)
         silent: KafkaUnavailable | None = None
         for others, (node, led) in zip(reversed(range(len(by_node))), by_node.items(), strict=True):
             # One that hangs leaves the others their time.
@@ -199,13 +205,13 @@ def states(
 
 def only_open(found: States) -> dict[TopicPartition, OpenTransaction]:
     """Those in which one is open."""
-    return {place: row for place, row in found.items() if row is not None}
+    return {tp: row for tp, row in found.items() if row is not None}
 
 
 def wait_until_ended(
     cluster: Cluster,
     transactional_id: str,
-    places: Iterable[TopicPartition],
+    partitions: Iterable[TopicPartition],
     leaders: Leaders,
     deadline: float,
 ) -> None:
@@ -214,19 +220,19 @@ def wait_until_ended(
     Raises KafkaUnavailable when some are left out, or do not come in time.
     """
     coordinator = Coordinator(cluster, transactional_id)
-    backoff, wanted = RetryBackoff(deadline), list(places)
+    backoff, wanted = RetryBackoff(deadline), list(partitions)
     late: float | None = None
     while (last := coordinator.describe(deadline)) is not None:
         if not last.is_ending:
-            late = late or time.monotonic() + SEEN_S
+            late = late or time.monotonic() + MARKER_POLL_S
             seen = states(cluster, wanted, leaders, last.producer_id)
-            left = [place for place in wanted if place not in seen or seen[place] is not None]
+            left = [tp for tp in wanted if tp not in seen or seen[tp] is not None]
             if not left:
                 return
             if time.monotonic() > late and left[0] in seen:
                 raise KafkaUnavailable(
-                    f"Cluster {cluster.alias}: {_name(left[0])} lacks the end marker of our last "
-                    "transaction. It is written when the flow starts next.",
+                    f"Cluster {cluster.alias}: {_partition_name(left[0])} lacks the end marker of "
+                    "our last transaction. It is written when the flow starts next.",
                     code=HANGING,
                 )
         if not backoff.wait():
@@ -237,5 +243,5 @@ def wait_until_ended(
             )
 
 
-def _name(place: TopicPartition) -> str:
-    return f"{place[0]}-{place[1]}"
+def _partition_name(tp: TopicPartition) -> str:
+    return f"{tp[0]}-{tp[1]}"

@@ -42,7 +42,7 @@ def describe_transaction(
 ) -> TransactionDescription:
     """Asks the broker that should be its coordinator (Kafka 3.0 or newer)."""
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    row = cluster.ask(request, deadline, node=node).transaction_states[0]
+    row = cluster.send_request(request, deadline, node=node).transaction_states[0]
     return TransactionDescription(
         row.error_code,
         row.transaction_state or "",
@@ -53,23 +53,27 @@ def describe_transaction(
 
 
 def open_transactions(
-    cluster: Cluster, node: int, places: Iterable[TopicPartition], producer_id: int, deadline: float
+    cluster: Cluster,
+    node: int,
+    partitions: Iterable[TopicPartition],
+    producer_id: int,
+    deadline: float,
 ) -> dict[TopicPartition, OpenTransaction | None]:
     """Of this producer, in those partitions that this broker leads.
 
     Where we have no right to read nobody can tell us, now or later: that counts as none.
     """
     topics: dict[str, list[int]] = {}
-    for topic, partition in places:
+    for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
     request = DescribeProducersRequest(
         topics=[
-            DescribeProducersRequest.TopicRequest(name=name, partition_indexes=partitions)
-            for name, partitions in topics.items()
+            DescribeProducersRequest.TopicRequest(name=name, partition_indexes=numbers)
+            for name, numbers in topics.items()
         ]
     )
     found: dict[TopicPartition, OpenTransaction | None] = {}
-    for topic in cluster.ask(request, deadline, node=node).topics:
+    for topic in cluster.send_request(request, deadline, node=node).topics:
         for row in topic.partitions:
             if row.error_code not in (Code.NONE, Code.TOPIC_AUTHORIZATION_FAILED):
                 continue

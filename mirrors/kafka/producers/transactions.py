@@ -18,7 +18,7 @@ from mirrors.kafka.errors import confluent_error, error_of_client
 # A dead owner's transaction blocks readers (read_committed) until it is fenced, or for so long;
 # a live one's must not last longer.
 TRANSACTION_TIMEOUT_MS = 60_000
-_TRY_S = 1.0
+_ATTEMPT_S = 1.0
 
 
 def slice_id(flow_name: str, index: int) -> str:
@@ -31,7 +31,7 @@ def plan_id(flow_name: str) -> str:
     return f"understudy.{flow_name}.plan"
 
 
-class Aborted(Exception):
+class TransactionAborted(Exception):
     """The transaction was given up and nothing of it is visible; `cause` says why."""
 
     def __init__(self, cause: UnderstudyError) -> None:
@@ -66,7 +66,7 @@ def take_over(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> No
     until = time.monotonic() + deadline_s
     while True:
         try:
-            producer.init_transactions(min(_TRY_S * 5, max(0.1, until - time.monotonic())))
+            producer.init_transactions(min(_ATTEMPT_S * 5, max(0.1, until - time.monotonic())))
         except KafkaException as error:
             if not _may_retry(error) or time.monotonic() >= until:
                 raise error_of_client(
@@ -81,22 +81,23 @@ def commit(
     spec: ClusterSpec,
     *,
     deadline_s: float,
-    hurry: Callable[[], bool] = lambda: False,
+    is_urgent: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Commit, or abort and raise `Aborted`, or raise what makes the producer useless.
+    """Commit, or abort and raise `TransactionAborted`, or raise what makes the producer useless.
 
-    `hurry` is asked between tries: somebody waits for us, a target that is down is not waited for.
+    `is_urgent` is called between attempts. While it returns True, the commit does not wait for a
+    target that is down.
     """
     until = time.monotonic() + deadline_s
     while True:
         try:
-            producer.commit_transaction(min(_TRY_S, max(0.1, until - time.monotonic())))
+            producer.commit_transaction(min(_ATTEMPT_S, max(0.1, until - time.monotonic())))
         except KafkaException as error:
             problem = producer_error(error, spec, "commit the transaction")
             if error.args[0].txn_requires_abort():
                 abort(producer, spec, deadline_s=deadline_s)
-                raise Aborted(problem) from None
-            if not _may_retry(error) or time.monotonic() >= until or hurry():
+                raise TransactionAborted(problem) from None
+            if not _may_retry(error) or time.monotonic() >= until or is_urgent():
                 raise problem from None
         else:
             return
@@ -106,7 +107,7 @@ def abort(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> None:
     until = time.monotonic() + deadline_s
     while True:
         try:
-            producer.abort_transaction(min(_TRY_S, max(0.1, until - time.monotonic())))
+            producer.abort_transaction(min(_ATTEMPT_S, max(0.1, until - time.monotonic())))
         except KafkaException as error:
             if not _may_retry(error) or time.monotonic() >= until:
                 raise producer_error(error, spec, "abort the transaction") from None

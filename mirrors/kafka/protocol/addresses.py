@@ -20,7 +20,7 @@ T = TypeVar("T")
 ATTEMPT_S = 2.0
 # A distant address that answers may take longer than that: this many times its last attempt.
 _MARGIN = 3.0
-_KEPT = 1000
+_MAX_ENTRIES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,19 +39,19 @@ class AddressHistory:
         self._outcomes: dict[tuple[str, Address], _Outcome] = {}
 
     def record_success(self, alias: str, address: Address, took_s: float) -> None:
-        self._note(alias, address, _Outcome(time.monotonic(), took_s))
+        self._record(alias, address, _Outcome(time.monotonic(), took_s))
 
     def record_failure(self, alias: str, address: Address) -> None:
-        self._note(alias, address, _Outcome(time.monotonic(), None))
+        self._record(alias, address, _Outcome(time.monotonic(), None))
 
-    def _note(self, alias: str, address: Address, outcome: _Outcome) -> None:
+    def _record(self, alias: str, address: Address, outcome: _Outcome) -> None:
         with self._lock:
             self._outcomes.pop((alias, address), None)
             self._outcomes[alias, address] = outcome
-            if len(self._outcomes) > _KEPT:
+            if len(self._outcomes) > _MAX_ENTRIES:
                 del self._outcomes[next(iter(self._outcomes))]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         with self._lock:
             self._outcomes.clear()
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 CONNECT_S = 10.0
 REQUEST_S = 30.0
 # The purpose of connections for requests other than Fetch and Produce.
-ASK = "ask"
+REQUESTS = "requests"
 # The node of a connection to a bootstrap address: it need not be that of one broker.
 _BOOTSTRAP = -1
 
@@ -62,21 +62,21 @@ class BrokerPool(Generic[C]):
         self.features: dict[str, int] = {}
         self._facts: ConnectionFacts = connection_facts(spec)
         self._new = new
-        self._links: dict[tuple[int, str], C] = {}
+        self._connections: dict[tuple[int, str], C] = {}
         # How many connections broke so far: a broker may have died.
         self.broken = 0
         # Duration of the quickest request, in seconds.
-        self.quickest_s = float("inf")
+        self.fastest_request_s = float("inf")
 
     def open(self, deadline: float) -> None:
         """Learn the brokers from the first address that answers."""
-        self.learn(self.ask(MetadataRequest(topics=[]), deadline))
-        self.features = self._any(deadline).features
+        self.update_from_metadata(self.send_request(MetadataRequest(topics=[]), deadline))
+        self.features = self._any_connection(deadline).features
 
     def close(self) -> None:
-        for link in self._links.values():
-            link.close()
-        self._links.clear()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
     # -- connections
 
@@ -88,11 +88,11 @@ class BrokerPool(Generic[C]):
         """A new connection to a broker for which no other can answer."""
         return self.connect(address, min(deadline, time.monotonic() + self._connect_s))
 
-    def link(self, node: int, purpose: str, deadline: float) -> C:
+    def connection(self, node: int, purpose: str, deadline: float) -> C:
         """The connection to a broker for one purpose, opened if need be."""
-        link = self._links.get((node, purpose))
-        if link is not None:
-            return link
+        connection = self._connections.get((node, purpose))
+        if connection is not None:
+            return connection
         if node not in self.brokers:
             self.open(deadline)
         if node not in self.brokers:
@@ -102,28 +102,34 @@ class BrokerPool(Generic[C]):
                 code="unreachable",
             )
         address = self.brokers[node]
-        link = self._links.get((_BOOTSTRAP, ASK))
-        if link is None or purpose != ASK or (link.host, link.port) != address:
-            link = self.connect_broker(address, deadline)
-        self._links[node, purpose] = link
-        return link
+        connection = self._connections.get((_BOOTSTRAP, REQUESTS))
+        if (
+            connection is None
+            or purpose != REQUESTS
+            or (connection.host, connection.port) != address
+        ):
+            connection = self.connect_broker(address, deadline)
+        self._connections[node, purpose] = connection
+        return connection
 
-    def drop(self, link: C) -> None:
-        """Close a connection that failed; `link` opens another one."""
-        link.close()
-        for key, kept in list(self._links.items()):
-            if kept is link:
-                del self._links[key]
+    def discard(self, connection: C) -> None:
+        """Close a connection that failed; `connection` opens another one."""
+        connection.close()
+        for key, kept in list(self._connections.items()):
+            if kept is connection:
+                del self._connections[key]
 
-    def _any(self, deadline: float, failures: Mapping[Address, Exception] | None = None) -> C:
+    def _any_connection(
+        self, deadline: float, failures: Mapping[Address, Exception] | None = None
+    ) -> C:
         """A connection to an address that did not fail: one that is open, else a new one."""
         failed = {} if failures is None else failures
-        for (_, purpose), link in self._links.items():
-            if purpose == ASK and (link.host, link.port) not in failed:
-                return link
+        for (_, purpose), connection in self._connections.items():
+            if purpose == REQUESTS and (connection.host, connection.port) not in failed:
+                return connection
         addresses = dict.fromkeys([*self.brokers.values(), *self._facts.bootstrap])
         try:
-            link = connect_any(
+            connection = connect_any(
                 self.alias,
                 [address for address in addresses if address not in failed],
                 self.connect,
@@ -132,11 +138,11 @@ class BrokerPool(Generic[C]):
                 failing=(KafkaUnavailable, KafkaRefused),
             )
         except AllAddressesFailed as none:
-            raise self._unanswered({**failed, **none.failures}) from None
-        self._links[_BOOTSTRAP, ASK] = link
-        return link
+            raise self._no_address_error({**failed, **none.failures}) from None
+        self._connections[_BOOTSTRAP, REQUESTS] = connection
+        return connection
 
-    def _unanswered(self, failures: Mapping[Address, Exception]) -> UnderstudyError:
+    def _no_address_error(self, failures: Mapping[Address, Exception]) -> UnderstudyError:
         if not failures:
             return KafkaUnavailable(f"Cluster {self.alias}: it has no address.")
         return why_no_address(failures, self.explain)
@@ -148,31 +154,31 @@ class BrokerPool(Generic[C]):
 
     # -- requests
 
-    def ask(self, request: Any, deadline: float, **how: Unpack[RequestOptions]) -> Any:
+    def send_request(self, request: Any, deadline: float, **how: Unpack[RequestOptions]) -> Any:
         """The response to one request, sent again on a new connection when one breaks.
 
         A given broker that takes none is the caller's matter, at once: another one may lead by now.
         """
         node, newest, backoff = how.get("node"), how.get("newest"), RetryBackoff(deadline)
         while True:
-            link = None if node is None else self.link(node, ASK, deadline)
+            connection = None if node is None else self.connection(node, REQUESTS, deadline)
             try:
-                if link is None:
-                    return self._ask_any(request, deadline, newest=newest)
-                return self.call(link, request, deadline, newest=newest)
+                if connection is None:
+                    return self._send_to_any(request, deadline, newest=newest)
+                return self.call(connection, request, deadline, newest=newest)
             except KafkaUnavailable:
                 if not backoff.wait():
                     raise
 
-    def _ask_any(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
+    def _send_to_any(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
         """The response of the first address that gives one."""
 
-        def call(link: C, until: float) -> Any:
-            return self.call(link, request, until, newest=newest)
+        def call(connection: C, until: float) -> Any:
+            return self.call(connection, request, until, newest=newest)
 
-        return self.on_any(call, deadline)
+        return self.call_any(call, deadline)
 
-    def on_any(self, act: Callable[[C, float], T], deadline: float) -> T:
+    def call_any(self, act: Callable[[C, float], T], deadline: float) -> T:
         """What `act(connection, until)` returns with the first address that works.
 
         Each address is tried once, open connections first. One that hangs leaves the others half of
@@ -180,38 +186,40 @@ class BrokerPool(Generic[C]):
         """
         failures: dict[Address, Exception] = {}
         while True:
-            link = self._any(deadline, failures)
+            connection = self._any_connection(deadline, failures)
             until = deadline
             if len({*self.brokers.values(), *self._facts.bootstrap}) > 1:
                 until = (time.monotonic() + deadline) / 2
             try:
-                return act(link, until)
+                return act(connection, until)
             except KafkaUnavailable as error:
-                failures[link.host, link.port] = error
+                failures[connection.host, connection.port] = error
 
-    def call(self, link: C, request: Any, deadline: float, *, newest: int | None = None) -> Any:
+    def call(
+        self, connection: C, request: Any, deadline: float, *, newest: int | None = None
+    ) -> Any:
         """The response on this connection, which is dropped when it breaks."""
         try:
             until = min(deadline, time.monotonic() + self.request_s)
             began = time.monotonic()
-            reply = link.call(request, until, newest=newest)
-            self.quickest_s = min(self.quickest_s, time.monotonic() - began)
+            reply = connection.call(request, until, newest=newest)
+            self.fastest_request_s = min(self.fastest_request_s, time.monotonic() - began)
             return reply
         except KafkaUnavailable:
-            ADDRESS_HISTORY.record_failure(self.alias, (link.host, link.port))
+            ADDRESS_HISTORY.record_failure(self.alias, (connection.host, connection.port))
             self.broken += 1
-            self.drop(link)
+            self.discard(connection)
             raise
 
-    def learn(self, reply: Any) -> Any:
+    def update_from_metadata(self, reply: Any) -> Any:
         """Where the brokers are from now on, as a reply with metadata says."""
         self.cluster_id = reply.cluster_id or ""
         brokers = {row.node_id: (row.host, row.port) for row in reply.brokers}
         for node, address in self.brokers.items():
             if brokers.get(node) != address:
-                for (owner, _), link in list(self._links.items()):
+                for (owner, _), connection in list(self._connections.items()):
                     if owner == node:
-                        self.drop(link)
+                        self.discard(connection)
         self.brokers = brokers
         return reply
 

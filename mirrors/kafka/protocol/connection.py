@@ -21,7 +21,7 @@ from mirrors.kafka.protocol import messages, sasl, sockets
 from mirrors.kafka.protocol.addresses import Address, AllAddressesFailed, connect_any
 from mirrors.kafka.protocol.connection_errors import (
     CAUSES,
-    Closed,
+    ConnectionClosed,
     ConnectionFailed,
     LoginRejected,
     NotKafka,
@@ -32,7 +32,7 @@ from mirrors.kafka.protocol.connection_errors import (
     connection_failure,
     furthest,
 )
-from mirrors.kafka.protocol.sockets import Buffer, NoStream, SocketStream, Stream, Target
+from mirrors.kafka.protocol.sockets import Buffer, ClosedStream, SocketStream, Stream, Target
 from mirrors.kafka.quotas import THROTTLES
 from mirrors.kafka.security import cleartext_logins, egress
 from mirrors.kafka.security.connection_settings import ConnectionFacts
@@ -76,7 +76,7 @@ class BrokerConnection:
         self.versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
         self.step_s = step_s
-        self.stream: Stream = NoStream()
+        self.stream: Stream = ClosedStream()
         self._client_id = client_id
         self._targets: dict[Address, Target] = {}
         self._correlation = 0
@@ -119,7 +119,7 @@ class BrokerConnection:
         if self.facts.tls is not None:
             self.step = "tls"
             try:
-                stream.secure(self.facts.tls, self.host, self._until(deadline))
+                stream.secure(self.facts.tls, self.host, self._step_deadline(deadline))
             except BaseException:
                 stream.close()
                 raise
@@ -139,7 +139,7 @@ class BrokerConnection:
         cleartext_logins.check(host, port, alias=facts.alias, mechanism=facts.mechanism, tls=tls)
         self.step = "dns"
         try:
-            targets = sockets.resolve(host, port, self._until(deadline))
+            targets = sockets.resolve(host, port, self._step_deadline(deadline))
         except OSError as error:
             raise self.failure(error) from None
         # A name may lead to several addresses, some of them dead.
@@ -159,7 +159,7 @@ class BrokerConnection:
             raise _unwrapped(failed) from None
         except _NoOtherAddress as rejected:
             raise _unwrapped(rejected.error) from None
-        self.step = "ask"
+        self.step = "request"
         return self
 
     def _attempt(self, address: Address, until: float) -> None:
@@ -179,14 +179,14 @@ class BrokerConnection:
         self._open.clear()
         self._frame = None
         self.step = "tcp"
-        connected = sockets.connect(target, self._until(deadline), self.prepare)
+        connected = sockets.connect(target, self._step_deadline(deadline), self.prepare)
         self.stream = self.open_stream(connected, deadline)
         self.step = "versions"
-        self._learn_versions(deadline)
+        self._negotiate_versions(deadline)
         self._log_in(deadline)
 
-    def _learn_versions(self, deadline: float) -> None:
-        until = self._until(deadline)
+    def _negotiate_versions(self, deadline: float) -> None:
+        until = self._step_deadline(deadline)
         for version in (3, 0):
             request = ApiVersionsRequest(
                 client_software_name="understudy", client_software_version="1"
@@ -211,9 +211,11 @@ class BrokerConnection:
         if not self.facts.mechanism:
             return
         self.step = "login"
-        seconds = self._until(deadline) - time.monotonic()
+        seconds = self._step_deadline(deadline) - time.monotonic()
         lifetime = sasl.log_in(
-            lambda request: self._ask(request, self._until(deadline), None), self.facts, seconds
+            lambda request: self._request(request, self._step_deadline(deadline), None),
+            self.facts,
+            seconds,
         )
         if lifetime is not None:
             self._renew_at = time.monotonic() + lifetime * _RENEW_AFTER
@@ -222,7 +224,7 @@ class BrokerConnection:
         """Log in again when it is time to, in-band; only while no reply is awaited."""
         if time.monotonic() >= self._renew_at and not self._open:
             self._log_in(deadline)
-            self.step = "ask"
+            self.step = "request"
 
     # -- requests and replies
 
@@ -231,11 +233,11 @@ class BrokerConnection:
 
         The version is the newest that both sides support, `newest` at the most.
         """
-        until = self._until(deadline)
+        until = self._step_deadline(deadline)
         self.wait_out_throttle(until)
         try:
             self.renew_login(until)
-            reply = self._ask(request, until, newest)
+            reply = self._request(request, until, newest)
         except UnsupportedVersion as error:
             raise self.failure(error) from None
         except CAUSES as error:
@@ -261,7 +263,7 @@ class BrokerConnection:
             raise UnsupportedVersion(what, (low, high), (least, most))
         return chosen
 
-    def _ask(self, request: Any, until: float, newest: int | None) -> Any:
+    def _request(self, request: Any, until: float, newest: int | None) -> Any:
         kind = request.request if isinstance(request, messages.RepeatedRequest) else request
         least, most = messages.supported_versions(kind)
         most = most if newest is None else min(most, newest)
@@ -279,7 +281,7 @@ class BrokerConnection:
         else:
             self.send([messages.encode(request, version, correlation, self._client_id)], until)
 
-    def _until(self, deadline: float) -> float:
+    def _step_deadline(self, deadline: float) -> float:
         return min(deadline, time.monotonic() + self.step_s)
 
     # -- frames
@@ -291,7 +293,7 @@ class BrokerConnection:
         return self._correlation
 
     @property
-    def awaited(self) -> int:
+    def in_flight_requests(self) -> int:
         """How many replies are still to come."""
         return len(self._open)
 
@@ -330,7 +332,7 @@ class BrokerConnection:
         prefix = memoryview(bytearray(4))
         try:
             self.stream.receive_into(prefix, deadline)
-        except Closed as closed:
+        except ConnectionClosed as closed:
             if closed.received:
                 raise self.failure(NotKafka(closed.received)) from None
             raise
@@ -352,7 +354,7 @@ class BrokerConnection:
     def note_throttle(self, milliseconds: int) -> None:
         if milliseconds > 0:
             self.quiet_until = time.monotonic() + milliseconds / 1000
-            THROTTLES.note(self.facts.alias, f"{self.host}:{self.port}", milliseconds)
+            THROTTLES.record(self.facts.alias, f"{self.host}:{self.port}", milliseconds)
 
     def wait_out_throttle(self, deadline: float) -> None:
         left = min(self.quiet_until, deadline) - time.monotonic()

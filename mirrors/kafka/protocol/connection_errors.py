@@ -20,11 +20,11 @@ from mirrors.kafka.security.connection_settings import ConnectionFacts
 
 E = TypeVar("E", bound=Exception)
 
-Step = Literal["dns", "tcp", "tls", "versions", "login", "ask"]
+Step = Literal["dns", "tcp", "tls", "versions", "login", "request"]
 STEPS: tuple[Step, ...] = get_args(Step)
 
 
-class Closed(ConnectionError):
+class ConnectionClosed(ConnectionError):
     """The other side closed the connection; `said` is what came before that."""
 
     def __init__(self, received: bytes = b"") -> None:
@@ -53,8 +53,8 @@ class UnsupportedVersion(Exception):
     """The broker does not know the request in a version that we speak; the connection is fine."""
 
     request: str
-    theirs: tuple[int, int]
-    ours: tuple[int, int]
+    broker_versions: tuple[int, int]
+    client_versions: tuple[int, int]
 
     def __str__(self) -> str:
         return self.request
@@ -93,7 +93,7 @@ class BrokerUnavailable(ConnectionFailed, KafkaUnavailable):
     """No usable connection; a retry may help."""
 
 
-class BrokerRefused(ConnectionFailed, KafkaRefused):
+class BrokerRejected(ConnectionFailed, KafkaRefused):
     """The broker rejected the login, or it is too old for the request."""
 
 
@@ -103,7 +103,7 @@ def connection_failure(
     """The error for a cause at a step of a connection to this address."""
     where = f"{facts.alias} ({address[0]}:{address[1]})"
     found = cause if isinstance(cause, UnderstudyError) else _sentence(step, cause, facts, where)
-    kind = BrokerRefused if isinstance(found, KafkaRefused) else BrokerUnavailable
+    kind = BrokerRejected if isinstance(found, KafkaRefused) else BrokerUnavailable
     return kind(found.message, code=found.code, address=address, step=step, cause=cause)
 
 
@@ -164,7 +164,7 @@ def _sentence(step: Step, cause: Exception, facts: ConnectionFacts, where: str) 
         return _not_connected(at, cause)
     if isinstance(cause, TimeoutError):
         return timed_out(where)
-    is_known = isinstance(cause, OSError) and not isinstance(cause, Closed)
+    is_known = isinstance(cause, OSError) and not isinstance(cause, ConnectionClosed)
     return connection_lost(where, cause if is_known else None)  # type: ignore[arg-type]
 
 
@@ -175,7 +175,7 @@ def _reason_of(error: OSError) -> str:
 
 
 def _unsupported_version(at: str, _: ConnectionFacts, cause: UnsupportedVersion) -> UnderstudyError:
-    (low, high), (least, most) = cause.theirs, cause.ours
+    (low, high), (least, most) = cause.broker_versions, cause.client_versions
     return KafkaRefused(
         f"{at}: the broker speaks {cause.request} in versions {low} to {high}; {least} to {most} "
         "are needed (Kafka 2.8 or newer).",

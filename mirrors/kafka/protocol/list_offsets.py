@@ -16,7 +16,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Listed:
+class ListedOffset:
     """One partition in a response. With an `error`, a protocol number, `offset` is not valid."""
 
     offset: int
@@ -31,11 +31,11 @@ def list_offsets(
     at: int = LATEST,
     isolation: int = READ_UNCOMMITTED,
     deadline: float,
-) -> dict[tuple[str, int], Listed]:
+) -> dict[tuple[str, int], ListedOffset]:
     """`at` is a timestamp in ms, EARLIEST or LATEST. With READ_COMMITTED, LATEST is the LSO."""
-    found: dict[tuple[str, int], Listed] = {}
+    found: dict[tuple[str, int], ListedOffset] = {}
     for node, request in requests(wanted, at=at, isolation=isolation).items():
-        found |= listed(cluster.ask(request, deadline, node=node))
+        found |= listed(cluster.send_request(request, deadline, node=node))
     return found
 
 
@@ -68,10 +68,12 @@ def requests(
     }
 
 
-def listed(reply: Any) -> dict[tuple[str, int], Listed]:
+def listed(reply: Any) -> dict[tuple[str, int], ListedOffset]:
     """The rows of a response, by partition."""
     return {
-        (topic.name, row.partition_index): Listed(row.offset, row.leader_epoch, row.error_code)
+        (topic.name, row.partition_index): ListedOffset(
+            row.offset, row.leader_epoch, row.error_code
+        )
         for topic in reply.topics
         for row in topic.partitions
     }

@@ -43,8 +43,8 @@ def describe_topics(
         topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
         allow_auto_topic_creation=False,
     )
-    reply = cluster.ask(request, deadline)
-    cluster.learn(reply)
+    reply = cluster.send_request(request, deadline)
+    cluster.update_from_metadata(reply)
     return views(reply)
 
 

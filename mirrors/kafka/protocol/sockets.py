@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from mirrors.kafka.protocol.connection_errors import Closed
+from mirrors.kafka.protocol.connection_errors import ConnectionClosed
 from mirrors.kafka.protocol.dns import resolve_host
 
 Buffer = bytes | bytearray | memoryview
@@ -67,14 +67,14 @@ def time_left(deadline: float) -> float:
     return left
 
 
-class NoStream:
+class ClosedStream:
     """Before a connection is there, everything says that it is closed."""
 
     def send(self, parts: Sequence[Buffer], deadline: float) -> None:
-        raise Closed
+        raise ConnectionClosed
 
     def receive_into(self, view: memoryview, deadline: float) -> None:
-        raise Closed
+        raise ConnectionClosed
 
     def pending(self) -> bool:
         return False
@@ -110,7 +110,7 @@ class SocketStream:
             self._socket.settimeout(time_left(deadline))
             got = self._socket.recv_into(view[at : at + _AT_ONCE])
             if not got:
-                raise Closed(bytes(view[:at]))
+                raise ConnectionClosed(bytes(view[:at]))
             at += got
 
     def receive_more(self) -> bytes:

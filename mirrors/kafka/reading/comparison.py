@@ -47,7 +47,7 @@ class RangeReader:
     ) -> None:
         self._spec = spec
         self._committed = committed
-        self.open = {place: row for place, row in windows.items() if row[0] < row[1]}
+        self.open = {tp: row for tp, row in windows.items() if row[0] < row[1]}
         self.failed: dict[TopicPartition, UnderstudyError] = {}
         self.bytes = 0
         self._consumer: Consumer | None = None
@@ -56,7 +56,7 @@ class RangeReader:
         if self.open:
             self._consumer = _consumer(self._spec, self._committed)
             self._consumer.assign(
-                [confluent_kafka.TopicPartition(*place, row[0]) for place, row in self.open.items()]
+                [confluent_kafka.TopicPartition(*tp, row[0]) for tp, row in self.open.items()]
             )
         return self
 
@@ -75,44 +75,44 @@ class RangeReader:
         if self._consumer is None or not self.open:
             return found
         refused: dict[TopicPartition, Any] = {}
-        for place, message, reached in messages(self._consumer, self._spec, refused):
-            if place not in self.open:
+        for tp, message, reached in messages(self._consumer, self._spec, refused):
+            if tp not in self.open:
                 continue
             if reached is None:
-                self._leave(place, refused[place])
+                self._close_partition(tp, refused[tp])
             else:
-                self._take(place, message, reached, found)
+                self._take(tp, message, reached, found)
         return found
 
     def _take(
         self,
-        place: TopicPartition,
+        tp: TopicPartition,
         message: Message | None,
         reached: int,
         found: dict[TopicPartition, RangePart],
     ) -> None:
-        start, end = self.open[place]
-        part = found.setdefault(place, RangePart())
+        start, end = self.open[tp]
+        part = found.setdefault(tp, RangePart())
         if message is not None and start <= reached - 1 < end:
             try:
                 part.rows.append(self._row(message))
             except UnicodeDecodeError:
-                where = f"{place[0]}-{place[1]} offset {reached - 1}"
+                where = f"{tp[0]}-{tp[1]} offset {reached - 1}"
                 words = f"{where} has a header name that is not UTF-8; this reader cannot read it."
-                self._leave(place, KafkaRefused(words, code="unreadable"))
+                self._close_partition(tp, KafkaRefused(words, code="unreadable"))
                 return
         at_end = message is None or reached >= end
         # An end that was told means: there is nothing more below the range's own end either.
         part.reached = end if at_end else reached
         if at_end:
-            self._leave(place)
+            self._close_partition(tp)
 
-    def _leave(self, place: TopicPartition, error: UnderstudyError | None = None) -> None:
-        self.open.pop(place, None)
+    def _close_partition(self, tp: TopicPartition, error: UnderstudyError | None = None) -> None:
+        self.open.pop(tp, None)
         if error is not None:
-            self.failed[place] = error
+            self.failed[tp] = error
         if self._consumer is not None:
-            self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*place)])
+            self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])
 
     def _row(self, message: Message) -> Row:
         key, value = as_bytes(message.key()), as_bytes(message.value())

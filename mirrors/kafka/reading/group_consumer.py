@@ -17,7 +17,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failover.read_verification import ReadRecord
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import Partial
-from mirrors.kafka.reading.samples import Tick, give_up, messages, open_consumer, seen_of
+from mirrors.kafka.reading.samples import Tick, mark_unread, messages, open_consumer, read_record_of
 
 # A record is there before the marker that commits it: so long what is short of its end is waited
 # for. Beyond that, a transaction of somebody else is open before it.
@@ -47,17 +47,17 @@ def read_as_group(
     Reading of a partition stops at its end in `ends` too, so what comes meanwhile is left out.
     """
     with contextlib.closing(open_consumer(spec, group, True)) as consumer:
-        reader = _Reader(spec, consumer, ends, at_most)
+        reader = _GroupReader(spec, consumer, ends, at_most)
         while reader.left:
             tick()
             if time.monotonic() - reader.began >= deadline_s:
-                give_up(spec, reader.left, reader.result)
+                mark_unread(spec, reader.left, reader.result)
                 break
             reader.read_on()
     return reader.result
 
 
-class _Reader:
+class _GroupReader:
     def __init__(
         self,
         spec: ClusterSpec,
@@ -66,7 +66,7 @@ class _Reader:
         at_most: int,
     ) -> None:
         self.result: Partial[TopicPartition, GroupReading] = Partial()
-        self.result.done = {place: GroupReading() for place in ends}
+        self.result.done = {tp: GroupReading() for tp in ends}
         self.left = dict(ends)
         self.began = time.monotonic()
         self._spec = spec
@@ -74,40 +74,38 @@ class _Reader:
         self._at_most = at_most
         # Since when there is no more to read, although the end is further on.
         self._short: dict[TopicPartition, float] = {}
-        consumer.assign(
-            [confluent_kafka.TopicPartition(*place, OFFSET_STORED) for place in self.left]
-        )
+        consumer.assign([confluent_kafka.TopicPartition(*tp, OFFSET_STORED) for tp in self.left])
 
     def read_on(self) -> None:
         """What has come meanwhile, of the partitions that are left."""
-        for place, message, reached in messages(self._consumer, self._spec, self.result.failed):
-            if place not in self.left:
+        for tp, message, reached in messages(self._consumer, self._spec, self.result.failed):
+            if tp not in self.left:
                 continue
             if reached is None:
-                del self.result.done[place]
-                self._unassign(place)
-            elif self._note(place, message, reached):
-                self._unassign(place)
+                del self.result.done[tp]
+                self._unassign(tp)
+            elif self._note(tp, message, reached):
+                self._unassign(tp)
         now = time.monotonic()
-        for place in [at for at, since in self._short.items() if now - since >= MARKER_WAIT_S]:
-            self.result.done[place].ended = True
-            self._unassign(place)
+        for tp in [at for at, since in self._short.items() if now - since >= MARKER_WAIT_S]:
+            self.result.done[tp].ended = True
+            self._unassign(tp)
 
-    def _note(self, place: TopicPartition, message: Message | None, reached: int) -> bool:
+    def _note(self, tp: TopicPartition, message: Message | None, reached: int) -> bool:
         """Whether this was the last that is wanted of the partition."""
-        reading, end = self.result.done[place], self.left[place]
+        reading, end = self.result.done[tp], self.left[tp]
         if message is not None:
-            self._short.pop(place, None)
+            self._short.pop(tp, None)
             if reached <= end:
                 if reading.first_ms is None:
                     reading.first_ms = round((time.monotonic() - self.began) * 1000)
-                reading.seen.append(seen_of(message))
+                reading.seen.append(read_record_of(message))
         reading.ended = reached >= end
         if message is None and not reading.ended:
-            self._short.setdefault(place, time.monotonic())
+            self._short.setdefault(tp, time.monotonic())
         return reading.ended or len(reading.seen) >= self._at_most
 
-    def _unassign(self, place: TopicPartition) -> None:
-        del self.left[place]
-        self._short.pop(place, None)
-        self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*place)])
+    def _unassign(self, tp: TopicPartition) -> None:
+        del self.left[tp]
+        self._short.pop(tp, None)
+        self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])

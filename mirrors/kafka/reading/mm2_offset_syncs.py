@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # Pairs kept of a partition; a longer past is kept at every other pair.
-MOST_PAIRS = 4_000
+MAX_PAIRS = 4_000
 # Source offsets in which the record of a checkpoint is looked for.
-SEARCHED = 2_000
+MAX_SEARCHED_OFFSETS = 2_000
 # Offsets read behind each side of a pair: the record after it must be the same as well.
 BEHIND = 32
 # Records in a row that must agree where one is looked for.
@@ -64,9 +64,7 @@ def starts_of(
         here = source.list_offsets(remote, "earliest", deadline_s=deadline_s / 2).done
         there = target.list_offsets(remote.values(), "earliest", deadline_s=deadline_s / 2).done
     return {
-        at: Pair(here[at], there[place])
-        for at, place in remote.items()
-        if at in here and place in there
+        at: Pair(here[at], there[tp]) for at, tp in remote.items() if at in here and tp in there
     }
 
 
@@ -88,8 +86,8 @@ def _read(
             if 0 <= row.upstream < limits.get(where, 0) and row.downstream >= 0:
                 pairs = found.setdefault(where, [])
                 pairs.append(Pair(row.upstream, row.downstream))
-                if len(pairs) > MOST_PAIRS:
-                    del pairs[: MOST_PAIRS // 2 : 2]
+                if len(pairs) > MAX_PAIRS:
+                    del pairs[: MAX_PAIRS // 2 : 2]
 
 
 def compare_pairs(
@@ -108,29 +106,29 @@ def compare_pairs(
         left = deadline_s / 3
         here = source.list_offsets(pairs, "earliest", deadline_s=left).done
         there = target.list_offsets(remote.values(), "earliest", deadline_s=left).done
-        kinds = _kinds(source, target, remote, left)
+        kinds = _topic_properties(source, target, remote, left)
     verdicts: dict[TopicPartition, bool] = {}
     open_pairs: dict[TopicPartition, Pair] = {}
-    for place, pair in pairs.items():
-        if place not in here or remote[place] not in there:
+    for tp, pair in pairs.items():
+        if tp not in here or remote[tp] not in there:
             continue
-        if pair.upstream < here[place] or pair.downstream < there[remote[place]]:
-            verdicts[place] = False
+        if pair.upstream < here[tp] or pair.downstream < there[remote[tp]]:
+            verdicts[tp] = False
         else:
-            open_pairs[place] = pair
+            open_pairs[tp] = pair
     wanted = {at: (pair.upstream, pair.upstream + BEHIND) for at, pair in open_pairs.items()}
     copies = {
         remote[at]: (pair.downstream, pair.downstream + BEHIND) for at, pair in open_pairs.items()
     }
     theirs = _rows(spec.target, copies, until, committed=True)
 
-    def judge(place: TopicPartition, ours: list[Row]) -> bool:
-        keeps_time, compacted = kinds.get(place, (True, False))
-        copy = theirs[remote[place]]
-        return _is_same(open_pairs[place], ours, copy, keeps_time=keeps_time, alone=compacted)
+    def judge(tp: TopicPartition, ours: list[Row]) -> bool:
+        keeps_time, compacted = kinds.get(tp, (True, False))
+        copy = theirs[remote[tp]]
+        return _is_same(open_pairs[tp], ours, copy, keeps_time=keeps_time, alone=compacted)
 
     wanted = {at: window for at, window in wanted.items() if remote[at] in theirs}
-    return verdicts | _judged(spec.source, wanted, until, judge)
+    return verdicts | _compare_windows(spec.source, wanted, until, judge)
 
 
 def locate_pairs(
@@ -152,7 +150,7 @@ def locate_pairs(
         left = deadline_s / 3
         here = source.list_offsets(found, "earliest", deadline_s=left).done
         there = target.list_offsets(remote.values(), "earliest", deadline_s=left).done
-        kinds = _kinds(source, target, remote, left)
+        kinds = _topic_properties(source, target, remote, left)
     known = {
         at: pair
         for at, pair in found.items()
@@ -160,7 +158,7 @@ def locate_pairs(
         and pair.upstream > here.get(at, 0)
     }
     searched = {
-        at: (max(here[at], pair.upstream - SEARCHED), pair.upstream + BEHIND)
+        at: (max(here[at], pair.upstream - MAX_SEARCHED_OFFSETS), pair.upstream + BEHIND)
         for at, pair in known.items()
         if at in here
     }
@@ -169,17 +167,17 @@ def locate_pairs(
     }
     theirs = _rows(spec.target, copies, until, committed=True)
 
-    def judge(place: TopicPartition, ours: list[Row]) -> Pair | None:
-        keeps_time, alone = kinds.get(place, (True, False))
-        copy = theirs[remote[place]]
-        return _located(known[place], ours, copy, keeps_time=keeps_time, alone=alone)
+    def judge(tp: TopicPartition, ours: list[Row]) -> Pair | None:
+        keeps_time, alone = kinds.get(tp, (True, False))
+        copy = theirs[remote[tp]]
+        return _locate_pair(known[tp], ours, copy, keeps_time=keeps_time, alone=alone)
 
     searched = {at: window for at, window in searched.items() if remote[at] in theirs}
     located: dict[TopicPartition, Pair | None] = {at: None for at in found if at not in known}
-    return located | _judged(spec.source, searched, until, judge)
+    return located | _compare_windows(spec.source, searched, until, judge)
 
 
-def _located(
+def _locate_pair(
     pair: Pair, ours: list[Row], theirs: list[Row], *, keeps_time: bool, alone: bool
 ) -> Pair | None:
     for at in range(len(ours) - 1, -1, -1):
@@ -196,7 +194,7 @@ def find_copies(
     wanted: Mapping[TopicPartition, tuple[int, int]],
     remote: Mapping[TopicPartition, TopicPartition],
     *,
-    most: int = SEARCHED,
+    most: int = MAX_SEARCHED_OFFSETS,
     deadline_s: float,
 ) -> dict[TopicPartition, Pair | None]:
     """The first copy of a source record at or behind a target offset, for (record, offset).
@@ -207,20 +205,20 @@ def find_copies(
     """
     until = time.monotonic() + deadline_s
     with Admin(spec.source) as source, Admin(spec.target) as target:
-        kinds = _kinds(source, target, remote, deadline_s / 3)
+        kinds = _topic_properties(source, target, remote, deadline_s / 3)
     here = {at: (offset, offset + BEHIND) for at, (offset, _) in wanted.items()}
     there = {remote[at]: (start, start + most + BEHIND) for at, (_, start) in wanted.items()}
     theirs = _rows(spec.target, there, until, committed=True)
 
-    def judge(place: TopicPartition, ours: list[Row]) -> Pair | None:
-        copy, kind = theirs[remote[place]], kinds.get(place, (True, False))
-        return _found(wanted[place][0], ours, copy, kind)
+    def judge(tp: TopicPartition, ours: list[Row]) -> Pair | None:
+        copy, kind = theirs[remote[tp]], kinds.get(tp, (True, False))
+        return _found(wanted[tp][0], ours, copy, kind)
 
     here = {at: window for at, window in here.items() if remote[at] in theirs}
-    return _judged(spec.source, here, until, judge)
+    return _compare_windows(spec.source, here, until, judge)
 
 
-def _judged(
+def _compare_windows(
     spec: ClusterSpec,
     windows: Mapping[TopicPartition, tuple[int, int]],
     until: float,
@@ -229,10 +227,10 @@ def _judged(
     """MM2 reads uncommitted records by default; where those do not agree, committed ones may."""
     found: dict[TopicPartition, T] = {}
     for committed in (False, True):
-        left = {place: window for place, window in windows.items() if not found.get(place)}
+        left = {tp: window for tp, window in windows.items() if not found.get(tp)}
         if left and time.monotonic() < until:
             rows = _rows(spec, left, until, committed=committed)
-            found |= {place: judge(place, ours) for place, ours in rows.items()}
+            found |= {tp: judge(tp, ours) for tp, ours in rows.items()}
     return found
 
 
@@ -240,26 +238,28 @@ def _found(offset: int, ours: list[Row], theirs: list[Row], kind: tuple[bool, bo
     keeps_time, is_compacted = kind
     if is_compacted or not ours or ours[0].offset != offset:
         return None
-    alike = (at for at, row in enumerate(theirs) if _agree(ours[0], row, keeps_time=keeps_time))
+    alike = (
+        at for at, row in enumerate(theirs) if _is_same_record(ours[0], row, keeps_time=keeps_time)
+    )
     if (first := next(alike, None)) is None:
         return None
     beside = zip(ours[:AGREE], theirs[first : first + AGREE], strict=False)
-    is_copy = all(_agree(one, two, keeps_time=keeps_time) for one, two in beside)
+    is_copy = all(_is_same_record(one, two, keeps_time=keeps_time) for one, two in beside)
     return Pair(offset, theirs[first].offset) if is_copy else None
 
 
-def _kinds(
+def _topic_properties(
     source: Admin, target: Admin, remote: Mapping[TopicPartition, TopicPartition], deadline_s: float
 ) -> dict[TopicPartition, tuple[bool, bool]]:
     """Of each partition whether copies keep their time, and whether either side is compacted."""
-    names = {place[0] for place in remote}, {place[0] for place in remote.values()}
+    names = {tp[0] for tp in remote}, {tp[0] for tp in remote.values()}
     theirs = source.snapshot(names[0], now=0, deadline_s=deadline_s).topics
     ours = target.snapshot(names[1], now=0, deadline_s=deadline_s).topics
     found = {}
-    for place, (name, _) in remote.items():
-        sides = [side for side in (theirs.get(place[0]), ours.get(name)) if side is not None]
+    for tp, (name, _) in remote.items():
+        sides = [side for side in (theirs.get(tp[0]), ours.get(name)) if side is not None]
         copy = ours.get(name)
-        found[place] = (
+        found[tp] = (
             copy is None or copy.config("message.timestamp.type") != "LogAppendTime",
             any("compact" in (side.config("cleanup.policy") or "") for side in sides),
         )
@@ -274,13 +274,13 @@ def _rows(
     committed: bool,
 ) -> dict[TopicPartition, list[Row]]:
     """The records of each window that could be read; of a partition that failed nothing."""
-    found: dict[TopicPartition, list[Row]] = {place: [] for place in windows}
+    found: dict[TopicPartition, list[Row]] = {tp: [] for tp in windows}
     with RangeReader(spec, windows, committed=committed) as side:
         while side.open and time.monotonic() < until:
-            for place, part in side.read().items():
-                found[place] += part.rows
+            for tp, part in side.read().items():
+                found[tp] += part.rows
         unread = {*side.open, *side.failed}
-    return {place: rows for place, rows in found.items() if place not in unread}
+    return {tp: rows for tp, rows in found.items() if tp not in unread}
 
 
 def _is_same(
@@ -291,13 +291,13 @@ def _is_same(
         return False
     if (ours[0].offset, theirs[0].offset) != (pair.upstream, pair.downstream):
         return False
-    if not _agree(ours[0], theirs[0], keeps_time=keeps_time):
+    if not _is_same_record(ours[0], theirs[0], keeps_time=keeps_time):
         return False
     if alone or len(ours) == 1 or len(theirs) == 1:
         return True
-    return _agree(ours[1], theirs[1], keeps_time=keeps_time)
+    return _is_same_record(ours[1], theirs[1], keeps_time=keeps_time)
 
 
-def _agree(one: Row, two: Row, *, keeps_time: bool) -> bool:
+def _is_same_record(one: Row, two: Row, *, keeps_time: bool) -> bool:
     same_time = not keeps_time or one.parts[3] == two.parts[3]
     return one.digest == two.digest and same_time

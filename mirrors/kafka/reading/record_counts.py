@@ -67,7 +67,7 @@ class Offsets:
 
 
 @dataclasses.dataclass
-class _Reading:
+class _CurrentWindow:
     """The window of a partition that is read now: the next offset in it."""
 
     start: int
@@ -89,25 +89,25 @@ def read_record_offsets(
     A partition that could not be read is `failed`; one that was not read to its end is not: its
     `Offsets` say what they cover. A window must begin at or after the partition's log start.
     """
-    merged = {place: _merged(rows) for place, rows in windows.items()}
+    merged = {tp: _merge_windows(rows) for tp, rows in windows.items()}
     waiting = sorted(
-        (place for place, rows in merged.items() if rows),
-        key=lambda place: sum(end - start for start, end in merged[place]),
+        (tp for tp, rows in merged.items() if rows),
+        key=lambda tp: sum(end - start for start, end in merged[tp]),
         reverse=True,
     )
-    result: Partial[TopicPartition, Offsets] = Partial(done={place: Offsets() for place in merged})
+    result: Partial[TopicPartition, Offsets] = Partial(done={tp: Offsets() for tp in merged})
     if waiting:
-        own = {"group.id": CLIENT_ID, **_reader(committed)}
+        own = {"group.id": CLIENT_ID, **_consumer_config(committed)}
         config = client_config(spec, client_id=CLIENT_ID, role="consumer", extra=own)
         with contextlib.closing(Consumer(config)) as consumer:
-            pass_over = _Pass(spec, consumer, merged, waiting, result)
+            pass_over = _WindowReader(spec, consumer, merged, waiting, result)
             pass_over.run(max_bytes, time.monotonic() + deadline_s, tick)
-    for place in result.failed:
-        result.done.pop(place, None)
+    for tp in result.failed:
+        result.done.pop(tp, None)
     return result
 
 
-class _Pass:
+class _WindowReader:
     """One reading of all windows."""
 
     def __init__(
@@ -120,20 +120,18 @@ class _Pass:
     ) -> None:
         self._spec, self._consumer = spec, consumer
         self._windows, self._waiting, self._result = windows, waiting, result
-        self._open: dict[TopicPartition, _Reading] = {}
+        self._open: dict[TopicPartition, _CurrentWindow] = {}
         self._bytes = 0
 
     def run(self, max_bytes: int, until: float, tick: Callable[[], None]) -> None:
         self._assign()
         while self._open and self._bytes < max_bytes and time.monotonic() < until:
             tick()
-            for place, message, reached in messages(
-                self._consumer, self._spec, self._result.failed
-            ):
-                self._take(place, message, reached)
+            for tp, message, reached in messages(self._consumer, self._spec, self._result.failed):
+                self._take(tp, message, reached)
             self._assign()
-        for place, turn in self._open.items():
-            self._result.done[place].cover(turn.start, turn.reached)
+        for tp, turn in self._open.items():
+            self._result.done[tp].cover(turn.start, turn.reached)
 
     def _assign(self) -> None:
         """Begin the next partitions, and the next window of those whose last one is read."""
@@ -143,38 +141,38 @@ class _Pass:
             start, end = self._windows[self._waiting[-1]][0]
             if self._open and under_way + end - start > _OFFSETS_AT_ONCE:
                 break
-            place = self._waiting.pop()
-            del self._windows[place][0]
-            self._open[place] = _Reading(start, end, start)
-            fresh.append(confluent_kafka.TopicPartition(*place, start))
+            tp = self._waiting.pop()
+            del self._windows[tp][0]
+            self._open[tp] = _CurrentWindow(start, end, start)
+            fresh.append(confluent_kafka.TopicPartition(*tp, start))
         if fresh:
             self._consumer.incremental_assign(fresh)
 
-    def _take(self, place: TopicPartition, message: Message | None, reached: int | None) -> None:
-        turn = self._open.get(place)
+    def _take(self, tp: TopicPartition, message: Message | None, reached: int | None) -> None:
+        turn = self._open.get(tp)
         if turn is None:
             return
         if reached is None:
-            self._close(place)
+            self._close(tp)
             return
         if message is not None:
             self._bytes += _OVERHEAD + len(message.key() or b"") + len(message.value() or b"")
             if turn.start <= reached - 1 < turn.end:
-                self._result.done[place].add(reached - 1)
+                self._result.done[tp].add(reached - 1)
         turn.reached = max(turn.reached, min(reached, turn.end))
         if message is None or reached >= turn.end:
             # At the end of the log there is nothing more, wherever the window ends.
-            self._result.done[place].cover(turn.start, turn.end)
-            self._close(place)
-            if self._windows[place]:
-                self._waiting.append(place)
+            self._result.done[tp].cover(turn.start, turn.end)
+            self._close(tp)
+            if self._windows[tp]:
+                self._waiting.append(tp)
 
-    def _close(self, place: TopicPartition) -> None:
-        del self._open[place]
-        self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*place)])
+    def _close(self, tp: TopicPartition) -> None:
+        del self._open[tp]
+        self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])
 
 
-def _reader(committed: bool) -> dict[str, object]:
+def _consumer_config(committed: bool) -> dict[str, object]:
     return {
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -187,7 +185,7 @@ def _reader(committed: bool) -> dict[str, object]:
     }
 
 
-def _merged(windows: Iterable[Window]) -> list[Window]:
+def _merge_windows(windows: Iterable[Window]) -> list[Window]:
     """In order, none of them empty, and none that overlaps another."""
     found: list[Window] = []
     for start, end in sorted(window for window in windows if window[0] < window[1]):

@@ -47,37 +47,33 @@ def read_windows(
     waits for another partition. One that could not be read to its end in time is `failed`: a part
     of it would prove nothing. `at_most`: that many records of a window are enough.
     """
-    waiting = {place: sorted(rows) for place, rows in windows.items()}
-    waiting = {place: rows for place, rows in waiting.items() if rows}
-    result: Partial[TopicPartition, list[ReadRecord]] = Partial(
-        done={place: [] for place in waiting}
-    )
+    waiting = {tp: sorted(rows) for tp, rows in windows.items()}
+    waiting = {tp: rows for tp, rows in waiting.items() if rows}
+    result: Partial[TopicPartition, list[ReadRecord]] = Partial(done={tp: [] for tp in waiting})
     if not waiting:
         return result
     deadline = time.monotonic() + deadline_s
     with contextlib.closing(open_consumer(spec, CLIENT_ID, committed)) as consumer:
-        left = {place: _WindowRead(*rows.pop(0), at_most) for place, rows in waiting.items()}
+        left = {tp: _CurrentWindow(*rows.pop(0), at_most) for tp, rows in waiting.items()}
         consumer.assign(
-            [confluent_kafka.TopicPartition(*place, window.start) for place, window in left.items()]
+            [confluent_kafka.TopicPartition(*tp, window.start) for tp, window in left.items()]
         )
         while left:
             tick()
             if time.monotonic() >= deadline:
-                give_up(spec, left, result)
+                mark_unread(spec, left, result)
                 break
-            for place in _read_on(consumer, spec, left, result):
-                del left[place]
-                consumer.incremental_unassign([confluent_kafka.TopicPartition(*place)])
-                if place in result.done and waiting[place]:
-                    left[place] = window = _WindowRead(*waiting[place].pop(0), at_most)
-                    consumer.incremental_assign(
-                        [confluent_kafka.TopicPartition(*place, window.start)]
-                    )
+            for tp in _poll_records(consumer, spec, left, result):
+                del left[tp]
+                consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])
+                if tp in result.done and waiting[tp]:
+                    left[tp] = window = _CurrentWindow(*waiting[tp].pop(0), at_most)
+                    consumer.incremental_assign([confluent_kafka.TopicPartition(*tp, window.start)])
     return result
 
 
 @dataclasses.dataclass
-class _WindowRead:
+class _CurrentWindow:
     """The window of a partition that is read now, and how many more records of it are wanted."""
 
     start: int
@@ -91,39 +87,39 @@ class _WindowRead:
         return reached >= self.end or self.wanted == 0
 
 
-def _read_on(
+def _poll_records(
     consumer: Consumer,
     spec: ClusterSpec,
-    left: Mapping[TopicPartition, _WindowRead],
+    left: Mapping[TopicPartition, _CurrentWindow],
     result: Partial[TopicPartition, list[ReadRecord]],
 ) -> set[TopicPartition]:
     """Take in what has come; the partitions whose window is read, or that failed."""
     over: set[TopicPartition] = set()
-    for place, message, reached in messages(consumer, spec, result.failed):
+    for tp, message, reached in messages(consumer, spec, result.failed):
         # The client may hold more of a partition than was asked for.
-        if place not in left or place in over:
+        if tp not in left or tp in over:
             continue
-        window = left[place]
+        window = left[tp]
         if reached is None:
-            result.done.pop(place, None)
-            over.add(place)
+            result.done.pop(tp, None)
+            over.add(tp)
             continue
         if message is not None and window.takes(reached - 1):
-            result.done[place].append(seen_of(message))
+            result.done[tp].append(read_record_of(message))
             window.wanted = None if window.wanted is None else window.wanted - 1
         if message is None or window.is_over(reached):
-            over.add(place)
+            over.add(tp)
     return over
 
 
-def give_up(
+def mark_unread(
     spec: ClusterSpec, left: Iterable[TopicPartition], result: Partial[TopicPartition, Any]
 ) -> None:
     """What was not read to its end in time is `failed`."""
-    for place in left:
-        words = f"Cluster {spec.alias}: {place[0]}-{place[1]} could not be read in time."
-        result.failed[place] = timeout_error(spec.alias, words)
-        del result.done[place]
+    for tp in left:
+        words = f"Cluster {spec.alias}: {tp[0]}-{tp[1]} could not be read in time."
+        result.failed[tp] = timeout_error(spec.alias, words)
+        del result.done[tp]
 
 
 def messages(
@@ -133,16 +129,16 @@ def messages(
     # `consume` alone would wait for a full batch or its whole time.
     first = consumer.poll(POLL_S)
     for message in [] if first is None else [first, *consumer.consume(BATCH, 0)]:
-        place = (message.topic() or "", message.partition() or 0)
+        tp = (message.topic() or "", message.partition() or 0)
         error = message.error()
         if error is None:
-            yield place, message, (message.offset() or 0) + 1
+            yield tp, message, (message.offset() or 0) + 1
         elif error.code() == KafkaError._PARTITION_EOF:
-            yield place, None, message.offset() or 0
+            yield tp, None, message.offset() or 0
         elif not is_passing(error):
-            name = f"{place[0]}-{place[1]}"
-            failed[place] = error_of_client(error, where=spec.alias, doing=f"read {name}")
-            yield place, None, None
+            name = f"{tp[0]}-{tp[1]}"
+            failed[tp] = error_of_client(error, where=spec.alias, doing=f"read {name}")
+            yield tp, None, None
 
 
 def open_consumer(spec: ClusterSpec, group: str, committed: bool) -> Consumer:
@@ -163,7 +159,7 @@ def open_consumer(spec: ClusterSpec, group: str, committed: bool) -> Consumer:
     return Consumer(client_config(spec, client_id=CLIENT_ID, role="consumer", extra=own))
 
 
-def seen_of(message: Message) -> ReadRecord:
+def read_record_of(message: Message) -> ReadRecord:
     return ReadRecord(message.offset() or 0, content_digest(message), message.timestamp()[1])
 
 

@@ -24,7 +24,7 @@ _TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name
 _SENT = {"PLAIN": "the password", "OAUTHBEARER": "the access token"}
 
 
-def what_is_sent(*, mechanism: str, tls: bool) -> str | None:
+def exposed_secret(*, mechanism: str, tls: bool) -> str | None:
     """What this login exposes on the network; None when it exposes nothing."""
     return None if tls else _SENT.get(mechanism)
 
@@ -40,7 +40,7 @@ def is_allowed(host: str, port: int, *, environ: Mapping[str, str] | None = None
 
 def check(host: str, port: int, *, alias: str, mechanism: str, tls: bool) -> None:
     """Raise KafkaUnavailable before a login would expose a secret; call it before connecting."""
-    sent = what_is_sent(mechanism=mechanism, tls=tls)
+    sent = exposed_secret(mechanism=mechanism, tls=tls)
     if sent is not None and not is_allowed(host, port):
         raise KafkaUnavailable(
             f"Cluster {alias}: {_sentence(f'{host}:{port}', mechanism, sent)}",
@@ -60,7 +60,7 @@ def refusals(spec: ClusterSpec) -> dict[str, list[str]]:
         return {}
     tls = spec.security_protocol == "SASL_SSL"
     found: dict[str, list[str]] = {}
-    sent = what_is_sent(mechanism=spec.sasl_mechanism, tls=tls)
+    sent = exposed_secret(mechanism=spec.sasl_mechanism, tls=tls)
     exposed = [address for address in _addresses(spec) if not is_allowed(*address)] if sent else []
     if sent and exposed:
         named = ", ".join(f"{host}:{port}" for host, port in exposed)

@@ -29,7 +29,7 @@ MAX_BYTES = 64 * 1024
 DEFAULT_LIFETIME_S = 300.0
 # librdkafka asks again at 80 % of the life we tell it, up to a second late, and logs in again at
 # 90 % of the life the broker knows: so we tell it less, and have renewed the token by then.
-TOLD_LIFE = 0.75
+REPORTED_LIFETIME_SHARE = 0.75
 RENEW_AFTER = 0.5
 
 
@@ -79,7 +79,7 @@ class TokenSource:
     def for_librdkafka(self, _config: str) -> tuple[str, float]:
         """`oauth_cb` of confluent-kafka."""
         token = self.token()
-        return token.value.reveal(), token.fetched_at + token.lifetime * TOLD_LIFE
+        return token.value.reveal(), token.fetched_at + token.lifetime * REPORTED_LIFETIME_SHARE
 
 
 def token_source(spec: ClusterSpec) -> TokenSource:

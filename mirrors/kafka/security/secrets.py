@@ -41,7 +41,7 @@ class Secret:
 
     def quiet(self) -> str:
         """The value as a string whose repr is hidden, for clients that demand a `str` in a dict."""
-        return QuietStr(self._value)
+        return RedactedStr(self._value)
 
     def __repr__(self) -> str:
         return f"Secret{HIDDEN}"
@@ -65,7 +65,7 @@ class Secret:
         raise TypeError("A secret must not leave its process: pass its reference instead.")
 
 
-class QuietStr(str):
+class RedactedStr(str):
     """A string that a configuration dictionary can be printed with: its repr hides it."""
 
     __slots__ = ()

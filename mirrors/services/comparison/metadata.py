@@ -21,7 +21,7 @@ from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.topics.configs import plan_configs
 from mirrors.domain.topics.plan import CopiedTopic, TopicPlan, plan_topics
 from mirrors.domain.topics.sync_plan import SyncPlan
-from mirrors.kafka.admin.groups import list_answered_groups
+from mirrors.kafka.admin.groups import list_reachable_groups
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Flow, PartitionMap
 from mirrors.services.clock import Budget
@@ -134,7 +134,7 @@ def read_metadata(
 def _ask(side: ClusterSpec) -> None:
     """A cheap request that detects an unreachable cluster early."""
     try:
-        list_answered_groups(side)
+        list_reachable_groups(side)
     except KafkaUnavailable as error:
         words = f"Cluster {side.alias} is unreachable, so nothing was compared: {error.message}"
         raise KafkaUnavailable(words, code=error.code) from None

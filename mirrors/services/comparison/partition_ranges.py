@@ -17,7 +17,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.digests import CHUNK
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.specs import FlowSpec
-from mirrors.kafka.admin.topics import Admin, At
+from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.models import Comparison, ComparisonPart, FlowPartition, PartitionMap, RunBlock
 from mirrors.models.comparison import PartVerdict
 from mirrors.services.comparison.metadata import ClusterMetadata
@@ -111,7 +111,7 @@ def _bounds(
         for place in places
         if remote[place[0]] in ours.topics and place[1] < ours.topics[remote[place[0]]].partitions
     }
-    level: At = "stable" if spec.settings.isolation_level == "read_committed" else "latest"
+    level: OffsetQuery = "stable" if spec.settings.isolation_level == "read_committed" else "latest"
     with Admin(spec.target) as target:
         ends = target.list_offsets(there.values(), "stable", deadline_s=DEADLINE_S).done
         starts = target.list_offsets(there.values(), "earliest", deadline_s=DEADLINE_S).done

@@ -107,7 +107,7 @@ class _Resolution:
             self._writer = open_writer(self._spec, places)
             # After fencing: now they do not change.
             found = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
-        self._positions = found.places
+        self._positions = found.positions
 
     def settle(self, row: OrphanStretch) -> str:
         position = self._positions.get((row.topic, row.partition))

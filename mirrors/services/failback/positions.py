@@ -14,7 +14,7 @@ from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.runs import runs_topic
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.kafka.admin.topics import Admin, At
+from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.kafka.internal_topics.positions import count_slices, read_positions
 from mirrors.kafka.internal_topics.topic import POSITIONS_CONFIGS, ensure_topic
 from mirrors.kafka.producers.flow_writer import FlowWriter, ProducerRecord
@@ -60,7 +60,7 @@ def _side(spec: ClusterSpec, topics: Iterable[str]) -> Side:
 
 
 def _offsets(
-    admin: Admin, places: Iterable[TopicPartition], at: At, undescribed: dict[str, str]
+    admin: Admin, places: Iterable[TopicPartition], at: OffsetQuery, undescribed: dict[str, str]
 ) -> Mapping[TopicPartition, int]:
     """Offsets of the topics, without those that were deleted since they were listed.
 
@@ -117,7 +117,7 @@ def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> No
 def positions_of_flow(spec: FlowSpec) -> Mapping[TopicPartition, Position]:
     """Positions of a flow, from the positions topic on its target."""
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
-        return read_positions(admin, positions_topic_of(spec), deadline_s=DEADLINE_S).places
+        return read_positions(admin, positions_topic_of(spec), deadline_s=DEADLINE_S).positions
 
 
 def fence_stopped_flow(spec: FlowSpec) -> None:
@@ -129,9 +129,9 @@ def fence_stopped_flow(spec: FlowSpec) -> None:
     open_writer(spec)
 
 
-def open_writer(spec: FlowSpec, places: Iterable[TopicPartition] = ()) -> FlowWriter:
-    """Fence every other writer of the flow; `places` are remote partitions that an earlier
-    writer may have written."""
+def open_writer(spec: FlowSpec, partitions: Iterable[TopicPartition] = ()) -> FlowWriter:
+    """Fence every other writer of the flow; `partitions` are remote partitions that an
+    earlier writer may have written."""
     topic = positions_topic_of(spec)
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         slices = count_slices(admin, topic, deadline_s=DEADLINE_S)
@@ -139,7 +139,7 @@ def open_writer(spec: FlowSpec, places: Iterable[TopicPartition] = ()) -> FlowWr
         positions_topic=topic,
         runs_topic=runs_topic(spec.source.alias),
         slices=slices,
-        places=places,
+        partitions=partitions,
         deadline_s=DEADLINE_S,
     )
 

@@ -12,8 +12,8 @@ from mirrors.domain.failover.plan_types import FailoverSnapshot
 from mirrors.domain.failover.preconditions import CheckedNames, FenceSupport, Permissions
 from mirrors.domain.settings import failover as keys
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.kafka.admin.client_fence import CLIENT_ID, Fence, keep_open
-from mirrors.kafka.admin.permissions import ask_rights
+from mirrors.kafka.admin.client_fence import CLIENT_ID, ClientFence, preserve_open_access
+from mirrors.kafka.admin.permissions import describe_permissions
 from mirrors.kafka.admin.temporary_groups import PREFIX
 from mirrors.models import Flow
 
@@ -72,7 +72,7 @@ def _ask(
     spec: ClusterSpec, *, topics: Iterable[str], groups: Iterable[str], deadline_s: float
 ) -> Permissions:
     try:
-        return ask_rights(spec, topics=topics, groups=groups, deadline_s=deadline_s)
+        return describe_permissions(spec, topics=topics, groups=groups, deadline_s=deadline_s)
     except UnderstudyError as error:
         return Permissions(alias=spec.alias, trouble=error.message)
 
@@ -84,12 +84,12 @@ def _fence(
     hooks = keys.hooks_of(flow.properties)
     seen = FenceSupport(how=str(hooks[keys.FENCE] or "acl"), fallback=keys.fallback(hooks))
     try:
-        with Fence(source, client_id=CLIENT_ID) as fence:
+        with ClientFence(source, client_id=CLIENT_ID) as fence:
             there = fence.rules(deadline_s=SOURCE_DEADLINE_S)
             if there is None:
                 words = "it has no authorizer, so it stores no ACLs."
                 return dataclasses.replace(seen, refused=words)
-            bare = tuple(rule.name for rule in keep_open(topics, there))
+            bare = tuple(rule.name for rule in preserve_open_access(topics, there))
             everybody = fence.allows_everyone(deadline_s=SOURCE_DEADLINE_S) if bare else False
     except UnderstudyError as error:
         return dataclasses.replace(seen, refused=error.message)

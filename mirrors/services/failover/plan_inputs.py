@@ -20,7 +20,7 @@ from mirrors.domain.gaps.lost_ranges import UNCOPYABLE, GapFacts, GapKind
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import FlowSpec
-from mirrors.kafka.admin.groups import GroupListing, list_answered_groups
+from mirrors.kafka.admin.groups import GroupListing, list_reachable_groups
 from mirrors.kafka.admin.topics import Admin, Partial
 from mirrors.kafka.internal_topics.positions import read_positions
 from mirrors.models import Flow, FlowAccount, FlowPartition, FlowTopic, Gap, Job, PartitionMap
@@ -228,7 +228,7 @@ class _Questions:
 def _states(spec: FlowSpec) -> dict[str, GroupListing]:
     """The target's groups; also the fastest check whether it responds."""
     try:
-        return list_answered_groups(spec.target).groups
+        return list_reachable_groups(spec.target).groups
     except UnderstudyError as error:
         alias = spec.target.alias
         words = f"The target {alias} cannot be read, so there is no plan: {error.message}"
@@ -306,7 +306,7 @@ def _without_partitions(
 def _positions(target: Admin, policy: ReplicationPolicy) -> Mapping[TopicPartition, Position]:
     """The committed positions with their ids; none while the topic is unreadable."""
     try:
-        return read_positions(target, policy.positions_topic(), deadline_s=DEADLINE_S).places
+        return read_positions(target, policy.positions_topic(), deadline_s=DEADLINE_S).positions
     except UnderstudyError as error:
         log.warning("no positions for a failover plan: %s", error.message)
         return {}

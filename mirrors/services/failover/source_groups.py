@@ -12,7 +12,7 @@ from mirrors.domain.filters.groups import GroupSelection
 from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.groups import GroupOffset as Offset
-from mirrors.kafka.admin.groups import list_answered_groups, read_offsets
+from mirrors.kafka.admin.groups import list_reachable_groups, read_offsets
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow, GroupOffset
 from mirrors.services.clock import milliseconds
@@ -111,7 +111,7 @@ def _looked_after(flow: Flow, spec: FlowSpec, deadline_s: float) -> tuple[list[s
     lacks.
     """
     selection = GroupSelection(spec.settings)
-    listed = list_answered_groups(spec.source, deadline_s=deadline_s)
+    listed = list_reachable_groups(spec.source, deadline_s=deadline_s)
     chosen = {
         name
         for name, row in listed.groups.items()
@@ -119,7 +119,7 @@ def _looked_after(flow: Flow, spec: FlowSpec, deadline_s: float) -> tuple[list[s
         and selection.decide(name, kind=row.type, protocol=row.protocol_type).chosen
     }
     unlisted = set(known_groups(flow=flow, spec=spec)) - listed.groups.keys()
-    if not listed.is_whole:
+    if not listed.is_complete:
         chosen, unlisted = chosen | unlisted, set()
     return sorted(chosen), unlisted
 

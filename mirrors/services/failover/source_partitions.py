@@ -18,7 +18,7 @@ from mirrors.domain.patterns.matcher import NamePatterns
 from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.topics.plan import LONGEST_NAME
-from mirrors.kafka.admin.topics import Admin, At
+from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.models import Flow
 from mirrors.services.failover.source_groups import NOTHING
 from mirrors.services.gaps.deleted_partitions import find_deleted
@@ -146,7 +146,7 @@ def _ends(
     deadline_s: float,
     tick: Callable[[], None],
 ) -> _Ends:
-    level: At = "stable" if committed else "latest"
+    level: OffsetQuery = "stable" if committed else "latest"
     places = [place for place, row in known.items() if place[1] >= 0 and row.code != NOT_DESCRIBED]
     tick()
     ends = source.list_offsets(places, level, deadline_s=deadline_s)

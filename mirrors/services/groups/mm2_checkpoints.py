@@ -17,7 +17,7 @@ from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic
+from mirrors.kafka.internal_topics.topic import NewRecord, append, ensure_topic
 from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, read_range
 from mirrors.models import Flow, GroupBookmark, KnownCheckpoint
 from mirrors.services.clock import Budget, moment
@@ -77,7 +77,11 @@ def emit_checkpoints(context: SyncTaskContext, survey: Survey) -> Outcome:
         plan_checkpoint(place, known.get((place.group, place.remote_topic or "", place.partition)))
         for place in survey.places
     ]
-    rows = [Row(plan.checkpoint.key, plan.checkpoint.value, 0) for plan in plans if plan.checkpoint]
+    rows = [
+        NewRecord(plan.checkpoint.key, plan.checkpoint.value, 0)
+        for plan in plans
+        if plan.checkpoint
+    ]
     if rows:
         append(spec.target, topic, rows, deadline_s=budget.left_s)
     store_survey(flow=flow, spec=spec, survey=survey, now=now)

@@ -20,7 +20,7 @@ from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic
+from mirrors.kafka.internal_topics.topic import NewRecord, append, ensure_topic
 from mirrors.models import (
     Flow,
     FlowPartition,
@@ -98,7 +98,7 @@ def _write(
         )
     if _forget_another(mark, f"{cluster.alias}:{topic_id}"):
         found = list(_new_syncs(flow, lag))
-    rows = [Row(sync.key, sync.value, 0) for _, syncs in found for sync in syncs]
+    rows = [NewRecord(sync.key, sync.value, 0) for _, syncs in found for sync in syncs]
     if rows:
         append(cluster, topic, rows, deadline_s=budget.left_s)
         SyncedPartition.objects.bulk_create(

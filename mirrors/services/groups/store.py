@@ -15,7 +15,7 @@ from mirrors.domain.groups.resume import GroupPartition, resume_offset_of
 from mirrors.domain.internal_topics.records import Checkpoint
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import LONGEST_NAME
-from mirrors.kafka.admin.groups import GroupListing, GroupsListed
+from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.models import Flow, GroupOffset
 from mirrors.models.groups import LONGEST_GROUP, NO_PARTITION
 
@@ -84,7 +84,7 @@ def written_offsets(*, flow: Flow) -> dict[Key, int]:
 
 
 def store_listing(
-    *, flow: Flow, spec: FlowSpec, listed: GroupsListed, now: datetime
+    *, flow: Flow, spec: FlowSpec, listed: GroupListings, now: datetime
 ) -> dict[str, GroupVerdict]:
     """Store which groups the source has; returns the verdict on each.
 
@@ -101,7 +101,7 @@ def store_listing(
         seen = rows.order_by("partition").values_list("group", "sync_state", "reason")
         before = {group: (state, reason) for group, state, reason in seen}
         # Rows of a group remain as long as the target has its offsets.
-        if listed.is_whole:
+        if listed.is_complete:
             _delete(flow, before.keys() - verdicts.keys(), whole_only=True)
         changed = {
             name: verdict

@@ -18,7 +18,7 @@ from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.kafka.admin.groups import GroupOffset, list_answered_groups, read_offsets
+from mirrors.kafka.admin.groups import GroupOffset, list_reachable_groups, read_offsets
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow
@@ -78,7 +78,7 @@ def find_groups(
     *, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget
 ) -> tuple[dict[str, GroupVerdict], str]:
     """List the groups on the source and those that the flow selects; and why some are missing."""
-    listed = list_answered_groups(spec.source, deadline_s=budget.left_s)
+    listed = list_reachable_groups(spec.source, deadline_s=budget.left_s)
     return store_listing(flow=flow, spec=spec, listed=listed, now=now), listed.reason
 
 
@@ -93,7 +93,7 @@ def read_target(
             wanted.setdefault(place.group, []).append((place.remote_topic, place.partition))
     if not wanted:
         return {}, places
-    listed = list_answered_groups(target, deadline_s=budget.left_s).groups
+    listed = list_reachable_groups(target, deadline_s=budget.left_s).groups
     states = {name: listed[name].state for name in wanted if name in listed}
     taken = {
         name: f"{why} on {target.alias}"

@@ -16,7 +16,7 @@ from mirrors.domain.sync.schedule import Outcome
 from mirrors.domain.sync.tasks import TAKEOVER_CHECK
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import read_to_end
-from mirrors.kafka.mm2_activity import ends_of, group_state, selected_topics
+from mirrors.kafka.mm2_activity import end_offsets, group_state, selected_topics
 from mirrors.models import DutyRun, Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
@@ -102,9 +102,9 @@ def observe_mm2(flow: Flow, *, seconds: int, sleep: Callable[[float], None]) -> 
             [(record.key, record.value) for record in records], spec.source.alias
         )
         watched = watched_topics(policy, stand, selected_topics(spec, here))
-        before = ends_of(admin, watched)
+        before = end_offsets(admin, watched)
         sleep(seconds)
-        after = ends_of(admin, watched)
+        after = end_offsets(admin, watched)
     finally:
         admin.close()
     group, state = group_state(spec)

@@ -26,7 +26,7 @@ from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.positions import read_positions
-from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic, read_to_end
+from mirrors.kafka.internal_topics.topic import NewRecord, append, ensure_topic, read_to_end
 from mirrors.models import Divergence, Flow, PartitionMap
 from mirrors.models.offsets import neighbor_blocks
 from mirrors.services.clock import milliseconds, moment
@@ -127,7 +127,7 @@ def _ends(
 def _positions(
     policy: ReplicationPolicy, admin: Admin, until: float
 ) -> Mapping[TopicPartition, Position]:
-    found = read_positions(admin, policy.positions_topic(), deadline_s=_left(until)).places
+    found = read_positions(admin, policy.positions_topic(), deadline_s=_left(until)).positions
     # Heartbeats topics are replicated in both directions and are no user data.
     return {
         place: row for place, row in found.items() if not policy.is_own_heartbeats_topic(place[0])
@@ -166,7 +166,7 @@ def _write(spec: FlowSpec, admin: Admin, points: Iterable[Point], until: float) 
     topic = divergence_topic(spec.source.alias)
     factor = spec.settings.checkpoints_topic_replication_factor
     ensure_topic(admin, topic, replication_factor=factor, deadline_s=_left(until))
-    rows = [Row(point.key, point.value, 0) for point in points]
+    rows = [NewRecord(point.key, point.value, 0) for point in points]
     append(spec.target, topic, rows, deadline_s=_left(until))
 
 

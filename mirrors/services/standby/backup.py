@@ -13,7 +13,7 @@ from mirrors.domain.standby.flow_definition import flow_body
 from mirrors.domain.standby.records import Kind, backup_topic, digest_of, to_records
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.internal_topics.topic import Row, append, ensure_topic
+from mirrors.kafka.internal_topics.topic import NewRecord, append, ensure_topic
 from mirrors.models import FailoverRun, Flow, FlowPlan, StandbyNote
 from mirrors.models.failover import FailoverKind
 from mirrors.services.clock import Budget, moment
@@ -39,7 +39,7 @@ def back_up_flow(context: SyncTaskContext) -> Outcome:
     digests = {kind: digest_of(body) for kind, body in bodies.items()}
     due = [kind for kind in bodies if digests[kind] != known.get(kind)]
     rows = [
-        Row(key, value, 0)
+        NewRecord(key, value, 0)
         for kind in due
         for key, value in to_records(flow.name, kind, bodies[kind])
     ]

@@ -14,7 +14,11 @@ from mirrors.domain.topics.manual_changes import next_baselines, place_of
 from mirrors.domain.topics.plan import NewTopic
 from mirrors.domain.topics.sync_plan import ConfigChange, SyncPlan
 from mirrors.kafka.admin.acls import Acls
-from mirrors.kafka.admin.rejected_configs import Created, alter_settings, create_topics
+from mirrors.kafka.admin.rejected_configs import (
+    CreateTopicsResult,
+    alter_configs_by_key,
+    create_topics,
+)
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.services.clock import CALL_S, Budget, moment
 from mirrors.services.topics.acls import AclComparison, compare_acls
@@ -102,7 +106,7 @@ def apply(context: SyncTaskContext, plan: SyncPlan) -> tuple[str, ...]:
     with Admin(context.spec.target) as target:
         made = create_topics(target, _specs(plan.create), deadline_s=budget.left_s)
         wanted = {growth.remote_topic: growth.partitions for growth in plan.grow}
-        grown = target.grow_topics(wanted, deadline_s=budget.left_s)
+        grown = target.create_partitions(wanted, deadline_s=budget.left_s)
         failed = _alter(target, plan.configs, budget)
     with Acls(context.spec.target) as acls:
         granted = acls.create_rules(plan.acls, deadline_s=budget.left_s)
@@ -176,7 +180,7 @@ def _alter(target: Admin, changes: Iterable[ConfigChange], budget: Budget) -> di
     wanted: dict[str, dict[str, str | None]] = {}
     for (name, key), change in rows.items():
         wanted.setdefault(name, {})[key] = change.after
-    done = alter_settings(target, wanted, deadline_s=budget.left_s)
+    done = alter_configs_by_key(target, wanted, deadline_s=budget.left_s)
     return {place_of(rows[at]): error.message for at, error in done.failed.items()}
 
 
@@ -185,7 +189,7 @@ def _sentences(failed: dict[DriftKey, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(failed.values()))
 
 
-def _not_created(made: Created) -> tuple[str, ...]:
+def _not_created(made: CreateTopicsResult) -> tuple[str, ...]:
     return (
         *(error.message for error in made.failed.values()),
         *(refused.sentence(name) for name, refused in made.refused.items()),

@@ -73,16 +73,16 @@ def _old_format_header(memory: memoryview, at: int) -> Header:
     return Header(offset, length, -1, memory[at + MAGIC_AT], 0, 0, 0, -1, -1, -1, -1, -1, 1)
 
 
-HOLES: Final = "holes from compaction"
-INSIDE: Final = "position inside a batch"
-CUT: Final = "end of the run inside a batch"
+OFFSET_GAPS: Final = "holes from compaction"
+POSITION_INSIDE_BATCH: Final = "position inside a batch"
+STOP_INSIDE_BATCH: Final = "end of the run inside a batch"
 APPEND_TIME: Final = "append time kept as record time"
 CODEC: Final = "other codec on the target"
 TOO_LARGE: Final = "batch over the target's limit"
 SMALL: Final = "small batches while lagging"
 OLD_FORMAT: Final = "old message format"
-REFUSED: Final = "refused as it was"
-DAMAGED: Final = "damaged"
+REJECTED: Final = "refused as it was"
+CORRUPT: Final = "damaged"
 
 _ABORT_MARKER: Final = 0
 _UNPACK: Final = HEADER.unpack_from
@@ -117,19 +117,19 @@ def scan(
             found.append(PendingBatch(buffer, memory, at, address + at, header, RAW))
             queued += size
         elif size < min_size(header):
-            found += _damaged(buffer, at, stop, expected)
+            found += _corrupt_batch(buffer, at, stop, expected)
             break
         elif not _is_dropped(partition, filtering, header, expected, memory, at):
             found.append(_pending_batch(buffer, memory, at, address, header, expected, settings))
             queued += size
-        elif not _is_sound(header, memory, at, address):
-            found += _damaged(buffer, at, stop, expected)
+        elif not _is_intact(header, memory, at, address):
+            found += _corrupt_batch(buffer, at, stop, expected)
             break
         elif after > expected:
             if found:
                 found[-1].after, found[-1].leader_epoch = after, header[2]
             else:
-                partition.pass_over(after, header[2])
+                partition.skip_to(after, header[2])
         if after > expected:
             expected = after
             epoch = header[2]
@@ -165,13 +165,13 @@ def _pending_batch(
     return batch
 
 
-def _is_sound(header: Header, memory: memoryview, at: int, address: int) -> bool:
+def _is_intact(header: Header, memory: memoryview, at: int, address: int) -> bool:
     if header[3] == 2:
         return checksum_holds(memory, at, address + at, header.size)
-    return message_v0_v1.is_sound(memory[at : at + header.size])
+    return message_v0_v1.is_intact(memory[at : at + header.size])
 
 
-def _damaged(buffer: ReceiveBuffer, at: int, stop: int, expected: int) -> list[PendingBatch]:
+def _corrupt_batch(buffer: ReceiveBuffer, at: int, stop: int, expected: int) -> list[PendingBatch]:
     """A corrupt batch: one that looks as if it were to be dropped may hold records.
 
     The preparer verifies batches outside the raw lane, and stops the partition there. A piece too
@@ -181,7 +181,7 @@ def _damaged(buffer: ReceiveBuffer, at: int, stop: int, expected: int) -> list[P
         return []
     header = Header._make(_UNPACK(buffer.view, at))
     header = header._replace(magic=2, length=HEADER_SIZE - LENGTH_OVERHEAD)
-    batch = PendingBatch(buffer, buffer.view, at, buffer.address + at, header, DAMAGED)
+    batch = PendingBatch(buffer, buffer.view, at, buffer.address + at, header, CORRUPT)
     batch.first = expected
     return [batch]
 
@@ -191,9 +191,9 @@ def _repack_reason(header: Header, expected: int, settings: TopicSettings) -> st
     if header[3] != 2:
         return OLD_FORMAT
     if header[12] != header[6] + 1:
-        return HOLES
+        return OFFSET_GAPS
     if header[0] < expected:
-        return INSIDE
+        return POSITION_INSIDE_BATCH
     attributes = header[5]
     if attributes & LOG_APPEND_TIME and settings.keep_append_time:
         return APPEND_TIME
@@ -219,7 +219,7 @@ def _is_dropped(
         if filtering is not None and is_abort_marker(memory, at):
             filtering.ended(header)
         return True
-    if attributes & TRANSACTIONAL and filtering is not None and filtering.drops(header):
+    if attributes & TRANSACTIONAL and filtering is not None and filtering.is_aborted(header):
         return True
     left_out = partition.skipped
     if left_out.found and (skip := left_out.found.pop(header[0], None)) is not None:
@@ -243,7 +243,7 @@ class AbortedFilter:
             self._producers.add(self._aborted[self._at][1])
             self._at += 1
 
-    def drops(self, header: Header) -> bool:
+    def is_aborted(self, header: Header) -> bool:
         self._advance(header.last_offset)
         return header.producer_id in self._producers
 

@@ -69,14 +69,14 @@ def merge_python(group: list[PendingBatch], codec: int) -> bytearray | None:
     out: list[bytes] = []
     number = base = inflated = 0
     newest = group[0].header.max_timestamp
-    for place, batch in enumerate(group):
+    for tp, batch in enumerate(group):
         header, at = batch.header, batch.at
         body = compression.decompress(
             header[5] & CODEC_MASK, batch.memory[at + HEADER_SIZE : at + batch.size]
         )
         inflated += len(body)
-        if inflated > MOST_TOGETHER and place:
-            raise GroupTooLarge(place)
+        if inflated > MOST_TOGETHER and tp:
+            raise GroupTooLarge(tp)
         if not number:
             base = wrapped(_first_timestamp(body) + header[7])
         if not _add(out, body, header[12], number, header[7] - base):
@@ -101,22 +101,22 @@ def _add(out: list[bytes], body: bytes, records: int, number: int, later: int) -
     decoded field by field.
     """
     after = number + records
-    at = place = 0
+    at = tp = 0
     if 0 <= later < KNOWN - _TIMES and after <= KNOWN:
         for index in VARINTS[number : min(after, number + _DELTAS)]:
             word, time, delta = _read_head(body, at)
             step = _STEPS[word]
-            if delta != place or not step or time & _NOT_PLAIN:
+            if delta != tp or not step or time & _NOT_PLAIN:
                 break
             front = _FRONTS[later + (time >> _TIME_SHIFT)]
             stop = at + step
             at += 5
             out += (VARINTS[len(front) + len(index) + stop - at], front, index, body[at:stop])
             at = stop
-            place += 2
-        if place == records << 1 and at == len(body):
+            tp += 2
+        if tp == records << 1 and at == len(body):
             return True
-    return _add_rest(out, body, at, place >> 1, records, number, later)
+    return _add_rest(out, body, at, tp >> 1, records, number, later)
 
 
 def _add_rest(
@@ -124,7 +124,7 @@ def _add_rest(
 ) -> bool:
     """The records from index `begun` on. A function call costs more than decoding a one-byte
     number."""
-    for place in range(begun, records):
+    for tp in range(begun, records):
         byte = body[at]
         if byte < 0x80:
             size, at = byte >> 1, at + 1
@@ -145,7 +145,7 @@ def _add_rest(
             delta, at = byte >> 1, at + 1
         else:
             delta, at = read_signed(body, at)
-        if delta != place:
+        if delta != tp:
             return False
         if stop < at:
             raise ValueError("a record is shorter than what it holds")

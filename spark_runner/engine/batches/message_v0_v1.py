@@ -53,7 +53,7 @@ def codec_of(data: memoryview) -> int:
     return attributes & 0x07
 
 
-def is_sound(data: memoryview) -> bool:
+def is_intact(data: memoryview) -> bool:
     """Whether these bytes are one intact message of an old format."""
     _, _, crc, magic, _ = _FRONT.unpack_from(data)
     return magic in (0, 1) and zlib.crc32(data[_CRC_FROM:]) == crc
@@ -125,7 +125,7 @@ def _lz4_of_format_0(data: bytes) -> bytes:
             raw = size & _LZ4_RAW_BLOCK
             out.append(block if raw else lz4.block.decompress(block, uncompressed_size=most))
         except lz4.block.LZ4BlockError as error:
-            raise compression.Unreadable(f"lz4 data cannot be read ({error})") from None
+            raise compression.DecompressionError(f"lz4 data cannot be read ({error})") from None
         at += length + (4 if flags & _LZ4_BLOCK_SUMS else 0)
     return b"".join(out)
 

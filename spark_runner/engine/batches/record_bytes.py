@@ -83,10 +83,10 @@ def assemble(pieces: list[RecordBytes], codec: int) -> bytearray:
             newest = timestamp
         shift = timestamp - base
         ahead = VARINTS[shift] if 0 <= shift < KNOWN else signed(wrapped(shift))
-        place = VARINTS[delta] if delta < KNOWN else signed(delta)
-        size = 1 + len(ahead) + len(place) + len(rest)
+        tp = VARINTS[delta] if delta < KNOWN else signed(delta)
+        size = 1 + len(ahead) + len(tp) + len(rest)
         prefix = VARINTS[size] if size < KNOWN else signed(size)
-        out += (prefix, attributes, ahead, place, rest)
+        out += (prefix, attributes, ahead, tp, rest)
     if newest > _MOST:
         newest = max(wrapped(piece.timestamp) for piece in pieces)
     body = compression.compress(codec, b"".join(out))

@@ -24,7 +24,7 @@ from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.records import read_header
 
 
-class Damaged(ValueError):
+class CorruptBatch(ValueError):
     """The bytes are no batch; `batch` is its index in the group."""
 
     def __init__(self, batch: int, what: str) -> None:
@@ -32,13 +32,13 @@ class Damaged(ValueError):
         self.batch = batch
 
 
-TooLarge = tuple[int, int]
+OversizedRecord = tuple[int, int]
 """(upstream offset, size of a batch with that record alone)."""
 
 
 def rebuild(
     group: list[PendingBatch], settings: TopicSettings
-) -> tuple[list[PendingBatch], TooLarge | None]:
+) -> tuple[list[PendingBatch], OversizedRecord | None]:
     """New batches for the records of a group from its first offset on.
 
     With a record that is too large even alone, only the batches before it are returned. Raises
@@ -53,7 +53,7 @@ def rebuild(
         try:
             found = _pieces(batch, settings)
         except (IndexError, ValueError, struct.error) as error:
-            raise Damaged(number, str(error) or "a record is cut off") from None
+            raise CorruptBatch(number, str(error) or "a record is cut off") from None
         inflated += sum([len(piece.rest) for piece in found])
         if inflated > MOST_TOGETHER and number:
             raise GroupTooLarge(number)
@@ -126,7 +126,7 @@ def split(batch: PendingBatch, settings: TopicSettings) -> list[PendingBatch]:
     try:
         pieces = _pieces(batch, settings)
     except (IndexError, ValueError) as error:
-        raise Damaged(0, str(error) or "a record is cut off") from None
+        raise CorruptBatch(0, str(error) or "a record is cut off") from None
     if batch.offset_ranges:
         # Rebuilt before: its own offsets begin at 0.
         pieces = [
@@ -165,7 +165,7 @@ def _build(
     settings: TopicSettings,
     built: list[PendingBatch],
     head: PendingBatch,
-) -> TooLarge | None:
+) -> OversizedRecord | None:
     """Append batches; halve those that are too large until a single record is."""
     if not pieces:
         return None

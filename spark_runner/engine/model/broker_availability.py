@@ -30,7 +30,7 @@ class LeaderlessPartitions:
         self.not_before.update(dict.fromkeys(partitions, not_before))
         self._ask_at = min(self._ask_at, not_before)
 
-    def drop(self, partition: Partition) -> None:
+    def remove(self, partition: Partition) -> None:
         """Forget the partition: it has a leader, or needs none."""
         self.not_before.pop(partition, None)
 
@@ -56,7 +56,7 @@ class Outage:
         self._alias = alias
         self._since: float | None = None
 
-    def note(self, now: float, error: UnderstudyError | None) -> None:
+    def record_failure(self, now: float, error: UnderstudyError | None) -> None:
         """A request failed. Raises KafkaUnavailable if no request succeeded for GIVE_UP_AFTER_S."""
         if self._since is None:
             self._since = now
@@ -64,5 +64,5 @@ class Outage:
             reason = f"Cluster {self._alias}: no response for {GIVE_UP_AFTER_S:.0f} s."
             raise error or timeout_error(self._alias, reason)
 
-    def over(self) -> None:
+    def end(self) -> None:
         self._since = None

@@ -224,7 +224,7 @@ class Partition(PartitionState):
         """How fetch requests name the topic: by id, or by name for an old broker."""
         self.source_key = key
 
-    def see_ends(self, high_watermark: int, last_stable_offset: int) -> None:
+    def update_ends(self, high_watermark: int, last_stable_offset: int) -> None:
         self.high_watermark, self.last_stable_offset = high_watermark, last_stable_offset
 
     def add_read(
@@ -236,7 +236,7 @@ class Partition(PartitionState):
         self.next_fetch = next_fetch
         self.read_epoch = epoch
 
-    def pass_over(self, after: int, epoch: int) -> None:
+    def skip_to(self, after: int, epoch: int) -> None:
         """Everything read up to this offset is not replicated.
 
         The leader epoch is that of the dropped batch: with an earlier one the broker would report
@@ -248,7 +248,7 @@ class Partition(PartitionState):
         else:
             self.acknowledged_offset, self.acknowledged_epoch = after, epoch
 
-    def cut_at_stop(self, buffer: ReceiveBuffer, reason: str) -> None:
+    def drop_past_stop(self, buffer: ReceiveBuffer, reason: str) -> None:
         """Remove what the last reply brought behind the end of a bounded run, if it is reached."""
         stop = self.stop_offset
         if stop is None or self.next_fetch < stop:
@@ -300,7 +300,7 @@ class Partition(PartitionState):
             self.queued_bytes = sum([batch.size for batch in kept])
         return dropped
 
-    def pass_batch(self, batch: PendingBatch) -> None:
+    def skip_batch(self, batch: PendingBatch) -> None:
         """Nothing of this batch is written: the position moves, but not past batches in flight."""
         if self.in_flight:
             tail = self.in_flight[-1]
@@ -323,7 +323,7 @@ class Partition(PartitionState):
         """The oldest batch in flight has a response."""
         self.in_flight.popleft()
 
-    def unsend(self) -> None:
+    def undo_send(self) -> None:
         """The newest batch in flight was not sent."""
         self.in_flight.pop()
 

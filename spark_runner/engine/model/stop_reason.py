@@ -23,9 +23,9 @@ class StopReason:
     offset: int | None = None
     gap: GapFacts | None = None
 
-    def on(self, place: tuple[str, int], done: int) -> PartitionError:
+    def on(self, tp: tuple[str, int], done: int) -> PartitionError:
         """The error to report for a partition that is replicated up to `done`."""
-        topic, partition = place
+        topic, partition = tp
         gap = self.gap
         if gap is not None and gap.behind is not None:
             # The gap begins at the committed position, which includes missing offsets before the

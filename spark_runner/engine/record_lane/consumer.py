@@ -14,8 +14,8 @@ from mirrors.kafka.errors import RAISED, error_of_client
 from spark_runner.engine.record_lane.progress import CopiedPartition
 from spark_runner.ipc.messages import SliceWork
 
-END = KafkaError._PARTITION_EOF
-AT_ONCE = 1000
+PARTITION_END = KafkaError._PARTITION_EOF
+MAX_RECORDS = 1000
 
 _DEFAULTS = {
     "isolation.level": "read_committed",
@@ -54,22 +54,22 @@ class RecordConsumer:
 
     def assign(self, parts: Iterable[CopiedPartition]) -> None:
         """Read these partitions from their next offset; drop what was fetched before."""
-        places = [
+        partitions = [
             confluent_kafka.TopicPartition(part.work.topic, part.work.partition, part.next)
             for part in parts
         ]
         with self._translated_errors():
-            self._consumer.assign(places)
+            self._consumer.assign(partitions)
 
-    def read(self, wait_s: float, most: int = AT_ONCE) -> list[Message]:
+    def read(self, wait_s: float, most: int = MAX_RECORDS) -> list[Message]:
         """The first message as soon as it arrives, and those that are buffered after it."""
         with self._translated_errors():
             first = self._consumer.poll(wait_s)
             return [] if first is None else [first, *self._consumer.consume(most, 0)]
 
-    def leave(self, place: TopicPartition) -> None:
+    def unassign(self, tp: TopicPartition) -> None:
         with self._translated_errors():
-            self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*place)])
+            self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])
 
     def close(self) -> None:
         self._consumer.close()

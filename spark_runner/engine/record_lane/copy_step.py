@@ -13,7 +13,7 @@ from mirrors.kafka.errors import is_passing
 from spark_runner.engine.record_lane import errors as record_errors
 from spark_runner.engine.record_lane import fidelity
 from spark_runner.engine.record_lane.commit_timing import RecordCommitTiming
-from spark_runner.engine.record_lane.consumer import END, RecordConsumer
+from spark_runner.engine.record_lane.consumer import PARTITION_END, RecordConsumer
 from spark_runner.engine.record_lane.producer import RecordProducer
 from spark_runner.engine.record_lane.progress import CopiedPartition, Progress
 from spark_runner.engine.rejections import not_replicated
@@ -41,7 +41,7 @@ class CopyStep:
         self._unreadable: dict[TopicPartition, float] = {}
         self.pending = 0
 
-    def start_again(self) -> None:
+    def restart(self) -> None:
         """Drop everything; it is read again."""
         self.pending = 0
         self._read_out.clear()
@@ -49,11 +49,11 @@ class CopyStep:
     def take(self, message: Message) -> None:
         part = self._progress.parts.get((message.topic() or "", message.partition() or 0))
         error = message.error()
-        if error is not None and error.code() != END:
-            self._trouble(part, message)
+        if error is not None and error.code() != PARTITION_END:
+            self._on_error(part, message)
             return
         if self._unreadable and part is not None:
-            self._unreadable.pop(part.place, None)
+            self._unreadable.pop(part.topic_partition, None)
         offset = message.offset()
         if part is None or part.error is not None or offset is None or offset < part.next:
             return
@@ -73,10 +73,10 @@ class CopyStep:
         try:
             timestamp = fidelity.timestamp_of(message)
             headers = fidelity.headers_of(message)
-        except fidelity.Unfaithful as error:
+        except fidelity.UnsupportedRecord as error:
             name = f"{part.work.topic}-{part.work.partition}"
             reason = not_replicated(name, offset, error.message)
-            self._progress.refuse(part, offset, error.code, reason, is_its_own=True)
+            self._progress.refuse(part, offset, error.code, reason, is_record_error=True)
             self._stop_at(part)
             return
         self._record_producer.write(part.work, offset, key, value, timestamp, headers)
@@ -87,35 +87,35 @@ class CopyStep:
 
     def _end_at(self, part: CopiedPartition, stop: int) -> None:
         """The partition is read to the end of a bounded run."""
-        if part.place in self._read_out:
+        if part.topic_partition in self._read_out:
             return
-        self._read_out.add(part.place)
-        self._consumer.leave(part.place)
+        self._read_out.add(part.topic_partition)
+        self._consumer.unassign(part.topic_partition)
         part.next = max(part.next, stop)
         self._timing.moved(time.monotonic())
 
     def _stop_at(self, part: CopiedPartition) -> None:
-        self._consumer.leave(part.place)
-        self._progress.stop_refused(part)
+        self._consumer.unassign(part.topic_partition)
+        self._progress.stop_rejected(part)
 
-    def _trouble(self, part: CopiedPartition | None, message: Message) -> None:
+    def _on_error(self, part: CopiedPartition | None, message: Message) -> None:
         """An error of the source: of one partition, which then stops, or of the connection."""
         error = message.error()
         if error is None or is_passing(error):
             return
         if part is None:
             raise record_errors.of_source(error, self._source.spec)
-        if part.error is None and not self._may_pass(part, error.code()):
-            self._consumer.leave(part.place)
+        if part.error is None and not self._is_retried_by_client(part, error.code()):
+            self._consumer.unassign(part.topic_partition)
             stop_reason = record_errors.of_partition(self._source, part, error)
             self._progress.stop(
                 part, stop_reason.offset, stop_reason.state, stop_reason.code, stop_reason.reason
             )
 
-    def _may_pass(self, part: CopiedPartition, code: int) -> bool:
+    def _is_retried_by_client(self, part: CopiedPartition, code: int) -> bool:
         """An internal error of the broker, which the client retries itself."""
         if code != Code.UNKNOWN_SERVER_ERROR:
             return False
         now = time.monotonic()
-        since = self._unreadable.setdefault(part.place, now)
+        since = self._unreadable.setdefault(part.topic_partition, now)
         return now - since < errors.UNREADABLE_AFTER_S

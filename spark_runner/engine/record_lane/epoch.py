@@ -26,10 +26,14 @@ from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.record_lane import errors as record_errors
 from spark_runner.engine.record_lane.commit_timing import RecordCommitTiming
-from spark_runner.engine.record_lane.consumer import AT_ONCE, RecordConsumer
+from spark_runner.engine.record_lane.consumer import MAX_RECORDS, RecordConsumer
 from spark_runner.engine.record_lane.copy_step import CopyStep
-from spark_runner.engine.record_lane.errors import Probe
-from spark_runner.engine.record_lane.producer import AcknowledgedRecords, Failure, RecordProducer
+from spark_runner.engine.record_lane.errors import RejectedRecordSearch
+from spark_runner.engine.record_lane.producer import (
+    AcknowledgedRecords,
+    DeliveryFailure,
+    RecordProducer,
+)
 from spark_runner.engine.record_lane.progress import CopiedPartition, Progress
 from spark_runner.engine.record_lane.target_state import TargetState
 from spark_runner.engine.rejections import rejection_of
@@ -67,7 +71,7 @@ def cluster_id(admin: Admin, *, deadline_s: float) -> str:
 
 NAME: Final = "record"
 START_DEADLINE_S = 30.0
-LOOK_DEADLINE_S = 10.0
+LOOKUP_DEADLINE_S = 10.0
 # Messages per poll under a bandwidth limit: their size is unknown in advance.
 LIMITED = 50
 
@@ -78,7 +82,7 @@ class RecordLane:
     def run(self, work: SliceWork, channel: Channel) -> SliceResult:
         if work.spec.settings.skip_replicated:
             return SliceResult(ended_because="failed", reason=record_errors.NO_RUNS, code="no_runs")
-        with contextlib.closing(_Copy(work, channel)) as copy:
+        with contextlib.closing(_Epoch(work, channel)) as copy:
             try:
                 ended = copy.run()
             except Fenced as error:
@@ -88,19 +92,19 @@ class RecordLane:
             return copy.progress.result(ended, "")
 
 
-class _Copy:
+class _Epoch:
     """One epoch of one slice."""
 
     def __init__(self, work: SliceWork, channel: Channel) -> None:
         self._work = work
         self._channel = channel
         self._timing = RecordCommitTiming(work.spec.settings.commit_interval_ms / 1000)
-        self._probing: dict[TopicPartition, Probe] = {}
+        self._searches: dict[TopicPartition, RejectedRecordSearch] = {}
         self._throttle = Throttle(work, channel)
         self._source = Admin(work.source, client_id="understudy-reader-admin")
         self._target = Admin(work.target, client_id="understudy-writer-admin")
         self._consumer = RecordConsumer(work)
-        self._record_producer = RecordProducer(work, hurry=lambda: channel.order() is not None)
+        self._record_producer = RecordProducer(work, is_urgent=lambda: channel.order() is not None)
         self._target_state = TargetState(work, self._record_producer)
         self.progress = Progress(work, NAME, self._throttle, self._target_state.duplicates)
         self._copy_step = CopyStep(
@@ -118,7 +122,7 @@ class _Copy:
         check_clusters(self._work, *(cluster_id(it, deadline_s=START_DEADLINE_S) for it in ends))
         partitions = [part.partition for part in self.progress.parts.values()]
         self._target_state.open(partitions, time.monotonic() + START_DEADLINE_S)
-        if not self._channel.wait_for_turn(self._left()):
+        if not self._channel.wait_for_turn(self._remaining_s()):
             return self._ended() or "deadline"
         self._take_over(partitions)
         self._consumer.assign(self.progress.active())
@@ -126,15 +130,15 @@ class _Copy:
         while (ended := self._ended()) is None:
             messages = self._read()
             for message in messages:
-                if self._probing and self._is_edge(message) and not self._commit():
+                if self._searches and self._is_boundary(message) and not self._commit():
                     break
                 self._copy_step.take(message)
             self._record_producer.serve()
-            if len(messages) < AT_ONCE and 0 < self._copy_step.pending < AT_ONCE:
+            if len(messages) < MAX_RECORDS and 0 < self._copy_step.pending < MAX_RECORDS:
                 self._timing.caught_up(time.monotonic())
             if self._record_producer.failed or self._timing.is_due(time.monotonic()):
                 self._commit()
-            if self._channel.due(moved=self.progress.has_news()):
+            if self._channel.due(moved=self.progress.has_changes()):
                 self._channel.report(self.progress.figures("copying"))
         self._commit()
         return ended
@@ -161,9 +165,9 @@ class _Copy:
             self._timing.moved(time.monotonic())
 
     def _ended(self) -> EndedBecause | None:
-        return self._channel.order() or ("deadline" if self._left() <= 0 else None)
+        return self._channel.order() or ("deadline" if self._remaining_s() <= 0 else None)
 
-    def _left(self) -> float:
+    def _remaining_s(self) -> float:
         return self._work.deadline / 1000 - time.time()
 
     def _read(self) -> list[Message]:
@@ -172,15 +176,15 @@ class _Copy:
         if (wait := self._throttle.opens_at(now) - now) > 0:
             self._channel.wait_for_order(min(wait, self._timing.wait_s(now)))
             return []
-        most = LIMITED if self._throttle.holds else AT_ONCE
+        most = LIMITED if self._throttle.has_limit else MAX_RECORDS
         messages = self._consumer.read(self._timing.wait_s(now), most)
         size = sum(len(message) + len(message.key() or b"") for message in messages)
-        self._throttle.took(size, time.monotonic())
+        self._throttle.record_read(size, time.monotonic())
         return messages
 
-    def _is_edge(self, message: Message) -> bool:
-        probe = self._probing.get((message.topic() or "", message.partition() or 0))
-        return probe is not None and probe.is_edge(message.offset() or 0)
+    def _is_boundary(self, message: Message) -> bool:
+        probe = self._searches.get((message.topic() or "", message.partition() or 0))
+        return probe is not None and probe.is_boundary(message.offset() or 0)
 
     def _commit(self) -> bool:
         """Commit. False: went back to the last commit, so later records no longer count."""
@@ -207,8 +211,11 @@ class _Copy:
         self._target_state.committed(rows)
         self.progress.committed(moved)
         for part in moved:
-            if part.place in self._probing and part.position > self._probing[part.place].last:
-                del self._probing[part.place]
+            if (
+                part.topic_partition in self._searches
+                and part.position > self._searches[part.topic_partition].last
+            ):
+                del self._searches[part.topic_partition]
         return True
 
     def _is_truncated(self) -> bool:
@@ -216,7 +223,7 @@ class _Copy:
         acknowledged = self._acknowledged()
         if truncated := self._target_state.truncated(acknowledged):
             self._stop_truncated(truncated)
-            self._start_again()
+            self._restart()
             return True
         for partition, found in acknowledged.items():
             self._target_state.acknowledged(partition, found)
@@ -224,32 +231,32 @@ class _Copy:
 
     def _acknowledged(self) -> dict[Partition, AcknowledgedRecords]:
         return {
-            self.progress.parts[place].partition: it
-            for place, it in self._record_producer.acknowledged.items()
+            self.progress.parts[tp].partition: it
+            for tp, it in self._record_producer.acknowledged.items()
         }
 
-    def _go_back(self, failures: list[Failure]) -> None:
+    def _go_back(self, failures: list[DeliveryFailure]) -> None:
         """Go back to the last commit; copy again up to each rejected record."""
-        for place, suspects in record_errors.suspects(failures, self._work).items():
-            part = self.progress.parts[place]
-            self._probing.pop(place, None)
+        for tp, suspects in record_errors.suspects(failures, self._work).items():
+            part = self.progress.parts[tp]
+            self._searches.pop(tp, None)
             if suspects.is_one:
                 reason = record_errors.of_record(
                     part.work, suspects.first, suspects.error, self._work
                 )
                 code = rejection_of(suspects.error.code()).code
-                own = suspects.is_its_own
-                self.progress.refuse(part, suspects.first, code, reason, is_its_own=own)
+                own = suspects.is_record_error
+                self.progress.refuse(part, suspects.first, code, reason, is_record_error=own)
             else:
-                self._probing[place] = Probe(suspects.first, suspects.last)
-        self._start_again()
+                self._searches[tp] = RejectedRecordSearch(suspects.first, suspects.last)
+        self._restart()
 
     def _find_recreated_topics(self, moved: list[CopiedPartition]) -> bool:
         """Whether a topic was recreated meanwhile; then its records must not count."""
         ids = (
-            topic_ids(self._source, {p.work.topic for p in moved}, deadline_s=LOOK_DEADLINE_S),
+            topic_ids(self._source, {p.work.topic for p in moved}, deadline_s=LOOKUP_DEADLINE_S),
             topic_ids(
-                self._target, {p.work.remote_topic for p in moved}, deadline_s=LOOK_DEADLINE_S
+                self._target, {p.work.remote_topic for p in moved}, deadline_s=LOOKUP_DEADLINE_S
             ),
         )
         replaced = [
@@ -260,15 +267,15 @@ class _Copy:
         for part, reason in replaced:
             self.progress.stop(part, part.position, "gap", "generation", reason)
         if replaced:
-            self._start_again()
+            self._restart()
         return bool(replaced)
 
-    def _start_again(self) -> None:
+    def _restart(self) -> None:
         self._record_producer.abort()
-        self._target_state.given_up(self._acknowledged())
+        self._target_state.commit_failed(self._acknowledged())
         self._record_producer.forget()
         self.progress.roll_back()
-        self._copy_step.start_again()
-        for probe in self._probing.values():
+        self._copy_step.restart()
+        for probe in self._searches.values():
             probe.rewind()
         self._consumer.assign(self.progress.active())

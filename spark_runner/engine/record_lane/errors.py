@@ -16,7 +16,7 @@ from mirrors.kafka.error_table import BATCH_REJECTED, TOPIC_MISSING
 from mirrors.kafka.errors import error_of_client
 from mirrors.kafka.producers.transactions import producer_error
 from spark_runner.engine.model.stop_reason import StopReason
-from spark_runner.engine.record_lane.producer import Failure
+from spark_runner.engine.record_lane.producer import DeliveryFailure
 from spark_runner.engine.record_lane.progress import CopiedPartition
 from spark_runner.engine.rejections import REJECTIONS, describe_rejection
 from spark_runner.engine.source.errors import broker_error
@@ -27,7 +27,7 @@ NO_RUNS = (
     "skip.replicated=true needs offset runs, which the record lane does not write: run this flow "
     "in a runner with the raw lane, or remove skip.replicated."
 )
-_LOOK_DEADLINE_S = 5.0
+_LOOKUP_DEADLINE_S = 5.0
 # Errors of other records in the batch of a rejected one, and of records purged with the
 # transaction.
 _NOT_THE_CAUSE = (
@@ -52,25 +52,27 @@ class Suspects:
     def is_one(self) -> bool:
         """Whether the rejected record is known. A batch holds many records; other errors name
         theirs."""
-        return self.first == self.last or not self.is_its_own
+        return self.first == self.last or not self.is_record_error
 
     @property
-    def is_its_own(self) -> bool:
+    def is_record_error(self) -> bool:
         """Whether its bytes are the cause, and not a missing permission or topic."""
         return self.error.code() in BATCH_REJECTED
 
 
-def suspects(failures: Iterable[Failure], work: SliceWork) -> dict[TopicPartition, Suspects]:
+def suspects(
+    failures: Iterable[DeliveryFailure], work: SliceWork
+) -> dict[TopicPartition, Suspects]:
     """The suspects of each partition. Raises when the cause is not a record."""
     found: dict[TopicPartition, Suspects] = {}
-    for place, offset, error in failures:
+    for tp, offset, error in failures:
         if error.code() in _NOT_THE_CAUSE:
             continue
         if error.code() not in _OF_A_RECORD:
             raise producer_error(error, work.target, "write records")
-        known = found.get(place, Suspects(offset, offset, error))
+        known = found.get(tp, Suspects(offset, offset, error))
         first = min((known.first, known.error), (offset, error), key=lambda pair: pair[0])
-        found[place] = Suspects(first[0], max(known.last, offset), first[1])
+        found[tp] = Suspects(first[0], max(known.last, offset), first[1])
     return found
 
 
@@ -105,25 +107,25 @@ def of_source(error: KafkaError, source: ClusterSpec) -> UnderstudyError:
 
 def of_partition(source: Admin, part: CopiedPartition, error: KafkaError) -> StopReason:
     """Why this source partition cannot be read on."""
-    alias, place = source.spec.alias, f"{part.work.topic}-{part.work.partition}"
+    alias, tp = source.spec.alias, f"{part.work.topic}-{part.work.partition}"
     code = error.code()
     if code in (ClientCode.AUTO_OFFSET_RESET, Code.OFFSET_OUT_OF_RANGE):
         return StopReason("gap", "out_of_range", _gap(source, part), part.next)
     if code in TOPIC_MISSING:
-        reason = f"{place} no longer exists on {alias}."
+        reason = f"{tp} no longer exists on {alias}."
         return StopReason("faulted", "source_missing", reason, part.next)
     if code == Code.TOPIC_AUTHORIZATION_FAILED:
-        reason = f"Reading {place} on {alias} is not allowed; grant Read to the principal."
+        reason = f"Reading {tp} on {alias} is not allowed; grant Read to the principal."
         return StopReason("faulted", "not_authorised", reason, part.next)
     cause = broker_error() if code == Code.UNKNOWN_SERVER_ERROR else error.str()
-    reason = f"{place} on {alias} cannot be read at offset {part.next}: {cause}."
+    reason = f"{tp} on {alias} cannot be read at offset {part.next}: {cause}."
     return StopReason("faulted", "unreadable", reason, part.next)
 
 
 def _gap(source: Admin, part: CopiedPartition) -> str:
-    place, name = part.place, f"{part.work.topic}-{part.work.partition}"
-    first = source.list_offsets([place], "earliest", deadline_s=_LOOK_DEADLINE_S).done.get(place)
-    end = source.list_offsets([place], "latest", deadline_s=_LOOK_DEADLINE_S).done.get(place)
+    tp, name = part.topic_partition, f"{part.work.topic}-{part.work.partition}"
+    first = source.list_offsets([tp], "earliest", deadline_s=_LOOKUP_DEADLINE_S).done.get(tp)
+    end = source.list_offsets([tp], "latest", deadline_s=_LOOKUP_DEADLINE_S).done.get(tp)
     words = None
     if first is not None and end is not None:
         words = describe_range_gap(name, source.spec.alias, part.next, first, end)
@@ -133,7 +135,7 @@ def _gap(source: Admin, part: CopiedPartition) -> str:
 GROUPS = 16
 
 
-class Probe:
+class RejectedRecordSearch:
     """Finds a bad record: commits `first` to `last` in small groups, and splits a failing group
     again."""
 
@@ -146,7 +148,7 @@ class Probe:
         """Back at the last commit: every edge may come again."""
         self._edge = self._first
 
-    def is_edge(self, offset: int) -> bool:
+    def is_boundary(self, offset: int) -> bool:
         """Whether earlier records must be committed before this one is written."""
         if offset < self._edge:
             return False

@@ -17,7 +17,7 @@ Headers = dict[str, str | bytes | None] | list[tuple[str, str | bytes | None]]
 _headers = operator.methodcaller("headers")
 
 
-class Unfaithful(UnderstudyError):
+class UnsupportedRecord(UnderstudyError):
     """The record would arrive changed; its partition stops before it."""
 
     code = "unfaithful"
@@ -27,7 +27,7 @@ def timestamp_of(message: Message) -> int:
     """The record's timestamp in ms. librdkafka replaces 0 by the current time, so 0 is refused."""
     timestamp: int = message.timestamp()[1]
     if timestamp == 0:
-        raise Unfaithful(
+        raise UnsupportedRecord(
             "its timestamp is 0 (1970-01-01), which the record lane cannot write: "
             "the client would write the current time instead",
             code="timestamp_zero",
@@ -40,7 +40,7 @@ def headers_of(message: Message) -> Headers | None:
     try:
         headers: Headers | None = _headers(message)
     except (UnicodeDecodeError, SystemError):
-        raise Unfaithful(
+        raise UnsupportedRecord(
             "it has a header name that is not UTF-8, which the record lane cannot read",
             code="header_name",
         ) from None

@@ -23,9 +23,9 @@ from spark_runner.positions.topic import produce_row
 
 FLUSH_S = 30.0
 # While the driver waits for the slice, a silent target gets no longer than this.
-HURRIED_FLUSH_S = 1.0
+URGENT_FLUSH_S = 1.0
 
-Failure = tuple[TopicPartition, int, KafkaError]
+DeliveryFailure = tuple[TopicPartition, int, KafkaError]
 """(source topic and partition, upstream offset, error)"""
 
 
@@ -49,16 +49,16 @@ class RecordProducer:
     restart may duplicate records in between, and another writer is not fenced.
 
     Every call may raise Fenced or KafkaUnavailable, since a fatal error appears in the next call,
-    whichever that is. Then the producer cannot be used again. `hurry` says whether the driver waits
-    for the slice.
+    whichever that is. Then the producer cannot be used again. `is_urgent` says whether the driver
+    waits for the slice.
     """
 
-    def __init__(self, work: SliceWork, *, hurry: Callable[[], bool]) -> None:
+    def __init__(self, work: SliceWork, *, is_urgent: Callable[[], bool]) -> None:
         self._spec = work.target
         self._topic = work.positions_topic
-        self._hurry = hurry
+        self._is_urgent = is_urgent
         self._open = False
-        self._failures: list[Failure] = []
+        self._failures: list[DeliveryFailure] = []
         self._acknowledged: dict[TopicPartition, AcknowledgedRecords] = {}
         self.transactional = work.spec.settings.delivery == "exactly_once"
         self._producer = open_producer(work)
@@ -99,7 +99,7 @@ class RecordProducer:
                 self.serve(0.1)
                 if self._failures:
                     return
-                if self._hurry() or time.monotonic() > until:
+                if self._is_urgent() or time.monotonic() > until:
                     raise self._silent() from None
             except KafkaException as error:
                 self._failures.append(((part.topic, part.partition), offset, error.args[0]))
@@ -117,7 +117,7 @@ class RecordProducer:
         """Whether a record was rejected that `flush` has not returned yet."""
         return bool(self._failures)
 
-    def flush(self) -> list[Failure]:
+    def flush(self) -> list[DeliveryFailure]:
         """Wait until every record is acknowledged, or one rejected. Returns rejected ones."""
         self._drain(lambda: bool(self._failures))
         failures, self._failures = self._failures, []
@@ -158,8 +158,10 @@ class RecordProducer:
                 raise self._silent()
             return
         try:
-            transactions.commit(self._producer, self._spec, deadline_s=FLUSH_S, hurry=self._hurry)
-        except transactions.Aborted as aborted:
+            transactions.commit(
+                self._producer, self._spec, deadline_s=FLUSH_S, is_urgent=self._is_urgent
+            )
+        except transactions.TransactionAborted as aborted:
             raise aborted.cause from None
         finally:
             self._open = False
@@ -178,7 +180,7 @@ class RecordProducer:
         began = time.monotonic()
         while self._left_after(0.1) > 0 and not is_enough():
             waited = time.monotonic() - began
-            if waited > FLUSH_S or (self._hurry() and waited > HURRIED_FLUSH_S):
+            if waited > FLUSH_S or (self._is_urgent() and waited > URGENT_FLUSH_S):
                 raise self._silent()
 
     def _left_after(self, seconds: float) -> int:
@@ -201,16 +203,16 @@ class RecordProducer:
             self._open = True
 
     def _delivered(
-        self, place: TopicPartition, offset: int, error: KafkaError | None, message: Message
+        self, tp: TopicPartition, offset: int, error: KafkaError | None, message: Message
     ) -> None:
         if error is not None:
-            self._failures.append((place, offset, error))
+            self._failures.append((tp, offset, error))
             return
         found = message.offset()
         at = -1 if found is None else found
-        acknowledged = self._acknowledged.get(place)
+        acknowledged = self._acknowledged.get(tp)
         if acknowledged is None:
-            self._acknowledged[place] = AcknowledgedRecords(at, at)
+            self._acknowledged[tp] = AcknowledgedRecords(at, at)
         else:
             acknowledged.last, acknowledged.count = at, acknowledged.count + 1
 

@@ -61,7 +61,7 @@ class CopiedPartition:
         self.error: PartitionError | None = None
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return self.work.topic, self.work.partition
 
     @property
@@ -103,7 +103,7 @@ class Progress:
         self.bytes = 0
         producer = work.spec.settings.producer
         parts = [CopiedPartition(row, partition_of(row, producer)) for row in work.partitions]
-        self.parts = {part.place: part for part in parts}
+        self.parts = {part.topic_partition: part for part in parts}
         self._by_partition = {part.partition: part for part in parts}
 
     def start_from(self, stored: StoredPositions) -> None:
@@ -112,8 +112,8 @@ class Progress:
         check_owner(self._work, stored.owner)
         self._knows_positions = True
         self._unreported.update(self.parts)
-        for place, part in self.parts.items():
-            resume(part.partition, stored.positions.get(place), self._work)
+        for tp, part in self.parts.items():
+            resume(part.partition, stored.positions.get(tp), self._work)
             part.position = part.next = part.partition.position
             if part.partition.error is not None:
                 self._stopped(part, part.partition.error)
@@ -145,7 +145,7 @@ class Progress:
         )
         self._stopped(part, error)
 
-    def stop_refused(self, part: CopiedPartition) -> None:
+    def stop_rejected(self, part: CopiedPartition) -> None:
         """Everything before the rejected record is copied."""
         error = part.refused
         if error is not None:
@@ -164,9 +164,9 @@ class Progress:
         self._new_errors.append(error)
 
     def refuse(
-        self, part: CopiedPartition, offset: int, code: str, reason: str, *, is_its_own: bool
+        self, part: CopiedPartition, offset: int, code: str, reason: str, *, is_record_error: bool
     ) -> None:
-        """Stop at this offset. `is_its_own`: the cause is in the bytes of this record."""
+        """Stop at this offset. `is_record_error`: the cause is in the bytes of this record."""
         resets = part.partition.resets
         part.refused = PartitionError(
             topic=part.work.topic,
@@ -175,7 +175,9 @@ class Progress:
             state="faulted",
             code=code,
             reason=reason,
-            gap=uncopyable("refused", offset, resets, behind=offset + 1) if is_its_own else None,
+            gap=uncopyable("refused", offset, resets, behind=offset + 1)
+            if is_record_error
+            else None,
         )
 
     def committed(self, parts: Iterable[CopiedPartition]) -> None:
@@ -184,13 +186,13 @@ class Progress:
             self.records += part.records
             self.bytes += part.bytes
             part.records = part.bytes = 0
-            self._unreported.add(part.place)
+            self._unreported.add(part.topic_partition)
 
     def roll_back(self) -> None:
         for part in self.parts.values():
             part.roll_back()
 
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         return bool(self._unreported or self._new_errors)
 
     def figures(self, state: Literal["connecting", "ready", "copying", "stopping"]) -> Figures:
@@ -203,7 +205,7 @@ class Progress:
             state=state,
             records=self.records,
             bytes=self.bytes,
-            partitions=tuple(self._figure(self.parts[place]) for place in moved),
+            partitions=tuple(self._figure(self.parts[tp]) for tp in moved),
             errors=tuple(errors),
             limited=self._throttle.is_limited,
             quota=self._throttle.quota,

@@ -34,7 +34,7 @@ from spark_runner.kafka_protocol.cluster import ClusterClient
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 3.0
+_LOOKUP_S = 3.0
 _FENCE_S = 30.0
 
 
@@ -111,7 +111,7 @@ class TargetState:
             {partition: end for partition, end in ends.items() if partition not in truncated}
         )
         if not self._record_producer.transactional:
-            at = self._record_producer.rewrite_position(self._as_it_was(active[0], known))
+            at = self._record_producer.rewrite_position(self._last_position(active[0], known))
             for partition, end in ends.items():
                 partition.set_downstream(max(end, partition.committed_downstream))
             if (producer := self._producer_of(at)) is not None:
@@ -165,9 +165,9 @@ class TargetState:
         """All records of the partition are acknowledged; the next commit includes them."""
         partition.acknowledge_records(found.count, found.last)
 
-    def given_up(self, acknowledged: Mapping[Partition, AcknowledgedRecords]) -> None:
+    def commit_failed(self, acknowledged: Mapping[Partition, AcknowledgedRecords]) -> None:
         for partition, found in acknowledged.items():
-            self.duplicates.given_up(partition, found.count)
+            self.duplicates.commit_failed(partition, found.count)
 
     def committed(self, positions: Mapping[Partition, int]) -> None:
         """These positions are committed, with all acknowledged records."""
@@ -176,7 +176,7 @@ class TargetState:
         for partition, at in positions.items():
             partition.commit_records(at, self.rows.after_commit(partition))
 
-    def _as_it_was(
+    def _last_position(
         self, partition: Partition, known: Mapping[TopicPartition, Position]
     ) -> Position:
         return known.get(partition.topic_partition) or self.rows.position(
@@ -185,7 +185,7 @@ class TargetState:
 
     def _producer_of(self, at: int | None) -> int | None:
         """The producer id of the record at this offset of the positions topic."""
-        deadline = time.monotonic() + _LOOK_S
+        deadline = time.monotonic() + _LOOKUP_S
         backoff = RetryBackoff(deadline)
         try:
             view = self._client.describe([self._topic], deadline)[self._topic]

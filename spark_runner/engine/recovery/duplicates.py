@@ -56,14 +56,14 @@ def attempts(
 log = logging.getLogger(__name__)
 
 # Commits wait for this lookup.
-LOOK_S = 1.0
+LOOKUP_S = 1.0
 # Without a committed offset, the range begins this far before our first batch.
 _WINDOW = 200_000
 _NONE = Duplicates()
 
 
 @dataclasses.dataclass
-class _Row:
+class _PartitionDuplicates:
     """One partition since the takeover."""
 
     committed: Duplicates = _NONE
@@ -83,7 +83,7 @@ class DuplicateCounter:
         self._transactional = transactional
         self._producer: int | None = None
         self._own: set[int] = set()
-        self._rows: dict[Partition, _Row] = {}
+        self._rows: dict[Partition, _PartitionDuplicates] = {}
 
     @property
     def producer(self) -> int | None:
@@ -99,7 +99,9 @@ class DuplicateCounter:
     def resumed(self, partition: Partition, known: Position | None) -> None:
         """Take over the partition with its committed position."""
         before = self._rows.get(partition)
-        row = self._rows[partition] = _Row(is_first=before is None or before.is_first)
+        row = self._rows[partition] = _PartitionDuplicates(
+            is_first=before is None or before.is_first
+        )
         row.waits = not self._transactional
         if known is not None:
             row.committed = Duplicates(known.repeats, known.owed)
@@ -110,25 +112,25 @@ class DuplicateCounter:
             # aborted.
             row.waits = row.begins >= 0 and (row.waits or known.producer is not None)
 
-    def look(self, moved: Iterable[Partition]) -> None:
+    def count_before_commit(self, moved: Iterable[Partition]) -> None:
         """Before a commit, when everything sent is acknowledged."""
-        deadline = time.monotonic() + LOOK_S
+        deadline = time.monotonic() + LOOKUP_S
         for partition in moved:
             row = self._rows[partition]
             if row.waits and partition.records:
                 row.waits = False
-                self._look_at(partition, row, partition.runs[0][1], deadline)
+                self._count_range(partition, row, partition.runs[0][1], deadline)
 
     def count_before_write(self, ends: Mapping[Partition, int]) -> None:
         """Before anything is written, where the offset of our first record will not be known."""
-        deadline = time.monotonic() + LOOK_S
+        deadline = time.monotonic() + LOOKUP_S
         for partition, end in ends.items():
             row = self._rows[partition]
             if row.waits and row.begins >= 0:
-                self._look_at(partition, row, end, deadline)
+                self._count_range(partition, row, end, deadline)
             row.waits = False
 
-    def given_up(self, partition: Partition, landed: int) -> None:
+    def commit_failed(self, partition: Partition, landed: int) -> None:
         """These records are on the target and will be written again, since the commit failed."""
         if not self._transactional:
             row = self._rows[partition]
@@ -148,7 +150,9 @@ class DuplicateCounter:
         row = self._rows.get(partition)
         return row.committed.records if row else 0
 
-    def _look_at(self, partition: Partition, row: _Row, stop: int, deadline: float) -> None:
+    def _count_range(
+        self, partition: Partition, row: _PartitionDuplicates, stop: int, deadline: float
+    ) -> None:
         span = UnmappedRange(row.begins if row.begins >= 0 else max(0, stop - _WINDOW), stop)
         if row.is_first:
             partition.forget_range(span.first, span.stop)

@@ -20,9 +20,9 @@ from spark_runner.kafka_protocol.cluster import ClusterClient
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 3.0
+LOOKUP_S = 3.0
 # A foreign producer that keeps writing must not make us read the target all the time.
-EVERY_S = 2.0
+CHECK_INTERVAL_S = 2.0
 
 
 class ForeignRecordCheck:
@@ -35,7 +35,7 @@ class ForeignRecordCheck:
         self._own: set[int] = set()
         self._again_at = 0.0
 
-    def look(self, partitions: Iterable[Partition], now: float, *, last: bool = False) -> None:
+    def check(self, partitions: Iterable[Partition], now: float, *, last: bool = False) -> None:
         """After a commit. `last`: there is no later call."""
         affected = [partition for partition in partitions if partition.unverified_ranges]
         self._own.add(self._identity.producer_id)
@@ -48,15 +48,15 @@ class ForeignRecordCheck:
             return
         if now < self._again_at and not last:
             return
-        self._again_at = now + EVERY_S
-        deadline = time.monotonic() + LOOK_S
+        self._again_at = now + CHECK_INTERVAL_S
+        deadline = time.monotonic() + LOOKUP_S
         try:
             for partition in affected:
-                self._look_into(partition, deadline)
+                self._check_partition(partition, deadline)
         except UnderstudyError as error:
             log.warning("a range between our batches cannot be read yet: %s", error.message)
 
-    def _look_into(self, partition: Partition, deadline: float) -> None:
+    def _check_partition(self, partition: Partition, deadline: float) -> None:
         spans = [UnmappedRange(*span) for span in partition.unverified_ranges]
         for span, seen in read_ranges(self._target, partition, spans, deadline):
             partition.verify_first_range(foreign_ranges(span, seen, self._own))

@@ -23,7 +23,7 @@ from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.recovery import target_truncation, truncated_positions
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
-AGAIN_S = 1.0
+RETRY_S = 1.0
 # Pause after a lookup, as a multiple of its duration, so that a slow broker costs the others
 # little.
 BACKOFF_FACTOR = 9.0
@@ -49,8 +49,8 @@ class HangingTransactions:
         self._target = target
         self._identity = identity
         self._partitions = list(partitions)
-        self._internal_partitions = _places(internal_partitions)
-        self._known = _places(self._partitions) | self._internal_partitions
+        self._internal_partitions = _by_topic_partition(internal_partitions)
+        self._known = _by_topic_partition(self._partitions) | self._internal_partitions
         self._repair = TransactionRepair(target, identity, self._leaders, self._internal_partitions)
         self._transactional = transactional
         self._own, self._rewrite = own, rewrite
@@ -122,21 +122,21 @@ class HangingTransactions:
     def _end_hanging(self, states: Mapping[Partition, OpenTransaction | None]) -> list[Partition]:
         """End transactions that hang in data partitions. Returns those where it was committed."""
         hanging = {partition: found for partition, found in states.items() if found is not None}
-        of = self._identity.last_end.of
+        of = self._identity.last_transaction.of
         cut_short = [
             partition
             for partition, found in hanging.items()
             # Regardless of foreign records after it.
             if found.start < partition.committed_downstream and of(found.epoch) is not False
         ]
-        self._repair.end(list(_places(cut_short)), commit=True)
+        self._repair.end(list(_by_topic_partition(cut_short)), commit=True)
         # It begins after the committed offset, so it is not committed.
         uncommitted = [
             partition
             for partition, found in hanging.items()
             if found.start >= partition.committed_downstream
         ]
-        self._repair.end(list(_places(uncommitted)), commit=False)
+        self._repair.end(list(_by_topic_partition(uncommitted)), commit=False)
         return cut_short
 
     def any_hanging(self) -> bool:
@@ -152,7 +152,7 @@ class HangingTransactions:
             if found is not None and found.start < firsts[partition]
         }
 
-    def note_end_begins(self) -> None:
+    def mark_ending(self) -> None:
         """The transaction is about to end: a broken connection may now cost a marker."""
         self._broken = self._target.broken
 
@@ -167,10 +167,10 @@ class HangingTransactions:
         waiting = self._unverified.keys() & set(ready)
         now = time.monotonic()
         if due := {partition for partition in waiting if now >= self._unverified[partition]}:
-            self._look_again(due, now)
+            self._retry(due, now)
         return waiting & self._unverified.keys()
 
-    def _look_again(self, due: set[Partition], began: float) -> None:
+    def _retry(self, due: set[Partition], began: float) -> None:
         ends = target_truncation.ends(self._target, due)
         differing = {
             partition for partition, end in ends.items() if end != partition.committed_downstream
@@ -183,7 +183,7 @@ class HangingTransactions:
             if partition in self._replaced or (partition in ends and partition not in differing):
                 del self._unverified[partition]
             else:
-                self._unverified[partition] = now + max(AGAIN_S, BACKOFF_FACTOR * (now - began))
+                self._unverified[partition] = now + max(RETRY_S, BACKOFF_FACTOR * (now - began))
 
     def _check_last(self) -> None:
         """Check that the last transaction has ended everywhere.
@@ -218,18 +218,18 @@ class HangingTransactions:
 
     def _states(self, partitions: Iterable[Partition]) -> dict[Partition, OpenTransaction | None]:
         """Open transactions of our producer, of partitions that can be checked now."""
-        found = self._repair.states(_places(partitions))
-        return {self._known[place]: row for place, row in found.items()}
+        found = self._repair.states(_by_topic_partition(partitions))
+        return {self._known[tp]: row for tp, row in found.items()}
 
     def _leaders(
-        self, places: Iterable[TopicPartition], deadline: float
+        self, partitions: Iterable[TopicPartition], deadline: float
     ) -> dict[TopicPartition, int]:
-        wanted = {place: self._known[place] for place in places}
+        wanted = {tp: self._known[tp] for tp in partitions}
         led = target_truncation.by_leader(self._target, wanted, deadline)
         nodes = {row[:2]: node for node, rows in led.items() for row in rows}
-        self._replaced |= {partition for place, partition in wanted.items() if place not in nodes}
-        return {place: node for place, node in nodes.items() if node != target_truncation.NOBODY}
+        self._replaced |= {partition for tp, partition in wanted.items() if tp not in nodes}
+        return {tp: node for tp, node in nodes.items() if node != target_truncation.NO_LEADER}
 
 
-def _places(partitions: Iterable[Partition]) -> dict[TopicPartition, Partition]:
+def _by_topic_partition(partitions: Iterable[Partition]) -> dict[TopicPartition, Partition]:
     return {(partition.remote_topic, partition.partition): partition for partition in partitions}

@@ -57,7 +57,7 @@ class PositionReader:
 
         Transactions with positions of `awaited` must have ended: after a fence they end soon.
         """
-        keys = {position_key(*place) for place in awaited}
+        keys = {position_key(*tp) for tp in awaited}
         retry_until_available(lambda: self._read(keys, deadline), deadline)
         return self._positions()
 
@@ -84,7 +84,7 @@ class PositionReader:
 
     def _take(self, batch: LogBatch) -> None:
         if batch.is_control:
-            self._decide(batch)
+            self._apply_marker(batch)
             return
         if batch.is_aborted:
             return
@@ -95,12 +95,12 @@ class PositionReader:
         for _, _, key, value in rows:
             if key == OWNER_KEY and value is not None:
                 self.owner = read_owner(value)
-        if batch.is_decided:
+        if batch.has_outcome:
             self._apply(rows)
         else:
             self._undecided.setdefault(batch.producer_id, []).extend(rows)
 
-    def _decide(self, batch: LogBatch) -> None:
+    def _apply_marker(self, batch: LogBatch) -> None:
         rows = self._undecided.pop(batch.producer_id, [])
         for marker in decode_batch(batch.data):
             if int.from_bytes((marker.key or b"")[2:4], "big") == _COMMIT:

@@ -43,19 +43,19 @@ def read_ranges(
     leader = view.leaders.get(partition.partition)
     if view.error or leader is None or leader.node < 0 or view.topic_id != partition.remote_id:
         return
-    link = target.link(leader.node, "ranges", deadline)
+    connection = target.connection(leader.node, "ranges", deadline)
     try:
         for span in spans:
-            seen = _read(link, partition, span, leader, deadline)
+            seen = _read(connection, partition, span, leader, deadline)
             if seen is None:
                 return
             yield span, seen
     finally:
-        target.drop(link)
+        target.discard(connection)
 
 
 def _read(
-    link: Connection,
+    connection: Connection,
     partition: RemotePartition,
     span: UnmappedRange,
     leader: Leader,
@@ -67,7 +67,7 @@ def _read(
     at = span.first
     while at < span.stop:
         frame, reply = fetch_once(
-            link,
+            connection,
             topic,
             partition.partition,
             at,
@@ -89,7 +89,7 @@ def _read(
     return found
 
 
-def _headers(row: fetch.Fetched, frame: memoryview) -> Iterator[ObservedBatch]:
+def _headers(row: fetch.PartitionData, frame: memoryview) -> Iterator[ObservedBatch]:
     """Every batch of a reply; aborted ones count as empty."""
     aborted = AbortedFilter(row.aborted)
     for batch in batches(frame[row.start : row.stop]):
@@ -97,7 +97,7 @@ def _headers(row: fetch.Fetched, frame: memoryview) -> Iterator[ObservedBatch]:
         control = bool(header.attributes & CONTROL)
         if control:
             aborted.ended(header)
-        uncommitted = not control and aborted.drops(header)
+        uncommitted = not control and aborted.is_aborted(header)
         yield ObservedBatch(
             header.base_offset,
             header.last_offset,

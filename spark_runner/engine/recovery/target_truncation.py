@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.lost_ranges import remote_truncation
 from mirrors.kafka.error_table import RETRIABLE
+from mirrors.kafka.protocol.broker_pool import REQUESTS
 from mirrors.kafka.protocol.list_offsets import LATEST, list_offsets
 from mirrors.kafka.protocol.metadata import NO_ID, Leader
 from mirrors.kafka.retry import retry_until_available
@@ -26,8 +27,8 @@ from spark_runner.positions.validation import describe_remote_truncation
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 3.0
-NOBODY = -1
+LOOKUP_S = 3.0
+NO_LEADER = -1
 
 
 def stop_reason(partition: Partition, end: int, target: str) -> StopReason:
@@ -42,7 +43,7 @@ def stop_reason(partition: Partition, end: int, target: str) -> StopReason:
 
 def prepare(target: ClusterClient, partitions: Iterable[Partition]) -> None:
     """Connect to the leaders while the previous epoch still copies."""
-    deadline = time.monotonic() + LOOK_S
+    deadline = time.monotonic() + LOOKUP_S
     try:
         views = target.describe(
             dict.fromkeys(partition.remote_topic for partition in partitions), deadline
@@ -50,7 +51,7 @@ def prepare(target: ClusterClient, partitions: Iterable[Partition]) -> None:
         leaders = {leader.node for view in views.values() for leader in view.leaders.values()}
         for node in leaders:
             if node >= 0:
-                target.link(node, "ask", deadline)
+                target.connection(node, REQUESTS, deadline)
     except UnderstudyError as error:
         log.info("remote partitions cannot be looked up yet: %s", error.message)
 
@@ -73,14 +74,14 @@ def ends(target: ClusterClient, partitions: Iterable[Partition]) -> dict[Partiti
         if partition.error is None
     }
     found: dict[Partition, int] = {}
-    deadline = time.monotonic() + LOOK_S
+    deadline = time.monotonic() + LOOKUP_S
 
     def look() -> None:
         led = by_leader(target, known, deadline)
-        led.pop(NOBODY, None)
+        led.pop(NO_LEADER, None)
         for wanted in led.values():
-            for place, row in list_offsets(target, wanted, at=LATEST, deadline=deadline).items():
-                partition = known[place]
+            for tp, row in list_offsets(target, wanted, at=LATEST, deadline=deadline).items():
+                partition = known[tp]
                 if not row.error:
                     found[partition] = row.offset
                 elif row.error not in RETRIABLE and partition.committed_downstream >= 0:
@@ -97,13 +98,13 @@ def ends(target: ClusterClient, partitions: Iterable[Partition]) -> dict[Partiti
 def by_leader(
     target: ClusterClient, known: Mapping[tuple[str, int], Partition], deadline: float
 ) -> dict[int, list[tuple[str, int, Leader]]]:
-    """Partitions by their leader's node id, `NOBODY` for none; without recreated topics."""
+    """Partitions by their leader's node id, `NO_LEADER` for none; without recreated topics."""
     if not known:
         return {}
     wanted: dict[int, list[tuple[str, int, Leader]]] = {}
     views = target.describe(dict.fromkeys(topic for topic, _ in known), deadline)
     for (topic, number), partition in known.items():
-        leader = Leader(NOBODY, -1)
+        leader = Leader(NO_LEADER, -1)
         if (view := views.get(topic)) is not None and not view.error:
             if partition.remote_id not in (view.topic_id, NO_ID):
                 continue

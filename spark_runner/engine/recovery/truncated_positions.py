@@ -31,7 +31,7 @@ from spark_runner.positions.validation import describe_lost_positions
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 5.0
+LOOKUP_S = 5.0
 
 
 def producers_of(
@@ -72,7 +72,7 @@ def judge(
     lost: dict[Partition, StopReason] = {}
     looked_at: set[Partition] = set()
     unknown = dict(ends)
-    deadline = time.monotonic() + LOOK_S
+    deadline = time.monotonic() + LOOKUP_S
     try:
         known = own(deadline)
         for partition, end in ends.items():
@@ -80,7 +80,7 @@ def judge(
             span = UnmappedRange(max(0, partition.committed_downstream - 1), end)
             for _, seen in read_ranges(target, partition, [span], deadline):
                 del unknown[partition]
-                last = last_of_ours(partition.committed_downstream, seen, known)
+                last = last_own_record(partition.committed_downstream, seen, known)
                 if last is not None:
                     lost[partition] = _stop_reason(partition, last + 1, target.alias)
             looked_at.add(partition)
@@ -99,7 +99,7 @@ def judge(
     return lost, looked_at - lost.keys()
 
 
-def last_of_ours(there: int, seen: Iterable[ObservedBatch], own: set[int]) -> int | None:
+def last_own_record(there: int, seen: Iterable[ObservedBatch], own: set[int]) -> int | None:
     """The offset of our last committed record from `there` on."""
     ours = set(own)
     last: int | None = None

@@ -10,7 +10,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_range
 from mirrors.kafka.error_codes import Code, name_of
 from mirrors.kafka.error_table import RETRIABLE, TOPIC_MISSING
-from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, Listed, list_offsets
+from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, ListedOffset, list_offsets
 from mirrors.kafka.protocol.metadata import NO_ID, Leader
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
@@ -19,8 +19,8 @@ from spark_runner.positions.validation import describe_range_gap, describe_trunc
 
 T = TypeVar("T")
 
-LOOK_S = 1.0
-MAX_LOOK_S = 5.0
+LOOKUP_S = 1.0
+MAX_LOOKUP_S = 5.0
 # Share of a slice's time that failing lookups may take.
 SHARE = 0.1
 
@@ -37,13 +37,13 @@ class BoundedLookups:
         began = time.monotonic()
         if began < self._not_before.get(node, 0.0):
             return None
-        wait_s = self._wait_s.get(node, LOOK_S)
+        wait_s = self._wait_s.get(node, LOOKUP_S)
         try:
             found = look(began + wait_s)
         except UnderstudyError:
             spent = time.monotonic() - began
             if spent > wait_s / 2:
-                self._wait_s[node] = min(2 * wait_s, MAX_LOOK_S)
+                self._wait_s[node] = min(2 * wait_s, MAX_LOOKUP_S)
             self._not_before[node] = began + spent + spent / SHARE
             return None
         self._wait_s.pop(node, None)
@@ -57,7 +57,7 @@ LEADERLESS_AFTER_S = 30.0
 # Java's consumer and the replicas retry without limit.
 UNREADABLE_AFTER_S = 30.0
 # Any broker.
-_ANYONE = -1
+_ANY_NODE = -1
 
 
 def broker_error() -> str:
@@ -124,7 +124,7 @@ class SourceErrors:
     def _out_of_range(self, partition: Partition) -> StopReason | None:
         wanted = [(partition.topic, partition.partition, Leader(partition.source_node, -1))]
 
-        def look(deadline: float) -> list[Listed]:
+        def look(deadline: float) -> list[ListedOffset]:
             return [
                 list_offsets(self._cluster, wanted, at=at, deadline=deadline)[
                     partition.topic_partition
@@ -158,7 +158,7 @@ class SourceErrors:
     def _missing(self, partition: Partition, seconds: float) -> StopReason | None:
         alias = self._cluster.alias
         views = self._lookups.at(
-            _ANYONE, lambda until: self._cluster.describe([partition.topic], until)
+            _ANY_NODE, lambda until: self._cluster.describe([partition.topic], until)
         )
         view = (views or {}).get(partition.topic)
         if view is None:

@@ -32,7 +32,7 @@ class FetchSize:
         self._most = most
         self.size = min(_FIRST, most)
 
-    def came(self, size: int, seconds: float) -> None:
+    def record_response(self, size: int, seconds: float) -> None:
         """A reply of `size` bytes took `seconds` once it had begun to arrive."""
         if size < _LEAST:
             return
@@ -68,25 +68,27 @@ class FetchLimits:
     newest: int = fetch.MOST
 
 
-def throttled_s(told_s: float, empty_throttled: int) -> float:
+def throttled_s(announced_s: float, empty_throttled: int) -> float:
     """How long to pause after a throttled response, given the number of empty ones in a row.
 
     A broker answers a fetch with nothing while a quota is exceeded (KIP-219), and each request
     counts against the quota: polling would use up a small request quota. So the pause doubles,
     until all earlier use has left the quota window.
     """
-    return max(told_s, min(told_s * float(1 << min(empty_throttled, 10)), _QUOTA_WINDOW_S))
+    return max(
+        announced_s, min(announced_s * float(1 << min(empty_throttled, 10)), _QUOTA_WINDOW_S)
+    )
 
 
 class FetchConnection:
     """Blocking. Raises KafkaUnavailable when the connection breaks, and is unusable then."""
 
     def __init__(
-        self, connection_id: tuple[int, int], link: Connection, limits: FetchLimits
+        self, connection_id: tuple[int, int], transport: Connection, limits: FetchLimits
     ) -> None:
         # Node id, and number of the connection to that node.
         self.connection_id = connection_id
-        self.link = link
+        self.transport = transport
         self.members: dict[tuple[bytes, int], Partition] = {}
         self.buffer: ReceiveBuffer | None = None
         # Partitions left during a request. Its reply is ignored for them: they may be read again
@@ -110,7 +112,7 @@ class FetchConnection:
         self._partition_bytes = limits.partition_bytes
         self._request_s = limits.request_s
         self._session = fetch.FetchSession(
-            link.version(FETCH, fetch.LEAST, limits.newest, "Fetch"),
+            transport.version(FETCH, fetch.LEAST, limits.newest, "Fetch"),
             max_wait_ms=limits.max_wait_ms,
             min_bytes=limits.min_bytes,
             max_bytes=limits.max_bytes,
@@ -137,13 +139,13 @@ class FetchConnection:
         """The largest reply that it may ask for."""
         return self._most_bytes
 
-    def want(self, partition: Partition) -> None:
+    def add(self, partition: Partition) -> None:
         """Read the partition from its `next_fetch` on, with the next request."""
         key = name_key(partition.topic) if self.by_name else partition.source_id
         partition.identify_source(key)
         self.members[partition.source_key, partition.partition] = partition
-        self._session.want(
-            fetch.Wanted(
+        self._session.add(
+            fetch.FetchPartition(
                 partition.source_key,
                 partition.partition,
                 partition.next_fetch,
@@ -153,25 +155,25 @@ class FetchConnection:
             )
         )
 
-    def forget(self, partition: Partition) -> None:
+    def remove(self, partition: Partition) -> None:
         if self.members.pop((partition.source_key, partition.partition), None) is not None:
             if self.buffer is not None:
                 self._left.add((partition.source_key, partition.partition))
-            self._session.forget(partition.source_key, partition.partition)
+            self._session.remove(partition.source_key, partition.partition)
 
-    def withhold(self, partition: Partition) -> None:
+    def suspend(self, partition: Partition) -> None:
         """Omit the partition from the next requests; it stays assigned to this connection."""
-        self._session.forget(partition.source_key, partition.partition)
+        self._session.remove(partition.source_key, partition.partition)
 
-    def ask(self, buffer: ReceiveBuffer, now: float, most: int) -> None:
+    def send_fetch(self, buffer: ReceiveBuffer, now: float, most: int) -> None:
         """Send the next request; its reply of at most `most` bytes goes to the buffer."""
-        self._session.ask_for(min(most, self._fetch_size.size))
+        self._session.set_max_bytes(min(most, self._fetch_size.size))
         self.buffer = buffer
         self.sent_at = now
         self._heard_at = 0.0
         until = now + self._request_s
-        self.link.renew_login(until)
-        self.link.send([self._session.request(self.link.next_correlation())], until)
+        self.transport.renew_login(until)
+        self.transport.send([self._session.request(self.transport.next_correlation())], until)
 
     def is_overdue(self, now: float, patience: float) -> bool:
         """Whether no reply came for this many seconds, or the rest of one is overdue."""
@@ -181,7 +183,7 @@ class FetchConnection:
             return now - self._heard_at > RECEIVE_S
         return now - self.sent_at > patience
 
-    def read(self, now: float) -> tuple[ReceiveBuffer, list[fetch.Fetched]] | None:
+    def read(self, now: float) -> tuple[ReceiveBuffer, list[fetch.PartitionData]] | None:
         """Read the next part of the reply; None while more is to come.
 
         Returns the buffer that holds the records.
@@ -191,26 +193,26 @@ class FetchConnection:
         began = time.monotonic()
         if not self._heard_at:
             self.took_s = began - self.sent_at
-        frame = self.link.receive_part(buffer.view, now + RECEIVE_S, self._part)
+        frame = self.transport.receive_part(buffer.view, now + RECEIVE_S, self._part)
         self._reading_s += time.monotonic() - began
         if frame is None:
             self._heard_at = time.monotonic()
             return None
-        self._fetch_size.came(len(frame), self._reading_s)
+        self._fetch_size.record_response(len(frame), self._reading_s)
         self._reading_s = 0.0
         session, reply = fetch.read_reply(frame, self._session.version)
         if reply.error and reply.error not in SESSION_LOST:
             raise KafkaUnavailable(
-                f"Cluster {self.link.where}: the broker rejects each fetch with "
+                f"Cluster {self.transport.where}: the broker rejects each fetch with "
                 f"{name_of(reply.error)}. See the broker's log.",
                 code="fetch_refused",
             )
         self.buffer = None
         if not buffer.owns(frame):
             buffer = oversized_buffer(frame, buffer)
-        self.link.note_throttle(reply.throttle_ms)
+        self.transport.note_throttle(reply.throttle_ms)
         wait = throttled_s(reply.throttle_ms / 1000, self._empty_throttled)
-        self.retry_at = max(self.link.quiet_until, now + wait)
+        self.retry_at = max(self.transport.quiet_until, now + wait)
         self._empty_throttled = (
             self._empty_throttled + 1 if reply.throttle_ms and not reply.partitions else 0
         )

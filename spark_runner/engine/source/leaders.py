@@ -22,7 +22,7 @@ from spark_runner.engine.source.fetch_connection import FetchConnection, FetchLi
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
 _RETRY_S = 0.2
-_LOOK_S = 3.0
+_LOOKUP_S = 3.0
 
 
 class SourceLeaders:
@@ -57,27 +57,27 @@ class SourceLeaders:
         """Whether topics have to be verified before a commit, since a broker knows no topic ids."""
         return any(connection.by_name for connection in self.connections.values())
 
-    def want(self, partition: Partition) -> None:
+    def start_fetching(self, partition: Partition) -> None:
         """Fetch the partition from its `next_fetch` on, from its leader if that is known."""
         connection = self._connection(partition)
         if connection is not None:
-            connection.want(partition)
+            connection.add(partition)
         elif partition not in self._leaderless.not_before:
             self._leaderless.add([partition], 0.0)
 
-    def forget(self, partition: Partition) -> None:
+    def stop_fetching(self, partition: Partition) -> None:
         """Stop fetching the partition; its leader stays known."""
         connection = self._connection(partition)
         if connection is not None:
-            connection.forget(partition)
+            connection.remove(partition)
 
     def _connection(self, partition: Partition) -> FetchConnection | None:
         connection_id = self._connection_of.get(partition)
         return None if connection_id is None else self.connections.get(connection_id)
 
     def stop_reading(self, partition: Partition) -> None:
-        self._leaderless.drop(partition)
-        self.forget(partition)
+        self._leaderless.remove(partition)
+        self.stop_fetching(partition)
 
     def look_up_leader(self, partition: Partition) -> None:
         self._leaderless.add([partition], 0.0)
@@ -109,7 +109,7 @@ class SourceLeaders:
         """
         if self.connections.get(connection.connection_id) is connection:
             self.connection_closed(connection, now)
-            self.outage.note(now, error)
+            self.outage.record_failure(now, error)
             for partition in list(connection.members.values()):
                 self.handle_error(partition, Code.NETWORK_EXCEPTION, now)
 
@@ -130,9 +130,9 @@ class SourceLeaders:
             return []
         names = dict.fromkeys(partition.topic for partition in waiting)
         try:
-            views = self._cluster.describe(names, time.monotonic() + _LOOK_S)
+            views = self._cluster.describe(names, time.monotonic() + _LOOKUP_S)
         except KafkaUnavailable as error:
-            self.outage.note(now, error)
+            self.outage.record_failure(now, error)
             return []
         settled = []
         shares = Counter(self._connection_of.values())
@@ -148,7 +148,7 @@ class SourceLeaders:
             elif not self._assign(partition, leader.node, shares, now):
                 self.handle_error(partition, Code.BROKER_NOT_AVAILABLE, now)
             else:
-                self._leaderless.drop(partition)
+                self._leaderless.remove(partition)
                 partition.assign_source(leader.node, leader.epoch)
                 settled.append(partition)
         return settled
@@ -176,15 +176,17 @@ class SourceLeaders:
             node, number = connection_id
             purpose = f"fetch {number}" if number else "fetch"
             try:
-                link = self._cluster.link(node, purpose, now + _LOOK_S)
+                connection = self._cluster.connection(node, purpose, now + _LOOKUP_S)
             except KafkaUnavailable as error:
-                self.outage.note(now, error)
+                self.outage.record_failure(now, error)
                 return False
-            self.connections[connection_id] = FetchConnection(connection_id, link, self._limits)
+            self.connections[connection_id] = FetchConnection(
+                connection_id, connection, self._limits
+            )
         return True
 
     def _close(self, connection: FetchConnection) -> None:
-        self._cluster.drop(connection.link)
+        self._cluster.discard(connection.transport)
         if connection.buffer is not None:
             self._buffers.give_back(connection.buffer)
             connection.buffer = None

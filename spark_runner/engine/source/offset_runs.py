@@ -29,7 +29,7 @@ class OffsetRunsReader:
         self._name = view.name
         self._forget = forget
         doing = f"read {view.name} for skip.replicated"
-        self._log = LogReader(cluster, view.name, doing=doing, keeps_leader=True)
+        self._log = LogReader(cluster, view.name, doing=doing, caches_leader=True)
         self._log.seek(id_text(view.topic_id), None, -1)
 
     @property

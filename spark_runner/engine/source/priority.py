@@ -10,7 +10,7 @@ from __future__ import annotations
 from mirrors.domain.topics.priority import WEIGHTS, FetchOrder, PriorityRules, Rank
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.source.fetch_connection import FetchConnection
-from spark_runner.kafka_protocol.fetch import Fetched
+from spark_runner.kafka_protocol.fetch import PartitionData
 
 _NORMAL = WEIGHTS["normal"]
 
@@ -24,13 +24,13 @@ class ReadPriority:
         self._orders: dict[tuple[int, int], FetchOrder] = {}
         # Partitions with a backlog, and partitions omitted from the session.
         self._behind: dict[Partition, None] = {}
-        self._withheld: set[Partition] = set()
+        self._suspended: set[Partition] = set()
         self._turn: dict[tuple[int, int], Rank | None] = {}
 
     def clear(self) -> None:
         self._orders.clear()
         self._behind.clear()
-        self._withheld.clear()
+        self._suspended.clear()
 
     @property
     def weight(self) -> int:
@@ -38,20 +38,20 @@ class ReadPriority:
         ranks = {self._rank(partition) for partition in self._behind if partition.error is None}
         return max((WEIGHTS[rank] for rank in ranks), default=_NORMAL)
 
-    def arrange(self, connection: FetchConnection) -> None:
+    def select_partitions(self, connection: FetchConnection) -> None:
         """Before a request: choose the class, and omit backlogs of the others."""
         behind = [partition for partition in self._behind if _is_member(connection, partition)]
         turn = self._order_of(connection).next({self._rank(partition) for partition in behind})
         self._turn[connection.connection_id] = turn
         for partition in behind:
             if self._rank(partition) != turn:
-                connection.withhold(partition)
-                self._withheld.add(partition)
-            elif partition in self._withheld:
-                self._withheld.discard(partition)
-                connection.want(partition)
+                connection.suspend(partition)
+                self._suspended.add(partition)
+            elif partition in self._suspended:
+                self._suspended.discard(partition)
+                connection.add(partition)
 
-    def record_reply(self, connection: FetchConnection, rows: list[Fetched]) -> None:
+    def record_reply(self, connection: FetchConnection, rows: list[PartitionData]) -> None:
         """Count the reply's bytes by class. A class without bytes has no backlog."""
         sizes: dict[Rank, int] = {}
         for row in rows:

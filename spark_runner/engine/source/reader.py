@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
-from spark_runner.engine.batches.header_scan import CUT, scan
+from spark_runner.engine.batches.header_scan import STOP_INSIDE_BATCH, scan
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.receive_buffers import ReceiveBuffer, ReceiveBuffers
 from spark_runner.engine.model.stop_reason import StopReason
@@ -18,7 +18,7 @@ from spark_runner.engine.source.leaders import SourceLeaders
 from spark_runner.engine.source.replicated_filter import FetchedBatches, ReplicatedFilter
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.fetch import READ_COMMITTED, Fetched
+from spark_runner.kafka_protocol.fetch import READ_COMMITTED, PartitionData
 
 
 class SourceReader:
@@ -76,21 +76,21 @@ class SourceReader:
                 self._leaders.errors.clear(partition)
                 self._full.add(partition)
             else:
-                self._leaders.want(partition)
+                self._leaders.start_fetching(partition)
         if self._full:
             for partition in [
                 partition for partition in self._full if not self._is_full(partition)
             ]:
                 self._full.discard(partition)
-                self._leaders.want(partition)
-        for connection in sorted(self.connections(), key=_asked_longest_ago):
+                self._leaders.start_fetching(partition)
+        for connection in sorted(self.connections(), key=_last_request_time):
             if connection.buffer is None and connection.members and now >= connection.retry_at:
                 if self._throttle.opens_at(now) > now or (buffer := self._buffers.take()) is None:
                     return
                 if self._priority is not None:
-                    self._priority.arrange(connection)
+                    self._priority.select_partitions(connection)
                 try:
-                    connection.ask(buffer, now, self._throttle.most(self._limits.max_bytes))
+                    connection.send_fetch(buffer, now, self._throttle.most(self._limits.max_bytes))
                 except KafkaUnavailable as error:
                     self._leaders.connection_lost(connection, now, error)
 
@@ -105,7 +105,7 @@ class SourceReader:
         except KafkaUnavailable as error:
             self._leaders.connection_lost(connection, now, error)
             return
-        self._throttle.took(sum(row.stop - row.start for row in rows), now)
+        self._throttle.record_read(sum(row.stop - row.start for row in rows), now)
         if self._priority is not None:
             self._priority.record_reply(connection, rows)
         committed = self._limits.isolation == READ_COMMITTED
@@ -122,11 +122,11 @@ class SourceReader:
                 connection.is_behind |= partition.next_fetch < end
         if not buffer.users:
             self._buffers.give_back(buffer)
-        self._leaders.outage.over()
+        self._leaders.outage.end()
         self.send_requests(now)
 
     def _find_replicated(
-        self, connection: FetchConnection, buffer: ReceiveBuffer, rows: list[Fetched]
+        self, connection: FetchConnection, buffer: ReceiveBuffer, rows: list[PartitionData]
     ) -> dict[Partition, StopReason]:
         """Find batches of other flows. Returns partitions for which that is impossible."""
         if self._replicated is None:
@@ -197,7 +197,7 @@ class SourceReader:
     # -- one reply
 
     def _accept(
-        self, partition: Partition, row: Fetched, buffer: ReceiveBuffer, now: float
+        self, partition: Partition, row: PartitionData, buffer: ReceiveBuffer, now: float
     ) -> None:
         if row.error:
             self._leaders.handle_error(partition, row.error, now)
@@ -206,10 +206,10 @@ class SourceReader:
             self._stop(partition, self._leaders.errors.diverged(partition, *row.diverging))
             return
         self._leaders.errors.clear(partition)
-        partition.see_ends(row.high_watermark, row.stable_offset)
+        partition.update_ends(row.high_watermark, row.stable_offset)
         before = partition.next_fetch
         if row.stop > row.start and scan(partition, buffer, row.start, row.stop, row.aborted):
-            partition.cut_at_stop(buffer, CUT)
+            partition.drop_past_stop(buffer, STOP_INSIDE_BATCH)
             self._offer(partition)
         if self._priority is not None:
             committed = self._limits.isolation == READ_COMMITTED
@@ -222,13 +222,13 @@ class SourceReader:
             return
         if self._is_full(partition):
             self._full.add(partition)
-            self._leaders.forget(partition)
+            self._leaders.stop_fetching(partition)
         elif partition.next_fetch != before:
-            self._leaders.want(partition)
+            self._leaders.start_fetching(partition)
 
     def _is_full(self, partition: Partition) -> bool:
         return partition.queued_bytes > self._limits.queue_bytes
 
 
-def _asked_longest_ago(connection: FetchConnection) -> float:
+def _last_request_time(connection: FetchConnection) -> float:
     return connection.sent_at

@@ -46,7 +46,7 @@ from spark_runner.kafka_protocol.batch_header import (
 )
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
-LOOK_S = 5.0
+LOOKUP_S = 5.0
 # By then the cluster no longer lists a failed broker, and its topics are known to the others.
 SILENT_S = 10.0
 
@@ -89,19 +89,19 @@ class ReplicatedFilter:
     def prepare(self, deadline: float) -> None:
         """Read the existing runs in advance."""
         self._list_runs_topics(deadline)
-        self._catch_up(deadline)
+        self._read_new_runs(deadline)
 
     def find_replicated(self, parts: list[FetchedBatches]) -> dict[Partition, StopReason]:
         """Note in each partition which batches to skip. Returns partitions that stop, and why."""
         if not parts:
             return {}
-        deadline = time.monotonic() + LOOK_S
-        self._catch_up(deadline)
-        stopped, unknown = self._look(parts)
+        deadline = time.monotonic() + LOOKUP_S
+        self._read_new_runs(deadline)
+        stopped, unknown = self._find_ranges(parts)
         if stopped or unknown - self._foreign_producers:
             if self._list_runs_topics(deadline):
-                self._catch_up(deadline)
-                stopped, unknown = self._look(parts)
+                self._read_new_runs(deadline)
+                stopped, unknown = self._find_ranges(parts)
             self._require_all_brokers(unknown - self._foreign_producers)
             self._foreign_producers |= unknown
         return stopped
@@ -119,7 +119,9 @@ class ReplicatedFilter:
                 code="timeout",
             )
 
-    def _look(self, parts: list[FetchedBatches]) -> tuple[dict[Partition, StopReason], set[int]]:
+    def _find_ranges(
+        self, parts: list[FetchedBatches]
+    ) -> tuple[dict[Partition, StopReason], set[int]]:
         stopped: dict[Partition, StopReason] = {}
         unknown: set[int] = set()
         for part in parts:
@@ -175,17 +177,17 @@ class ReplicatedFilter:
                 found = True
         return found
 
-    def _catch_up(self, deadline: float) -> None:
+    def _read_new_runs(self, deadline: float) -> None:
         for name, tail in self._tails.items():
             for key, value, producer in tail.read(deadline):
-                self._take(name, key, value, producer)
+                self._add_run(name, key, value, producer)
 
     def _forget(self, topic: str) -> None:
         """Drop the runs of a topic that will be read again."""
         for ranges in self._ranges.values():
             ranges.forget(topic)
 
-    def _take(self, topic: str, raw: bytes, value: bytes | None, producer: int) -> None:
+    def _add_run(self, topic: str, raw: bytes, value: bytes | None, producer: int) -> None:
         try:
             key = BlockKey.from_bytes(raw)
             ranges = self._ranges.get((key.into, key.partition))
@@ -218,6 +220,6 @@ def _committed(part: FetchedBatches) -> Iterator[Header]:
             if header.attributes & CONTROL:
                 if is_abort_marker(memory, at):
                     aborted.ended(header)
-            elif not (header.attributes & TRANSACTIONAL and aborted.drops(header)):
+            elif not (header.attributes & TRANSACTIONAL and aborted.is_aborted(header)):
                 yield header
         at += size

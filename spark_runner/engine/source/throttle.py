@@ -46,7 +46,7 @@ class Throttle:
         return " ".join(words for words in stated if words)
 
     @property
-    def holds(self) -> bool:
+    def has_limit(self) -> bool:
         """Whether there is a limit."""
         return self._bucket.rate is not None
 
@@ -63,7 +63,7 @@ class Throttle:
             self._held_at = now
         return moment
 
-    def took(self, size: int, now: float) -> None:
+    def record_read(self, size: int, now: float) -> None:
         self._bucket.take(size, now)
 
     def most(self, largest: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spark_runner.engine.batches import repack
-from spark_runner.engine.batches.header_scan import REFUSED, SMALL, TOO_LARGE
+from spark_runner.engine.batches.header_scan import REJECTED, SMALL, TOO_LARGE
 from spark_runner.engine.batches.record_bytes import GroupTooLarge
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.pending_batch import PendingBatch
@@ -78,7 +78,7 @@ class BatchPreparer:
 
     def _wants_repack(self, partition: Partition, batch: PendingBatch) -> bool:
         if batch.first == partition.suspect_offset:
-            batch.repack_reason = REFUSED
+            batch.repack_reason = REJECTED
         if batch.repack_reason:
             return True
         queue = partition.queue
@@ -94,13 +94,13 @@ class BatchPreparer:
 
     def _split(self, partition: Partition, batch: PendingBatch) -> bool:
         """Split a rejected batch. False: the partition stops here."""
-        if not _is_sound(batch):
-            self._damaged(partition, batch, "its checksum is wrong")
+        if not _is_intact(batch):
+            self._stop_at_corrupt_batch(partition, batch, "its checksum is wrong")
             return False
         try:
             built = repack.split(batch, partition.settings)
-        except repack.Damaged as error:
-            self._damaged(partition, batch, str(error))
+        except repack.CorruptBatch as error:
+            self._stop_at_corrupt_batch(partition, batch, str(error))
             return False
         partition.take_first()
         partition.put_first(built)
@@ -121,9 +121,9 @@ class BatchPreparer:
             partition.put_first([merged])
             return True
         # Batches before a damaged one are written first.
-        group = list(itertools.takewhile(_is_sound, queued))
+        group = list(itertools.takewhile(_is_intact, queued))
         if not group:
-            self._damaged(partition, queued[0], "its checksum is wrong")
+            self._stop_at_corrupt_batch(partition, queued[0], "its checksum is wrong")
             return False
         while True:
             try:
@@ -132,25 +132,25 @@ class BatchPreparer:
             except GroupTooLarge as enough:
                 del group[enough.batches :]
             # Under another name: mypyc gives a variable one type.
-            except repack.Damaged as damaged:
-                if not damaged.batch:
-                    self._damaged(partition, group[0], str(damaged))
+            except repack.CorruptBatch as corrupt:
+                if not corrupt.batch:
+                    self._stop_at_corrupt_batch(partition, group[0], str(corrupt))
                     return False
-                del group[damaged.batch :]
+                del group[corrupt.batch :]
         self._remove_first(partition, group)
         if too_large is not None:
             offset, size = too_large
-            self._end_at(partition, errors.too_large(partition, offset, size, self._target))
+            self._stop_at(partition, errors.too_large(partition, offset, size, self._target))
         partition.put_first(built)
         if not built and too_large is None:
-            partition.pass_batch(group[-1])
+            partition.skip_batch(group[-1])
         return bool(built) or too_large is None
 
     def _group(self, partition: Partition) -> list[PendingBatch]:
         """The first batch and those that are merged with it."""
         queue = partition.queue
         group = [queue[0]]
-        if queue[0].repack_reason in (REFUSED, TOO_LARGE):
+        if queue[0].repack_reason in (REJECTED, TOO_LARGE):
             return group
         most = min(self._merged_bytes, partition.settings.most_bytes or self._merged_bytes)
         size = queue[0].size
@@ -158,7 +158,7 @@ class BatchPreparer:
             if batch.is_stamped or batch.buffer is None:
                 break
             if batch.repack_reason:
-                if batch.repack_reason in (REFUSED, TOO_LARGE):
+                if batch.repack_reason in (REJECTED, TOO_LARGE):
                     break
             elif batch.size >= self._small_bytes:
                 break
@@ -182,7 +182,7 @@ class BatchPreparer:
         if buffer is not None:
             self._buffers.release(buffer, users)
 
-    def _damaged(self, partition: Partition, batch: PendingBatch, what: str) -> None:
+    def _stop_at_corrupt_batch(self, partition: Partition, batch: PendingBatch, what: str) -> None:
         # Only the batch directly after it shows where it ends: its own length may be damaged.
         following = next(itertools.islice(partition.queue, 1, None), None)
         behind = None
@@ -191,12 +191,12 @@ class BatchPreparer:
             and following.buffer is batch.buffer
             and following.at == batch.at + batch.size
             and following.header[3] == 2
-            and _is_sound(following)
+            and _is_intact(following)
         ):
             behind = following.header[0]
-        self._end_at(partition, errors.damaged(partition, batch.first, what, behind))
+        self._stop_at(partition, errors.corrupt(partition, batch.first, what, behind))
 
-    def _end_at(self, partition: Partition, stop_reason: StopReason) -> None:
+    def _stop_at(self, partition: Partition, stop_reason: StopReason) -> None:
         """Stop the partition at this batch.
 
         Batches before it are still written. What was read after it is dropped, and what a pending
@@ -235,7 +235,7 @@ class BatchPreparer:
             self._buffers.release(batch.buffer)
 
 
-def _is_sound(batch: PendingBatch) -> bool:
+def _is_intact(batch: PendingBatch) -> bool:
     """Whether the checksum holds; checked before the body is read. Stamping updates the checksum,
     so the result is the same before and after."""
     return batch.header[3] != 2 or checksum_holds(batch.memory, batch.at, batch.address, batch.size)

@@ -48,7 +48,7 @@ def too_large(partition: Partition, offset: int, size: int, target: str) -> Stop
     return StopReason("faulted", code, reason, offset, _one_record(partition, offset))
 
 
-def damaged(partition: Partition, offset: int, what: str, behind: int | None) -> StopReason:
+def corrupt(partition: Partition, offset: int, what: str, behind: int | None) -> StopReason:
     """A damaged batch of the source; nothing of it is forwarded.
 
     `behind` is the base offset of the next batch if that one is intact. Fields of a damaged batch

@@ -21,7 +21,7 @@ from spark_runner.engine.target.produce_connection import ProduceConnection, con
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
-_LOOK_S = 3.0
+_LOOKUP_S = 3.0
 _RETRY_S = 0.1
 
 
@@ -64,7 +64,7 @@ class TargetLeaders:
 
     def forget(self, partition: Partition) -> None:
         """Nothing more of the partition is written."""
-        self._leaderless.drop(partition)
+        self._leaderless.remove(partition)
         connection = self.connections.get(partition.connection_id)
         if connection is not None:
             connection.ready.pop(partition, None)
@@ -76,7 +76,8 @@ class TargetLeaders:
     def quiet_until(self) -> float:
         """The time until which a broker throttles, as it announced."""
         return max(
-            (connection.link.quiet_until for connection in self.connections.values()), default=0.0
+            (connection.transport.quiet_until for connection in self.connections.values()),
+            default=0.0,
         )
 
     @property
@@ -91,9 +92,9 @@ class TargetLeaders:
             return []
         names = dict.fromkeys(partition.remote_topic for partition in waiting)
         try:
-            views = self.cluster.describe(names, time.monotonic() + _LOOK_S)
+            views = self.cluster.describe(names, time.monotonic() + _LOOKUP_S)
         except KafkaUnavailable as error:
-            self.outage.note(now, error)
+            self.outage.record_failure(now, error)
             return []
         found: list[tuple[Partition, int]] = []
         for partition in waiting:
@@ -108,16 +109,16 @@ class TargetLeaders:
             found.append((partition, number))
         if not self._leaderless.not_before and not any(map(has_unwritten, self._partitions)):
             # No response will end the outage, and a later failure is another one.
-            self.outage.over()
+            self.outage.end()
         return found
 
     def _assign(self, partition: Partition, node: int, now: float) -> bool:
         try:
             connection = self._connection_for(partition, node, now)
         except KafkaUnavailable as error:
-            self.outage.note(now, error)
+            self.outage.record_failure(now, error)
             return False
-        self._leaderless.drop(partition)
+        self._leaderless.remove(partition)
         self._assign_connection(partition, connection)
         return True
 
@@ -140,7 +141,7 @@ class TargetLeaders:
             purpose = f"produce {number}"
             connection = self.connections[connection_id] = ProduceConnection(
                 connection_id,
-                self.cluster.link(node, purpose, now + _LOOK_S),
+                self.cluster.connection(node, purpose, now + _LOOKUP_S),
                 transactional_id=self._transactional_id,
                 newest=self._newest,
                 tuning=self.tuning,
@@ -207,7 +208,7 @@ class TargetLeaders:
         if self.connections.get(connection.connection_id) is not connection:
             return
         self.cluster.broken += 1
-        self.cluster.drop(connection.link)
+        self.cluster.discard(connection.transport)
         connection.in_flight.clear()
         connection.ready.clear()
         del self.connections[connection.connection_id]
@@ -220,7 +221,7 @@ class TargetLeaders:
 
     def restart(self) -> None:
         for connection in self.connections.values():
-            self.cluster.drop(connection.link)
+            self.cluster.discard(connection.transport)
         self.connections.clear()
         self._widths.clear()
         self._single.clear()

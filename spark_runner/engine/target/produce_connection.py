@@ -19,7 +19,7 @@ class ProduceConnection:
     def __init__(
         self,
         connection_id: tuple[int, int],
-        link: Connection,
+        transport: Connection,
         *,
         transactional_id: str | None,
         newest: int,
@@ -30,7 +30,7 @@ class ProduceConnection:
         self.connection_id = connection_id
         self._request_s = request_s
         self._transactional = transactional_id is not None
-        self.link = link
+        self.transport = transport
         self.in_flight: deque[BatchesInFlight] = deque()
         # Size and send time of each request in flight.
         self._sent: deque[tuple[int, float]] = deque()
@@ -45,7 +45,7 @@ class ProduceConnection:
         # Duration of the last request.
         self.took_s = 0.0
         self.reset_load()
-        version = link.version(PRODUCE, produce.LEAST, newest, "Produce")
+        version = transport.version(PRODUCE, produce.LEAST, newest, "Produce")
         self._writer = produce.RequestWriter(
             version, transactional_id, timeout_ms=tuning.request_timeout_ms
         )
@@ -59,7 +59,7 @@ class ProduceConnection:
     def adds_partitions_itself(self) -> bool:
         """Whether Produce adds the partition to the transaction (KIP-890), or there is no
         transaction."""
-        return self._writer.version >= produce.ADDS_BY_ITSELF or not self._transactional
+        return self._writer.version >= produce.ADDS_PARTITIONS_VERSION or not self._transactional
 
     def key_of(self, partition: Partition) -> bytes:
         return produce.name_key(partition.remote_topic) if self.by_name else partition.remote_id
@@ -68,7 +68,7 @@ class ProduceConnection:
         """Whether a partition is ready, the window has room, and the broker does not throttle."""
         return (
             bool(self.ready)
-            and now >= self.link.quiet_until
+            and now >= self.transport.quiet_until
             and (
                 not self.in_flight or (len(self.in_flight) < self._max_in_flight and self.room > 0)
             )
@@ -113,7 +113,7 @@ class ProduceConnection:
     def send(self, batches: BatchesInFlight, now: float) -> None:
         """Send one request with one batch of each partition."""
         topics, size = by_topic(batches)
-        link = self.link
+        transport = self.transport
         is_first = not self.in_flight
         # Register first: if sending fails, the batches are retried.
         self.in_flight.append(batches)
@@ -121,22 +121,22 @@ class ProduceConnection:
         self._window.sent(size)
         self.most_in_flight = max(self.most_in_flight, len(self.in_flight))
         if is_first:
-            link.renew_login(now + self._request_s)
+            transport.renew_login(now + self._request_s)
             self.heard_at = now
-        parts = self._writer.parts(link.next_correlation(), topics)
-        link.send(parts, now + self._request_s)
+        parts = self._writer.parts(transport.next_correlation(), topics)
+        transport.send(parts, now + self._request_s)
 
     def is_overdue(self, now: float) -> bool:
         """Whether the response is overdue. Time that the broker announced as throttling is not
         counted."""
-        since = max(self.heard_at, self.link.quiet_until)
+        since = max(self.heard_at, self.transport.quiet_until)
         return bool(self.in_flight) and now - since > self._request_s
 
-    def read(self, now: float) -> tuple[BatchesInFlight, list[produce.Answer]]:
+    def read(self, now: float) -> tuple[BatchesInFlight, list[produce.ProduceResult]]:
         """Read the response to the oldest request in flight."""
-        frame = self.link.receive(None, now + RECEIVE_S)
+        frame = self.transport.receive(None, now + RECEIVE_S)
         throttle, answers = produce.read_reply(frame, self._writer.version)
-        self.link.note_throttle(throttle)
+        self.transport.note_throttle(throttle)
         size, sent_at = self._sent.popleft()
         self.took_s = now - sent_at
         self._window.answered(size, throttle / 1000, self.took_s)

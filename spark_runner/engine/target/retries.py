@@ -20,7 +20,7 @@ from mirrors.kafka.error_table import (
     error_of_number,
 )
 from mirrors.kafka.producers.producer_id import ProducerLost
-from spark_runner.engine.batches.header_scan import REFUSED
+from spark_runner.engine.batches.header_scan import REJECTED
 from spark_runner.engine.identity_checks import changed_topics
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.partition_state import DRAINING, RETRYING
@@ -34,7 +34,7 @@ from spark_runner.engine.target.leaders import TargetLeaders
 from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.engine.target.transaction import TransactionPartitions
 from spark_runner.kafka_protocol.batch_header import sequence_of
-from spark_runner.kafka_protocol.produce import Answer
+from spark_runner.kafka_protocol.produce import ProduceResult
 
 RETRY_S = 0.1
 # Markers of the last transaction are written within milliseconds.
@@ -76,7 +76,7 @@ class Retries:
         self.outcome_unknown: set[Partition] = set()
 
     def rejected(
-        self, partition: Partition, batch: PendingBatch, answer: Answer, now: float
+        self, partition: Partition, batch: PendingBatch, answer: ProduceResult, now: float
     ) -> None:
         number = answer.error
         if number in FENCING:
@@ -101,7 +101,7 @@ class Retries:
         elif number not in BATCH_REJECTED or not _can_split(batch, answer):
             partition.fail(self._stop_reason(partition, batch, answer))
 
-    def offset_was_taken(self, partition: Partition, base: int) -> None:
+    def remote_truncated(self, partition: Partition, base: int) -> None:
         """A batch got an offset below the expected one: the remote partition was truncated.
 
         The transaction is aborted. Committed records that were lost are a person's decision; the
@@ -119,7 +119,7 @@ class Retries:
 
     def not_added(self, partition: Partition, batch: PendingBatch, number: int, now: float) -> None:
         """The batch was not sent: the coordinator did not add its partition to the transaction."""
-        partition.unsend()
+        partition.undo_send()
         partition.return_batch(batch)
         if number in RETRIABLE:
             self.retry_later(partition, number, now)
@@ -129,13 +129,17 @@ class Retries:
         if not partition.in_flight:
             self.requeue(partition)
 
-    def _mark_suspect(self, partition: Partition, batch: PendingBatch, answer: Answer) -> None:
+    def _mark_suspect(
+        self, partition: Partition, batch: PendingBatch, answer: ProduceResult
+    ) -> None:
         """Error -1 leaves the outcome open: start a new producer and repack that batch."""
         if partition.suspect_offset == batch.first:
             self.stop(partition, self._stop_reason(partition, batch, answer))
         partition.suspect(batch.first)
 
-    def _stop_reason(self, partition: Partition, batch: PendingBatch, answer: Answer) -> StopReason:
+    def _stop_reason(
+        self, partition: Partition, batch: PendingBatch, answer: ProduceResult
+    ) -> StopReason:
         offset, message = batch.first, answer.message
         if answer.record_errors:
             position, text = answer.record_errors[0]
@@ -146,7 +150,7 @@ class Retries:
         """Nothing is in flight: move the batches to retry to the front of the queue."""
         partition.requeue()
         queue, reason = partition.queue, partition.fails_for
-        if reason is not None or (queue and queue[0].repack_reason == REFUSED):
+        if reason is not None or (queue and queue[0].repack_reason == REJECTED):
             self._unstamp(partition)
         if reason is not None:
             self._preparer.discard_queued(partition)
@@ -245,7 +249,7 @@ class Retries:
                 touched[partition] = None
         self.outcome_unknown.update(touched)
         self._leaders.connection_lost(connection, now)
-        self._leaders.outage.note(now, error)
+        self._leaders.outage.record_failure(now, error)
         if is_doubtful:
             # Brokers would not recognize all of them: abort, and restart at the last commit.
             raise ProducerLost(Code.NETWORK_EXCEPTION, "find out what was written")
@@ -263,7 +267,7 @@ def _has_stamped_batch(partition: Partition) -> bool:
     return bool(partition.in_flight or (partition.queue and partition.queue[0].is_stamped))
 
 
-def _can_split(batch: PendingBatch, answer: Answer) -> bool:
+def _can_split(batch: PendingBatch, answer: ProduceResult) -> bool:
     """Whether the rejected batch can be repacked, or split down to the bad record."""
     suspect = answer.record_errors[0][0] if answer.record_errors else -1
     if batch.records > 1:
@@ -271,5 +275,5 @@ def _can_split(batch: PendingBatch, answer: Answer) -> bool:
         batch.split_at = (suspect, suspect + 1) if known else (batch.records // 2,)
     elif batch.buffer is None or batch.repack_reason:
         return False
-    batch.repack_reason = REFUSED
+    batch.repack_reason = REJECTED
     return True

@@ -33,12 +33,12 @@ class TransactionPartitions:
     def add(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Add partitions that are not part of it yet. Returns failed ones with the code."""
         new = {(partition.remote_topic, partition.partition): partition for partition in partitions}
-        new = {place: partition for place, partition in new.items() if partition not in self._added}
+        new = {tp: partition for tp, partition in new.items() if partition not in self._added}
         if not new:
             return {}
         left_out = self._identity.add(new, time.monotonic() + self._request_s)
-        self._added.update(partition for place, partition in new.items() if place not in left_out)
-        return {new[place]: number for place, number in left_out.items()}
+        self._added.update(partition for tp, partition in new.items() if tp not in left_out)
+        return {new[tp]: number for tp, number in left_out.items()}
 
     def clear(self) -> None:
         """The next transaction has no partitions."""

@@ -80,7 +80,7 @@ class TargetWriter:
         if partition.error is None:
             self._leaders.mark_ready(partition)
 
-    def awaited(self) -> list[ProduceConnection]:
+    def busy_connections(self) -> list[ProduceConnection]:
         """Connections with a request in flight."""
         return [
             connection for connection in self._leaders.connections.values() if connection.in_flight
@@ -93,8 +93,8 @@ class TargetWriter:
         for connection in self._leaders.connections.values():
             if connection.ready and now < delay < moment:
                 moment = delay
-            if connection.ready and now < connection.link.quiet_until < moment:
-                moment = connection.link.quiet_until
+            if connection.ready and now < connection.transport.quiet_until < moment:
+                moment = connection.transport.quiet_until
             for partition in connection.ready:
                 if now < partition.retry_at < moment:
                     moment = partition.retry_at
@@ -117,7 +117,7 @@ class TargetWriter:
     def receive(self, connection: ProduceConnection, now: float) -> None:
         """Read the oldest response of a connection, and all that are buffered behind it."""
         self._receive(connection, now)
-        while connection.in_flight and connection.link.pending():
+        while connection.in_flight and connection.transport.pending():
             self._receive(connection, now)
 
     def _receive(self, connection: ProduceConnection, now: float) -> None:
@@ -148,7 +148,7 @@ class TargetWriter:
                     self._retries.requeue(partition)
                 else:
                     self._stop_if_drained(partition)
-        self._leaders.outage.over()
+        self._leaders.outage.end()
 
     @property
     def marker_until(self) -> float:
@@ -168,9 +168,11 @@ class TargetWriter:
 
     def give_up_overdue(self, now: float) -> None:
         """Give up connections whose response is overdue."""
-        for connection in self.awaited():
+        for connection in self.busy_connections():
             if connection.is_overdue(now):
-                self._retries.connection_lost(connection, now, timed_out(connection.link.where))
+                self._retries.connection_lost(
+                    connection, now, timed_out(connection.transport.where)
+                )
 
     def new_epoch(self, partitions: Iterable[Partition], now: float) -> None:
         """A transaction has ended and the producer epoch has increased.
@@ -254,7 +256,7 @@ class TargetWriter:
 
     def _acknowledged(self, partition: Partition, batch: PendingBatch, base: int) -> None:
         if base < partition.next_downstream or base < partition.committed_downstream:
-            self._retries.offset_was_taken(partition, base)
+            self._retries.remote_truncated(partition, base)
         partition.acknowledge(batch, base)
         partition.confirm(self._epoch_number)
         if batch.buffer is not None:

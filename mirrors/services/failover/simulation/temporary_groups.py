@@ -11,7 +11,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.plan_types import GroupPartitionPlan
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.admin.temporary_groups import make_group
+from mirrors.kafka.admin.temporary_groups import create_group
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.reading.group_consumer import GroupReading, read_as_group
 
@@ -83,7 +83,7 @@ def _read_group(
     starts = {(row.remote_topic, row.partition): row.downstream_offset or 0 for row in rows}
     try:
         _look(stop)
-        made = make_group(target, name, starts, deadline_s=GROUP_DEADLINE_S)
+        made = create_group(target, name, starts, deadline_s=GROUP_DEADLINE_S)
         result.failed = {keys[place]: error for place, error in made.failed.items()}
         ends = {place: read_to.get(place, starts[place]) for place in made.done}
         seen = read_as_group(

@@ -20,7 +20,7 @@ from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.runs import BlockKey, runs_topic
 from mirrors.domain.replication_policy import policy_for
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.internal_topics.topic import Row, append
+from mirrors.kafka.internal_topics.topic import NewRecord, append
 from mirrors.models import Flow, PartitionMap, RunBlock
 
 log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ def delete_blocks(flow: Flow, of: PartitionMap, blocks: QuerySet[RunBlock], *, u
         keys = [
             BlockKey(of.topic, of.partition, of.generation, first, of.into) for _, first in chunk
         ]
-        rows = [Row(key.to_bytes(), None, 0) for key in keys]
+        rows = [NewRecord(key.to_bytes(), None, 0) for key in keys]
         left = max(0.5, until - time.monotonic())
         append(flow.target.spec, runs_topic(flow.source.alias), rows, deadline_s=left)
         RunBlock.objects.filter(pk__in=[pk for pk, _ in chunk]).delete()

@@ -24,7 +24,7 @@ from mirrors.domain.offsets.runs import (
 )
 from mirrors.domain.offsets.truncation_marks import is_truncation, restarted_generation
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.internal_topics.topic import InternalRecord, Row, append, stream_to_end
+from mirrors.kafka.internal_topics.topic import InternalRecord, NewRecord, append, stream_to_end
 from mirrors.models import Flow, PartitionMap
 from mirrors.models.flows import DesiredState
 from mirrors.services.offsets.retention.old_runs import CLIENT_ID, DEADLINE_S, MOST
@@ -81,10 +81,10 @@ def retire_notes(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
 
 def _due(
     blocks: dict[int, tuple[bytes, int]], *, is_current: bool, start: int | None
-) -> Iterator[Row]:
+) -> Iterator[NewRecord]:
     ends = {first: end for first, (_, end) in blocks.items()}
     for first in notes_due(ends, is_current=is_current, start=start):
-        yield Row(blocks[first][0], None, 0)
+        yield NewRecord(blocks[first][0], None, 0)
 
 
 def _read(flow: Flow, topic: str, until: float) -> _Notes:

@@ -14,7 +14,7 @@ from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
 from mirrors.domain.gaps.lost_ranges import UNCOPYABLE
-from mirrors.kafka.admin.topics import Admin, At
+from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.models import Flow, Gap, Job, PartitionMap
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
@@ -142,7 +142,7 @@ def remaining_records(context: Context) -> RemainingRecords:
 
 
 def _ask(
-    source: Admin, places: Sequence[TopicPartition], at: At
+    source: Admin, places: Sequence[TopicPartition], at: OffsetQuery
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
     found = source.list_offsets(places, at, deadline_s=DEADLINE_S)
     if not found.done and any(isinstance(e, KafkaUnavailable) for e in found.failed.values()):

@@ -16,7 +16,12 @@ from mirrors.domain.formatting import plural
 from mirrors.domain.settings import failover as keys
 from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.topics.acls import AclRule
-from mirrors.kafka.admin.client_fence import CLIENT_ID, Fence, deny_writes, keep_open
+from mirrors.kafka.admin.client_fence import (
+    CLIENT_ID,
+    ClientFence,
+    deny_writes,
+    preserve_open_access,
+)
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.services.clock import milliseconds
@@ -66,14 +71,14 @@ def _deny(context: Context) -> str:
     """Create the ACLs that do not exist yet; returns why that is impossible, or an empty string."""
     spec, topics = context.spec.source, sorted({topic for topic, _ in context.source_places})
     mine = _rules(context.row.result)
-    with Fence(spec, client_id=CLIENT_ID) as fence:
+    with ClientFence(spec, client_id=CLIENT_ID) as fence:
         try:
             there = fence.rules(deadline_s=DEADLINE_S)
             if there is None:
                 return f"{spec.alias} has no authorizer, so it stores no ACLs."
             wanted = deny_writes(topics)
             # A topic without an ACL may be open to everybody, which the first ACL would end.
-            opened = keep_open(topics, [rule for rule in there if rule not in mine])
+            opened = preserve_open_access(topics, [rule for rule in there if rule not in mine])
             everybody = fence.allows_everyone(deadline_s=DEADLINE_S) if opened else False
             if everybody is None:
                 return _hidden(spec, opened[0].name)
@@ -234,7 +239,7 @@ def delete_fence_acls(*, step: FailoverStep, who: str) -> None:
 
 def restore_fence(*, step: FailoverStep) -> None:
     """Create the ACLs again that `delete_fence_acls` deleted."""
-    with Fence(step.run.flow.source.spec, client_id=CLIENT_ID) as fence:
+    with ClientFence(step.run.flow.source.spec, client_id=CLIENT_ID) as fence:
         fence.create_rules(_rules(step.result), deadline_s=DEADLINE_S).raise_first()
     step.undone_at, step.undo_reason = None, ""
     step.save(update_fields=["undone_at", "undo_reason"])
@@ -242,7 +247,7 @@ def restore_fence(*, step: FailoverStep) -> None:
 
 def _open_again(source: ClusterSpec, rules: list[AclRule]) -> str:
     try:
-        with Fence(source, client_id=CLIENT_ID) as fence:
+        with ClientFence(source, client_id=CLIENT_ID) as fence:
             # DENY rules first: without its ALLOW rules a topic would be readable by nobody.
             ordered = sorted(rules, key=lambda rule: rule.permission != "DENY")
             fence.delete_rules(ordered, deadline_s=DEADLINE_S).raise_first()

@@ -30,7 +30,7 @@ from mirrors.domain.failover.runbook.data_loss import (
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.groups import read_offsets
-from mirrors.kafka.admin.topics import Admin, At
+from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.kafka.reading.record_counts import MAX_BYTES, Offsets, read_record_offsets
 from mirrors.models import FailoverRun, Flow, PartitionMap
 from mirrors.services.clock import Budget, milliseconds
@@ -163,7 +163,7 @@ def _ranges(
             and 0 <= row["partition"] < seen.topics[row["topic"]].partitions
         ]
         committed = spec.settings.isolation_level == "read_committed"
-        level: At = "stable" if committed else "latest"
+        level: OffsetQuery = "stable" if committed else "latest"
         ends = admin.list_offsets(places, level, deadline_s=budget.left_s)
         firsts = admin.list_offsets(places, "earliest", deadline_s=budget.left_s)
     found = []

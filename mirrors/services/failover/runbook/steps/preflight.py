@@ -13,7 +13,7 @@ from mirrors.domain.failover.runbook.plan_drift import find_regressions
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
 from mirrors.domain.groups.checkpoints import IDLE
-from mirrors.kafka.admin.groups import GroupListing, list_answered_groups
+from mirrors.kafka.admin.groups import GroupListing, list_reachable_groups
 from mirrors.models import FailoverRun
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.plan_inputs import Look, look
@@ -52,10 +52,10 @@ def worse_than_simulated(context: Context, plan: dict[str, Any]) -> tuple[str, .
 
 def _detect(context: Context) -> Outcome:
     source, target = context.spec.source, context.spec.target
-    list_answered_groups(target, deadline_s=DEADLINE_S)
+    list_reachable_groups(target, deadline_s=DEADLINE_S)
     context.alive()
     try:
-        listed = list_answered_groups(source, deadline_s=DEADLINE_S)
+        listed = list_reachable_groups(source, deadline_s=DEADLINE_S)
     except UnderstudyError as error:
         if context.planned:
             words = (
@@ -68,7 +68,7 @@ def _detect(context: Context) -> Outcome:
     words = f"{source.alias} and {target.alias} respond."
     if not context.planned:
         words += " A switchover would lose nothing; a failover does not wait."
-    if not listed.is_whole:
+    if not listed.is_complete:
         words += f" {listed.reason}"
     return done(words, source_answers=True, active_groups=active_groups(context, listed.groups))
 

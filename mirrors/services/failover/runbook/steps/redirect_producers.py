@@ -11,7 +11,7 @@ import dataclasses
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.settings.failover import PRODUCERS
-from mirrors.kafka.admin.client_fence import CLIENT_ID, Fence
+from mirrors.kafka.admin.client_fence import CLIENT_ID, ClientFence
 from mirrors.models import FailoverStep
 from mirrors.services.failover.runbook.context import Context, Handler
 from mirrors.services.failover.runbook.steps.fence import (
@@ -35,7 +35,7 @@ def irremovable_fence(context: Context) -> str:
     runs = ", ".join(str(step.run_id) for step in found)
     words = f"The fence that run {runs} left on {context.spec.target.alias} cannot be lifted:"
     try:
-        with Fence(context.spec.target, client_id=CLIENT_ID) as fence:
+        with ClientFence(context.spec.target, client_id=CLIENT_ID) as fence:
             there = fence.rules(deadline_s=DEADLINE_S)
     except UnderstudyError as error:
         return f"{words} {error.message}"

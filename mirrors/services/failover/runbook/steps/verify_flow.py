@@ -14,7 +14,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.group_progress import GroupProgress, judge_progress
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
-from mirrors.kafka.admin.groups import list_answered_groups, read_offsets
+from mirrors.kafka.admin.groups import list_reachable_groups, read_offsets
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.runbook.context import Context, Handler, done, not_yet
 from mirrors.services.failover.runbook.steps.fence import source_ends
@@ -82,7 +82,7 @@ def _progress(context: Context, rows: Sequence[dict[str, Any]]) -> list[GroupPro
     if not wanted:
         return []
     active = _active_before(context)
-    states = list_answered_groups(target, deadline_s=DEADLINE_S).groups
+    states = list_reachable_groups(target, deadline_s=DEADLINE_S).groups
     offsets = read_offsets(target, wanted, deadline_s=DEADLINE_S).done
     ends = ends_downstream(context.flow, {(row["topic"], row["partition"]) for row in rows})
     consumed: Counter[str] = Counter()
