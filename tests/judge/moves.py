@@ -233,13 +233,13 @@ class RefuseRecord(Move):
 
 
 class DenyOnSource(Move):
-    """The source denies DESCRIBE or READ of a topic."""
+    """The source denies DESCRIBE or READ of a topic that the flow knows: nobody can count others."""
 
     def possible(self, world: World) -> bool:
-        return super().possible(world) and len(quiet(world)) > 1
+        return super().possible(world) and len(copied(world)) > 1
 
     def do(self, world: World) -> str:
-        topic = world.chance.choice(quiet(world))
+        topic = world.chance.choice(copied(world))
         what = world.chance.choice((AclOperation.DESCRIBE, AclOperation.READ))
         world.produce(topic, 20)
         world.source.deny(topic, what)

@@ -187,7 +187,10 @@ class Chaos:
     def _feed(self, fate: Fate, read: Any, connection: FetchConnection, *args: Any) -> Any:
         if self._happens(fate, "cut at the source", 0.01):
             raise _cut()
-        buffer, rows = read(connection, *args)
+        part = read(connection, *args)
+        if part is None:
+            return None
+        buffer, rows = part
         for row in rows:
             if self._happens(fate, "damaged", 0.002):
                 _damage(buffer.view, row.start, row.stop, fate.chance)
