@@ -182,7 +182,9 @@ class Round:
                 if row.foreign:
                     yield f"foreign records: {row}"
         flow, ends = self.flow, self.flow.ends()
-        known = PositionReader(flow.target.client, flow.positions_topic).read(soon())
+        # The response to EndTxn comes before its markers are written.
+        places = [(self.topic, partition) for partition in range(PARTITIONS)]
+        known = PositionReader(flow.target.client, flow.positions_topic).read(soon(), places)
         maps = self._maps()
         for partition in range(PARTITIONS):
             place = (self.topic, partition)
