@@ -233,7 +233,7 @@ class RefuseRecord(Move):
 
 
 class DenyOnSource(Move):
-    """The source denies DESCRIBE or READ of a topic that the flow knows: nobody can count others."""
+    """The source denies DESCRIBE or READ of a topic that the flow knows."""
 
     def possible(self, world: World) -> bool:
         return super().possible(world) and len(copied(world)) > 1
