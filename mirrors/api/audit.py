@@ -53,8 +53,8 @@ class AuditOfFlowViewSet(FlowRelatedViewSet):
     ordering_aliases: ClassVar = AUDIT.orderings
     filter_fields: ClassVar = {"field": "field", "who": "who", "subject": "subject"}
 
-    def of_flow(self, rows: QuerySet[Any], flow: Flow) -> QuerySet[Any]:
-        return human_transitions(flow).order_by("-id")
+    def of_parent(self, rows: QuerySet[Any], parent: Flow) -> QuerySet[Any]:
+        return human_transitions(parent).order_by("-id")
 
 
 class AuditViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Transition]):

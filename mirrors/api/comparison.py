@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema, extend_schema_field
-from rest_framework import mixins, serializers, viewsets
+from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,7 +20,7 @@ from mirrors.api.base import (
     reason_of,
 )
 from mirrors.api.failover.serializers import FlowField
-from mirrors.api.viewsets import RunViewSet
+from mirrors.api.viewsets import RelatedViewSet, RunViewSet
 from mirrors.lists.comparison import COMPARISONS, FINDINGS, PARTITIONS
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart
 from mirrors.services.comparison import lifecycle
@@ -132,15 +131,11 @@ class ComparisonViewSet(RunViewSet):
         return self.answer(lifecycle.abort_comparison(run=run, who=who, why=why))
 
 
-class _ComparisonRowsViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
+class _ComparisonRowsViewSet(RelatedViewSet):
     """Rows of one comparison."""
 
-    def get_queryset(self) -> QuerySet[Any]:
-        found: QuerySet[Any] = super().get_queryset()
-        if getattr(self, "swagger_fake_view", False):
-            return found.none()
-        known = Comparison.objects.only("pk")
-        return found.filter(comparison=get_object_or_404(known, pk=self.kwargs["comparison_id"]))
+    parent = Comparison
+    parent_field = "comparison"
 
 
 class ComparisonPartViewSet(_ComparisonRowsViewSet):

@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
-from rest_framework import mixins, serializers, status, viewsets
+from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
@@ -24,7 +24,7 @@ from mirrors.api.base import (
     reason_of,
 )
 from mirrors.api.failover.serializers import FailoverSerializer
-from mirrors.api.viewsets import FlowRelatedViewSet, RunViewSet
+from mirrors.api.viewsets import DecisionMixin, FindingViewSet, FlowRelatedViewSet, RunViewSet
 from mirrors.domain.failback.orphans import DECISIONS
 from mirrors.lists.failback import DIVERGENCE, FAILBACKS, ORPHANS
 from mirrors.models import Divergence, Failback, Flow, OrphanStretch, Role, role_of
@@ -122,8 +122,10 @@ class DivergenceViewSet(FlowRelatedViewSet):
     filter_fields: ClassVar = {"topic": "topic", "mark": "mark"}
 
 
-class FailbackViewSet(RunViewSet):
+class FailbackViewSet(DecisionMixin, RunViewSet):
     """Failbacks after a failover, newest first."""
+
+    decision_serializer = OrphanDecisionSerializer
 
     queryset = Failback.objects.all()
     serializer_class = run_serializer = FailbackSerializer
@@ -149,17 +151,19 @@ class FailbackViewSet(RunViewSet):
 
         The decision is on the given partitions, or on all undecided ones.
         """
-        given, run = body_of(request, OrphanDecisionSerializer), self.get_object()
+        return self.answer(self.decided(request, self.get_object))
+
+    def store_decision(self, subject: Failback, given: dict[str, Any], who: str) -> Failback:
         named = given.get("partitions")
         orphans.decide(
-            run=run,
+            run=subject,
             decision=given["decision"],
             places=None if named is None else [(p["topic"], p["partition"]) for p in named],
-            who=person(request),
+            who=who,
             why=given["reason"],
             now=timezone.now(),
         )
-        return self.answer(run)
+        return subject
 
     @extend_schema(request=GroupsAskSerializer, responses={202: FailbackSerializer})
     @action(detail=True, methods=["post"])
@@ -199,22 +203,16 @@ class FailbackViewSet(RunViewSet):
         return self.answer(lifecycle.close_failback(run=run, who=who, why=why))
 
 
-class OrphanViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[OrphanStretch]):
+class OrphanViewSet(FindingViewSet):
     """Orphans, records that only the old primary has, by partition."""
 
-    queryset = OrphanStretch.objects.all()
+    parent = Failback
+    parent_field = "failback"
+    queryset = OrphanStretch.objects.order_by("topic", "partition")
     serializer_class = OrphanSerializer
-    lookup_value_regex = r"\d{1,18}"
     search_fields = ("topic", "reason")
     ordering_fields = ("topic", "partition", "records", "bytes", "state")
     filter_fields: ClassVar = {"state": "state", "topic": "topic", "decision": "decision"}
-
-    def get_queryset(self) -> QuerySet[OrphanStretch]:
-        rows = OrphanStretch.objects.order_by("topic", "partition")
-        if getattr(self, "swagger_fake_view", False):
-            return rows.none()
-        run = get_object_or_404(Failback.objects.only("pk"), pk=self.kwargs["failback_id"])
-        return rows.filter(failback=run)
 
     @extend_schema(
         parameters=[

@@ -179,5 +179,5 @@ class TransitionViewSet(FlowRelatedViewSet):
     ordering_aliases: ClassVar = TRANSITIONS.orderings
     filter_fields: ClassVar = {"field": "field", "who": "who"}
 
-    def of_flow(self, rows: QuerySet[Any], flow: Flow) -> QuerySet[Any]:
-        return rows.filter(subject="flow", subject_id=flow.pk)
+    def of_parent(self, rows: QuerySet[Any], parent: Flow) -> QuerySet[Any]:
+        return rows.filter(subject="flow", subject_id=parent.pk)

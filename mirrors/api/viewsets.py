@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.db.models import Model, QuerySet
@@ -15,18 +16,32 @@ from mirrors.api.base import StrictSerializer, body_of, person
 from mirrors.models import Flow, Role
 
 
-class FlowRelatedViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
-    """A list of one flow's rows; 404 if there is no such flow."""
+class RelatedViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
+    """A list of one parent's rows; 404 if there is no such parent.
+
+    `parent_field` is the foreign key of a row; the address has it with `_id`.
+    """
+
+    parent: ClassVar[type[Model]]
+    parent_field: ClassVar[str]
 
     def get_queryset(self) -> QuerySet[Any]:
         rows = super().get_queryset()
         if getattr(self, "swagger_fake_view", False):
             return rows.none()
-        flow = get_object_or_404(Flow.objects.only("pk"), pk=self.kwargs["flow_id"])
-        return self.of_flow(rows, flow)
+        parents = self.parent._default_manager.only("pk")
+        parent = get_object_or_404(parents, pk=self.kwargs[f"{self.parent_field}_id"])
+        return self.of_parent(rows, parent)
 
-    def of_flow(self, rows: QuerySet[Any], flow: Flow) -> QuerySet[Any]:
-        return rows.filter(flow=flow)
+    def of_parent(self, rows: QuerySet[Any], parent: Any) -> QuerySet[Any]:
+        return rows.filter(**{self.parent_field: parent})
+
+
+class FlowRelatedViewSet(RelatedViewSet):
+    """A list of one flow's rows."""
+
+    parent = Flow
+    parent_field = "flow"
 
 
 class RunViewSet(mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
@@ -54,25 +69,36 @@ class DecisionSerializer(StrictSerializer):
     digest = serializers.CharField(required=False, max_length=64, default="")
 
 
-class FindingViewSet(mixins.RetrieveModelMixin, FlowRelatedViewSet):
-    """Findings of one flow; operators decide."""
+class FindingViewSet(RelatedViewSet):
+    """Findings of one flow or one run; operators decide."""
 
     write_role = Role.OPERATOR
     lookup_value_regex = r"\d{1,18}"
 
 
-class DecisionViewSet(FindingViewSet):
-    """Findings that the flow reports, newest first, each with `decide/`."""
+class FlowFindingViewSet(mixins.RetrieveModelMixin, FindingViewSet, FlowRelatedViewSet):
+    """Findings of one flow, each with its own address."""
 
-    decision_serializer: ClassVar[type[DecisionSerializer]]
 
-    def store_decision(self, finding: Any, given: dict[str, Any], who: str) -> Any:
+class DecisionMixin:
+    """For a view set that stores decisions of operators: on one finding, or on those of a run."""
+
+    decision_serializer: ClassVar[type[StrictSerializer]]
+
+    def store_decision(self, subject: Any, given: dict[str, Any], who: str) -> Any:
         """Call the service of this kind; returns the current row."""
         raise NotImplementedError
 
+    def decided(self, request: Request, find: Callable[[], Any]) -> Any:
+        """Read the decision, find its subject, store it; returns the current row."""
+        given = body_of(request, self.decision_serializer)
+        return self.store_decision(find(), given, person(request))
+
+
+class DecisionViewSet(DecisionMixin, FlowFindingViewSet):
+    """Findings that the flow reports, newest first, each with `decide/`."""
+
     @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
     def decide(self, request: Request, flow_id: str, pk: str) -> Response:
-        given = body_of(request, self.decision_serializer)
-        finding = get_object_or_404(self.get_queryset(), pk=pk)
-        decided = self.store_decision(finding, given, person(request))
-        return Response(self.get_serializer(decided).data)
+        found = self.decided(request, lambda: get_object_or_404(self.get_queryset(), pk=pk))
+        return Response(self.get_serializer(found).data)

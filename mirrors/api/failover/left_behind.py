@@ -18,7 +18,7 @@ from mirrors.api.base import (
     StrictSerializer,
     person,
 )
-from mirrors.api.viewsets import FindingViewSet
+from mirrors.api.viewsets import FlowFindingViewSet
 from mirrors.lists.failover import LEFT_BEHIND
 from mirrors.models import Flow, LeftBehind
 from mirrors.services.failover import left_behind
@@ -51,7 +51,7 @@ class LeaveBehindSerializer(StrictSerializer):
     reason = serializers.CharField(max_length=left_behind.LONGEST_REASON)
 
 
-class LeftBehindViewSet(FindingViewSet):
+class LeftBehindViewSet(FlowFindingViewSet):
     """Decisions to leave a topic or partition behind; a valid one has no `withdrawn_at`."""
 
     queryset = LeftBehind.objects.select_related("flow__source", "flow__target").order_by("-id")
