@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from spark_runner.kafka_protocol import c_functions
-from spark_runner.native import loader
+from spark_runner.native import c_functions, loader
 
 # Another build of those functions, say one with sanitizers.
 NATIVE = "UNDERSTUDY_NATIVE"

@@ -1,4 +1,4 @@
-/* `spark_runner.kafka_protocol.native`: the engine's work on each batch and each record, in C.
+/* `spark_runner.native.c_module`: the engine's work on each batch and each record, in C.
  *
  * Each function does exactly what its Python counterpart does, or declines: nothing is decided here.
  * Anything unusual (damage, a hole, a codec without a C function) returns None. Then the Python code
@@ -22,10 +22,10 @@ static PyMethodDef functions[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "native", NULL, -1, functions, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "c_module", NULL, -1, functions, NULL, NULL, NULL, NULL,
 };
 
-PyMODINIT_FUNC PyInit_native(void)
+PyMODINIT_FUNC PyInit_c_module(void)
 {
     make_tables();
     return PyModule_Create(&definition);

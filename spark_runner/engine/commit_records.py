@@ -13,8 +13,8 @@ from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.recovery.duplicates import DuplicateCounter
 from spark_runner.kafka_protocol import compression
-from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
+from spark_runner.native.crc32c import address_of
 
 # Both topics keep the default limit of 1 MB per batch.
 _BATCH_BYTES = 512 << 10

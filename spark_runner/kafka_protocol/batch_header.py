@@ -12,9 +12,9 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from spark_runner.kafka_protocol import c_functions
-from spark_runner.kafka_protocol.crc32c import crc32c_at
 from spark_runner.kafka_protocol.crc32c_patch import patched
+from spark_runner.native import c_functions
+from spark_runner.native.crc32c import crc32c_at
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = 61

@@ -9,9 +9,10 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from spark_runner.kafka_protocol import c_functions, varint
+from spark_runner.kafka_protocol import varint
 from spark_runner.kafka_protocol.request_header import PRODUCE, TopicKey, request_header
 from spark_runner.kafka_protocol.tcp_stream import Buffer
+from spark_runner.native import c_functions
 
 LEAST: Final = 9
 BY_ID: Final = 13

@@ -16,8 +16,8 @@ from spark_runner.kafka_protocol.batch_header import (
     NO_PRODUCER,
     Header,
 )
-from spark_runner.kafka_protocol.crc32c import address_of, crc32c_at
 from spark_runner.kafka_protocol.varint import read_signed, signed
+from spark_runner.native.crc32c import address_of, crc32c_at
 
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21

@@ -74,7 +74,7 @@ MODULES = (
     "spark_runner.kafka_protocol.varint",
 )
 # Written in C. The Python modules work without these functions.
-C_MODULE = "spark_runner.kafka_protocol.native"
+C_MODULE = "spark_runner.native.c_module"
 
 
 def directory() -> Path:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.batch_header import Header
-from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
+from spark_runner.native.crc32c import address_of
 
 blobs = st.none() | st.binary(max_size=60)
 

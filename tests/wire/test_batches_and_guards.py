@@ -22,9 +22,9 @@ from spark_runner.kafka_protocol.batch_header import (
     checksum_holds,
     sequence_of,
 )
-from spark_runner.kafka_protocol.crc32c import address_of, crc32c, crc32c_at
 from spark_runner.kafka_protocol.crc32c_patch import make_tables, patched
 from spark_runner.kafka_protocol.records import Record, decode_batch, encode_batch, read_header
+from spark_runner.native.crc32c import address_of, crc32c, crc32c_at
 
 blobs = st.none() | st.binary(max_size=40)
 records = st.lists(

@@ -19,7 +19,6 @@ from spark_runner.kafka_protocol.batch_header import (
     BatchStamper,
     checksum_holds,
 )
-from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.records import (
     Record,
     decode_batch,
@@ -27,6 +26,7 @@ from spark_runner.kafka_protocol.records import (
     encode_record,
     frame_batch,
 )
+from spark_runner.native.crc32c import address_of
 
 # What no checksum of a batch covers, and no reader of it can tell: its first offset, an epoch.
 _UNTOLD = (*range(8), *range(12, 16))

@@ -17,8 +17,8 @@ from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.receive_buffers import ReceiveBuffer
 from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.kafka_protocol.batch_header import CONTROL, TRANSACTIONAL
-from spark_runner.kafka_protocol.crc32c import crc32c
 from spark_runner.kafka_protocol.records import Record, encode_batch
+from spark_runner.native.crc32c import crc32c
 
 _EPOCH_AT, _CRC_AT, _ATTRIBUTES_AT = 12, 17, 21
 

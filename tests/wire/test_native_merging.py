@@ -14,10 +14,11 @@ from spark_runner.engine.batches import merge
 from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.kafka_protocol import batch_header as batches
-from spark_runner.kafka_protocol import c_functions, compression
+from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, checksum_holds
-from spark_runner.kafka_protocol.crc32c import address_of, crc32c_address
 from spark_runner.kafka_protocol.records import Record, encode_batch, frame_batch
+from spark_runner.native import c_functions
+from spark_runner.native.crc32c import address_of, crc32c_address
 from tests.machine_code import by_hand_alone
 from tests.wire.batch_strategies import (
     pending_batch,
@@ -58,7 +59,7 @@ def same(one: bytearray, other: bytearray) -> None:
 
 
 def test_these_tests_compare_two_things() -> None:
-    assert c_functions.native is None
+    assert c_functions.c_module is None
     assert by_hand_alone().__file__
 
 

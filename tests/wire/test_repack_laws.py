@@ -14,7 +14,6 @@ from spark_runner.engine.batches.record_bytes import assemble, read_records
 from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.kafka_protocol import compression
-from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.records import (
     Record,
     decode_batch,
@@ -22,6 +21,7 @@ from spark_runner.kafka_protocol.records import (
     frame_batch,
     read_header,
 )
+from spark_runner.native.crc32c import address_of
 from tests.wire.batch_strategies import (
     pending_batch,
     plain,

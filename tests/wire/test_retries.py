@@ -16,8 +16,8 @@ from spark_runner.engine.poller import Selector
 from spark_runner.engine.target import leaders
 from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.kafka_protocol.connection import Connection
-from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
+from spark_runner.native.crc32c import address_of
 from tests.wire.stops import NOW
 from tests.wire.world import Flow, Side, bare, soon, unique
 

@@ -9,8 +9,8 @@ from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.kafka_protocol import varint
 from spark_runner.kafka_protocol.batch_header import HEADER_SIZE
-from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.records import encode_record, frame_batch, read_header
+from spark_runner.native.crc32c import address_of
 
 MOST, LEAST = 2**63 - 1, -(2**63)
 TIMES = (-1, MOST, 1_700_000_000_000, LEAST, 0, MOST - 5)

@@ -20,9 +20,9 @@ from mirrors.domain.specs import ClusterSpec
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.connection import Connection
-from spark_runner.kafka_protocol.crc32c import crc32c
 from spark_runner.kafka_protocol.request_header import PRODUCE
 from spark_runner.kafka_protocol.tcp_stream import Buffer
+from spark_runner.native.crc32c import crc32c
 
 _IN_FLIGHT = 4
 _BATCHES_PER_REQUEST = 64

@@ -12,10 +12,11 @@ from typing import Final
 from spark_runner.engine.batches.record_bytes import KNOWN, MOST_TOGETHER, VARINTS, GroupTooLarge
 from spark_runner.engine.model.pending_batch import OffsetRange, PendingBatch
 from spark_runner.engine.model.target_settings import TopicSettings
-from spark_runner.kafka_protocol import c_functions, compression
+from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.batch_header import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME
 from spark_runner.kafka_protocol.records import frame_batch
 from spark_runner.kafka_protocol.varint import read_signed, signed, wrapped
+from spark_runner.native import c_functions
 
 # The usual beginning of a record: a length of two bytes, attributes and time, the offset.
 _HEAD: Final = struct.Struct("<HHB")

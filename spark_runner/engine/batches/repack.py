@@ -20,8 +20,8 @@ from spark_runner.engine.batches.record_bytes import (
 )
 from spark_runner.engine.model.pending_batch import OffsetRange, PendingBatch
 from spark_runner.engine.model.target_settings import TopicSettings
-from spark_runner.kafka_protocol.crc32c import address_of
 from spark_runner.kafka_protocol.records import read_header
+from spark_runner.native.crc32c import address_of
 
 
 class CorruptBatch(ValueError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 from typing import Final
 
-from spark_runner.kafka_protocol.crc32c import address_of
+from spark_runner.native.crc32c import address_of
 
 _PAGE: Final = 1 << 21
 

@@ -16,7 +16,7 @@ from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.model.target_settings import SMALL_BYTES
 from spark_runner.engine.target import errors
 from spark_runner.kafka_protocol.batch_header import BatchStamper, checksum_holds
-from spark_runner.kafka_protocol.crc32c import address_of
+from spark_runner.native.crc32c import address_of
 
 # So many small batches are waiting before they are merged.
 SMALL_LEAST: Final = 4

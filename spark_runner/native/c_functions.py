@@ -13,12 +13,15 @@ from typing import Any
 
 import lz4.frame._frame
 
-from spark_runner.kafka_protocol.crc32c import crc32c_address
+from spark_runner.native import loader
+from spark_runner.native.crc32c import crc32c_address
+
+loader.use()
 
 try:
-    from spark_runner.kafka_protocol import native
+    from spark_runner.native import c_module
 except ImportError:
-    native = None  # type: ignore[assignment]
+    c_module = None  # type: ignore[assignment]
 
 
 def pass_addresses(module: ModuleType) -> None:
@@ -31,18 +34,20 @@ def pass_addresses(module: ModuleType) -> None:
     module.set_addresses(*found)
 
 
-if native is not None:
-    pass_addresses(native)
+if c_module is not None:
+    pass_addresses(c_module)
 
 Headers = Callable[[memoryview, int, int, type[Any], int], tuple[list[Any], int]]
-headers: Headers | None = getattr(native, "headers", None)
-stamp: Callable[[memoryview, int, int, int, int, int], None] | None = getattr(native, "stamp", None)
+headers: Headers | None = getattr(c_module, "headers", None)
+stamp: Callable[[memoryview, int, int, int, int, int], None] | None = getattr(
+    c_module, "stamp", None
+)
 produce_request: Callable[[bytes, list[Any]], list[Any]] | None = getattr(
-    native, "produce_request", None
+    c_module, "produce_request", None
 )
 produce_results: Callable[[memoryview, int, int, bytes, type[Any]], list[Any] | None] | None = (
-    getattr(native, "produce_results", None)
+    getattr(c_module, "produce_results", None)
 )
 merge: Callable[[list[int], list[int], int, int], bytearray | None] | None = getattr(
-    native, "merge", None
+    c_module, "merge", None
 )

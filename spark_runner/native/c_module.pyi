@@ -1,10 +1,10 @@
-from spark_runner.kafka_protocol.batch_header import Header
-from spark_runner.kafka_protocol.produce import ProduceResult
-from spark_runner.kafka_protocol.tcp_stream import Buffer
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 def headers(
-    memory: memoryview, start: int, stop: int, kind: type[Header], most: int, /
-) -> tuple[list[Header], int]:
+    memory: memoryview, start: int, stop: int, kind: type[T], most: int, /
+) -> tuple[list[T], int]:
     """Headers of consecutive whole batches v2, at most `most`, and where they end."""
 
 def stamp(
@@ -13,13 +13,13 @@ def stamp(
     """Write these fields into the header at `memory[at:]`, and update its checksum."""
 
 def produce_request(
-    beginning: bytes, topics: list[tuple[bytes, list[tuple[bytes, Buffer]]]], /
-) -> list[Buffer]:
+    beginning: bytes, topics: list[tuple[bytes, list[tuple[bytes, Any]]]], /
+) -> list[Any]:
     """A produce request: its length, `beginning`, and all topics with their batches."""
 
 def produce_results(
-    frame: memoryview, at: int, count: int, key: bytes, kind: type[ProduceResult], /
-) -> list[ProduceResult] | None:
+    frame: memoryview, at: int, count: int, key: bytes, kind: type[T], /
+) -> list[T] | None:
     """The results of `count` partitions; None if one has a message or record errors."""
 
 def set_addresses(crc32c_value: int, lz4_decompress_safe: int, lz4_compress_fast: int, /) -> None:
