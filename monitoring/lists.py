@@ -245,7 +245,7 @@ FLOWS_BY_TROUBLE = ListSpec(
         ),
         *in_files("rpo_seconds"),
         on_page("Last hour", title="RPO, minute by minute"),
-        Column("bytes_per_second", "Rate", number=True, title="What is copied now"),
+        Column("bytes_per_second", "Rate", number=True, title="What is replicated now"),
         Column("ready", "Ready", number=True, title="Readiness of the standby, of 100"),
         *in_files("proof.state"),
         Column("proof.at", "Proven", title="When a drill last passed"),

@@ -68,7 +68,7 @@ PROOFS = {
     "offset.lag.max": _SYNCS + "test_a_reader_of_the_syncs_is_never_led_ahead_and_gets_none_twice",
     "emit.heartbeats.enabled": _BEATS + "test_a_stopped_flow_and_one_without_heartbeats_write_none",
     "emit.heartbeats.interval.seconds": _BEATS
-    + "test_an_interval_shorter_than_beats_goes_on_by_itself_and_ends_at_the_next_beat",
+    + "test_an_interval_shorter_than_celery_beats_requeues_the_task_until_the_next_beat",
     "heartbeats.topic.replication.factor": _BEATS
     + "test_a_turn_writes_one_heartbeat_in_mm2s_bytes_on_the_source",
     "sync.topic.configs.enabled": _TURNS,
@@ -90,12 +90,12 @@ PROOFS = {
     "skip.replicated": "tests/wire/test_active_active.py::"
     "test_both_sides_end_as_the_union_and_nothing_goes_round",
     "run.until": "tests/spark/test_bounded_bandwidth.py::"
-    "test_a_run_until_the_ends_stops_there_and_the_next_goes_on",
+    "test_a_run_stops_at_the_end_offsets_and_the_next_run_continues",
     "run.schedule": "tests/mirrors/test_bounded_runs.py::test_the_schedule_begins_the_next_run",
     "run.schedule.zone": "tests/domain/test_windows.py::"
     "test_a_schedule_is_read_by_the_clocks_of_its_zone",
     "run.window.minutes": "tests/spark/test_between_offsets.py::"
-    "test_a_run_that_its_window_ends_commits_and_the_next_goes_on_from_there",
+    "test_a_run_commits_when_its_window_closes_and_the_next_run_continues_there",
 }
 # What is refused never reaches a broker: each by name, and whole families.
 REFUSED = "tests/domain/test_specs.py::test_no_refused_key_is_ever_taken"

@@ -197,7 +197,7 @@ _BEHIND = re.compile(r"It is (.+?) behind;")
 def flow_page_claims(page: str, as_of: int) -> Iterator[Claim]:
     """The two figures at the head of the flow's page. `as_of`: when its source was observed."""
     amount = re.search(_FIGURE.format("Behind"), page)
-    oldest = re.search(_FIGURE.format("Oldest not copied"), page)
+    oldest = re.search(_FIGURE.format("Oldest not replicated"), page)
     assert amount is not None, "the flow's page has no figure of what is behind"
     assert oldest is not None, "the flow's page has no age of the oldest record"
     said, shown = html.unescape(amount[1]), html.unescape(amount[2]).strip()

@@ -266,7 +266,8 @@ def test_a_metric_speaks_of_the_moment_of_its_figures() -> None:
 def test_the_figures_at_the_head_of_a_flows_page_are_read() -> None:
     page = (
         '<dt>Behind</dt><dd class="old"><span title="at least 2,485 records (seen 40 s ago)">'
-        '≥ 2,485</span></dd><dt>Oldest not copied</dt><dd><span title="3,050 ms">3.1 s</span></dd>'
+        "≥ 2,485</span></dd><dt>Oldest not replicated</dt>"
+        '<dd><span title="3,050 ms">3.1 s</span></dd>'
     )
     [found] = flow_page_claims(page, LATE)
     assert (found.records, found.certainty, found.time_lag_ms) == (2_485, "at_least", 3_050)

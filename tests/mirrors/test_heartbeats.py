@@ -145,7 +145,7 @@ def queue() -> Iterator[Callable[[], int]]:
     app._after_fork()
 
 
-def test_an_interval_shorter_than_beats_goes_on_by_itself_and_ends_at_the_next_beat(
+def test_an_interval_shorter_than_celery_beats_requeues_the_task_until_the_next_beat(
     flow: Flow, queue: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrivals, "WATCH_S", 0.1)

@@ -168,7 +168,7 @@ def test_a_group_is_explained_by_page_and_rest(flow: Flow, signed_in: As) -> Non
     )
     viewer = signed_in("viewer")
     page = viewer.get(f"/flows/{flow.pk}/explain/", {"group": "app"}).content.decode()
-    assert "does not follow" in page
+    assert "is not synchronized" in page
     assert "Set sync.group.offsets.enabled=true" in page
     assert (
         f"/flows/{flow.pk}/explain/?group=app"

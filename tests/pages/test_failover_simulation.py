@@ -26,7 +26,7 @@ from mirrors.domain.failover.simulation_result import (
 from mirrors.models import FailoverRun, Flow
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.simulation import simulator
-from tests.domain.test_failover import GroupPicture, partition, picture, place
+from tests.domain.test_failover import GroupSnapshot, partition, picture, place
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -43,7 +43,7 @@ def finished(flow: Flow, group: str = "billing", **proof: Any) -> FailoverRun:
 def finish(run: FailoverRun, group: str = "billing", **proof: Any) -> FailoverRun:
     """Give a run a plan and a result, as a worker would, over two partitions."""
     rows = (partition(), partition(partition=1, source_end=None))
-    groups = (GroupPicture(group=group, places=(place(group=group),)),)
+    groups = (GroupSnapshot(group=group, places=(place(group=group),)),)
     seen: dict[str, Any] = {"partitions": rows, "groups": groups, "writing": "It still writes."}
     gone = DriftFinding(kind="deleted topic", name="east.old", sentence="east.old was deleted.")
     seen["target_topics"] = TargetTopics(drifted=(gone,))
@@ -112,9 +112,9 @@ def test_the_result_says_what_is_lost_read_twice_and_to_be_done(viewer: Client, 
         "If primary fails now, 7 records would be lost.",
         "verified by reading it",
         "It still writes.",
-        # Nobody has to do by hand what the run itself does first.
+        # Nobody has to do manually what the run itself does first.
         "done by the run",
-        "in the way",
+        "blocker",
         r"east\.orders|orders",
         "the source is unreachable, and no earlier end offset of it is known",
         "No records are re-read.",
@@ -158,8 +158,8 @@ def test_all_places_download_and_no_name_becomes_markup_or_a_formula(
     assert (row["verdict"], row["re_reads"], row["loss"]) == ("differs", "3", "7")
     text = b"".join(viewer.get(f"/failovers/{run.pk}/?as=csv&of=findings")).decode()  # type: ignore[arg-type]
     found = list(csv.DictReader(io.StringIO(text)))
-    assert {"weight": "in the way", "code": "writing", "page": "jobs"}.items() <= found[0].items()
-    assert found[-1]["weight"] == "to know"
+    assert {"weight": "blocker", "code": "writing", "page": "jobs"}.items() <= found[0].items()
+    assert found[-1]["weight"] == "warning"
     text = b"".join(viewer.get(f"/failovers/{run.pk}/?as=json")).decode()  # type: ignore[arg-type]
     assert json.loads(text)[0]["group"] == hostile
 

@@ -170,7 +170,7 @@ def test_old_figures_are_marked_and_their_flow_is_not_green(viewer: Client) -> N
     text = viewer.get("/flows/").content.decode()
     assert 'class="number old"' in text
     assert 'data-state="running"' not in text
-    assert "nothing newer is known" in viewer.get(f"/flows/{flow.pk}/").content.decode()
+    assert "no newer report exists" in viewer.get(f"/flows/{flow.pk}/").content.decode()
 
 
 def test_a_table_downloads_as_csv_and_json_with_the_same_filter(viewer: Client) -> None:

@@ -67,7 +67,7 @@ def test_offsets_that_the_source_does_not_hold_are_refused_before_anything_is_co
     flow.remove()
 
 
-def test_a_run_that_its_window_ends_commits_and_the_next_goes_on_from_there(lab: Lab) -> None:
+def test_a_run_commits_when_its_window_closes_and_the_next_run_continues_there(lab: Lab) -> None:
     flow = lab.flow(tasks_max="2")
     topic = lab.create(flow.topic("t"), 2)
     lab.write(topic, range(50))

@@ -11,7 +11,7 @@ from spark_runner.slices.bandwidth import BandwidthShares
 from tests.spark.lab import Lab
 
 
-def test_a_run_until_the_ends_stops_there_and_the_next_goes_on(lab: Lab) -> None:
+def test_a_run_stops_at_the_end_offsets_and_the_next_run_continues(lab: Lab) -> None:
     flow = lab.flow(run_until="end", tasks_max="2")
     topic = lab.create(flow.topic("t"), 3)
     lab.write(topic, range(40), 0)

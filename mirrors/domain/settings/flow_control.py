@@ -58,8 +58,8 @@ CONTROL = (
         verdict="ours",
         kind=RunUntil(),
         default=None,
-        meaning="Where a run ends and the flow stops: the end offsets as of its start, "
-        "a time, or the first offsets that are not replicated. Partitions "
+        meaning="Where a run ends; the flow then stops. One of: the end offsets when the run "
+        "starts, a time, or the first offsets that are not replicated. Partitions "
         "without an offset are not replicated.",
     ),
     Setting(
@@ -81,8 +81,8 @@ CONTROL = (
         verdict="ours",
         kind=Integer(1, 40_320),
         default=None,
-        meaning="How long a window stays open from each time of `run.schedule`; when "
-        "it closes, the flow commits and stops until the next one.",
+        meaning="How long the window stays open after each time of `run.schedule`. When it "
+        "closes, the flow commits and stops until the next window opens.",
     ),
 )
 

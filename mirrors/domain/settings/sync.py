@@ -25,8 +25,8 @@ SYNC_KEYS = (
         default="5",
         mm2="1",
         meaning="How often heartbeats are written.",
-        why="Each heartbeat is replicated and so makes an idle flow commit: every "
-        "5 s costs a fifth, and still reports a broken path in time.",
+        why="Each replicated heartbeat makes an idle flow commit. An interval of 5 s needs a "
+        "fifth of the commits of 1 s, and still reports a broken path in time.",
     ),
     Setting(
         name="heartbeats.topic.replication.factor",

@@ -74,6 +74,6 @@ def findings_of(plan: dict[str, Any]) -> list[dict[str, Any]]:
     """Blockers of a real failover, then warnings."""
     return [
         {**row, "weight": weight}
-        for weight, name in (("in the way", "blockers"), ("to know", "warnings"))
+        for weight, name in (("blocker", "blockers"), ("warning", "warnings"))
         for row in plan.get(name, [])
     ]
