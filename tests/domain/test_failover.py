@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mirrors.domain.failover.plan import OLDEST_MS, FailoverPlan, plan_failover
 from mirrors.domain.failover.plan_types import FailoverSnapshot, GroupSnapshot, PartitionSnapshot
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
+from mirrors.domain.failover.simulation_result import Totals, sentence
 from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.offsets.translation import Translation
@@ -205,3 +206,25 @@ def test_what_a_failback_left_out_blocks_no_group_and_is_named() -> None:
     assert [row.partition for row in plan.places] == [0]
     (said,) = (one.sentence for one in plan.warnings if one.code == "left_out")
     assert said == "billing in orders-1: no offset is set. orders is not the replicated topic."
+
+
+def test_a_group_whose_offsets_cannot_be_read_is_in_the_sentence() -> None:
+    hidden = GroupSnapshot(group="hidden", trouble="Not authorized.")
+    good = GroupSnapshot(group="billing", places=(place(),))
+
+    def said(*groups: GroupSnapshot, places: int) -> str:
+        plan = plan_failover(picture(groups=groups))
+        totals = Totals(
+            groups=1, places=places, proven=places, differs=0, unproven=0, unread=0, loss=0,
+            loss_is="counted", loss_known=0, loss_certainty="counted", loss_unknown=0, re_reads=0,
+            re_reads_known=0, re_reads_certainty="counted", re_reads_unknown=0,
+            first_record_ms=None, drain_ms=None,
+        )  # fmt: skip
+        return sentence(plan, totals, source="east", target="west")
+
+    words = said(good, hidden, places=2)
+    assert "2 of 2 group-partitions of 1 group are verified on west." in words
+    assert "Where hidden would resume is unknown: the offsets cannot be read." in words
+    assert "No consumer group" not in said(hidden, places=0)
+    assert "The group (2 partitions) resumes at the correct record" in said(good, places=2)
+    assert "No consumer group has offsets" in said(places=0)

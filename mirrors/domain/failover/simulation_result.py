@@ -218,21 +218,34 @@ def sentence(plan: FailoverPlan, totals: Totals, *, source: str, target: str) ->
     parts += [row.sentence for row in plan.left_behind[:_NAMED]]
     if len(plan.left_behind) > _NAMED:
         parts.append(f"{len(plan.left_behind) - _NAMED:,} more are left behind by decision.")
+    unread = _unread_text(plan)
     if not totals.places:
-        parts.append("No consumer group has offsets in what this flow replicates.")
-        return " ".join(parts)
-    parts += [_verified_text(totals, target), *_problem_texts(totals), _re_read_text(totals)]
+        nothing = "No consumer group has offsets in what this flow replicates."
+        return " ".join([*parts, unread or nothing])
+    parts += [_verified_text(totals, target, is_whole=not unread), *_problem_texts(totals)]
+    parts += [unread] if unread else []
+    parts.append(_re_read_text(totals))
     if totals.first_record_ms is not None:
         parts.append(f"Each group read its first record within {duration(totals.first_record_ms)}.")
     return " ".join(parts)
 
 
-def _verified_text(totals: Totals, target: str) -> str:
+def _unread_text(plan: FailoverPlan) -> str:
+    """Groups whose offsets cannot be read are in no other figure."""
+    unread = sorted(one.where for one in plan.blockers if one.code == "no_groups")
+    if not unread:
+        return ""
+    return f"Where {_names(unread)} would resume is unknown: the offsets cannot be read."
+
+
+def _verified_text(totals: Totals, target: str, *, is_whole: bool) -> str:
+    """`is_whole`: the offsets of every group were read."""
     groups, places = plural(totals.groups, "group"), plural(totals.places, "partition")
     where = f"{groups} ({places})"
-    if totals.proven == totals.places == 1:
-        return f"The group resumes at the correct record on {target}, verified by reading it."
-    if totals.proven == totals.places:
+    if totals.proven == totals.places and totals.groups == 1 and is_whole:
+        one = "The group" if totals.places == 1 else f"The group ({places})"
+        return f"{one} resumes at the correct record on {target}, verified by reading it."
+    if totals.proven == totals.places and is_whole:
         return f"All {where} resume at the correct record on {target}, verified by reading it."
     many = plural(totals.places, "group-partition")
     are = "is" if totals.proven == 1 else "are"
