@@ -24,9 +24,9 @@ NOW = timezone.now()
 def flow(monkeypatch: pytest.MonkeyPatch) -> Flow:
     """A flow with a plan that a person has read."""
     flow = world.flow(world.cluster("one"), world.cluster("two"))
-    monkeypatch.setattr(configs, "look", lambda _: PLAN)
-    plans.ask_look(flow=flow, now=NOW)
-    plans.look_now(flow_id=flow.pk, now=NOW)
+    monkeypatch.setattr(configs, "find_differences", lambda _: PLAN)
+    plans.request_plan(flow=flow, now=NOW)
+    plans.plan_on_request(flow_id=flow.pk, now=NOW)
     return flow
 
 
@@ -35,7 +35,7 @@ def plan_of(flow: Flow) -> FlowPlan:
 
 
 def apply(flow: Flow) -> None:
-    plans.ask_apply(flow=flow, digest=PLAN.digest, who="ann", now=NOW)
+    plans.request_apply(flow=flow, digest=PLAN.digest, who="ann", now=NOW)
 
 
 def test_a_failed_read_does_not_end_an_apply_that_began_meanwhile(
@@ -45,9 +45,9 @@ def test_a_failed_read_does_not_end_an_apply_that_began_meanwhile(
         apply(flow)
         raise KafkaRefused("The principal may not do that.")
 
-    monkeypatch.setattr(configs, "look", look)
-    plans.ask_look(flow=flow, now=NOW)
-    plans.look_now(flow_id=flow.pk, now=NOW)
+    monkeypatch.setattr(configs, "find_differences", look)
+    plans.request_plan(flow=flow, now=NOW)
+    plans.plan_on_request(flow_id=flow.pk, now=NOW)
     assert plan_of(flow).state == "applying"
 
 
@@ -58,12 +58,12 @@ def test_a_second_worker_does_not_call_an_applied_plan_stale(
     apply(flow)
 
     def look(_: Any) -> SyncPlan:
-        monkeypatch.setattr(configs, "look", lambda _: PLAN)
+        monkeypatch.setattr(configs, "find_differences", lambda _: PLAN)
         plans.apply_now(flow_id=flow.pk, now=NOW)
         return SyncPlan()
 
     monkeypatch.setattr(configs, "apply", lambda *_: [])
-    monkeypatch.setattr(configs, "look", look)
+    monkeypatch.setattr(configs, "find_differences", look)
     plans.apply_now(flow_id=flow.pk, now=NOW)
     applied = plan_of(flow)
     assert (applied.state, applied.changes) == ("applied", [])
@@ -92,7 +92,7 @@ def test_a_plan_without_a_change_keeps_who_applied_the_one_before(
     apply(flow)
     monkeypatch.setattr(configs, "apply", lambda *_: [])
     plans.apply_now(flow_id=flow.pk, now=NOW)
-    monkeypatch.setattr(configs, "look", lambda _: SyncPlan())
-    plans.look_now(flow_id=flow.pk, now=NOW)
+    monkeypatch.setattr(configs, "find_differences", lambda _: SyncPlan())
+    plans.plan_on_request(flow_id=flow.pk, now=NOW)
     assert plan_of(flow).state == "applied"
     assert "requested by ann" in plan_of(flow).reason

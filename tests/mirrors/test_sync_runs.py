@@ -77,7 +77,7 @@ def test_a_run_whose_worker_was_lost_is_ended_and_made_up(flow: Flow) -> None:
 def check(flow: Flow, at: datetime = NOW) -> DutyRun:
     commands.stop_flow(flow=flow, who="tester")
     flow.refresh_from_db()
-    return takeover.ask_check(flow=flow, seconds=1, now=at)
+    return takeover.request_check(flow=flow, seconds=1, now=at)
 
 
 def test_a_takeover_check_that_no_worker_finished_is_not_said_to_be_repeated(flow: Flow) -> None:
