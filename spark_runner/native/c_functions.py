@@ -1,7 +1,8 @@
 """The engine's C functions, if `make compiled` has built them. Otherwise the Python code runs.
 
 They do the same as the Python code, several times faster (docs/adr/0010). Functions for checksums
-and compression are called by address in the libraries of Python packages.
+and compression are called by address in the libraries of Python packages. The importing package has
+called `loader.use()` before.
 """
 
 from __future__ import annotations
@@ -13,10 +14,7 @@ from typing import Any
 
 import lz4.frame._frame
 
-from spark_runner.native import loader
 from spark_runner.native.crc32c import crc32c_address
-
-loader.use()
 
 try:
     from spark_runner.native import c_module
