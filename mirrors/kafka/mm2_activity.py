@@ -1,4 +1,4 @@
-"""Signs that another program writes a flow's remote topics: ends that move, MM2's group."""
+"""Detects another program that writes a flow's remote topics: moving ends, MM2's group."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOURCE_CONNECTOR = "MirrorSourceConnector"
 
 
 def end_offsets(admin: Admin, names: Iterable[str]) -> dict[TopicPartition, int]:
-    """The ends of all partitions of these topics; topics that do not exist are left out."""
+    """End offsets of all partitions of these topics, without missing topics."""
     state = admin.snapshot(sorted(names), now=0, deadline_s=DEADLINE_S, with_configs=False)
     partitions = [
         (name, part) for name, topic in state.topics.items() for part in range(topic.partitions)
@@ -42,7 +42,7 @@ def end_offsets(admin: Admin, names: Iterable[str]) -> dict[TopicPartition, int]
 
 
 def group_state(spec: FlowSpec) -> tuple[str, str]:
-    """The name of MM2's Connect group for this flow, and its state; empty when it is not seen."""
+    """The name of MM2's Connect group for this flow, and its state; empty if it does not exist."""
     name = f"{spec.source.alias}-mm2"
     listing = list_groups(spec.target, deadline_s=DEADLINE_S).get(name)
     return name, "" if listing is None else listing.state
@@ -57,10 +57,10 @@ def detect_target_activity(
     now: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> TargetActivity:
-    """What speaks against a first start; returns early when a sign is found or none can be.
+    """Find reasons against a first start. Returns early when one is found, or none is possible.
 
-    `is_planned`: the positions topic shows an earlier plan of this flow. Then only its own growth
-    counts, since what the remote topics got may be this flow's.
+    `is_planned`: the positions topic shows an earlier plan of this flow. Then only growth of that
+    topic counts, since this flow may have written the records of the remote topics.
     """
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     positions, internal = policy.positions_topic(), frozenset(internal_topics(policy))
@@ -99,10 +99,10 @@ def detect_target_activity(
 
 
 def _has_recent_heartbeats(target: Admin, spec: FlowSpec, now_ms: int) -> bool:
-    """Whether heartbeats of this pair have come for a while, and still come.
+    """Whether heartbeats of this pair have arrived for a while, and still do.
 
-    Understudy writes them on the source, or on the target once a flow that runs was refused there.
-    Shorter than a while they may be those of this very flow.
+    Understudy writes them on the source, or on the target if the source denied a running flow. In a
+    shorter time they may be those of this flow.
     """
     try:
         rows = read_to_end(target, TOPIC, since=now_ms - RECENT_MS, deadline_s=DEADLINE_S)
@@ -129,16 +129,16 @@ def selected_topics(spec: FlowSpec, source: ClusterSnapshot) -> list[str]:
 
 
 def _watch_seconds(target: Admin, ends: dict[TopicPartition, int], now_ms: int) -> float:
-    """How long to watch: longer where a record is newer than a minute."""
+    """How long to watch: longer if a record is newer than a minute."""
     since = target.list_offsets(ends, now_ms - RECENT_MS, deadline_s=DEADLINE_S).done
     is_recent = any(since.get(tp, end) < end for tp, end in ends.items())
     return WATCH_RECENT_S if is_recent else WATCH_S
 
 
 def _is_connector_enabled(target: Admin, source: str) -> bool:
-    """False only where MM2's own settings say that the pair's source connector is disabled.
+    """False only if MM2's own settings disable the pair's source connector.
 
-    A worker of MM2 runs for every pair of clusters, also for one that only gets heartbeats.
+    An MM2 worker runs for every pair of clusters, including pairs with heartbeats only.
     """
     try:
         rows = read_to_end(target, f"mm2-configs.{source}.internal", deadline_s=DEADLINE_S)

@@ -1,7 +1,7 @@
-"""Quotas of brokers: which of them throttled this client, and for how long (KIP-13, KIP-219).
+"""Broker quotas: which broker throttled this client, and for how long (KIP-13, KIP-219).
 
-A broker answers at once and then leaves the connection alone for the throttle time. What runs late
-because of that says so: otherwise a quota looks like an overloaded broker.
+A broker responds at once and then mutes the connection for the throttle time. Errors and states
+that are late because of that say so. Otherwise a quota looks like an overloaded broker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CURE = (
 
 @dataclasses.dataclass(frozen=True)
 class Throttled:
-    """The last answer of a broker that throttled us; `at` is a monotonic clock's."""
+    """The last response with a throttle time; `at` is in seconds of time.monotonic()."""
 
     broker: str
     seconds: float
@@ -49,7 +49,7 @@ class ThrottleHistory:
                 del self._last[next(iter(self._last))]
 
     def recent(self, alias: str, within_s: float = _RECENT_S) -> Throttled | None:
-        """The last one, while it lasts or ended not longer ago than that."""
+        """The last throttle, if it lasts or ended at most `within_s` seconds ago."""
         with self._lock:
             last = self._last.get(alias)
         if last is None or time.monotonic() > last.at + last.seconds + within_s:
@@ -65,7 +65,7 @@ THROTTLES = ThrottleHistory()
 
 
 def describe_quota(alias: str) -> str:
-    """A sentence for what is late; empty when no quota throttled us lately."""
+    """A sentence for something late; empty if no quota throttled this client recently."""
     last = THROTTLES.recent(alias)
     if last is None:
         return ""
@@ -76,12 +76,12 @@ def describe_quota(alias: str) -> str:
 
 
 def describe_lateness(alias: str, within_s: float) -> str:
-    """The same for what goes on, only slower; it changes only when the throttling does."""
+    """The same for something slow in progress. The text changes only when the throttling does."""
     if THROTTLES.recent(alias, within_s) is None:
         return ""
     return f"A quota on cluster {alias} throttles this client: the lag is due to that. {_CURE}"
 
 
 def timeout_error(alias: str, sentence: str) -> KafkaUnavailable:
-    """The error for what did not end in time, with the quota that may be why."""
+    """The error for a timeout, with the quota that may have caused it."""
     return KafkaUnavailable(f"{sentence} {describe_quota(alias)}".rstrip(), code="timeout")

@@ -1,4 +1,4 @@
-"""Tries that come later and later, and end at a deadline."""
+"""Retries with backoff, up to a deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
 class RetryBackoff:
-    """Waits a little longer each time, and never past the deadline."""
+    """Waits longer each time, and never past the deadline."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline

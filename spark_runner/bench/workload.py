@@ -59,8 +59,8 @@ def pool(shape: Shape) -> list[bytearray]:
         now = int(time.time() * 1000)
         records = []
         for at in range(shape.batch_records):
-            noise = chance.randbytes(rest * 5 // 8)
-            value = noise + (b"the same words again and again, " * (rest // 32 + 1))
+            random_bytes = chance.randbytes(rest * 5 // 8)
+            value = random_bytes + (b"the same words again and again, " * (rest // 32 + 1))
             records.append(Record(at, now, key, value[:rest], (header,)))
         made.append(encode_batch(records, codec=codec))
     return made

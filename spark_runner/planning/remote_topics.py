@@ -91,7 +91,7 @@ class RemoteTopics:
         grown = self._target.create_partitions(
             {growth.remote_topic: growth.partitions for growth in plan.grow}, deadline_s=DEADLINE_S
         )
-        self._note_missing_configs(created.refused)
+        self._note_missing_configs(created.rejected)
         for name, error in created.failed.items():
             failed[name] = self._creation_failed(name, "Create", error)
         for name, error in grown.failed.items():

@@ -159,7 +159,7 @@ class _TopicContent:
     def _take(self, key: bytes, value: bytes | None) -> None:
         if value is None:
             # An operator deletes a position to have the partition copied again.
-            self._removed.add(_place(key))
+            self._removed.add(_topic_partition(key))
             self._last.pop(key, None)
             return
         if key == OWNER_KEY:
@@ -208,7 +208,7 @@ def produce_row(
             return
 
 
-def _place(key: bytes) -> TopicPartition:
+def _topic_partition(key: bytes) -> TopicPartition:
     try:
         row = json.loads(key)
         return row["topic"], row["partition"]

@@ -1,7 +1,7 @@
-"""Access rules of topics and consumer groups: read them, make new ones, take exact ones away.
+"""ACLs of topics and consumer groups: describe, create and delete them.
 
-They are read on a connection of our own: confluent-kafka answers an empty list where the broker
-refuses, or keeps no rules at all, and an empty list would read as "all is in step".
+They are read through a separate connection. confluent-kafka returns an empty list where the broker
+denies the request, or has no authorizer. An empty list would look like "no differences".
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ANY = 1
 
 
 class Acls(AdminConnection):
-    """One cluster's access rules."""
+    """The ACLs of one cluster."""
 
     def rules(
         self, *, groups_too: bool = False, deadline_s: float = DEADLINE_S
     ) -> list[AclRule] | None:
-        """Every rule of topics; None where the cluster has no authorizer and so keeps none."""
+        """Return all ACLs of topics; None if the cluster has no authorizer."""
         wanted = ResourceType.ANY if groups_too else ResourceType.TOPIC
         question = DescribeAclsRequest(
             resource_type_filter=wanted.value,
@@ -61,7 +61,7 @@ class Acls(AdminConnection):
     def create_rules(
         self, rules: Iterable[AclRule], *, deadline_s: float = DEADLINE_S
     ) -> Partial[AclRule, None]:
-        """A rule that exists already is made again without effect."""
+        """Create ACLs. An existing one stays as it is."""
         wanted = {_binding(rule): rule for rule in rules}
         if not wanted:
             return Partial()
@@ -76,7 +76,7 @@ class Acls(AdminConnection):
     def delete_rules(
         self, rules: Iterable[AclRule], *, deadline_s: float = DEADLINE_S
     ) -> Partial[AclRule, None]:
-        """Exactly these; one that is gone already is deleted again without effect."""
+        """Delete exactly these ACLs. A missing one counts as deleted."""
         wanted = {_exactly(rule): rule for rule in rules}
         if not wanted:
             return Partial()
@@ -90,7 +90,7 @@ class Acls(AdminConnection):
 
 
 def _rule(resource: Any, entry: Any) -> AclRule | None:
-    """None for a rule of something else, or with operations that are newer than this program."""
+    """None for another resource type, or for an operation that this program does not know."""
     try:
         kind = ResourceType(resource.resource_type).name
         if kind not in (TOPIC, GROUP):

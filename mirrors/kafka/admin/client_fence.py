@@ -1,4 +1,4 @@
-"""Keep everybody from writing to topics, by access rules, and find out whether it holds."""
+"""Deny writes to topics by ACLs, and find out whether the cluster enforces them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ _BROKERS_AT_ONCE = 5
 
 
 class ClientFence(Acls):
-    """One cluster's topics, seen by who may write to them."""
+    """The ACLs that deny or allow writes to the topics of one cluster."""
 
     def allows_everyone(self, *, deadline_s: float = DEADLINE_S) -> bool | None:
-        """Whether a topic without any rule is open: the first rule would shut out all readers.
+        """Return whether topics without any ACL are open: the first ACL would then deny all
+        readers.
 
-        None: it is set, and the broker does not say to what. Brokers hide the values of settings
-        that only their authorizer knows.
+        None: the setting exists, but the broker does not return its value. Brokers hide the values
+        of settings that only their authorizer knows.
         """
         until = time.monotonic() + deadline_s
         seen = self.gather(
@@ -59,7 +60,7 @@ class ClientFence(Acls):
 
 
 def _first_result(futures: Iterable[Future[Any]], until: float) -> Mapping[str, Any] | None:
-    """The first that succeeds; None when none did in time."""
+    """Return the first successful result; None if there is none in time."""
     waiting = set(futures)
     while waiting and (left := until - time.monotonic()) > 0:
         done, waiting = wait(waiting, left, FIRST_COMPLETED)
@@ -70,12 +71,13 @@ def _first_result(futures: Iterable[Future[Any]], until: float) -> Mapping[str, 
 
 
 def deny_writes(topics: Iterable[str]) -> list[AclRule]:
-    """A rule a topic; it stands above every rule that allows."""
+    """Return one DENY rule per topic. It takes precedence over every ALLOW rule."""
     return [_rule(topic, "WRITE", "DENY") for topic in sorted(set(topics))]
 
 
 def preserve_open_access(topics: Iterable[str], rules: Iterable[AclRule]) -> list[AclRule]:
-    """For topics that no rule covers on a cluster that lets in everybody: as open as before."""
+    """Return ALLOW rules for topics without any rule, on a cluster that allows everyone: the DENY
+    rule would otherwise also deny their readers."""
     rules = list(rules)
     return [
         _rule(name, "ALL", "ALLOW") for name in sorted(set(topics)) if not _covered(name, rules)

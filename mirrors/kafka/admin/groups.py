@@ -1,6 +1,7 @@
-"""Consumer groups: which there are, where they stand, moving idle ones; with exact metadata.
+"""Consumer groups: list them, read their offsets, reset offsets of idle ones, with exact metadata.
 
-confluent-kafka damages the metadata of group offsets, hence the messages of kafka-python.
+confluent-kafka damages the metadata of committed offsets, so this module uses kafka-python's
+messages.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _GROUPS_PER_REQUEST = 100
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupListing:
-    """One group. `type` is classic, consumer or share; `state` as Kafka says it (Empty, Stable)."""
+    """One group. `type` is classic, consumer or share; `state` is Kafka's name (Empty, Stable)."""
 
     name: str
     type: str
@@ -37,7 +38,7 @@ class GroupListing:
 
 @dataclasses.dataclass(frozen=True)
 class GroupOffset:
-    """Where a group stands in a partition: the next offset it will read."""
+    """The committed offset of a group in a partition: the next offset that it reads."""
 
     offset: int
     metadata: str = ""
@@ -46,33 +47,34 @@ class GroupOffset:
 
 @dataclasses.dataclass(frozen=True)
 class GroupListings:
-    """Groups by name; `silent` says why brokers did not answer: their groups are missing."""
+    """Groups by name. `errors`: why brokers did not respond; the groups they coordinate are
+    missing."""
 
     groups: dict[str, GroupListing]
-    silent: tuple[UnderstudyError, ...] = ()
+    errors: tuple[UnderstudyError, ...] = ()
 
     @property
     def is_complete(self) -> bool:
-        return not self.silent
+        return not self.errors
 
     @property
     def reason(self) -> str:
-        """Which groups are missing and why; empty when none is."""
+        """Which groups are missing and why; empty if none is."""
         if self.is_complete:
             return ""
-        return f"Groups that other brokers coordinate are not listed: {self.silent[0].message}"
+        return f"Groups that other brokers coordinate are not listed: {self.errors[0].message}"
 
 
 def list_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> dict[str, GroupListing]:
-    """Every group that we may describe, of every broker; raises when one does not answer."""
+    """List all groups that the principal may describe. Raises if any broker does not respond."""
     listed = list_reachable_groups(spec, deadline_s=deadline_s)
-    for error in listed.silent:
+    for error in listed.errors:
         raise error
     return listed.groups
 
 
 def list_reachable_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> GroupListings:
-    """Every group that we may describe, of the brokers that answer; raises when none does."""
+    """List the groups that the reachable brokers coordinate. Raises if no broker responds."""
     found: dict[str, GroupListing] = {}
     with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
         answers = cluster.send_to_each(ListGroupsRequest())
@@ -95,11 +97,12 @@ def read_offsets(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> Partial[str, Partial[TopicPartition, GroupOffset]]:
-    """Committed offsets of each group, stable ones only.
+    """Return the stable committed offsets of each group. A partition without an offset is absent.
 
-    With a list of partitions, one whose offset is held by an open transaction is `failed` with the
-    code "busy". With None Kafka names all partitions it knows but leaves such ones out: never read
-    an absence as "position 0". A partition without an offset is absent.
+    - With a list of partitions: one whose offset is part of an open transaction is in `failed`
+      with the code "busy".
+    - With None: Kafka returns all partitions that it knows, without those of open transactions.
+      So an absent partition does not mean offset 0.
     """
     result: Partial[str, Partial[TopicPartition, GroupOffset]] = Partial()
     with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
@@ -118,7 +121,8 @@ def _read(
     groups: Mapping[str, Iterable[TopicPartition] | None],
     result: Partial[str, Partial[TopicPartition, GroupOffset]],
 ) -> None:
-    """Some groups of one coordinator: in one request where the broker knows that (KIP-709)."""
+    """Read some groups of one coordinator, in one request where the broker supports it
+    (KIP-709)."""
     try:
         answers = dict(_fetch_offsets(cluster, node, groups))
     except UnderstudyError as error:
@@ -194,7 +198,8 @@ def write_offsets(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> Partial[TopicPartition, None]:
-    """Move an idle group. One with active members is `failed` with the code "group_active"."""
+    """Reset the offsets of an idle group. One with members is in `failed` with the code
+    "group_active"."""
     result: Partial[TopicPartition, None] = Partial()
     if not offsets:
         return result
@@ -251,7 +256,7 @@ def delete_offsets(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> Partial[TopicPartition, None]:
-    """Take away what an idle group committed in these partitions; others of its own stay."""
+    """Delete the offsets of an idle group in these partitions; its other offsets stay."""
     result: Partial[TopicPartition, None] = Partial()
     kind = OffsetDeleteRequest.OffsetDeleteRequestTopic
     topics: dict[str, list[Any]] = {}
@@ -285,7 +290,8 @@ def delete_offsets(
 
 
 def delete_group(spec: ClusterSpec, group: str, *, deadline_s: float = DEADLINE_S) -> None:
-    """With all its offsets. Kafka refuses one that has members; one that is gone is well."""
+    """Delete a group and its offsets. Kafka rejects a group with members; a missing group is no
+    error."""
     with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
         coordinators = cluster.coordinators([group])
         for error in coordinators.failed.values():

@@ -1,4 +1,4 @@
-"""What the principal that connects may do, asked without changing anything on the cluster."""
+"""The permissions of the connecting principal, read without any change on the cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Side = Literal["source", "target", "both"]
 
 @dataclasses.dataclass(frozen=True)
 class Permission:
-    """One right: `allowed` is None when the cluster does not let us know; `side` needs it."""
+    """One permission. `allowed` is None if the cluster does not report it; `side` needs it."""
 
     name: str
     allowed: bool | None
@@ -40,7 +40,7 @@ class Permission:
 
 
 def cluster_permissions(operations: Iterable[int]) -> list[Permission]:
-    """From the authorised operations of DescribeCluster; all unknown without Describe itself."""
+    """From the authorized operations of DescribeCluster; all unknown without DESCRIBE itself."""
     granted = set(operations)
     known = DESCRIBE in granted
 
@@ -86,7 +86,7 @@ TOPIC_PERMISSIONS: tuple[tuple[str, int, Side], ...] = (
 
 
 def topic_permissions(topics: Sequence[Any]) -> list[Permission]:
-    """From the authorised operations of each topic in a metadata answer."""
+    """From the authorized operations of each topic in a metadata response."""
     seen = [topic for topic in topics if not topic.is_internal and not topic.error_code]
     listed = Permission(
         "list topics",
@@ -129,7 +129,8 @@ def topic_metadata(connection: BrokerConnection, deadline: float) -> Any:
 def find_transaction_coordinator(
     connection: BrokerConnection, transactional_id: str, deadline: float
 ) -> Any:
-    """Where the coordinator is; a cluster that never ran a transaction makes its log for it now."""
+    """Return the coordinator. A cluster that never ran a transaction creates its transaction log
+    now."""
     for pause in _RETRY_S:
         found = _find_coordinator(connection, transactional_id, deadline)
         if found.error_code not in COORDINATOR_MOVING:
@@ -154,9 +155,10 @@ def _find_coordinator(connection: BrokerConnection, transactional_id: str, deadl
 def transactional_permission(
     connection: BrokerConnection, transactional_id: str, deadline: float
 ) -> Permission:
-    """Ends a transaction of an id that has none: refused with 53 without Write, with 49 with it.
+    """Check WRITE on a transactional id by EndTxn for a transaction that does not exist.
 
-    Nothing is written: the coordinator checks the right first and then finds no such transaction.
+    The coordinator checks the permission first: it responds with 53 without WRITE, with 49
+    otherwise. Nothing is written.
     """
     request = EndTxnRequest(
         transactional_id=transactional_id, producer_id=0, producer_epoch=0, committed=False
@@ -190,7 +192,7 @@ def _no_transactions(transactional_id: str) -> Permission:
 
 
 def coordinator_refusal(coordinator: Any, transactional_id: str) -> Permission | None:
-    """The right as far as finding the coordinator tells it; None when it can be asked."""
+    """The permission as far as FindCoordinator shows it; None if EndTxn has to show it."""
     if coordinator.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return _no_transactions(transactional_id)
     if coordinator.error_code:
@@ -216,7 +218,8 @@ def describe_permissions(
     groups: Iterable[str],
     deadline_s: float = DEADLINE_S,
 ) -> Permissions:
-    """Raises when the cluster does not answer; a group that cannot be asked is in `trouble`."""
+    """Read the principal's permissions. Raises if the cluster does not respond. `trouble` has the
+    error of a group that cannot be described."""
     with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
         kind = MetadataRequest.MetadataRequestTopic
         request = MetadataRequest(
@@ -247,7 +250,7 @@ def describe_permissions(
 
 
 def _with_groups(cluster: ClusterRequests, found: Permissions, names: list[str]) -> Permissions:
-    """Each coordinator is asked for all of its groups at once."""
+    """Describe the groups, with one request to each coordinator."""
     coordinators = cluster.coordinators(names)
     groups: dict[str, frozenset[str]] = {}
     troubles = []
@@ -283,7 +286,7 @@ def _describe(cluster: ClusterRequests, node: int, names: list[str]) -> Iterable
 def _operations_by_name(
     rows: Iterable[tuple[str, bool, Iterable[int] | None]],
 ) -> dict[str, frozenset[str]]:
-    """Each name that the broker rejects or reports."""
+    """The operations of each name; none for a name that the broker rejects."""
     found = {}
     for name, refused, operations in rows:
         words = NO_OPERATIONS if refused else _acl_operation_names(operations)
@@ -293,7 +296,7 @@ def _operations_by_name(
 
 
 def _acl_operation_names(operations: Iterable[int] | None) -> frozenset[str] | None:
-    """Kafka's words for the bits; one that is newer than this program is left out."""
+    """Kafka's names of the operations. Operations that this program does not know are left out."""
     if operations is None:
         return None
     known = {operation.value for operation in AclOperation}

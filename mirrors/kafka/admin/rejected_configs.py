@@ -1,8 +1,8 @@
-"""Settings of topics that a cluster refuses: found key by key, so that the others take effect.
+"""Finds the topic configs that a cluster rejects, so that the other configs take effect.
 
-Kafka answers for a topic as a whole: one setting that it does not take (one that an old broker does
-not know, tiered storage where it is off, one that a policy forbids) fails the creation of the topic
-and every other change of its settings. The message seldom names the key, so the broker is asked.
+Kafka responds per topic: one rejected config fails the creation of the topic, and all other changes
+of its configs. Examples: a config that an old broker does not know, tiered storage where it is
+disabled, a policy. The message seldom names the config, so validation requests find it.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ _CONFIG_ERRORS = frozenset({"config", "policy", "kafka"})
 
 @dataclasses.dataclass(frozen=True)
 class CreateTopicsResult:
-    """What was created, what was not and why, and by topic the settings that it lacks."""
+    """Created topics, failed topics with the error, and the rejected configs of each created
+    topic."""
 
     done: dict[str, None]
     failed: dict[str, UnderstudyError]
-    refused: dict[str, RejectedConfigs]
+    rejected: dict[str, RejectedConfigs]
 
 
 @dataclasses.dataclass(frozen=True)
 class RejectedConfigs:
-    """The settings that a topic was created without, and what the cluster said of them."""
+    """The configs that a topic was created without, and the cluster's error."""
 
     settings: dict[str, str]
     error: UnderstudyError
 
     def sentence(self, topic: str) -> str:
-        """Names the topic and the settings that it lacks, with the cluster's answer."""
+        """Names the topic and the missing configs, with the cluster's error."""
         lacks = ", ".join(f"{key}={value}" for key, value in sorted(self.settings.items()))
         return (
             f"{topic} was created without {lacks}, which the target rejected: {self.error.message}"
@@ -46,7 +47,7 @@ class RejectedConfigs:
 def create_topics(
     admin: Admin, topics: Iterable[NewTopicSpec], *, deadline_s: float = DEADLINE_S
 ) -> CreateTopicsResult:
-    """Create topics; one whose settings are refused is created without those that are."""
+    """Create topics. A topic with rejected configs is created without those."""
     until = time.monotonic() + deadline_s
     wanted = {topic.name: topic for topic in topics}
     made = admin.create_topics(wanted.values(), deadline_s=deadline_s)
@@ -59,7 +60,7 @@ def create_topics(
     if not accepted:
         return CreateTopicsResult(made.done, made.failed, {})
     again = admin.create_topics(accepted.values(), deadline_s=_left(until))
-    refused = {
+    rejected = {
         name: RejectedConfigs(
             {
                 key: value
@@ -71,7 +72,7 @@ def create_topics(
         for name in again.done
     }
     failed = {name: error for name, error in made.failed.items() if name not in again.done}
-    return CreateTopicsResult({**made.done, **again.done}, {**failed, **again.failed}, refused)
+    return CreateTopicsResult({**made.done, **again.done}, {**failed, **again.failed}, rejected)
 
 
 def alter_configs_by_key(
@@ -80,8 +81,8 @@ def alter_configs_by_key(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> Partial[tuple[str, str], None]:
-    """Change settings of topics; answers for each topic and key, so that one refused key does not
-    stop the others."""
+    """Alter configs. The result is per topic and key, so that one rejected key does not stop the
+    others."""
     until = time.monotonic() + deadline_s
     whole = admin.alter_configs(changes, deadline_s=deadline_s)
     result: Partial[tuple[str, str], None] = Partial()
@@ -109,7 +110,7 @@ def alter_configs_by_key(
 
 
 def _of_key(error: UnderstudyError, name: str, key: str, value: str | None) -> UnderstudyError:
-    """The cluster's answer with the setting that it is about."""
+    """The cluster's error, with the config that caused it."""
     change = f"given the default of {key}" if value is None else f"given {key}={value}"
     return type(error)(f"{name} was not {change}. {error.message}", code=error.code)
 
@@ -117,11 +118,11 @@ def _of_key(error: UnderstudyError, name: str, key: str, value: str | None) -> U
 def _creatable_topics(
     admin: Admin,
     suspects: Collection[NewTopicSpec],
-    said: Mapping[str, UnderstudyError],
+    errors_by_topic: Mapping[str, UnderstudyError],
     until: float,
 ) -> dict[str, NewTopicSpec]:
-    """The topics that can be created without some of their settings, with the settings left."""
-    found = _without_one(admin, suspects, said, until)
+    """The topics that can be created without some of their configs, with the remaining configs."""
+    found = _without_one(admin, suspects, errors_by_topic, until)
     rest = [topic for topic in suspects if topic.name not in found]
     return {**found, **_one_by_one(admin, rest, until)}
 
@@ -129,11 +130,14 @@ def _creatable_topics(
 def _without_one(
     admin: Admin,
     suspects: Collection[NewTopicSpec],
-    said: Mapping[str, UnderstudyError],
+    errors_by_topic: Mapping[str, UnderstudyError],
     until: float,
 ) -> dict[str, NewTopicSpec]:
-    """Each setting left out in turn, those that the answer names first: seldom are there two."""
-    turns = {topic.name: _suspect_order(topic, said[topic.name].message) for topic in suspects}
+    """Try without one config at a time, first those that the error names: two are seldom
+    rejected."""
+    turns = {
+        topic.name: _suspect_order(topic, errors_by_topic[topic.name].message) for topic in suspects
+    }
     found: dict[str, NewTopicSpec] = {}
     for number in range(max(map(len, turns.values()), default=0)):
         tried = {
@@ -151,7 +155,8 @@ def _without_one(
 def _one_by_one(
     admin: Admin, suspects: Collection[NewTopicSpec], until: float
 ) -> dict[str, NewTopicSpec]:
-    """Starting without settings, each one that the broker takes beside those before it."""
+    """Start without configs, and add each config that the broker accepts together with those before
+    it."""
     bare = {topic.name: _with(topic, ()) for topic in suspects}
     good = admin.create_topics(bare.values(), deadline_s=_left(until), validate_only=True).done
     # Without any setting it is refused as well: it is something else.
@@ -172,8 +177,8 @@ def _one_by_one(
     return found
 
 
-def _suspect_order(topic: NewTopicSpec, said: str) -> list[str]:
-    return sorted(topic.configs, key=lambda key: (key not in said, key))
+def _suspect_order(topic: NewTopicSpec, errors_by_topic: str) -> list[str]:
+    return sorted(topic.configs, key=lambda key: (key not in errors_by_topic, key))
 
 
 def _with(topic: NewTopicSpec, keys: Collection[str]) -> NewTopicSpec:

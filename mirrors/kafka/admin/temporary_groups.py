@@ -1,4 +1,4 @@
-"""Groups of our own that live for one simulation: made with offsets, found by prefix, deleted."""
+"""Temporary consumer groups of one simulation: created with offsets, found by prefix, deleted."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ def create_group(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> Partial[TopicPartition, None]:
-    """A group without members that stands at these offsets; never one of somebody else's."""
+    """Create a group without members at these offsets. The name must have the prefix of such
+    groups."""
     _check(name)
     wanted = {tp: GroupOffset(offset) for tp, offset in offsets.items()}
     return write_offsets(spec, name, wanted, deadline_s=deadline_s)
 
 
 def find_groups(spec: ClusterSpec, prefix: str, *, deadline_s: float = DEADLINE_S) -> list[str]:
-    """Those left by a simulation, by the beginning of their names."""
+    """Find the groups that a simulation left behind, by the prefix of their names."""
     _check(prefix)
     listed = list_reachable_groups(spec, deadline_s=deadline_s).groups
     return sorted(name for name in listed if name.startswith(prefix))
@@ -39,23 +40,23 @@ def find_groups(spec: ClusterSpec, prefix: str, *, deadline_s: float = DEADLINE_
 def delete_groups(
     spec: ClusterSpec, names: Iterable[str], *, deadline_s: float = DEADLINE_S
 ) -> Partial[str, None]:
-    """One that is gone already counts as done."""
-    doomed = sorted(set(names))
-    for name in doomed:
+    """Delete groups. A missing one counts as deleted."""
+    selected = sorted(set(names))
+    for name in selected:
         _check(name)
-    if not doomed:
+    if not selected:
         return Partial()
     until = time.monotonic() + deadline_s
     with Admin(spec, client_id=CLIENT_ID) as admin:
         left = max(0.5, until - time.monotonic())
         result: Partial[str, None] = admin.gather(
-            admin.client.delete_consumer_groups(doomed, request_timeout=left),
+            admin.client.delete_consumer_groups(selected, request_timeout=left),
             doing=lambda name: f"delete the temporary group {name}",
             deadline_s=left,
             fold=lambda _: None,
         )
-    gone = [name for name, error in result.failed.items() if error.code == "not_found"]
-    for name in gone:
+    missing = [name for name, error in result.failed.items() if error.code == "not_found"]
+    for name in missing:
         del result.failed[name]
         result.done[name] = None
     return result

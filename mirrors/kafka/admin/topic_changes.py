@@ -1,4 +1,4 @@
-"""Change topics: create, grow, alter settings, delete topics and records."""
+"""Change topics: create them, add partitions, alter configs, delete topics and records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NewTopicSpec:
 
 
 class TopicChanges(AdminConnection):
-    """The acts on topics; each answers for every topic apart."""
+    """Changes of topics. Each returns a result per topic."""
 
     def create_topics(
         self,
@@ -33,9 +33,9 @@ class TopicChanges(AdminConnection):
         deadline_s: float = DEADLINE_S,
         validate_only: bool = False,
     ) -> Partial[str, None]:
-        """A topic that exists already counts as done: the next snapshot tells what it is like.
+        """Create topics. An existing topic counts as created; the next snapshot shows its configs.
 
-        `validate_only`: the broker says what it would answer, and creates nothing.
+        `validate_only`: the broker checks the request and creates nothing.
         """
         wanted = [
             NewTopic(
@@ -67,7 +67,7 @@ class TopicChanges(AdminConnection):
     def create_partitions(
         self, partitions: Mapping[str, int], *, deadline_s: float = DEADLINE_S
     ) -> Partial[str, None]:
-        """Grow each topic to this number of partitions."""
+        """Increase the number of partitions of each topic to this number."""
         if not partitions:
             return Partial()
         wanted = [NewPartitions(name, count) for name, count in partitions.items()]
@@ -83,7 +83,7 @@ class TopicChanges(AdminConnection):
     def alter_configs(
         self, changes: Mapping[str, Mapping[str, str | None]], *, deadline_s: float = DEADLINE_S
     ) -> Partial[str, None]:
-        """Set values, or with None return to the default, topic by topic; the rest stays."""
+        """Set these configs per topic; None returns a config to its default. Other configs stay."""
         resources = [_config_changes(name, change) for name, change in changes.items() if change]
         if not resources:
             return Partial()
@@ -98,12 +98,12 @@ class TopicChanges(AdminConnection):
     def delete_topics(
         self, names: Iterable[str], *, deadline_s: float = DEADLINE_S
     ) -> Partial[str, None]:
-        doomed = list(names)
-        if not doomed:
+        selected = list(names)
+        if not selected:
             return Partial()
         return self.gather(
             self.client.delete_topics(
-                doomed, request_timeout=deadline_s, operation_timeout=deadline_s
+                selected, request_timeout=deadline_s, operation_timeout=deadline_s
             ),
             doing=lambda name: f"delete topic {name}",
             deadline_s=deadline_s,
@@ -113,7 +113,7 @@ class TopicChanges(AdminConnection):
     def delete_records(
         self, before: Mapping[tuple[str, int], int], *, deadline_s: float = DEADLINE_S
     ) -> Partial[tuple[str, int], int]:
-        """Delete what lies below an offset; answers each partition's new first offset."""
+        """Delete the records below an offset. Returns the new log start of each partition."""
         if not before:
             return Partial()
         futures = self.client.delete_records(

@@ -1,6 +1,7 @@
-"""Look at a cluster: topics, ids, settings, offsets. `Admin` also changes topics (topics.py).
+"""Reads a cluster's topics, ids, configs and offsets. `Admin` also changes topics.
 
-Every call has a deadline in seconds; what fails for one topic is kept beside what worked.
+Every call has a deadline in seconds. What fails for one topic is returned together with the results
+of the others.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _STALE = {"moving", "not_found"}
 
 
 def kafka_uuid(uuid: Uuid) -> str:
-    """Kafka's own text form of an id: URL-safe base64 without padding (librdkafka's is not)."""
+    """Kafka's text form of an id: URL-safe base64 without padding (librdkafka's is not)."""
     mask = 2**64 - 1
     typed: Any = uuid  # the client's stubs leave its two methods out
     high = typed.get_most_significant_bits() & mask
@@ -49,10 +50,10 @@ def kafka_uuid(uuid: Uuid) -> str:
 
 
 class Admin(TopicChanges):
-    """One cluster's admin connection: open it once, look and change often, close it."""
+    """One cluster's admin connection. Keep it open for several calls."""
 
     def topic_names(self, *, deadline_s: float = DEADLINE_S) -> list[str]:
-        """Every topic that we may describe, internal ones included."""
+        """All topics that the principal may describe, including internal ones."""
         try:
             listing = self.client.list_topics(timeout=deadline_s)
         except KafkaException as error:
@@ -67,10 +68,10 @@ class Admin(TopicChanges):
         deadline_s: float = DEADLINE_S,
         with_configs: bool = True,
     ) -> ClusterSnapshot:
-        """One dated picture; `now` is milliseconds since the epoch.
+        """Return a snapshot of these topics; `now` is milliseconds since the epoch.
 
-        A topic that could not be described, or whose configs could not be read, is in `failed` of
-        the snapshot with the reason: it must not be taken for a topic that does not exist.
+        A topic that could not be described, or whose configs could not be read, is in `failed` with
+        the reason. It must not be taken for a missing topic.
         """
         deadline = time.monotonic() + deadline_s
         try:
@@ -101,8 +102,10 @@ class Admin(TopicChanges):
     def undescribed(
         self, topics: Iterable[str], *, deadline_s: float = DEADLINE_S
     ) -> dict[str, UnderstudyError]:
-        """Of these topics, asked for by name, those that cannot be described although they may
-        exist. Kafka does not say of a topic that a principal may not describe whether it exists."""
+        """Of these topics, those that cannot be described although they may exist.
+
+        Kafka does not report whether a topic exists that the principal may not describe.
+        """
         found = self._describe(sorted(set(topics)), time.monotonic() + deadline_s)
         return {name: error for name, error in found.failed.items() if not _is_missing(error)}
 
@@ -145,10 +148,10 @@ class Admin(TopicChanges):
         *,
         deadline_s: float = DEADLINE_S,
     ) -> Partial[TopicPartition, int]:
-        """Offsets of many partitions in one request a leader.
+        """Return offsets of many partitions, with one request per leader.
 
-        An `int` is a time in milliseconds: the first offset whose record is not older, and the end
-        of the partition where there is none.
+        An `int` is a timestamp in milliseconds. Its result is the first offset whose record is not
+        older, or the end of the partition if there is none.
         """
         deadline = time.monotonic() + deadline_s
         result = self._list_offsets(list(partitions), at, deadline)
@@ -165,9 +168,9 @@ class Admin(TopicChanges):
     def _retry_stale_leaders(
         self, result: Partial[TopicPartition, int], at: OffsetQuery, deadline: float
     ) -> None:
-        """Look up the leaders and ask again: once, and for a while where one is just moving.
+        """Refresh the metadata and retry: once, and for a while where a leader is just moving.
 
-        A leader is not quite there yet just after a topic was made or a broker came back.
+        A new leader is not available at once after a topic was created or a broker restarted.
         """
         patience = min(deadline, time.monotonic() + METADATA_WAIT_S)
         stale = [tp for tp, error in result.failed.items() if error.code in _STALE]
@@ -188,11 +191,11 @@ class Admin(TopicChanges):
             time.sleep(RETRY_S if stale else 0)
 
     def _refresh_metadata(self, deadline_s: float) -> set[TopicPartition] | None:
-        """The partitions there are, or None; list_offsets itself keeps a stale picture of them.
+        """Return the existing partitions, or None. `list_offsets` itself uses stale metadata.
 
-        A full listing replaces what librdkafka remembers of every leader: its own ListOffsets does
-        not ask again after FENCED_LEADER_EPOCH (librdkafka 4620), and never meets a partition by
-        which a topic grew since.
+        A full listing replaces the leaders that librdkafka caches. Its ListOffsets does not refresh
+        them after FENCED_LEADER_EPOCH (librdkafka 4620), and never finds partitions that were added
+        since.
         """
         try:
             topics = self.client.list_topics(timeout=deadline_s).topics
@@ -228,7 +231,7 @@ def snapshot(
     deadline_s: float = DEADLINE_S,
     with_configs: bool = True,
 ) -> ClusterSnapshot:
-    """Open, look, close. Who looks often keeps an `Admin`."""
+    """Open a connection, take a snapshot, close it. For repeated snapshots, keep an `Admin`."""
     with Admin(spec) as admin:
         return admin.snapshot(topics, now=now, deadline_s=deadline_s, with_configs=with_configs)
 

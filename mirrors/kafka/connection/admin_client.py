@@ -1,4 +1,4 @@
-"""An open AdminClient, and how its many answers are gathered: what worked beside what did not."""
+"""An open AdminClient, and how the results of its many futures are gathered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEADLINE_S = 15.0
 
 @dataclasses.dataclass
 class Partial(Generic[K, V]):
-    """What worked and, beside it, what did not and why."""
+    """Results by key, and the errors of the keys that failed."""
 
     done: dict[K, V] = dataclasses.field(default_factory=dict)
     failed: dict[K, UnderstudyError] = dataclasses.field(default_factory=dict)

@@ -28,9 +28,9 @@ from mirrors.kafka.security.connection_settings import (
 
 
 def to_librdkafka(properties: Mapping[str, str], role: PropertyRole = "cluster") -> dict[str, str]:
-    """What librdkafka is given; InvalidSettings when a property has no way in.
+    """Return librdkafka's properties. Raises InvalidSettings for a property that is not supported.
 
-    Checked again here, at the last door: a row or a file may have been written by other hands.
+    This last check covers rows and files that were not written by this program.
     """
     problems = {
         name: [sentence]
@@ -62,11 +62,12 @@ def client_config(
     tuning: Mapping[str, str] | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A confluent-kafka configuration.
+    """Return a confluent-kafka configuration.
 
-    `tuning` holds a person's properties in Java's names (allow-listed), `extra` librdkafka
-    properties of our own code, which win. With OAUTHBEARER the first token is fetched here, so that
-    a token endpoint that fails is named at once and not hidden in a client's background errors.
+    - `tuning`: an operator's properties in Java's names (allow-listed).
+    - `extra`: librdkafka properties of this program; they take precedence.
+    - With OAUTHBEARER the first token is fetched here, so that the error of a token endpoint is
+      raised and not hidden in a client's background errors.
     """
     facts = connection_facts(spec)
     config: dict[str, Any] = {
@@ -93,9 +94,10 @@ def client_config(
 
 
 def discard(producer: Producer) -> None:
-    """End a producer and its threads now, with what it has not sent.
+    """End a producer and its threads now, together with its unsent records.
 
-    The last reference may be held for long: by the frames that the error of a failed one names.
+    Otherwise the producer lives until its last reference is released: traceback frames of a failed
+    call may hold one for long.
     """
     producer.purge()
     producer.close()

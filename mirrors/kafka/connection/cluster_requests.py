@@ -1,4 +1,4 @@
-"""Requests of the control plane to one cluster: to any broker, each one, a group's coordinator."""
+"""Requests of the control plane to one cluster: to any broker, to each, to a group coordinator."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ SLOW_BROKER_S, RETRY_SLOW_BROKER_S = 1.0, 5.0
 
 @dataclasses.dataclass
 class Coordinators:
-    """Groups by the node id of their coordinator, and those that have none, with the reason."""
+    """Groups by the node id of their coordinator, and the errors of groups without one."""
 
     groups: dict[int, list[str]] = dataclasses.field(default_factory=dict)
     failed: dict[str, UnderstudyError] = dataclasses.field(default_factory=dict)
 
 
 class ClusterRequests(BrokerPool[BrokerConnection]):
-    """One deadline for all requests. An error is diagnosed: it says the likely cause.
+    """One deadline for all requests. Errors are diagnosed, so they state the likely cause.
 
-    Nothing is waited for that does not respond: each address is tried once. Connections are opened
-    on first use and closed together.
+    - Each address is tried once: an address that does not respond is not waited for again.
+    - Connections are opened on first use and closed together.
     """
 
     def __init__(self, spec: ClusterSpec, *, deadline_s: float, client_id: str) -> None:
@@ -72,7 +72,7 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
         self.close()
 
     def extend(self, deadline_s: float) -> None:
-        """Another deadline for the requests from now on: for callers that keep connections open."""
+        """Set another deadline for the next requests, for callers that keep connections open."""
         self.deadline = time.monotonic() + deadline_s
 
     # -- one broker
@@ -108,10 +108,10 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
         return list(self.brokers)
 
     def send_to_each(self, request: Any) -> Partial[int, Any]:
-        """The response of every broker by node id, and why others gave none.
+        """Return the response of every broker by node id, and the errors of the others.
 
-        Brokers that answered last go first, and one that is silent leaves the others their time.
-        Raises the first error when no broker responds.
+        Brokers that responded last time go first, and a broker that does not respond leaves the
+        others their time. Raises the first error if no broker responds.
         """
         result: Partial[int, Any] = Partial()
         nodes = {self.brokers[node]: node for node in self.list_brokers()}
@@ -132,7 +132,7 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
     # -- coordinators of groups
 
     def coordinators(self, groups: Iterable[str]) -> Coordinators:
-        """The coordinator of each group; waits while one is being elected."""
+        """Return the coordinator of each group; wait while one is being elected."""
         found = Coordinators()
         waiting = list(groups)
         while waiting:
@@ -163,7 +163,8 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
         *,
         newest: int,
     ) -> Any:
-        """Ask again while the coordinator is still loading; `numbers` picks a response's errors."""
+        """Retry while the coordinator is still loading. `numbers` returns the error codes of a
+        response."""
         while True:
             answer = self.send_to_broker(node, request, newest=newest)
             again = any(number in COORDINATOR_MOVING for number in numbers(answer))
@@ -202,7 +203,7 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
             raise self.explain(failed) from None
 
     def explain(self, error: Exception) -> UnderstudyError:
-        """The error with its likely cause, which may need a second look at the address."""
+        """The error with its likely cause, which may need a second connection to the address."""
         if not isinstance(error, ConnectionFailed):
             return super().explain(error)
         if error.diagnosis is None:
@@ -219,7 +220,7 @@ class ClusterRequests(BrokerPool[BrokerConnection]):
         return super().connect(address, min(deadline, self.deadline))
 
     def connect_broker(self, address: Address, deadline: float) -> BrokerConnection:
-        """A broker that cost much time is not tried again for a while."""
+        """Connect to a broker. A slow one is not tried again for a while."""
         if (costly := self._costly.get(address)) is not None:
             until, error = costly
             if time.monotonic() < until:

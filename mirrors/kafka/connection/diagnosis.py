@@ -1,4 +1,4 @@
-"""Why a connection failed, in one sentence a person can act on; each class has a stable code."""
+"""Diagnoses failed connections: one sentence that an operator can act on, and a stable code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROTOCOL_SIGNATURES: tuple[tuple[bytes, str], ...] = (
 
 
 def protocol_of(received: bytes) -> str:
-    """What the bytes are a sign of; empty when they say nothing."""
+    """The protocol that these bytes indicate; empty if they indicate none."""
     for sign, name in PROTOCOL_SIGNATURES:
         if received.startswith(sign):
             return name
@@ -49,7 +49,8 @@ def protocol_of(received: bytes) -> str:
 
 
 def read_greeting(host: str, port: int, seconds: float) -> bytes:
-    """The first bytes a server answers to a greeting that nearly every text protocol answers."""
+    """The first bytes that a server sends after an HTTP request, which most text protocols
+    answer."""
     try:
         with socket.create_connection((host, port), seconds) as connection:
             connection.settimeout(seconds)
@@ -64,7 +65,7 @@ NOT_KAFKA = "Check the port: it is not a Kafka listener."
 
 @dataclasses.dataclass(frozen=True)
 class FailedConnection:
-    """A connection that failed, and the time for one more look."""
+    """A failed connection, and the time for a second attempt."""
 
     spec: ClusterSpec
     facts: ConnectionFacts
@@ -103,7 +104,8 @@ class FailedConnection:
 def diagnose(
     error: ConnectionFailed, spec: ClusterSpec, facts: ConnectionFacts, deadline: float
 ) -> UnderstudyError:
-    """The error with its likely cause; looks once more where the bytes alone are ambiguous."""
+    """The error with its likely cause. Connects a second time where the bytes alone are
+    ambiguous."""
     failed = FailedConnection(spec, facts, deadline, error)
     if isinstance(error.cause, UnderstudyError):
         return error.cause
@@ -207,7 +209,7 @@ def _versions(failed: FailedConnection) -> UnderstudyError:
 
 
 def _answering_protocol(failed: FailedConnection) -> str:
-    """Who answers on that port, as far as its bytes tell; empty when they do not."""
+    """The protocol that the port speaks; empty if its bytes do not show it."""
     cause = failed.error.cause
     name = protocol_of(cause.received) if isinstance(cause, NotKafka) else ""
     if name or failed.facts.tls is not None:

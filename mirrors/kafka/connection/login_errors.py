@@ -1,4 +1,4 @@
-"""What a failed SASL login means, as sentences."""
+"""Failed SASL logins, explained in sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirrors.kafka.protocol.connection_errors import LoginRejected, ServerNotVer
 
 
 def login_failure(cause: Exception, spec: ClusterSpec, at: str) -> UnderstudyError:
-    """What a login that failed at the broker `at` means, and what to do."""
+    """The cause of a failed login at the broker `at`, and what to do."""
     if isinstance(cause, LoginRejected):
         return _login_rejected(cause, spec, at)
     if isinstance(cause, TimeoutError):
@@ -57,5 +57,5 @@ def _login_rejected(refused: LoginRejected, spec: ClusterSpec, at: str) -> Under
     )
 
 
-def join_names(words: tuple[str, ...]) -> str:
-    return ", ".join(sorted(words)) if words else "none"
+def join_names(message: tuple[str, ...]) -> str:
+    return ", ".join(sorted(message)) if message else "none"

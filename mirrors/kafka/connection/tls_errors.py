@@ -1,4 +1,4 @@
-"""What a failed TLS handshake means: OpenSSL's verification codes and alerts as sentences."""
+"""Failed TLS handshakes, explained: OpenSSL's verification codes and alerts as sentences."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def _client_certificate(reason: str, spec: ClusterSpec, at: str) -> UnderstudyEr
 
 
 def _presented(spec: ClusterSpec, host: str, port: int, seconds: float) -> dict[str, Any]:
-    """What the certificate says, chain verified but neither dates nor name; empty if unknown."""
+    """The server's certificate, with its chain verified but neither dates nor name; empty if
+    unknown."""
     try:
         context = tls_context(spec)
         if context is None:

@@ -1,4 +1,4 @@
-"""Every address of bootstrap.servers, tried at the same time: which one serves, which are dead."""
+"""Tries all addresses of bootstrap.servers at the same time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Describe = Callable[[ConnectionFailed, float], UnderstudyError]
 
 @dataclasses.dataclass(kw_only=True)
 class _AddressAttempt:
-    """One attempt. `late`: it ran into its bound and may succeed with more time."""
+    """One attempt. `late`: it reached its time limit and may succeed with more time."""
 
     address: Address
     connection: BrokerConnection | None = None
@@ -50,13 +50,13 @@ class _AddressAttempt:
 
 @dataclasses.dataclass(frozen=True)
 class AddressResults:
-    """The open connection to the first address that serves, and what was seen of each."""
+    """The open connection to the first reachable address, and a report on each address."""
 
     connection: BrokerConnection
     reports: tuple[AddressReport, ...]
 
     def warnings(self, alias: str) -> list[str]:
-        """A sentence for each address that does not serve, or serves another cluster."""
+        """A sentence for each address that is unreachable, or belongs to another cluster."""
         first = next(one for one in self.reports if one.reachable)
         return [*self._unreachable(alias), *self._other_clusters(first)]
 
@@ -81,7 +81,7 @@ class AddressResults:
 def try_addresses(
     facts: ConnectionFacts, new: OpenConnection, describe: Describe, deadline: float
 ) -> AddressResults:
-    """Raises the error that says the most when no address works."""
+    """Try all addresses. Raises the error of the attempt that got furthest if none works."""
     addresses = facts.bootstrap[:MAX_ADDRESSES]
 
     def attempts(some: Iterable[Address], until: float) -> list[_AddressAttempt]:

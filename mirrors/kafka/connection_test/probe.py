@@ -1,4 +1,4 @@
-"""The connection test of a cluster: what can be reached, as whom, with which rights; or why not."""
+"""The connection test of a cluster: reachable brokers, principal, permissions; or the error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def probe(
     now: int,
     transactional_id: str = PROBE_TRANSACTIONAL_ID,
 ) -> ProbeReport:
-    """Never raises: a failure is a report with its class and one sentence. `now` is epoch ms."""
+    """Test the connection. Never raises: a failure is a report with its code and one sentence.
+    `now` is milliseconds since the epoch."""
     started = time.monotonic()
     try:
         facts = connection_facts(spec)
@@ -53,7 +54,7 @@ def probe(
 
 
 class _ConnectionTest:
-    """The steps of one test, with what they found so far."""
+    """The steps of one test, and their results so far."""
 
     def __init__(
         self, spec: ClusterSpec, facts: ConnectionFacts, deadline: float, now: int, txn: str
@@ -112,7 +113,8 @@ class _ConnectionTest:
             raise self._describe(failed, self.deadline) from None
 
     def _check_brokers(self, brokers: Iterable[Any]) -> tuple[BrokerReport, ...]:
-        """Every broker where it says it is: a client is sent there, whatever bootstrap says."""
+        """Connect to each broker at its advertised address: clients connect there, whatever
+        bootstrap is."""
         listed = sorted(brokers, key=lambda broker: int(getattr(broker, "broker_id", 0)))
         with ThreadPoolExecutor(max_workers=4, thread_name_prefix="probe") as pool:
             visited = list(pool.map(self._check_broker, listed[:MAX_BROKERS]))
@@ -175,7 +177,7 @@ class _ConnectionTest:
 
 
 def _before_describe_cluster(topics: Any) -> Any:
-    """Kafka before 2.8 has no DescribeCluster: the metadata answer knows as much."""
+    """Kafka before 2.8 has no DescribeCluster; the metadata response has the same fields."""
     brokers = [
         SimpleNamespace(broker_id=one.node_id, host=one.host, port=one.port, rack=one.rack)
         for one in topics.brokers

@@ -1,4 +1,4 @@
-"""What a connection test found: plain data that serialises to JSON and is kept in a row."""
+"""The result of a connection test: plain data that is stored as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirrors.kafka.admin.permissions import Permission
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BrokerReport:
-    """One broker under the address it advertises; `reason` says why it cannot be reached there."""
+    """One broker at its advertised address. `reason`: why it is not reachable there."""
 
     id: int
     host: str
@@ -22,9 +22,9 @@ class BrokerReport:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AddressReport:
-    """One address of bootstrap.servers; `cluster_id` of the cluster that answers there.
+    """One address of bootstrap.servers, and the id of its cluster.
 
-    `reachable` is None for an address that was not tried, and `reason` says why.
+    `reachable` is None for an address that was not tried, with the reason in `reason`.
     """
 
     host: str
@@ -40,9 +40,10 @@ class AddressReport:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProbeReport:
-    """`code` is "ok" or the class of the failure that `message` words; times in milliseconds.
+    """The report. `code` is "ok" or the failure's code, `message` its sentence; times in
+    milliseconds.
 
-    `warnings` are for what works today and may not tomorrow.
+    `warnings` are about what works now and may fail later.
     """
 
     reachable: bool

@@ -1,4 +1,4 @@
-"""Heartbeats on one cluster: a producer that is kept, and a look at the newest that arrive."""
+"""Heartbeats of one cluster: a producer that stays open, and a consumer of the newest records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _OFFSET_TAIL_BASE = -2000
 
 
 def ensure_topic(spec: ClusterSpec, *, replication_factor: int, deadline_s: float) -> None:
-    """Make the heartbeats topic as MM2 does where it is not there; fewer copies on few brokers."""
+    """Create the heartbeats topic as MM2 does, if missing. The replication factor is at most the
+    number of brokers."""
     with Admin(spec) as admin:
         seen = admin.snapshot([TOPIC], now=0, deadline_s=deadline_s, with_configs=False)
         if TOPIC in seen.topics:
@@ -35,7 +36,8 @@ def ensure_topic(spec: ClusterSpec, *, replication_factor: int, deadline_s: floa
 
 
 class HeartbeatProducer:
-    """Writes heartbeats into one cluster; keep it, to open a producer costs more than to write."""
+    """Writes heartbeats into one cluster. Keep it open: opening a producer costs more than
+    writing."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         # As MM2: a heartbeat written twice does no harm, and idempotence may need a right more.
@@ -51,7 +53,8 @@ class HeartbeatProducer:
     def write(
         self, beats: Iterable[Heartbeat], *, deadline_s: float
     ) -> dict[tuple[str, str], UnderstudyError]:
-        """Directions that failed, and why; what is still running is reported by the next call."""
+        """Returns failed directions and the errors. The next call reports writes that are still
+        pending."""
         doing = f"write {TOPIC}"
         try:
             for beat in beats:
@@ -84,7 +87,7 @@ class HeartbeatProducer:
 
 
 class HeartbeatConsumer:
-    """Reads the ends of heartbeats topics of one cluster; kept open, but idle between two reads."""
+    """Reads the ends of one cluster's heartbeats topics. Stays open, but idle between two reads."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         own = {
@@ -103,13 +106,13 @@ class HeartbeatConsumer:
         self.refusals: dict[str, str] = {}
 
     def assign(self, topics: Iterable[str]) -> None:
-        """From now on `poll` returns the newest records of these topics, and then new ones."""
+        """From now on, `poll` returns the newest records of these topics, and then later ones."""
         self.refusals.clear()
         tail = _OFFSET_TAIL_BASE - TAIL
         self._consumer.assign([TopicPartition(topic, 0, tail) for topic in sorted(set(topics))])
 
     def poll(self, *, wait_s: float) -> tuple[str, bytes | None, bytes | None] | None:
-        """Topic, key and value of the next record; None when none came in time."""
+        """Topic, key and value of the next record; None if none arrives in time."""
         try:
             message = self._consumer.poll(wait_s)
         except RAISED as broken:

@@ -43,30 +43,30 @@ _HEADER: Final = DefaultRecordBatch.HEADER_STRUCT
 
 
 class Truncated(Exception):
-    """The log below the offset that was read is not the one that was read."""
+    """The log below the read offset is not the log that was read."""
 
 
 class OutOfRange(Truncated):
-    """The log does not hold the offset: it was truncated, or its first records were deleted."""
+    """The log does not have the offset: it was truncated, or its first records were deleted."""
 
 
 class Recreated(Truncated):
-    """The name belongs to another topic now."""
+    """The topic was recreated."""
 
 
 class OpenTransaction(KafkaUnavailable):
-    """A transaction hides what was written after it."""
+    """An open transaction hides later records."""
 
 
 class RangeTooLong(Exception):
-    """There is more to read than the caller wants to read in this way."""
+    """The range takes more responses than the caller allows."""
 
 
 class LogBatch(NamedTuple):
-    """One batch v2. `data` is all of it; `producer_id` is -1 outside of transactions.
+    """One batch v2. `data` is the whole batch; `producer_id` is -1 outside of transactions.
 
-    `has_outcome`: its transaction, if any, has ended, and `is_aborted` says how. Otherwise only a
-    later control batch says so.
+    `has_outcome`: its transaction, if any, has ended, and `is_aborted` is valid. Otherwise a later
+    control batch shows the outcome.
     """
 
     next_offset: int
@@ -86,10 +86,10 @@ class _Reply:
 
 
 class LogReader:
-    """For one thread. Deadlines are moments of time.monotonic().
+    """For one thread. Deadlines are in seconds of time.monotonic().
 
-    `next_offset` is None before the first read: then it begins at the log start. Reads raise
-    Truncated, UnderstudyError; after KafkaUnavailable, read again.
+    - `next_offset` is None before the first read, which starts at the log start.
+    - Reads raise Truncated and UnderstudyError. After KafkaUnavailable, read again.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class LogReader:
         reply_bytes: int = REPLY_BYTES,
         caches_leader: bool = False,
     ) -> None:
-        """`caches_leader`: look up the leader only after a failure, not before each read. A leader
-        that was replaced without noticing returns an old end then."""
+        """`caches_leader`: look up the leader only after a failure, not before each read. A former
+        leader that does not know of its successor then returns an old end."""
         self._cluster = cluster
         self._topic, self._partition = topic, partition
         self._doing = doing or f"read {topic}"
@@ -119,24 +119,25 @@ class LogReader:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the leader that the last read was from; -1 before."""
+        """The epoch of the leader of the last read; -1 before the first one."""
         return -1 if self._confirmed is None else self._confirmed
 
     def seek(self, topic_id: str, next_offset: int | None, epoch: int) -> None:
-        """Read on from here. Without an offset, from the beginning of any topic of this name."""
+        """Continue at this offset. Without an offset, read any topic of this name from its
+        start."""
         if (topic_id, next_offset, epoch) != (self.topic_id, self.next_offset, self.epoch):
             self.topic_id, self.next_offset, self.epoch = topic_id, next_offset, epoch
             self._confirmed = None
 
     def restart(self) -> None:
-        """Forget what was read."""
+        """Read again from the start."""
         self.seek("", None, -1)
         self._view = None
 
     def read_all(self, deadline: float, *, with_outcome: bool) -> Iterator[LogBatch]:
         """Every batch up to the high watermark, without waiting for open transactions.
 
-        `with_outcome`: tell aborted transactions as far as they have ended.
+        `with_outcome`: report aborted transactions as far as they have ended.
         """
         isolation = READ_COMMITTED if with_outcome else READ_UNCOMMITTED
         wait_ms = 0
@@ -154,10 +155,10 @@ class LogReader:
                     isolation = READ_UNCOMMITTED
 
     def read_committed(self, deadline: float, *, most: int | None = None) -> Iterator[LogBatch]:
-        """Batches without aborted ones, up to the high watermark, once every transaction below it
-        has ended: what was committed before the call is complete.
+        """Committed batches up to the high watermark, once each transaction below it has ended.
 
-        Raises TooLong after `most` responses, OpenTransaction for a transaction that stays open.
+        So everything that was committed before the call is included. Raises RangeTooLong after
+        `most` responses, OpenTransaction for a transaction that stays open.
         """
         wait_ms, replies = 0, 0
         began = time.monotonic()
@@ -185,7 +186,7 @@ class LogReader:
 
     @contextlib.contextmanager
     def _reset_leader_on_error(self) -> Iterator[None]:
-        """After a failure another broker may lead."""
+        """After a failure another broker may be the leader."""
         try:
             yield
         except (UnderstudyError, Truncated):
@@ -215,7 +216,7 @@ class LogReader:
         return self._view.leaders[self._partition]
 
     def _begin(self, deadline: float) -> int | None:
-        """The end of the log; None if the first response is to say it."""
+        """The end of the log; None if the first response is to return it."""
         if self._view is None or not self._caches_leader:
             self._view = self._describe(deadline)
         topic_id = id_text(self._view.topic_id)
@@ -314,10 +315,8 @@ class LogReader:
     def _batches(
         self, data: memoryview, aborted: list[tuple[int, int]], decided: int
     ) -> Iterator[LogBatch]:
-        """Those from the position on. The broker lists aborted transactions for this response.
-
-        Transactions below offset `decided` have ended.
-        """
+        """Batches from the position on. The broker lists the aborted transactions of this response.
+        Transactions below offset `decided` have ended."""
         open_aborted: set[int] = set()
         while len(data) > _MAGIC_AT:
             size = int.from_bytes(data[_LENGTH], "big") + _LENGTH_END

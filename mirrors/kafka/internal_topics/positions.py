@@ -1,4 +1,4 @@
-"""How far a flow has copied: as the positions topic on its target says."""
+"""The progress of a flow, read from the positions topic on its target."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, re
 
 @dataclasses.dataclass(frozen=True)
 class Positions:
-    """What a positions topic says last; `unreadable` counts records of neither kind.
+    """The last content of a positions topic. `unreadable` counts records that are neither kind.
 
-    `written`: when each position was written down, in milliseconds since the epoch.
+    `written`: when each position was written, in milliseconds since the epoch.
     """
 
     positions: dict[TopicPartition, Position]
@@ -30,8 +30,7 @@ class Positions:
 
 
 def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) -> Positions:
-    """A flow's committed positions, by source topic and partition: nothing is missing that was
-    committed before the call.
+    """Read all positions that were committed before the call, by source topic and partition.
 
     Raises KafkaUnavailable while a transaction stays open there.
     """
@@ -53,8 +52,8 @@ def read_positions(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) 
 
 
 def count_slices(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) -> int:
-    """In how many slices a flow may copy: whom to fence. Waits for no transaction, since what is
-    open may be a dead slice's; to fence one too many does no harm."""
+    """The number of slices of a flow, for fencing. Does not wait for open transactions: they may
+    belong to a dead slice. Fencing one slice too many does no harm."""
     rows = _read(read_to_end(admin, topic, committed=False, deadline_s=deadline_s))
     return max((row.count for _, row in rows if isinstance(row, SliceCount)), default=0)
 
@@ -62,7 +61,7 @@ def count_slices(admin: Admin, topic: str, *, deadline_s: float = DEADLINE_S) ->
 def _read(
     records: Iterable[InternalRecord],
 ) -> Iterator[tuple[int, Position | SliceCount | None]]:
-    """Each with its time; None for what is neither."""
+    """Each record with its time; None for a record that is neither kind."""
     for record in records:
         known = None
         with contextlib.suppress(MalformedRecord):

@@ -1,4 +1,4 @@
-"""Reads internal topics to their end and appends to them; `domain.internal_topics` has the
+"""Reads internal topics to their end, and appends to them. `domain.internal_topics` has the
 formats."""
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class InternalRecord:
 
 @dataclasses.dataclass(frozen=True)
 class NewRecord:
-    """One record to append; without a partition librdkafka chooses one by murmur2, as Java does."""
+    """One record to append. Without a partition, librdkafka chooses one by murmur2, as Java
+    does."""
 
     key: bytes
     value: bytes | None
@@ -67,9 +68,10 @@ def stream_to_end(
 ) -> Iterator[InternalRecord]:
     """All records up to the current end, each partition in order.
 
-    `committed` reads to the last stable offset, so an open transaction hides what comes after it.
-    `since` (epoch ms) leaves older records out. A topic that does not exist has no records. Raises
-    KafkaUnavailable when the end is not reached in time; the records before it were returned.
+    - `committed` reads to the last stable offset, so an open transaction hides what follows it.
+    - `since` (epoch ms) leaves older records out.
+    - A missing topic has no records.
+    - Raises KafkaUnavailable if the end is not reached in time; earlier records were returned.
     """
     deadline = time.monotonic() + deadline_s
     state = admin.snapshot([topic], now=0, deadline_s=deadline_s, with_configs=False)
@@ -98,9 +100,9 @@ def consume(
     committed: bool,
     deadline: float,
 ) -> Iterator[InternalRecord]:
-    """From `starts` to before `ends`, offsets by partition; `deadline` is a monotonic clock's.
+    """Records from `starts` to before `ends`, offsets by partition; `deadline` is monotonic.
 
-    Raises KafkaUnavailable when the ends are not reached by then.
+    Raises KafkaUnavailable if the ends are not reached by then.
     """
     own = {
         "group.id": CLIENT_ID,
@@ -137,7 +139,7 @@ def consume(
 
 
 def _next_offset(message: Message, spec: ClusterSpec, topic: str) -> int | None:
-    """The next offset after this message or end of partition; None when it says nothing."""
+    """The next offset after this message or end of partition; None if it has none."""
     error = message.error()
     if error is None:
         return (message.offset() or 0) + 1
@@ -162,7 +164,7 @@ def _record(message: Message) -> InternalRecord:
 def append(
     spec: ClusterSpec, topic: str, rows: Iterable[NewRecord], *, deadline_s: float = DEADLINE_S
 ) -> int:
-    """Write rows, each at least once and acknowledged by all replicas; answers how many."""
+    """Write records at least once, acknowledged by all replicas. Returns their number."""
     failures: list[KafkaError] = []
     own = {"enable.idempotence": True, "linger.ms": 5, "partitioner": "murmur2_random"}
     producer = Producer(client_config(spec, client_id=CLIENT_ID, role="producer", extra=own))
@@ -234,9 +236,10 @@ def ensure_topic(
     configs: Mapping[str, str] = COMPACT,
     deadline_s: float = DEADLINE_S,
 ) -> str:
-    """The topic's id; it is made where it is missing. -1 asks for the cluster's own default.
+    """Create the topic if it is missing. Returns its id.
 
-    Fewer brokers than copies asked for: as many copies as there are brokers.
+    A replication factor of -1 is the cluster's default. The factor is at most the number of
+    brokers.
     """
     until = time.monotonic() + deadline_s
     while True:

@@ -54,8 +54,10 @@ _FALLBACK_ERRORS = OutOfRange, Recreated, RangeTooLong, KafkaError, ValueError, 
 
 @dataclasses.dataclass(frozen=True)
 class LogPosition:
-    """The topic that was read, by id, and the next offset; `epoch`: under which leader the batch
-    before it was written, -1 where that is not known."""
+    """The id of the topic that was read, and the next offset.
+
+    `epoch`: the leader epoch of the batch before it; -1 if unknown.
+    """
 
     topic_id: str = ""
     offset: int = 0
@@ -64,9 +66,10 @@ class LogPosition:
 
 @dataclasses.dataclass(frozen=True)
 class CommittedRange:
-    """What to read: from `start` to `end`. `is_other_log`: it is another topic or log than before.
+    """The range to read, from `start` to `end`.
 
-    `records` are those in between where they came along; None: they have to be fetched.
+    - `is_other_log`: the topic was recreated or truncated since the last read.
+    - `records`: the records of the range if they came with the responses; None: fetch them.
     """
 
     topic: str
@@ -85,10 +88,10 @@ class CommittedRange:
 def find_range(
     admin: Admin, topic: str, known: LogPosition, *, deadline_s: float
 ) -> CommittedRange | None:
-    """What was committed behind the position; None when there is no such topic.
+    """The range that was committed after the position; None if there is no such topic.
 
-    Waits until every transaction that has written there by now has ended: nothing is missing that
-    was committed before the call. A writer hears of its commit before readers can see it.
+    Waits until every transaction that has written there by now has ended, so everything committed
+    before the call is included. A writer learns of its commit before readers see it.
     """
     until = time.monotonic() + deadline_s
     state = admin.snapshot([topic], now=0, deadline_s=deadline_s, with_configs=False)
@@ -129,7 +132,8 @@ def _offset(admin: Admin, topic: str, at: str, until: float) -> int:
 
 
 class TopicReader:
-    """Reads on in topics of one cluster, over connections of its own. For one thread at a time."""
+    """Reads the ends of topics of one cluster, with its own connections. For one thread at a
+    time."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
@@ -138,7 +142,7 @@ class TopicReader:
         self._readers: dict[str, LogReader] = {}
 
     def find(self, topic: str, known: LogPosition, *, deadline_s: float) -> CommittedRange | None:
-        """As `find_range`; a short range comes with its records."""
+        """Like `find_range`; a short range includes its records."""
         until = time.monotonic() + deadline_s
         try:
             if known.topic_id and (tail := self.fetch_range(topic, known, deadline_s=deadline_s)):
@@ -157,7 +161,7 @@ class TopicReader:
     def fetch_range(
         self, topic: str, known: LogPosition, *, deadline_s: float
     ) -> CommittedRange | None:
-        """The committed records behind the position, by Fetch requests.
+        """The committed records after the position, by Fetch requests.
 
         None if that is not possible: another topic, no leader, a long range. Raises Truncated, and
         KafkaUnavailable for a transaction that stays open.
@@ -215,10 +219,11 @@ _idle: dict[int, list[TopicReader]] = {}
 
 @contextlib.contextmanager
 def pooled_reader(spec: ClusterSpec) -> Iterator[TopicReader]:
-    """Connections that this process has open already, or new ones; kept for the next who asks.
+    """A reader with open connections of this process, or a new one; returned to the pool
+    afterwards.
 
-    For one thread at a time. A cluster that was edited is another one; so are those that a process
-    had open before it forked.
+    For one thread at a time. A cluster that was edited is another one. Connections from before a
+    fork are not used.
     """
     reader = _take_idle_reader(spec) or TopicReader(spec)
     try:
@@ -231,12 +236,12 @@ def pooled_reader(spec: ClusterSpec) -> Iterator[TopicReader]:
 
 def _take_idle_reader(spec: ClusterSpec) -> TopicReader | None:
     with _lock:
-        mine = _idle.setdefault(os.getpid(), [])
-        late = [reader for reader in mine if time.monotonic() - reader.used_at > IDLE_S]
-        mine[:] = [reader for reader in mine if reader not in late]
-        found = next((reader for reader in reversed(mine) if reader.spec == spec), None)
+        readers = _idle.setdefault(os.getpid(), [])
+        late = [reader for reader in readers if time.monotonic() - reader.used_at > IDLE_S]
+        readers[:] = [reader for reader in readers if reader not in late]
+        found = next((reader for reader in reversed(readers) if reader.spec == spec), None)
         if found is not None:
-            mine.remove(found)
+            readers.remove(found)
     for reader in late:
         reader.close()
     return found
@@ -245,9 +250,9 @@ def _take_idle_reader(spec: ClusterSpec) -> TopicReader | None:
 def _return_reader(reader: TopicReader) -> None:
     reader.used_at = time.monotonic()
     with _lock:
-        mine = _idle.setdefault(os.getpid(), [])
-        mine.append(reader)
-        over = mine[:-MAX_IDLE_READERS]
-        del mine[:-MAX_IDLE_READERS]
+        readers = _idle.setdefault(os.getpid(), [])
+        readers.append(reader)
+        over = readers[:-MAX_IDLE_READERS]
+        del readers[:-MAX_IDLE_READERS]
     for old in over:
         old.close()

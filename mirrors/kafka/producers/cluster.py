@@ -1,7 +1,7 @@
-"""What the requests of a transactional producer need of a cluster, apart from Produce.
+"""The cluster interface that a transactional producer's requests need, apart from Produce.
 
-The control plane's pool gives it (`ProducerBrokers`), and the copy engine's
-(`spark_runner.kafka_protocol.cluster`), whose connections are open already.
+Two pools implement it: `ProducerBrokers` of the control plane, and the copy engine's
+`spark_runner.kafka_protocol.cluster`, whose connections are open already.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ CLIENT_ID = "understudy-fence"
 
 
 class Cluster(Protocol):
-    """For one thread. `brokers` and `features` are known once it was opened."""
+    """For one thread. `brokers` and `features` are valid after it was opened."""
 
     alias: str
     brokers: dict[int, tuple[str, int]]
     features: dict[str, int]
 
     def send_request(self, request: Any, deadline: float, **how: Unpack[RequestOptions]) -> Any:
-        """The reply. `deadline` is a monotonic clock's.
+        """Return the response. `deadline` is in seconds of time.monotonic().
 
-        Raises KafkaUnavailable, for a given broker at once: another one may do its work by now.
+        Raises KafkaUnavailable. For a given node it raises at once: another broker may have its
+        role by now.
         """
 
 
 class ProducerBrokers(BrokerPool[BrokerConnection]):
-    """A `Cluster` of the control plane, whose connections are opened when they are needed."""
+    """A `Cluster` of the control plane. Its connections are opened on first use."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         def new(facts: ConnectionFacts, address: Address) -> BrokerConnection:
@@ -46,14 +47,14 @@ class ProducerBrokers(BrokerPool[BrokerConnection]):
         super().__init__(spec, spec.properties, new)
 
     def find_existing(self, topics: Iterable[str], deadline: float) -> set[str]:
-        """Those of these topics that exist."""
+        """Return those of these topics that exist."""
         rows = self._describe(topics, deadline).topics
         return {row.name for row in rows if row.error_code != Code.UNKNOWN_TOPIC_OR_PARTITION}
 
     def find_leaders(
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
-        """The leaders of these partitions; a partition without one is absent."""
+        """Return the leaders of these partitions, without partitions that have none."""
         wanted = set(partitions)
         rows = self._describe({topic for topic, _ in wanted}, deadline).topics
         return {

@@ -1,4 +1,4 @@
-"""Who keeps the state of a transactional id: found, asked, and found again when it has moved."""
+"""The coordinator of a transactional id: found, and found again after it has moved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Coordinator:
         self._node: int | None = None
 
     def send_request(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
-        """Ask it, wherever it moves; other refusals are the caller's."""
+        """Send a request, and retry while the coordinator moves. Other error codes are left to the
+        caller."""
 
         def attempt(node: int, until: float) -> Any:
             return self._cluster.send_request(request, until, node=node, newest=newest)
@@ -38,8 +39,10 @@ class Coordinator:
         return self._retry_at_coordinator(attempt, lambda reply: reply.error_code, deadline)
 
     def describe(self, deadline: float) -> TransactionDescription | None:
-        """What it knows of the id; None when it never tells. Raises KafkaUnavailable: who says
-        nothing for now may know of a transaction."""
+        """Describe the id; None if the coordinator cannot (an old version, or no permission).
+
+        Raises KafkaUnavailable: a coordinator that does not respond now may know of a transaction.
+        """
 
         def attempt(node: int, until: float) -> TransactionDescription:
             return describe_transaction(self._cluster, node, self._id, until)
@@ -71,7 +74,7 @@ class Coordinator:
                 )
 
     def clear(self) -> None:
-        """It has moved: look for it before the next question."""
+        """The coordinator has moved: the next request looks it up."""
         self._node = None
 
     def _find(self, deadline: float) -> int:

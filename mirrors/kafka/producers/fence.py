@@ -26,11 +26,12 @@ def fence(
     deadline_s: float,
     orderly: bool = False,
 ) -> None:
-    """Take these transactional ids; in these partitions, those that exist, nothing of theirs hangs
-    then: readers of committed records would wait there, and no slice runs to repair it.
+    """Fence these transactional ids, and end their hanging transactions in the existing ones of
+    these partitions.
 
-    `own` is what each commit of theirs writes to, `orderly` as in `LastEnd`.
-    Raises UnderstudyError.
+    Consumers with read_committed would wait there, and no slice runs to repair it. `own`:
+    partitions that each of their commits writes to. `orderly` as in `LastTransaction`. Raises
+    UnderstudyError.
     """
     deadline = time.monotonic() + deadline_s
     with contextlib.closing(ProducerBrokers(spec)) as brokers:

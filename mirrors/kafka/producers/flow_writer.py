@@ -1,12 +1,13 @@
 """Writes to a stopped flow's target what the flow itself would write, under its transactional ids.
 
 Invariants:
-- One process holds the flow's plan id. Taking it over fences a planner; a planner that starts takes
-  it over and fences this writer. A planner that does not know this yet sends tasks, which find
-  another owner's name and copy nothing.
-- Records, their runs and positions are one transaction.
+
+- One process owns the flow's plan id. Taking it over fences a planner. A planner that starts
+  takes it over and fences this writer. A planner that does not know this yet sends tasks; they
+  find another owner in the positions topic and copy nothing.
+- Records, their offset runs and positions are one transaction.
 - A transaction begins only after the last one has ended in every partition
-  (`hanging_transactions`): to abort it would abort what was committed there.
+  (`hanging_transactions`). Aborting it would otherwise abort records that were committed there.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from mirrors.kafka.quotas import timeout_error
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProducerRecord:
-    """One record to write; `timestamp` in milliseconds, None for now."""
+    """One record to write; `timestamp` in milliseconds, None for the current time."""
 
     topic: str
     partition: int
@@ -46,8 +47,7 @@ class ProducerRecord:
 
 
 class FlowWriter:
-    """Opened, it holds nothing yet: `take_over` does, and fences that many slices of the flow
-    too."""
+    """Owns nothing until `take_over`, which also fences the given number of slices."""
 
     def __init__(self, spec: ClusterSpec, flow_name: str) -> None:
         self._spec = spec
@@ -80,10 +80,10 @@ class FlowWriter:
 
     @contextlib.contextmanager
     def transaction(self, *, deadline_s: float) -> Iterator[None]:
-        """All that is sent inside becomes visible at once, or none of it.
+        """A transaction: all records that are sent inside become visible together, or none.
 
-        Raises KafkaUnavailable too where it was committed and a broker left out a marker: then this
-        writer writes no more, and the next owner of the flow repairs that.
+        Raises KafkaUnavailable also after a commit for which a broker omitted a marker. Then this
+        writer writes no more, and the next owner of the flow repairs the transaction.
         """
         self._last_transaction.wait_until_ended(deadline_s=deadline_s)
         transactions.begin(self._producer, self._spec)
@@ -100,7 +100,7 @@ class FlowWriter:
         self._last_transaction.wait_until_ended(deadline_s=deadline_s)
 
     def send(self, rows: Iterable[ProducerRecord], *, deadline_s: float) -> list[int]:
-        """The offset that each record got, in order; a refused one raises."""
+        """Return the offset of each record, in order. Raises the error of a rejected record."""
         until = time.monotonic() + deadline_s
         offsets: dict[int, int] = {}
         failures: list[KafkaError] = []

@@ -1,15 +1,18 @@
-"""Transactions that hang: they have ended, and some partitions do not know of it.
+"""Hanging transactions (KIP-664): ended, but without an end marker in some partitions.
 
-A broker that dies while the markers of a commit are written may omit some permanently when it is
-back (Kafka 4.3.1: what has no leader by then it takes for deleted, TransactionMarkerChannelManager;
-KIP-664 calls the rest a hanging transaction). Readers wait before it, and our next transaction
-there becomes a part of it: aborted, it takes what was committed with it. So before anything is
-written there it is ended as the whole was, by a transaction of the flow that has nothing else in
-it: its marker takes the very place of the missing one.
+A broker that fails while the markers of a commit are written may omit some of them permanently
+after its restart. Kafka 4.3.1 treats partitions without a leader as deleted then
+(TransactionMarkerChannelManager).
 
-A broker that has just come back may leave out the markers of that transaction as well, so it is
-seen that nothing hangs any more. A process that dies meanwhile leaves a note with the coordinator,
-for the one that takes the id next (`mirrors.domain.transaction_outcome`).
+- Consumers with read_committed wait before the hanging transaction.
+- The next transaction of the id joins it there. An abort would also abort records that were
+  committed.
+- So before anything is written, an otherwise empty transaction of the flow ends it with the
+  outcome that the whole transaction had.
+- A broker that has just restarted may also omit the markers of that transaction. So the end is
+  verified.
+- If the process fails meanwhile, the outcome stays stored with the coordinator for the next owner
+  of the id (`mirrors.domain.transaction_outcome`).
 """
 
 from __future__ import annotations
@@ -43,8 +46,11 @@ HANGING = "hanging_transaction"
 
 
 class TransactionRepair:
-    """Of one id. `own`: partitions to which each of its commits writes, so that how the last one
-    ended is known to the coordinator."""
+    """Repairs hanging transactions of one id.
+
+    `own`: partitions that each of its commits writes to, so the coordinator knows how the last
+    transaction ended there.
+    """
 
     def __init__(
         self,
@@ -61,15 +67,13 @@ class TransactionRepair:
         self.is_repairing = False
 
     def may_hang(self, producer_id: int) -> bool:
-        """Before the fence: whether anything of that producer hangs in our own partitions, or
-        nobody says that nothing does."""
+        """Before fencing: whether a transaction of that producer hangs in our own partitions, or no
+        broker can rule it out."""
         return bool(self._find_open(self._own, producer_id))
 
     def repair(self) -> None:
-        """Behind the fence: end what hangs in our own partitions.
-
-        Raises KafkaUnavailable while that cannot be done.
-        """
+        """After fencing: end hanging transactions in our own partitions. Raises KafkaUnavailable
+        while that is impossible."""
         states = (
             self._await_states()
             if self._identity.recorded_outcome is not None
@@ -91,8 +95,8 @@ class TransactionRepair:
         self._identity.record_outcome(None, time.monotonic() + END_S)
 
     def states(self, partitions: Iterable[TopicPartition]) -> States:
-        """What is open there under our producer, though behind the fence nothing should be, of
-        those that can be looked at now."""
+        """Open transactions of our producer in partitions that can be checked now. After fencing
+        there should be none."""
         return states(self._cluster, partitions, self._leaders, self._identity.producer_id)
 
     def _await_states(self) -> States:
@@ -103,11 +107,12 @@ class TransactionRepair:
                 return found
 
     def find_open(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those of which nobody says that none is open."""
+        """Partitions with an open transaction, or whose state is unknown."""
         return self._find_open(list(partitions), self._identity.producer_id)
 
     def end(self, partitions: list[TopicPartition], commit: bool) -> None:
-        """End what hangs there, and see that it has ended. Raises KafkaUnavailable, or Fenced."""
+        """End the hanging transaction in these partitions, and verify that it has ended. Raises
+        KafkaUnavailable or Fenced."""
         if not partitions:
             return
         deadline = time.monotonic() + END_S
@@ -144,7 +149,8 @@ class TransactionRepair:
         self.is_repairing = False
 
     def _await_markers(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Waits for the markers, which are written behind the reply; those without them."""
+        """Wait for the markers, which are written after the response. Returns partitions without
+        them."""
         backoff = RetryBackoff(time.monotonic() + MARKER_POLL_S)
         while left := self.find_open(partitions):
             if not backoff.wait():
@@ -168,9 +174,9 @@ class TransactionRepair:
 def states(
     cluster: Cluster, partitions: Iterable[TopicPartition], leaders: Leaders, producer_id: int
 ) -> States:
-    """The transaction that is open there, of those partitions that can be looked at now.
+    """The open transactions of this producer, of partitions that can be checked now.
 
-    Where the cluster never tells, since it is older than Kafka 2.8, none counts as open.
+    Clusters older than Kafka 2.8 do not report them; then none counts as open.
     """
     wanted = list(partitions)
     found: States = {}
@@ -204,7 +210,7 @@ def states(
 
 
 def only_open(found: States) -> dict[TopicPartition, OpenTransaction]:
-    """Those in which one is open."""
+    """Partitions with an open transaction."""
     return {tp: row for tp, row in found.items() if row is not None}
 
 
@@ -215,9 +221,9 @@ def wait_until_ended(
     leaders: Leaders,
     deadline: float,
 ) -> None:
-    """Before the owner of this id begins another transaction: wait for all markers of his last one.
+    """Wait for all markers of the id's last transaction, before its owner begins another one.
 
-    Raises KafkaUnavailable when some are left out, or do not come in time.
+    Raises KafkaUnavailable if some are omitted, or are not written in time.
     """
     coordinator = Coordinator(cluster, transactional_id)
     backoff, wanted = RetryBackoff(deadline), list(partitions)

@@ -1,6 +1,6 @@
-"""The partitions of a writer's last transaction, which has to end in all of them before the next.
+"""The partitions of a writer's last transaction, which must end in all of them before the next.
 
-To abort the next one would abort what was committed in a partition that lacks its marker.
+Aborting the next one would otherwise abort committed records in a partition that lacks its marker.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mirrors.kafka.producers.hanging_transactions import wait_until_ended
 
 
 class PendingMarkers:
-    """The partitions in which a transaction of this id may still be open."""
+    """Partitions in which a transaction of this id may still be open."""
 
     def __init__(self, spec: ClusterSpec, transactional_id: str) -> None:
         self._spec = spec
@@ -26,12 +26,15 @@ class PendingMarkers:
         self._partitions.add(tp)
 
     def clear(self) -> None:
-        """The id was taken over: what hung was ended by that."""
+        """The id was fenced, which ended its transactions."""
         self._partitions.clear()
 
     def wait_until_ended(self, *, deadline_s: float) -> None:
-        """Waits for the markers. Raises KafkaUnavailable when some are left out, or do not come in
-        time; the partitions stay then, and are looked at again the next time."""
+        """Wait for the markers.
+
+        Raises KafkaUnavailable if some are omitted, or are not written in time. The partitions then
+        stay, and the next call checks them again.
+        """
         if not self._partitions:
             return
         deadline = time.monotonic() + deadline_s

@@ -1,8 +1,9 @@
-"""A transactional producer's identity and its life: init (the fence), add partitions, end.
+"""A transactional producer's identity: InitProducerId (the fence), add partitions, EndTxn.
 
-Transaction version 2 (KIP-890): Produce 12+ adds partitions by itself, EndTxn 5 bumps the epoch and
-the sequences start at 0 again. Version 1: AddPartitionsToTxn first, the epoch stays, the sequences
-go on. Which one a cluster has is a finalised feature, not a request version.
+- Transaction version 2 (KIP-890): Produce 12+ adds partitions itself. EndTxn 5 bumps the epoch,
+  and sequences restart at 0.
+- Version 1: AddPartitionsToTxn first. The epoch stays, and sequences continue.
+- The version is a finalized feature of the cluster, not a request version.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _NO_PRODUCER = (-1, -1)
 
 
 class ProducerLost(Exception):
-    """What the broker knows of our producer is lost or in doubt.
+    """The broker's state of our producer is lost or in doubt.
 
-    The only way out: throw the producer away, init again (which aborts what is open), read the
-    committed positions again, go on from there.
+    Only one reaction is safe: discard the producer, initialize again (which aborts an open
+    transaction), read the committed positions again, and continue there.
     """
 
     def __init__(self, number: int, doing: str) -> None:
@@ -51,7 +52,7 @@ class ProducerLost(Exception):
 
 
 class ProducerIdentity:
-    """Producer id and epoch of one transactional id. Nothing here touches the hot path.
+    """Producer id and epoch of one transactional id. Not part of the hot path.
 
     `orderly` as in `LastTransaction`.
     """
@@ -82,10 +83,10 @@ class ProducerIdentity:
         self.recorded_outcome: bool | None = None
 
     def fence(self, deadline: float, *, may_hang: Callable[[int], bool] = lambda _: False) -> None:
-        """Take the id: the predecessor is refused from now on, its open transaction is aborted.
+        """Fence the predecessor: it is rejected from now on, and its open transaction is aborted.
 
-        `may_hang` is asked, with the id of the predecessor's producer, whether the outcome of his
-        last transaction is still needed. It is noted then: `record_outcome` takes that away.
+        `may_hang(producer id)`: whether the outcome of the predecessor's last transaction is still
+        needed. Then the coordinator stores it, until `record_outcome(None)`.
         """
         backoff = RetryBackoff(deadline)
         offered = self._cluster.features.get("transaction.version", 0)
@@ -106,10 +107,10 @@ class ProducerIdentity:
                 raise self._request_error(number, "take over the transactional id")
 
     def record_outcome(self, committed: bool | None, deadline: float) -> None:
-        """Have the coordinator keep how to end what hangs, whatever becomes of us. None: nothing
-        hangs any more, and transactions may begin.
+        """Store with the coordinator how to end a hanging transaction, in case this process fails.
 
-        Raises Fenced where another owner has taken the id since.
+        None: nothing hangs any more, and transactions may begin. Raises Fenced if another owner has
+        taken the id over.
         """
         if committed is self.recorded_outcome:
             return
@@ -119,7 +120,8 @@ class ProducerIdentity:
                 raise self._producer_error(number, "continue under the transactional id")
 
     def _init(self, owner: tuple[int, int], recorded_outcome: bool | None, deadline: float) -> int:
-        """As the next epoch of this owner alone (KIP-360), or of any owner; an error's number."""
+        """InitProducerId as the next epoch of this owner alone (KIP-360), or of any owner. Returns
+        the error code."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self._timeout_ms
@@ -135,7 +137,7 @@ class ProducerIdentity:
         return int(reply.error_code)
 
     def _commit_hanging(self, last: TransactionDescription, deadline: float) -> None:
-        """What a predecessor began to commit, with nothing else in it: the fence would abort it."""
+        """Commit a repair transaction that the predecessor has begun: fencing would abort it."""
         if last.state != ONGOING or not stored_outcome(last.timeout_ms):
             return
         self.producer_id, self.epoch = last.producer_id, last.epoch
@@ -143,7 +145,7 @@ class ProducerIdentity:
             self.end(commit=True, deadline=deadline)
 
     def init_idempotent(self, deadline: float) -> None:
-        """Idempotent without a transactional id: no transactions, and nobody is fenced."""
+        """Initialize without a transactional id: idempotent, no transactions, nobody is fenced."""
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=0, producer_id=-1, producer_epoch=-1
         )
@@ -158,10 +160,10 @@ class ProducerIdentity:
     def add(
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> dict[TopicPartition, int]:
-        """Transaction version 1 only: name the partitions that the transaction will touch.
+        """Transaction version 1 only: add these partitions to the transaction.
 
-        Returns those that are not added, with the number that says why: the broker does not know
-        them (yet), or we may not write them. The others are.
+        Returns partitions that were not added, with the error code: unknown to the broker (yet), or
+        not authorized. All others are added.
         """
         wanted, left_out = set(partitions), dict[TopicPartition, int]()
         backoff = RetryBackoff(deadline)
@@ -198,10 +200,10 @@ class ProducerIdentity:
         )
 
     def end(self, *, commit: bool, deadline: float) -> bool:
-        """End the transaction; True when the epoch moved on and the sequences start at 0 again.
+        """End the transaction. Returns True if the epoch was bumped and sequences restart at 0.
 
-        A lost reply is no riddle: the same outcome asked for again under the old epoch is answered
-        with the same new epoch, the opposite one with 48.
+        A lost response does no harm. Repeating the request under the old epoch returns the same new
+        epoch; the opposite outcome returns error 48.
         """
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
@@ -237,7 +239,7 @@ class ProducerIdentity:
 
 
 def _partition_errors(reply: object) -> dict[TopicPartition, int]:
-    """What is wrong with which partition; not those whose neighbour was refused."""
+    """Error codes by partition, without those that failed only because of another partition."""
     return {
         (topic.name, row.partition_index): int(row.partition_error_code)
         for topic in reply.results_by_topic_v3_and_below  # type: ignore[attr-defined]
@@ -247,5 +249,6 @@ def _partition_errors(reply: object) -> dict[TopicPartition, int]:
 
 
 def _most_severe(numbers: set[int]) -> int:
-    """The error that decides what to do: first what cannot be waited for, last what can be left."""
+    """The error that decides: first those that cannot be retried, last those that can be
+    skipped."""
     return next(iter(numbers - _RETRY_ADD - _SKIPPED or numbers - _SKIPPED or numbers))

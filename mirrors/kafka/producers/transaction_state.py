@@ -1,4 +1,4 @@
-"""What brokers tell of transactions (KIP-664): how the last of an id went, where one is open."""
+"""Transactions as brokers describe them (KIP-664): the last one of an id, and open ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from mirrors.kafka.producers.cluster import Cluster
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id as its coordinator sees it; `error` is a protocol number, and then the
-    rest means nothing. The state is one of Kafka's words: Ongoing, CompleteCommit and so on."""
+    """A transactional id as its coordinator describes it.
+
+    `error` is a protocol number; then the other fields are not valid. `state` is Kafka's name:
+    Ongoing, CompleteCommit and so on.
+    """
 
     error: int
     state: str
@@ -25,13 +28,13 @@ class TransactionDescription:
 
     @property
     def is_ending(self) -> bool:
-        """Its markers are still being written."""
+        """Whether its markers are still being written."""
         return self.state.startswith("Prepare")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open in a partition: the epoch of its producer, its first offset."""
+    """An open transaction in a partition: its producer's epoch, its first offset."""
 
     epoch: int
     start: int
@@ -40,7 +43,7 @@ class OpenTransaction:
 def describe_transaction(
     cluster: Cluster, node: int, transactional_id: str, deadline: float
 ) -> TransactionDescription:
-    """Asks the broker that should be its coordinator (Kafka 3.0 or newer)."""
+    """Ask the broker that should be the coordinator (Kafka 3.0 or newer)."""
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     row = cluster.send_request(request, deadline, node=node).transaction_states[0]
     return TransactionDescription(
@@ -59,9 +62,9 @@ def open_transactions(
     producer_id: int,
     deadline: float,
 ) -> dict[TopicPartition, OpenTransaction | None]:
-    """Of this producer, in those partitions that this broker leads.
+    """Return open transactions of this producer, in those partitions that this broker leads.
 
-    Where we have no right to read nobody can tell us, now or later: that counts as none.
+    Without READ permission nobody can tell, now or later: that counts as none.
     """
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:

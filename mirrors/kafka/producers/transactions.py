@@ -1,4 +1,4 @@
-"""Kafka transactions as we use them: take over, begin, commit, abort, each with a deadline."""
+"""Kafka transactions with librdkafka: take over, begin, commit, abort, each with a deadline."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def slice_id(flow_name: str, index: int) -> str:
 
 
 def plan_id(flow_name: str) -> str:
-    """The transactional id for plans of a flow, and for its positions while it is stopped."""
+    """The transactional id of a flow's planner, and of writes to a stopped flow."""
     return f"understudy.{flow_name}.plan"
 
 
 class TransactionAborted(Exception):
-    """The transaction was given up and nothing of it is visible; `cause` says why."""
+    """The transaction was aborted; nothing of it is visible. `cause` is the reason."""
 
     def __init__(self, cause: UnderstudyError) -> None:
         super().__init__(cause.message)
@@ -46,10 +46,8 @@ def open_producer(
     extra: dict[str, Any] | None = None,
     commit_interval_ms: int = 0,
 ) -> Producer:
-    """A producer that has not taken its id yet: `take_over` does that.
-
-    One that commits in intervals says so.
-    """
+    """A producer that is not initialized yet: `take_over` does that. `commit_interval_ms`: for one
+    that commits in intervals."""
     own = {
         "transactional.id": transactional_id,
         "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS + commit_interval_ms,
@@ -62,7 +60,7 @@ def open_producer(
 
 
 def take_over(producer: Producer, spec: ClusterSpec, *, deadline_s: float) -> None:
-    """InitProducerId: the earlier holder of the id is fenced, and what it left open is aborted."""
+    """InitProducerId: the former owner of the id is fenced, and its open transaction is aborted."""
     until = time.monotonic() + deadline_s
     while True:
         try:
@@ -129,7 +127,7 @@ def is_fencing(error: KafkaError) -> bool:
 def producer_error(
     error: BaseException | KafkaError, spec: ClusterSpec, doing: str
 ) -> UnderstudyError:
-    """Our error for a transactional producer's: fenced, useless from now on, or whatever it is."""
+    """The error of a transactional producer: fenced, no longer usable, or another one."""
     kafka_error = confluent_error(error)
     if kafka_error is not None:
         # After the first fatal error librdkafka answers every call with _FATAL and the first text.

@@ -1,1 +1,1 @@
-"""Connections to brokers: which address to try, sockets, logins, requests and replies."""
+"""Connections to brokers: choice of the address, sockets, logins, requests and responses."""

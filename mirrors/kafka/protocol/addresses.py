@@ -1,8 +1,8 @@
-"""Which address of a cluster to connect to: any address that answers serves.
+"""Chooses the address of a cluster to connect to: any address that responds serves.
 
-A cluster has several addresses, and some of them may be dead: refused, unresolvable, silent, or
-not Kafka. An attempt at one address is bounded while there are others to try. The process
-remembers which address answered last, so only the first conversation pays for a dead one.
+Some addresses may be dead: refused, unresolvable, silent, or not Kafka. An attempt at one address
+is bounded while there are others to try. The process remembers which address responded last, so
+only the first connection pays for a dead one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MAX_ENTRIES = 1000
 
 @dataclasses.dataclass(frozen=True)
 class _Outcome:
-    """How the last attempt ended, on the monotonic clock; `took_s` of one that succeeded."""
+    """When the last attempt ended (monotonic), and how long it took if it succeeded."""
 
     at: float
     took_s: float | None
 
 
 class AddressHistory:
-    """How the last attempt at each address ended, by the alias of its cluster. Thread safe."""
+    """The outcome of the last attempt at each address, by the alias of its cluster. Thread safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,8 +56,8 @@ class AddressHistory:
             self._outcomes.clear()
 
     def by_preference(self, alias: str, addresses: Iterable[Address]) -> list[Address]:
-        """The address that answered last, then those not tried yet in their order, then those that
-        failed, the longest ago first."""
+        """The address that responded last, then untried ones in their order, then failed ones, the
+        oldest failure first."""
         known = list(dict.fromkeys(addresses))
         with self._lock:
             found = {address: self._outcomes.get((alias, address)) for address in known}
@@ -71,7 +71,7 @@ class AddressHistory:
         return sorted(known, key=rank)
 
     def has_failed(self, alias: str, address: Address, within_s: float) -> bool:
-        """Whether the last attempt failed, and not longer ago than that."""
+        """Whether the last attempt failed, at most `within_s` seconds ago."""
         with self._lock:
             outcome = self._outcomes.get((alias, address))
         if outcome is None or outcome.took_s is not None:
@@ -90,7 +90,7 @@ ADDRESS_HISTORY = AddressHistory()
 
 
 class AllAddressesFailed(Exception):
-    """No address answered; `failures` has the reason for each, in the order of the attempts."""
+    """No address responded. `failures` has the reason of each, in the order of the attempts."""
 
     def __init__(self, failures: dict[Address, Exception]) -> None:
         super().__init__(f"{len(failures)} addresses")
@@ -106,12 +106,12 @@ def connect_any(
     most_s: float,
     failing: tuple[type[Exception], ...],
 ) -> T:
-    """The outcome of the first attempt that succeeds: `attempt(address, until)`.
+    """Return the result of the first attempt that succeeds: `attempt(address, until)`.
 
-    Two rounds. In the first each attempt is bounded, so that a silent address costs little. In the
-    second those that ran into that bound get `most_s`: all of them may be slow. Whatever is left of
-    the time is shared by those still to be tried. `until` and `deadline` are a monotonic clock's.
-    Raises AllAddressesFailed.
+    There are two rounds. In the first, each attempt is bounded, so that a silent address costs
+    little. In the second, attempts that reached that bound get `most_s`: all addresses may be slow.
+    The remaining time is shared by the addresses still to be tried. `until` and `deadline` are
+    monotonic. Raises AllAddressesFailed.
     """
     failures: dict[Address, Exception] = {}
     known = ADDRESS_HISTORY.by_preference(alias, addresses)

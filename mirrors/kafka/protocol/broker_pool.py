@@ -33,18 +33,19 @@ _BOOTSTRAP = -1
 
 
 class RequestOptions(TypedDict, total=False):
-    """`node` is the broker that is to answer, any without it; `newest` the highest version of the
-    request to speak."""
+    """`node`: the broker that must respond; any broker without it. `newest`: the highest version of
+    the request to use."""
 
     node: int | None
     newest: int | None
 
 
 class BrokerPool(Generic[C]):
-    """Connections are kept by (broker, purpose): a fetch that waits must not hold up a produce.
+    """The connections to one cluster, by (broker, purpose): a waiting fetch must not delay a
+    produce.
 
-    For one thread. `properties` are in Java's names; `new` makes a connection that is not connected
-    yet. Deadlines are a monotonic clock's.
+    - For one thread. Deadlines are in seconds of time.monotonic().
+    - `properties` have Java's names. `new` creates a connection that is not connected yet.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class BrokerPool(Generic[C]):
         self.fastest_request_s = float("inf")
 
     def open(self, deadline: float) -> None:
-        """Learn the brokers from the first address that answers."""
+        """Read the brokers from the first address that responds."""
         self.update_from_metadata(self.send_request(MetadataRequest(topics=[]), deadline))
         self.features = self._any_connection(deadline).features
 
@@ -81,15 +82,15 @@ class BrokerPool(Generic[C]):
     # -- connections
 
     def connect(self, address: Address, deadline: float) -> C:
-        """A new connection to one address."""
+        """Open a new connection to one address."""
         return self._new(self._facts, address).connect(deadline)
 
     def connect_broker(self, address: Address, deadline: float) -> C:
-        """A new connection to a broker for which no other can answer."""
+        """Open a new connection to a broker that no other broker can replace."""
         return self.connect(address, min(deadline, time.monotonic() + self._connect_s))
 
     def connection(self, node: int, purpose: str, deadline: float) -> C:
-        """The connection to a broker for one purpose, opened if need be."""
+        """The connection to a broker for one purpose, opened on first use."""
         connection = self._connections.get((node, purpose))
         if connection is not None:
             return connection
@@ -113,7 +114,7 @@ class BrokerPool(Generic[C]):
         return connection
 
     def discard(self, connection: C) -> None:
-        """Close a connection that failed; `connection` opens another one."""
+        """Close a connection that failed. The next use opens another one."""
         connection.close()
         for key, kept in list(self._connections.items()):
             if kept is connection:
@@ -122,7 +123,7 @@ class BrokerPool(Generic[C]):
     def _any_connection(
         self, deadline: float, failures: Mapping[Address, Exception] | None = None
     ) -> C:
-        """A connection to an address that did not fail: one that is open, else a new one."""
+        """A connection to an address that did not fail: an open one, else a new one."""
         failed = {} if failures is None else failures
         for (_, purpose), connection in self._connections.items():
             if purpose == REQUESTS and (connection.host, connection.port) not in failed:
@@ -155,9 +156,10 @@ class BrokerPool(Generic[C]):
     # -- requests
 
     def send_request(self, request: Any, deadline: float, **how: Unpack[RequestOptions]) -> Any:
-        """The response to one request, sent again on a new connection when one breaks.
+        """Return the response to one request, retried on a new connection when one breaks.
 
-        A given broker that takes none is the caller's matter, at once: another one may lead by now.
+        A given node that accepts no connection raises at once: another broker may be the leader by
+        now.
         """
         node, newest, backoff = how.get("node"), how.get("newest"), RetryBackoff(deadline)
         while True:
@@ -171,7 +173,7 @@ class BrokerPool(Generic[C]):
                     raise
 
     def _send_to_any(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
-        """The response of the first address that gives one."""
+        """The response of the first address that responds."""
 
         def call(connection: C, until: float) -> Any:
             return self.call(connection, request, until, newest=newest)
@@ -179,10 +181,10 @@ class BrokerPool(Generic[C]):
         return self.call_any(call, deadline)
 
     def call_any(self, act: Callable[[C, float], T], deadline: float) -> T:
-        """What `act(connection, until)` returns with the first address that works.
+        """Return the result of `act(connection, until)` at the first address that works.
 
         Each address is tried once, open connections first. One that hangs leaves the others half of
-        the time. Raises the error that says the most when none works.
+        the time. If none works, raises the error of the attempt that got furthest.
         """
         failures: dict[Address, Exception] = {}
         while True:
@@ -198,7 +200,7 @@ class BrokerPool(Generic[C]):
     def call(
         self, connection: C, request: Any, deadline: float, *, newest: int | None = None
     ) -> Any:
-        """The response on this connection, which is dropped when it breaks."""
+        """Return the response on this connection, which is discarded if it breaks."""
         try:
             until = min(deadline, time.monotonic() + self.request_s)
             began = time.monotonic()
@@ -212,7 +214,7 @@ class BrokerPool(Generic[C]):
             raise
 
     def update_from_metadata(self, reply: Any) -> Any:
-        """Where the brokers are from now on, as a reply with metadata says."""
+        """Update the brokers from a metadata response. Connections to a moved broker are closed."""
         self.cluster_id = reply.cluster_id or ""
         brokers = {row.node_id: (row.host, row.port) for row in reply.brokers}
         for node, address in self.brokers.items():

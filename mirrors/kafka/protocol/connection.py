@@ -1,7 +1,7 @@
-"""One connection to one broker: versions negotiated, logged in, requests and replies in order.
+"""One connection to one broker: versions negotiated, logged in, requests and responses in order.
 
-A broker answers the requests of a connection in the order they were sent, so replies need no
-look-up: the oldest correlation id that is open must be the next to come back.
+A broker responds to the requests of a connection in the order they were sent. So the next response
+must have the oldest open correlation id.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _UNSUPPORTED_VERSION: Final = int(Code.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
 class _NoOtherAddress(Exception):
-    """No other address of the host is tried."""
+    """No other address of the host is to be tried."""
 
     def __init__(self, error: ConnectionFailed) -> None:
         super().__init__(error.step)
@@ -52,11 +52,11 @@ class _NoOtherAddress(Exception):
 
 
 class BrokerConnection:
-    """Blocking, for one thread. A failure other than UnsupportedVersion closes it: open another.
+    """Blocking, for one thread. Any failure but UnsupportedVersion closes it: open another one.
 
-    Deadlines are a monotonic clock's; each step has `step_s` at the most. Raises ConnectionFailed
-    with its step and cause, which is KafkaUnavailable or KafkaRefused; and UnderstudyError where
-    the deployment forbids the address or has no secret.
+    - Deadlines are in seconds of time.monotonic(); each step takes at most `step_s`.
+    - Raises ConnectionFailed with its step and cause, which is KafkaUnavailable or KafkaRefused.
+    - Raises UnderstudyError if the deployment forbids the address, or a secret is missing.
     """
 
     longest_frame: ClassVar[int] = 100 << 20
@@ -111,10 +111,10 @@ class BrokerConnection:
     # -- what a subclass may replace
 
     def prepare(self, connecting: socket.socket) -> None:
-        """Options of a socket that is about to connect."""
+        """Set options of a socket before it connects."""
 
     def open_stream(self, connected: socket.socket, deadline: float) -> Stream:
-        """The bytes of the connection, over TLS where the facts say so."""
+        """The byte stream of the connection, with TLS if configured."""
         stream = SocketStream(connected)
         if self.facts.tls is not None:
             self.step = "tls"
@@ -126,13 +126,14 @@ class BrokerConnection:
         return stream
 
     def receive_more(self) -> bytes:
-        """More of what is not Kafka's, to tell what it is."""
+        """Receive more bytes of a server that is not Kafka, to identify its protocol."""
         return self.stream.receive_more() if isinstance(self.stream, SocketStream) else b""
 
     # -- connecting
 
     def connect(self, deadline: float) -> Self:
-        """All steps up to a usable connection, with each address of the host until one works."""
+        """Run all steps up to a usable connection, with each address of the host until one
+        works."""
         host, port, facts = self.host, self.port, self.facts
         tls = facts.tls is not None
         egress.check(host, port)
@@ -221,7 +222,7 @@ class BrokerConnection:
             self._renew_at = time.monotonic() + lifetime * _RENEW_AFTER
 
     def renew_login(self, deadline: float) -> None:
-        """Log in again when it is time to, in-band; only while no reply is awaited."""
+        """Log in again in-band when it is due; only without requests in flight."""
         if time.monotonic() >= self._renew_at and not self._open:
             self._log_in(deadline)
             self.step = "request"
@@ -229,9 +230,9 @@ class BrokerConnection:
     # -- requests and replies
 
     def call(self, request: Any, deadline: float, *, newest: int | None = None) -> Any:
-        """Send a request or `RepeatedRequest`, and wait for the reply.
+        """Send a request or `RepeatedRequest`, and wait for the response.
 
-        The version is the newest that both sides support, `newest` at the most.
+        The version is the newest that both sides support, at most `newest`.
         """
         until = self._step_deadline(deadline)
         self.wait_out_throttle(until)
@@ -250,7 +251,7 @@ class BrokerConnection:
         return reply
 
     def version(self, key: int, least: int, most: int, what: str) -> int:
-        """The newest version of a message that both sides speak."""
+        """The newest version of a request that both sides support."""
         try:
             return self._version(key, least, most, what)
         except UnsupportedVersion as error:
@@ -294,14 +295,14 @@ class BrokerConnection:
 
     @property
     def in_flight_requests(self) -> int:
-        """How many replies are still to come."""
+        """The number of requests without a response."""
         return len(self._open)
 
     def send(self, parts: list[Buffer], deadline: float) -> None:
         self.stream.send(parts, deadline)
 
     def receive(self, into: memoryview | None, deadline: float) -> memoryview:
-        """The next reply without its length, in `into` when it fits there."""
+        """The next response without its length, in `into` if it fits there."""
         while (frame := self.receive_part(into, deadline, self.longest_frame)) is None:
             pass
         return frame
@@ -309,9 +310,10 @@ class BrokerConnection:
     def receive_part(
         self, into: memoryview | None, deadline: float, most: int
     ) -> memoryview | None:
-        """As `receive`, but with the next `most` bytes of it at the most: None until it is whole.
+        """Like `receive`, but receive at most the next `most` bytes. Returns None until the
+        response is complete.
 
-        In between one may send, and receive on other connections.
+        Between two calls the caller may send, and receive on other connections.
         """
         if self._frame is None:
             self._frame, self._filled = self._begin_frame(into, deadline), 0
@@ -328,7 +330,7 @@ class BrokerConnection:
         return frame
 
     def _begin_frame(self, into: memoryview | None, deadline: float) -> memoryview:
-        """Where the reply that begins now belongs."""
+        """The memory for the response that begins now."""
         prefix = memoryview(bytearray(4))
         try:
             self.stream.receive_into(prefix, deadline)
@@ -366,5 +368,5 @@ class BrokerConnection:
 
 
 def _unwrapped(failed: ConnectionFailed) -> UnderstudyError:
-    """An error of the product that ended a step is raised as it is."""
+    """An error of this program that ended a step is raised as it is."""
     return failed.cause if isinstance(failed.cause, UnderstudyError) else failed

@@ -1,6 +1,6 @@
-"""Why a connection to a broker failed: the step, the cause, and a sentence without a second look.
+"""Why a connection to a broker failed: the step, the cause, and a sentence.
 
-`mirrors.kafka.connection.diagnosis` looks once more where the cause alone is ambiguous.
+`mirrors.kafka.connection.diagnosis` connects a second time where the cause alone is ambiguous.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STEPS: tuple[Step, ...] = get_args(Step)
 
 
 class ConnectionClosed(ConnectionError):
-    """The other side closed the connection; `said` is what came before that."""
+    """The other side closed the connection; `received` is what it sent before."""
 
     def __init__(self, received: bytes = b"") -> None:
         super().__init__("closed")
@@ -33,7 +33,7 @@ class ConnectionClosed(ConnectionError):
 
 
 class NotKafka(Exception):
-    """The reply is not Kafka's; `said` is how it begins where it is not even a frame."""
+    """The response is not Kafka's; `received` is its beginning if it is not even a frame."""
 
     def __init__(self, received: bytes = b"") -> None:
         super().__init__("alien")
@@ -41,7 +41,7 @@ class NotKafka(Exception):
 
 
 class ServerNotVerified(Exception):
-    """The broker did not prove that it knows the password itself."""
+    """The broker did not prove that it knows the password."""
 
 
 class WrongCorrelationId(NotKafka):
@@ -50,7 +50,8 @@ class WrongCorrelationId(NotKafka):
 
 @dataclasses.dataclass
 class UnsupportedVersion(Exception):
-    """The broker does not know the request in a version that we speak; the connection is fine."""
+    """The broker supports no version of the request that this program supports. The connection is
+    fine."""
 
     request: str
     broker_versions: tuple[int, int]
@@ -62,10 +63,10 @@ class UnsupportedVersion(Exception):
 
 @dataclasses.dataclass
 class LoginRejected(Exception):
-    """The broker refused the login with a Kafka error number."""
+    """The broker rejected the login with a Kafka error code."""
 
     number: int
-    words: str = ""
+    message: str = ""
     mechanisms: tuple[str, ...] = ()
 
 
@@ -74,9 +75,9 @@ CAUSES = (OSError, NotKafka, LoginRejected, ServerNotVerified, UnsupportedVersio
 
 
 class ConnectionFailed(UnderstudyError):
-    """A step failed. `cause` is one of `CAUSES`, or the error of the product that ended the step.
+    """A step failed. `cause` is one of `CAUSES`, or the error of this program that ended the step.
 
-    `diagnosis` keeps the explanation after a second look, so that it is looked only once.
+    `diagnosis` caches the explanation of the second attempt.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ def connection_failure(
 def furthest(failures: Mapping[Address, Exception]) -> Address:
     """The address whose failure says the most: a rejection, else the one that got furthest.
 
-    A rejected login behind a dead address says more than the dead address.
+    A rejected login at one address says more than another address that is dead.
     """
 
     def progress(address: Address) -> tuple[bool, int]:

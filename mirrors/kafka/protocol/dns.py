@@ -1,4 +1,4 @@
-"""Host names to addresses with a deadline, which the system's resolver does not have."""
+"""Resolves host names with a deadline, which the system's resolver does not have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def resolve_host(host: str, port: int, timeout_s: float) -> list[tuple[Any, ...]]:
-    """Pairs of family and address; TimeoutError when the resolver hangs."""
+    """Pairs of family and address. Raises TimeoutError if the resolver hangs."""
     answers: list[list[Any]] = []
     errors: list[OSError] = []
 

@@ -1,4 +1,4 @@
-"""Requests and replies by kafka-python's schemas, and the versions of them that we speak.
+"""Requests and responses by kafka-python's schemas, and the supported versions of each.
 
 The engine encodes Produce, and Fetch for copying, by its own code.
 """
@@ -52,12 +52,12 @@ SUPPORTED_VERSIONS: dict[type, tuple[int, int]] = {
 
 
 def supported_versions(request: Any) -> tuple[int, int]:
-    """The least and the most version of this request that we speak."""
+    """The lowest and highest supported version of this request."""
     return SUPPORTED_VERSIONS.get(type(request)) or (0, request.max_version)
 
 
 def encode(request: Any, version: int, correlation: int, client_id: str) -> bytes:
-    """The whole frame, length first."""
+    """The whole frame, with its length."""
     request.API_VERSION = version
     request.with_header(correlation_id=correlation, client_id=client_id)
     frame: bytes = request.encode(header=True, framed=True)
@@ -65,9 +65,9 @@ def encode(request: Any, version: int, correlation: int, client_id: str) -> byte
 
 
 def decode(request: Any, version: int, frame: memoryview) -> Any:
-    """The reply to this request, from a frame without its length.
+    """The response to this request, from a frame without its length.
 
-    Raises NotKafka, whatever the codec makes of bytes that are no such reply.
+    Raises NotKafka for bytes that are no such response, whatever error the codec raises.
     """
     try:
         return reply_of(request).decode(frame, version=version, header=True)
@@ -76,12 +76,12 @@ def decode(request: Any, version: int, frame: memoryview) -> Any:
 
 
 def reply_of(request: Any) -> Any:
-    """The reply's class stands beside the request's, under the same name.
+    """The class of the response: it has the request's name, in the same module.
 
-    kafka-python's own look-up (`header.get_response_class`) holds weakly whichever class of a
-    version was made last. Two threads that ask for the first time at the same moment make two, one
-    is dropped, and if it was the registered one, no thread of the process finds that reply again:
-    each question is a ReferenceError from then on (kafka-python 3.0.12, `VersionSubscriptable`).
+    kafka-python's own lookup (`header.get_response_class`) keeps a weak reference to the last class
+    that was created of a version. Two threads that look up the first time at the same moment create
+    two. If the registered one is released, every later lookup in the process raises ReferenceError
+    (kafka-python 3.0.12, `VersionSubscriptable`).
     """
     kind = type(request)
     name = kind.__name__.removesuffix("Request") + "Response"
@@ -89,13 +89,16 @@ def reply_of(request: Any) -> Any:
 
 
 class RepeatedRequest:
-    """A question asked again and again: it is encoded once, and an answer of the same bytes is the
-    same object as before, so that who asks may compare by identity. For one broker."""
+    """A request that is sent repeatedly to one broker. It is encoded once.
+
+    A response of the same bytes is the same object as before, so the caller may compare by
+    identity.
+    """
 
     def __init__(self, request: Any) -> None:
         self.request = request
         self._asked: tuple[int, bytearray] | None = None
-        self._heard: tuple[int, bytes] = (-1, b"")
+        self._last_frame: tuple[int, bytes] = (-1, b"")
         self._reply: Any = None
 
     def encode(self, version: int, correlation: int, client_id: str) -> bytes:
@@ -107,8 +110,8 @@ class RepeatedRequest:
         return bytes(frame)
 
     def decode(self, version: int, frame: memoryview) -> Any:
-        heard = version, bytes(frame[_CORRELATION.size :])
-        if heard != self._heard:
+        frame_bytes = version, bytes(frame[_CORRELATION.size :])
+        if frame_bytes != self._last_frame:
             self._reply = decode(self.request, version, frame)
-            self._heard = heard
+            self._last_frame = frame_bytes
         return self._reply

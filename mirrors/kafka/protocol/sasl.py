@@ -1,4 +1,4 @@
-"""SASL logins inside Kafka's protocol: PLAIN, SCRAM, OAUTHBEARER; and how long each holds."""
+"""SASL logins inside Kafka's protocol: PLAIN, SCRAM, OAUTHBEARER; and their lifetimes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ Exchange = Callable[[Any], Any]
 
 
 def log_in(exchange: Exchange, facts: ConnectionFacts, seconds: float) -> float | None:
-    """Log in if the facts ask for it; for how many seconds the login holds, None without a limit.
+    """Log in if configured. Returns the lifetime of the login in seconds, None without a limit.
 
-    `exchange` sends one request and returns its reply. Raises LoginRejected or ServerNotVerified.
+    `exchange` sends one request and returns its response. Raises LoginRejected or
+    ServerNotVerified.
     """
     if not facts.mechanism:
         return None
@@ -35,7 +36,7 @@ class _Login:
         self._lifetime_ms = 0
 
     def run(self) -> int:
-        """The milliseconds for which it holds (KIP-368); 0 without a limit."""
+        """Returns the session lifetime in milliseconds (KIP-368); 0 without a limit."""
         facts = self._facts
         if facts.token is not None:
             self._with_token(facts.token.token(deadline_s=self._seconds).value.reveal())
@@ -61,10 +62,10 @@ class _Login:
             self._authenticate(b"\x01")
             raise LoginRejected(Code.SASL_AUTHENTICATION_FAILED)
 
-    def _authenticate(self, words: bytes) -> bytes:
-        reply = self._exchange(SaslAuthenticateRequest(auth_bytes=words))
+    def _authenticate(self, message: bytes) -> bytes:
+        reply = self._exchange(SaslAuthenticateRequest(auth_bytes=message))
         if reply.error_code:
-            raise LoginRejected(reply.error_code, words=reply.error_message or "")
+            raise LoginRejected(reply.error_code, message=reply.error_message or "")
         self._lifetime_ms = reply.session_lifetime_ms or 0
         return bytes(reply.auth_bytes or b"")
 

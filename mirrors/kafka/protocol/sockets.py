@@ -1,6 +1,6 @@
-"""Sockets with deadlines: names resolved, connected, and read and written without more ado.
+"""Sockets with deadlines: resolve names, connect, send and receive.
 
-`SocketStream` serves the control plane. The engine has streams of its own for large transfers.
+`SocketStream` serves the control plane. The engine has its own streams for large transfers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AT_ONCE = 1 << 20
 
 
 class Stream(Protocol):
-    """Deadlines are a monotonic clock's."""
+    """Deadlines are in seconds of time.monotonic()."""
 
     def send(self, parts: Sequence[Buffer], deadline: float) -> None: ...
 
@@ -37,7 +37,7 @@ class Stream(Protocol):
 
 
 def resolve(host: str, port: int, deadline: float) -> list[Target]:
-    """Raises OSError: TimeoutError when the name server does not answer in time."""
+    """Raises OSError; TimeoutError if the name server does not respond in time."""
     return resolve_host(host, port, time_left(deadline))
 
 
@@ -68,7 +68,7 @@ def time_left(deadline: float) -> float:
 
 
 class ClosedStream:
-    """Before a connection is there, everything says that it is closed."""
+    """The stream before the connection is established: every call raises that it is closed."""
 
     def send(self, parts: Sequence[Buffer], deadline: float) -> None:
         raise ConnectionClosed
@@ -87,14 +87,14 @@ class ClosedStream:
 
 
 class SocketStream:
-    """Small requests and replies over a plain socket or TLS; raises OSError."""
+    """Small requests and responses over a plain socket or TLS. Raises OSError."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self.certificate: dict[str, Any] = {}
 
     def secure(self, context: ssl.SSLContext, host: str, deadline: float) -> None:
-        """From now on over TLS; the server's certificate is checked against `host`."""
+        """Switch to TLS. The server's certificate is checked against `host`."""
         self._socket.settimeout(time_left(deadline))
         secured = context.wrap_socket(self._socket, server_hostname=host)
         self._socket = secured
@@ -114,7 +114,7 @@ class SocketStream:
             at += got
 
     def receive_more(self) -> bytes:
-        """What else comes within a moment, for who wants to know what speaks there."""
+        """Receive what else arrives within a moment, to identify the protocol."""
         try:
             self._socket.settimeout(0.2)
             return self._socket.recv(60)

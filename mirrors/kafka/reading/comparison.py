@@ -1,7 +1,7 @@
-"""Read ranges of many partitions of one cluster, part by part, for comparing it with another.
+"""Reads ranges of many partitions of one cluster, part by part, to compare it with another.
 
-By librdkafka, which copied none of it: the lanes speak to brokers by themselves. Nothing is
-committed, readers are assigned manually, and the caller that requests the next part sets the pace.
+It uses librdkafka, which does not copy anything in the raw lane: so the comparison is independent
+of it. Nothing is committed, consumers are assigned manually, and the caller sets the pace.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _SIZE = 12
 
 @dataclasses.dataclass
 class RangePart:
-    """What came of one partition: its records, and the offset before which all has been read."""
+    """Records of one partition, and the offset up to which all have been read."""
 
     rows: list[Row] = dataclasses.field(default_factory=list)
     reached: int = 0
 
 
 class RangeReader:
-    """One cluster's side: `open` are the partitions that are not read to their end yet."""
+    """Reads one cluster. `open`: partitions that are not read to their end yet."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class RangeReader:
             self._consumer.close()
 
     def read(self) -> dict[TopicPartition, RangePart]:
-        """The next records of whichever partitions have some; waits a tenth of a second for one."""
+        """The next records of any partitions that have some; waits a tenth of a second for one."""
         found: dict[TopicPartition, RangePart] = {}
         if self._consumer is None or not self.open:
             return found
@@ -127,7 +127,7 @@ class RangeReader:
 
 
 def with_timestamp(row: Row) -> Row:
-    """The same record, its time counting as content."""
+    """The same record, with its timestamp as a part of the content."""
     text = row.digest + str(row.parts[3]).encode()
     return row._replace(digest=hashlib.blake2b(text, digest_size=16).digest())
 

@@ -1,4 +1,4 @@
-"""Read samples as a consumer group: from where it stands, what it would see first.
+"""Reads samples as a consumer group would: from its committed offsets on.
 
 Nothing is committed here, and the group gets no member.
 """
@@ -26,7 +26,7 @@ MARKER_WAIT_S = 2.0
 
 @dataclasses.dataclass
 class GroupReading:
-    """What a group's reader saw of one partition, and when the first record came."""
+    """The records that the group would read of one partition, and when the first one arrived."""
 
     seen: list[ReadRecord] = dataclasses.field(default_factory=list)
     first_ms: int | None = None
@@ -42,9 +42,9 @@ def read_as_group(
     deadline_s: float,
     tick: Tick = lambda: None,
 ) -> Partial[TopicPartition, GroupReading]:
-    """What a group sees that begins where its offsets are committed: `at_most` records each.
+    """Read up to `at_most` records per partition, from the group's committed offsets on.
 
-    Reading of a partition stops at its end in `ends` too, so what comes meanwhile is left out.
+    Reading of a partition also stops at its end in `ends`, so later records are left out.
     """
     with contextlib.closing(open_consumer(spec, group, True)) as consumer:
         reader = _GroupReader(spec, consumer, ends, at_most)
@@ -77,7 +77,7 @@ class _GroupReader:
         consumer.assign([confluent_kafka.TopicPartition(*tp, OFFSET_STORED) for tp in self.left])
 
     def read_on(self) -> None:
-        """What has come meanwhile, of the partitions that are left."""
+        """Handle records that have arrived, of the remaining partitions."""
         for tp, message, reached in messages(self._consumer, self._spec, self.result.failed):
             if tp not in self.left:
                 continue
@@ -92,7 +92,7 @@ class _GroupReader:
             self._unassign(tp)
 
     def _note(self, tp: TopicPartition, message: Message | None, reached: int) -> bool:
-        """Whether this was the last that is wanted of the partition."""
+        """Return whether this was the last record wanted of the partition."""
         reading, end = self.result.done[tp], self.left[tp]
         if message is not None:
             self._short.pop(tp, None)

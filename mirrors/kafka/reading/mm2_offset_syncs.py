@@ -1,4 +1,4 @@
-"""MM2's topic of offset syncs, read; and whether a pair of it is true, by content of both sides."""
+"""Reads MM2's offset syncs, and verifies pairs of offsets by the content of both sides."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MAX_PAIRS = 4_000
 # Source offsets in which the record of a checkpoint is looked for.
 MAX_SEARCHED_OFFSETS = 2_000
 # Offsets read behind each side of a pair: the record after it must be the same as well.
-BEHIND = 32
+FOLLOWING_OFFSETS = 32
 # Records in a row that must agree where one is looked for.
-AGREE = 8
+MATCHING_RECORDS = 8
 
 
 def read_pairs(
@@ -40,8 +40,8 @@ def read_pairs(
 ) -> dict[TopicPartition, list[Pair]]:
     """All syncs of these source partitions below their limits, in the order of the topics.
 
-    A topic that is missing or cannot be read tells nothing; one that is not read to its end in time
-    tells what was read.
+    A topic that is missing or cannot be read gives no syncs. One that is not read to its end in
+    time gives those that were read.
     """
     found: dict[TopicPartition, list[Pair]] = {}
     for spec, topic in topics:
@@ -97,9 +97,9 @@ def compare_pairs(
     *,
     deadline_s: float,
 ) -> dict[TopicPartition, bool]:
-    """Whether each pair names copies of one record; a partition that cannot be read is left out.
+    """Return whether each pair names copies of one record, without partitions that cannot be read.
 
-    A record that retention has deleted on one side proves nothing any more: such a pair is false.
+    A record that retention has deleted on one side proves nothing: such a pair is false.
     """
     until = time.monotonic() + deadline_s
     with Admin(spec.source) as source, Admin(spec.target) as target:
@@ -116,18 +116,21 @@ def compare_pairs(
             verdicts[tp] = False
         else:
             open_pairs[tp] = pair
-    wanted = {at: (pair.upstream, pair.upstream + BEHIND) for at, pair in open_pairs.items()}
-    copies = {
-        remote[at]: (pair.downstream, pair.downstream + BEHIND) for at, pair in open_pairs.items()
+    wanted = {
+        at: (pair.upstream, pair.upstream + FOLLOWING_OFFSETS) for at, pair in open_pairs.items()
     }
-    theirs = _rows(spec.target, copies, until, committed=True)
+    copies = {
+        remote[at]: (pair.downstream, pair.downstream + FOLLOWING_OFFSETS)
+        for at, pair in open_pairs.items()
+    }
+    target_rows = _rows(spec.target, copies, until, committed=True)
 
-    def judge(tp: TopicPartition, ours: list[Row]) -> bool:
+    def judge(tp: TopicPartition, source_rows: list[Row]) -> bool:
         keeps_time, compacted = kinds.get(tp, (True, False))
-        copy = theirs[remote[tp]]
-        return _is_same(open_pairs[tp], ours, copy, keeps_time=keeps_time, alone=compacted)
+        copy = target_rows[remote[tp]]
+        return _is_same(open_pairs[tp], source_rows, copy, keeps_time=keeps_time, alone=compacted)
 
-    wanted = {at: window for at, window in wanted.items() if remote[at] in theirs}
+    wanted = {at: window for at, window in wanted.items() if remote[at] in target_rows}
     return verdicts | _compare_windows(spec.source, wanted, until, judge)
 
 
@@ -138,12 +141,13 @@ def locate_pairs(
     *,
     deadline_s: float,
 ) -> dict[TopicPartition, Pair | None]:
-    """The pair that each checkpoint of MM2 was made of; None where no content shows it.
+    """The pair behind each checkpoint of MM2; None if no content shows it.
 
-    MM2 derives a checkpoint from a sync at or below the group's offset: the record right before the
-    checkpoint's target offset is the copy of one before its source offset. Of several records with
-    that content the last one counts: a bound from it holds for the fewest offsets. Partitions that
-    cannot be read are left out.
+    - MM2 derives a checkpoint from a sync at or below the group's offset. The record right before
+      the checkpoint's target offset is the copy of one before its source offset.
+    - Of several records with that content the last one counts: a bound from it holds for the
+      fewest offsets.
+    - Partitions that cannot be read are left out.
     """
     until = time.monotonic() + deadline_s
     with Admin(spec.source) as source, Admin(spec.target) as target:
@@ -158,33 +162,36 @@ def locate_pairs(
         and pair.upstream > here.get(at, 0)
     }
     searched = {
-        at: (max(here[at], pair.upstream - MAX_SEARCHED_OFFSETS), pair.upstream + BEHIND)
+        at: (max(here[at], pair.upstream - MAX_SEARCHED_OFFSETS), pair.upstream + FOLLOWING_OFFSETS)
         for at, pair in known.items()
         if at in here
     }
     copies = {
-        remote[at]: (pair.downstream - 1, pair.downstream + BEHIND) for at, pair in known.items()
+        remote[at]: (pair.downstream - 1, pair.downstream + FOLLOWING_OFFSETS)
+        for at, pair in known.items()
     }
-    theirs = _rows(spec.target, copies, until, committed=True)
+    target_rows = _rows(spec.target, copies, until, committed=True)
 
-    def judge(tp: TopicPartition, ours: list[Row]) -> Pair | None:
+    def judge(tp: TopicPartition, source_rows: list[Row]) -> Pair | None:
         keeps_time, alone = kinds.get(tp, (True, False))
-        copy = theirs[remote[tp]]
-        return _locate_pair(known[tp], ours, copy, keeps_time=keeps_time, alone=alone)
+        copy = target_rows[remote[tp]]
+        return _locate_pair(known[tp], source_rows, copy, keeps_time=keeps_time, alone=alone)
 
-    searched = {at: window for at, window in searched.items() if remote[at] in theirs}
+    searched = {at: window for at, window in searched.items() if remote[at] in target_rows}
     located: dict[TopicPartition, Pair | None] = {at: None for at in found if at not in known}
     return located | _compare_windows(spec.source, searched, until, judge)
 
 
 def _locate_pair(
-    pair: Pair, ours: list[Row], theirs: list[Row], *, keeps_time: bool, alone: bool
+    pair: Pair, source_rows: list[Row], target_rows: list[Row], *, keeps_time: bool, alone: bool
 ) -> Pair | None:
-    for at in range(len(ours) - 1, -1, -1):
-        if ours[at].offset >= pair.upstream:
+    for at in range(len(source_rows) - 1, -1, -1):
+        if source_rows[at].offset >= pair.upstream:
             continue
-        made_of = Pair(ours[at].offset, pair.downstream - 1)
-        if _is_same(made_of, ours[at : at + 2], theirs, keeps_time=keeps_time, alone=alone):
+        made_of = Pair(source_rows[at].offset, pair.downstream - 1)
+        if _is_same(
+            made_of, source_rows[at : at + 2], target_rows, keeps_time=keeps_time, alone=alone
+        ):
             return made_of
     return None
 
@@ -197,24 +204,28 @@ def find_copies(
     most: int = MAX_SEARCHED_OFFSETS,
     deadline_s: float,
 ) -> dict[TopicPartition, Pair | None]:
-    """The first copy of a source record at or behind a target offset, for (record, offset).
+    """The first copy of a source record at or after a target offset, for (record, offset).
 
-    None where it is not among the next `most` offsets; partitions that cannot be read are left out.
-    The first record that looks the same is never behind the true copy, except where compaction took
-    that one: of a compacted topic nothing is found. Those behind it must agree too.
+    - None if it is not among the next `most` offsets. Partitions that cannot be read are left
+      out.
+    - The first record with equal content is never after the true copy, unless compaction removed
+      that one. So nothing is found in a compacted topic.
+    - The following records must be equal too.
     """
     until = time.monotonic() + deadline_s
     with Admin(spec.source) as source, Admin(spec.target) as target:
         kinds = _topic_properties(source, target, remote, deadline_s / 3)
-    here = {at: (offset, offset + BEHIND) for at, (offset, _) in wanted.items()}
-    there = {remote[at]: (start, start + most + BEHIND) for at, (_, start) in wanted.items()}
-    theirs = _rows(spec.target, there, until, committed=True)
+    here = {at: (offset, offset + FOLLOWING_OFFSETS) for at, (offset, _) in wanted.items()}
+    there = {
+        remote[at]: (start, start + most + FOLLOWING_OFFSETS) for at, (_, start) in wanted.items()
+    }
+    target_rows = _rows(spec.target, there, until, committed=True)
 
-    def judge(tp: TopicPartition, ours: list[Row]) -> Pair | None:
-        copy, kind = theirs[remote[tp]], kinds.get(tp, (True, False))
-        return _found(wanted[tp][0], ours, copy, kind)
+    def judge(tp: TopicPartition, source_rows: list[Row]) -> Pair | None:
+        copy, kind = target_rows[remote[tp]], kinds.get(tp, (True, False))
+        return _find_copy(wanted[tp][0], source_rows, copy, kind)
 
-    here = {at: window for at, window in here.items() if remote[at] in theirs}
+    here = {at: window for at, window in here.items() if remote[at] in target_rows}
     return _compare_windows(spec.source, here, until, judge)
 
 
@@ -224,41 +235,50 @@ def _compare_windows(
     until: float,
     judge: Callable[[TopicPartition, list[Row]], T],
 ) -> dict[TopicPartition, T]:
-    """MM2 reads uncommitted records by default; where those do not agree, committed ones may."""
+    """MM2 reads uncommitted records by default. Where those do not match, committed ones may."""
     found: dict[TopicPartition, T] = {}
     for committed in (False, True):
         left = {tp: window for tp, window in windows.items() if not found.get(tp)}
         if left and time.monotonic() < until:
             rows = _rows(spec, left, until, committed=committed)
-            found |= {tp: judge(tp, ours) for tp, ours in rows.items()}
+            found |= {tp: judge(tp, source_rows) for tp, source_rows in rows.items()}
     return found
 
 
-def _found(offset: int, ours: list[Row], theirs: list[Row], kind: tuple[bool, bool]) -> Pair | None:
+def _find_copy(
+    offset: int, source_rows: list[Row], target_rows: list[Row], kind: tuple[bool, bool]
+) -> Pair | None:
     keeps_time, is_compacted = kind
-    if is_compacted or not ours or ours[0].offset != offset:
+    if is_compacted or not source_rows or source_rows[0].offset != offset:
         return None
-    alike = (
-        at for at, row in enumerate(theirs) if _is_same_record(ours[0], row, keeps_time=keeps_time)
+    matches = (
+        at
+        for at, row in enumerate(target_rows)
+        if _is_same_record(source_rows[0], row, keeps_time=keeps_time)
     )
-    if (first := next(alike, None)) is None:
+    if (first := next(matches, None)) is None:
         return None
-    beside = zip(ours[:AGREE], theirs[first : first + AGREE], strict=False)
-    is_copy = all(_is_same_record(one, two, keeps_time=keeps_time) for one, two in beside)
-    return Pair(offset, theirs[first].offset) if is_copy else None
+    following = zip(
+        source_rows[:MATCHING_RECORDS], target_rows[first : first + MATCHING_RECORDS], strict=False
+    )
+    is_copy = all(_is_same_record(one, two, keeps_time=keeps_time) for one, two in following)
+    return Pair(offset, target_rows[first].offset) if is_copy else None
 
 
 def _topic_properties(
     source: Admin, target: Admin, remote: Mapping[TopicPartition, TopicPartition], deadline_s: float
 ) -> dict[TopicPartition, tuple[bool, bool]]:
-    """Of each partition whether copies keep their time, and whether either side is compacted."""
+    """For each partition: whether copies keep the timestamp, and whether either side is
+    compacted."""
     names = {tp[0] for tp in remote}, {tp[0] for tp in remote.values()}
-    theirs = source.snapshot(names[0], now=0, deadline_s=deadline_s).topics
-    ours = target.snapshot(names[1], now=0, deadline_s=deadline_s).topics
+    source_topics = source.snapshot(names[0], now=0, deadline_s=deadline_s).topics
+    target_topics = target.snapshot(names[1], now=0, deadline_s=deadline_s).topics
     found = {}
     for tp, (name, _) in remote.items():
-        sides = [side for side in (theirs.get(tp[0]), ours.get(name)) if side is not None]
-        copy = ours.get(name)
+        sides = [
+            side for side in (source_topics.get(tp[0]), target_topics.get(name)) if side is not None
+        ]
+        copy = target_topics.get(name)
         found[tp] = (
             copy is None or copy.config("message.timestamp.type") != "LogAppendTime",
             any("compact" in (side.config("cleanup.policy") or "") for side in sides),
@@ -273,7 +293,7 @@ def _rows(
     *,
     committed: bool,
 ) -> dict[TopicPartition, list[Row]]:
-    """The records of each window that could be read; of a partition that failed nothing."""
+    """The records of each window that could be read completely."""
     found: dict[TopicPartition, list[Row]] = {tp: [] for tp in windows}
     with RangeReader(spec, windows, committed=committed) as side:
         while side.open and time.monotonic() < until:
@@ -284,18 +304,18 @@ def _rows(
 
 
 def _is_same(
-    pair: Pair, ours: list[Row], theirs: list[Row], *, keeps_time: bool, alone: bool
+    pair: Pair, source_rows: list[Row], target_rows: list[Row], *, keeps_time: bool, alone: bool
 ) -> bool:
-    """Whether both sides hold the pair's record, and the same one after it where both have one."""
-    if not ours or not theirs:
+    """Whether both sides have the pair's record, and the same next record where both have one."""
+    if not source_rows or not target_rows:
         return False
-    if (ours[0].offset, theirs[0].offset) != (pair.upstream, pair.downstream):
+    if (source_rows[0].offset, target_rows[0].offset) != (pair.upstream, pair.downstream):
         return False
-    if not _is_same_record(ours[0], theirs[0], keeps_time=keeps_time):
+    if not _is_same_record(source_rows[0], target_rows[0], keeps_time=keeps_time):
         return False
-    if alone or len(ours) == 1 or len(theirs) == 1:
+    if alone or len(source_rows) == 1 or len(target_rows) == 1:
         return True
-    return _is_same_record(ours[1], theirs[1], keeps_time=keeps_time)
+    return _is_same_record(source_rows[1], target_rows[1], keeps_time=keeps_time)
 
 
 def _is_same_record(one: Row, two: Row, *, keeps_time: bool) -> bool:

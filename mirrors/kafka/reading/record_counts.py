@@ -1,8 +1,8 @@
-"""Count the records of ranges of offsets by reading them, within a byte budget.
+"""Counts the records in offset ranges by reading them, within a byte budget.
 
 Offsets alone are an upper bound: transaction markers, aborted and compacted records have offsets
-too. What the budget or the deadline leaves unread stays an upper bound, range by range.
-Nothing is committed, and no group gets a member.
+too. Ranges that the budget or the deadline leaves unread stay an upper bound. Nothing is committed,
+and no group gets a member.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OVERHEAD = 32
 
 
 class Offsets:
-    """The offsets of the records that were read of one partition, and the ranges they cover."""
+    """The offsets of the records read from one partition, and the ranges they cover."""
 
     def __init__(self) -> None:
         self._at = array("q")
@@ -49,9 +49,9 @@ class Offsets:
             self._covered.append((start, end))
 
     def count(self, start: int, end: int, is_counted: Callable[[int], bool] | None = None) -> Count:
-        """Of [start, end): records that were read, and offsets that nobody has read.
+        """Of [start, end): records that were read, and offsets that were not read.
 
-        `is_counted` leaves records out by their offset.
+        `is_counted` leaves out records by their offset.
         """
         if start >= end:
             return Count(0, 0)
@@ -68,7 +68,7 @@ class Offsets:
 
 @dataclasses.dataclass
 class _CurrentWindow:
-    """The window of a partition that is read now: the next offset in it."""
+    """The window of a partition that is being read: the next offset in it."""
 
     start: int
     end: int
@@ -84,10 +84,10 @@ def read_record_offsets(
     max_bytes: int = MAX_BYTES,
     tick: Callable[[], None] = lambda: None,
 ) -> Partial[TopicPartition, Offsets]:
-    """The offsets of the records in these windows, those of the smallest partitions first.
+    """The offsets of the records in these windows, smallest partitions first.
 
-    A partition that could not be read is `failed`; one that was not read to its end is not: its
-    `Offsets` say what they cover. A window must begin at or after the partition's log start.
+    A partition that could not be read is in `failed`. One that was read in part is not: its
+    `Offsets` have the covered ranges. A window must begin at or after the partition's log start.
     """
     merged = {tp: _merge_windows(rows) for tp, rows in windows.items()}
     waiting = sorted(
@@ -108,7 +108,7 @@ def read_record_offsets(
 
 
 class _WindowReader:
-    """One reading of all windows."""
+    """Reads all windows once."""
 
     def __init__(
         self,
@@ -134,7 +134,8 @@ class _WindowReader:
             self._result.done[tp].cover(turn.start, turn.reached)
 
     def _assign(self) -> None:
-        """Begin the next partitions, and the next window of those whose last one is read."""
+        """Begin the next partitions, and the next window of partitions whose last window is
+        read."""
         fresh = []
         while self._waiting and len(self._open) < _AT_ONCE:
             under_way = sum(turn.end - turn.start for turn in self._open.values())
@@ -186,7 +187,7 @@ def _consumer_config(committed: bool) -> dict[str, object]:
 
 
 def _merge_windows(windows: Iterable[Window]) -> list[Window]:
-    """In order, none of them empty, and none that overlaps another."""
+    """Sorted, without empty and overlapping windows."""
     found: list[Window] = []
     for start, end in sorted(window for window in windows if window[0] < window[1]):
         if found and start <= found[-1][1]:

@@ -1,6 +1,6 @@
-"""Read samples of records: windows of offsets; digests, no content.
+"""Reads samples of records in offset windows: digests, no content.
 
-Nothing is committed here. Readers are assigned manually, so no group gets a member.
+Nothing is committed here. Consumers are assigned manually, so no group gets a member.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ def read_windows(
 ) -> Partial[TopicPartition, list[ReadRecord]]:
     """The committed records of each window in offset order; windows of a partition do not overlap.
 
-    One consumer reads all partitions side by side, their windows one after the other, so that none
-    waits for another partition. One that could not be read to its end in time is `failed`: a part
-    of it would prove nothing. `at_most`: that many records of a window are enough.
+    - One consumer reads all partitions at the same time, and the windows of a partition one after
+      another, so no partition waits for another.
+    - A partition that could not be read completely in time is in `failed`: a part of it would
+      prove nothing.
+    - `at_most`: this number of records of a window is enough.
     """
     waiting = {tp: sorted(rows) for tp, rows in windows.items()}
     waiting = {tp: rows for tp, rows in waiting.items() if rows}
@@ -74,7 +76,8 @@ def read_windows(
 
 @dataclasses.dataclass
 class _CurrentWindow:
-    """The window of a partition that is read now, and how many more records of it are wanted."""
+    """The window of a partition that is being read, and the number of records still wanted of
+    it."""
 
     start: int
     end: int
@@ -93,7 +96,7 @@ def _poll_records(
     left: Mapping[TopicPartition, _CurrentWindow],
     result: Partial[TopicPartition, list[ReadRecord]],
 ) -> set[TopicPartition]:
-    """Take in what has come; the partitions whose window is read, or that failed."""
+    """Handle records that have arrived. Returns partitions whose window is read, or that failed."""
     over: set[TopicPartition] = set()
     for tp, message, reached in messages(consumer, spec, result.failed):
         # The client may hold more of a partition than was asked for.
@@ -115,7 +118,7 @@ def _poll_records(
 def mark_unread(
     spec: ClusterSpec, left: Iterable[TopicPartition], result: Partial[TopicPartition, Any]
 ) -> None:
-    """What was not read to its end in time is `failed`."""
+    """Partitions that were not read completely in time are `failed`."""
     for tp in left:
         words = f"Cluster {spec.alias}: {tp[0]}-{tp[1]} could not be read in time."
         result.failed[tp] = timeout_error(spec.alias, words)
@@ -125,7 +128,7 @@ def mark_unread(
 def messages(
     consumer: Consumer, spec: ClusterSpec, failed: dict[TopicPartition, Any]
 ) -> Iterator[tuple[TopicPartition, Message | None, int | None]]:
-    """(partition, record, next offset); without a record at an end, without an offset if failed."""
+    """(partition, record, next offset): without a record at an end, without an offset if failed."""
     # `consume` alone would wait for a full batch or its whole time.
     first = consumer.poll(POLL_S)
     for message in [] if first is None else [first, *consumer.consume(BATCH, 0)]:
@@ -142,7 +145,7 @@ def messages(
 
 
 def open_consumer(spec: ClusterSpec, group: str, committed: bool) -> Consumer:
-    """Assigned manually, it never joins the group nor commits."""
+    """A manually assigned consumer: it never joins the group nor commits."""
     own = {
         "group.id": group,
         "enable.auto.commit": False,
@@ -164,9 +167,9 @@ def read_record_of(message: Message) -> ReadRecord:
 
 
 def content_digest(message: Message) -> bytes:
-    """Key, value and headers in order; null is not the same as empty.
+    """A digest of key, value and headers in order; null differs from empty.
 
-    The mark of a record that was brought over after a failover is ours, not content.
+    The header that marks a record replayed after a failover is this program's, not content.
     """
     digest = hashlib.blake2b(digest_size=16)
     parts: list[bytes | None] = [as_bytes(message.key()), as_bytes(message.value())]

@@ -25,7 +25,7 @@ _SENT = {"PLAIN": "the password", "OAUTHBEARER": "the access token"}
 
 
 def exposed_secret(*, mechanism: str, tls: bool) -> str | None:
-    """What this login exposes on the network; None when it exposes nothing."""
+    """The secret that this login exposes on the network; None if none."""
     return None if tls else _SENT.get(mechanism)
 
 

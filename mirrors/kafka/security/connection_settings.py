@@ -1,6 +1,6 @@
-"""ClusterSpec to the facts of a connection: addresses, TLS context, SASL mechanism, credentials.
+"""ClusterSpec to connection settings: addresses, TLS context, SASL mechanism, credentials.
 
-The same facts serve every client: librdkafka, kafka-python, the wire client and the probe.
+The same settings serve every client: librdkafka, kafka-python, the engine and the probe.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mirrors.kafka.security.secrets import Secret, SecretUnavailable
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TlsMaterial:
-    """PEM texts; the CA and certificate are public, the key never prints."""
+    """PEM texts. The CA and certificate are public; the key is never printed."""
 
     ca: str = ""
     certificate: str = ""
@@ -28,11 +28,11 @@ class TlsMaterial:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConnectionFacts:
-    """All that a client must know to connect.
+    """Everything that a client needs to connect.
 
-    `bootstrap` has the addresses that this deployment may connect to, `forbidden` the others.
-    `tls` is None without TLS; the server's name to verify is the host that is connected to.
-    `mechanism` is empty without SASL. `token` is set for OAUTHBEARER, `password` for the others.
+    - `bootstrap`: addresses that this deployment may connect to; `forbidden`: the others.
+    - `tls`: None without TLS. The server's name to verify is the host of the connection.
+    - `mechanism`: empty without SASL. `token` is set for OAUTHBEARER, `password` for the others.
     """
 
     alias: str

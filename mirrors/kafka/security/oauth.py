@@ -1,6 +1,6 @@
 """OAUTHBEARER tokens: fetched by client credentials with a deadline, shared, renewed in time.
 
-Our own fetch and not librdkafka's, so that every client has the same rules and the same sentences.
+This program fetches them, not librdkafka, so that every client has the same rules and errors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RENEW_AFTER = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Token:
-    """An access token and when it was fetched and ends, in seconds since the epoch."""
+    """An access token, and when it was fetched and expires, in seconds since the epoch."""
 
     value: Secret
     fetched_at: float
@@ -50,7 +50,7 @@ class Token:
 
 
 class TokenSource:
-    """Hands out one cluster's current token; safe to share between threads and clients."""
+    """The current token of one cluster. Threads and clients may share it."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
@@ -93,7 +93,7 @@ def _source(description: str) -> TokenSource:
 
 
 def fetch_token(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> Token:
-    """Ask the token endpoint once; KafkaUnavailable or KafkaRefused when it fails."""
+    """Request a token once. Raises KafkaUnavailable or KafkaRefused if the token endpoint fails."""
     url = spec.properties.get(ENDPOINT, "")
     started = time.time()
     # The answer is a secret too: it holds the token, or may echo what was sent.
@@ -191,7 +191,7 @@ def _read(
 
 
 def _lifetime_inside(token: str, now: float) -> float:
-    """Seconds until the `exp` claim of a JWT; a plain token gets a short default."""
+    """Seconds until the `exp` claim of a JWT; an opaque token gets a short default."""
     parts = token.split(".")
     if len(parts) == 3:
         try:
@@ -203,7 +203,7 @@ def _lifetime_inside(token: str, now: float) -> float:
 
 
 def _oauth_error(body: Secret) -> str:
-    """The standard error word of RFC 6749, never the body itself: it could echo a credential."""
+    """The standard error word of RFC 6749, never the body itself: it could contain a credential."""
     try:
         word = json.loads(body.reveal())["error"]
     except (ValueError, KeyError, TypeError):
@@ -213,7 +213,7 @@ def _oauth_error(body: Secret) -> str:
 
 
 def _shown(url: str) -> str:
-    """The address without user information and query, which may carry secrets."""
+    """The URL without user information and query, which may contain secrets."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

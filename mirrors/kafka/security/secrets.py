@@ -1,10 +1,10 @@
-"""Secret references to values, only in the process that connects.
+"""Resolves secret references to values, only in the process that connects.
 
 `env:NAME` is a variable, `file:/path` a whole file, `properties:/path:key` one key of a file of
 Java properties, as MM2's FileConfigProvider reads it.
 
-What a reference may name depends on the purpose of the secret and on settings of the deployment
-(`secret_purposes`), never on the person who types the reference.
+The purpose of the secret and settings of the deployment determine what a reference may name
+(`secret_scopes`), never the person who enters the reference.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ HIDDEN = "(hidden)"
 
 
 class SecretUnavailable(UnderstudyError):
-    """A reference leads nowhere, or to where it may not; the sentence names the reference only."""
+    """A reference cannot be resolved, or is not allowed. The sentence names the reference only."""
 
     code = "secret_unavailable"
 
 
 class Secret:
-    """A value that never prints, pickles or serialises; `reveal()` is the only way out."""
+    """A value that is never printed, pickled or serialized. Only `reveal()` returns it."""
 
     __slots__ = ("_value",)
 
@@ -66,7 +66,7 @@ class Secret:
 
 
 class RedactedStr(str):
-    """A string that a configuration dictionary can be printed with: its repr hides it."""
+    """A string whose repr is redacted, so that a configuration dictionary can be printed."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ def resolve(
     purpose: Purpose = Purpose.KAFKA,
     environ: Mapping[str, str] | None = None,
 ) -> Secret:
-    """The value behind a reference, or SecretUnavailable with a sentence that names it."""
+    """Return the value of a reference, or raise SecretUnavailable with a sentence that names it."""
     environment = os.environ if environ is None else environ
     scheme, _, rest = reference.partition(":")
     if scheme == "env" and rest:
@@ -100,7 +100,7 @@ def check_reference(
     purpose: Purpose = Purpose.KAFKA,
     environ: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Why a reference cannot be accepted, without reading it; None when its shape is allowed."""
+    """Why a reference is not acceptable, without reading it; None if its form is allowed."""
     environment = os.environ if environ is None else environ
     scheme, _, rest = reference.partition(":")
     try:

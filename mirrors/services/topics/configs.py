@@ -192,5 +192,5 @@ def _sentences(failed: dict[DriftKey, str]) -> tuple[str, ...]:
 def _not_created(made: CreateTopicsResult) -> tuple[str, ...]:
     return (
         *(error.message for error in made.failed.values()),
-        *(refused.sentence(name) for name, refused in made.refused.items()),
+        *(refused.sentence(name) for name, refused in made.rejected.items()),
     )

@@ -29,12 +29,14 @@ class Duplicates(NamedTuple):
     records: int = 0
     owed: tuple[int, ...] = ()
 
-    def after(self, landed: int) -> Duplicates:
-        """The state after `landed` more acknowledged records."""
+    def after(self, written: int) -> Duplicates:
+        """The state after `written` more acknowledged records."""
         if not self.owed:
             return self
-        again = sum(min(left, landed) for left in self.owed)
-        return Duplicates(self.records + again, tuple(n - landed for n in self.owed if n > landed))
+        again = sum(min(left, written) for left in self.owed)
+        return Duplicates(
+            self.records + again, tuple(n - written for n in self.owed if n > written)
+        )
 
     def with_owed(self, owed: Iterable[int]) -> Duplicates:
         return Duplicates(self.records, (*self.owed, *owed))
@@ -130,11 +132,11 @@ class DuplicateCounter:
                 self._count_range(partition, row, end, deadline)
             row.waits = False
 
-    def commit_failed(self, partition: Partition, landed: int) -> None:
+    def commit_failed(self, partition: Partition, written: int) -> None:
         """These records are on the target and will be written again, since the commit failed."""
         if not self._transactional:
             row = self._rows[partition]
-            row.committed = row.committed.with_owed((landed,))
+            row.committed = row.committed.with_owed((written,))
 
     def after_commit(self, partition: Partition) -> Duplicates:
         """The state once all acknowledged records are committed."""

@@ -175,8 +175,8 @@ class HangingTransactions:
         differing = {
             partition for partition, end in ends.items() if end != partition.committed_downstream
         }
-        told = self._states(differing | (due - ends.keys()))
-        if differing & (told.keys() | self._replaced):
+        states = self._states(differing | (due - ends.keys()))
+        if differing & (states.keys() | self._replaced):
             raise ProducerLost(Code.CONCURRENT_TRANSACTIONS, "end what hung without a leader")
         now = time.monotonic()
         for partition in due:
@@ -225,8 +225,8 @@ class HangingTransactions:
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> dict[TopicPartition, int]:
         wanted = {tp: self._known[tp] for tp in partitions}
-        led = target_truncation.by_leader(self._target, wanted, deadline)
-        nodes = {row[:2]: node for node, rows in led.items() for row in rows}
+        by_node = target_truncation.by_leader(self._target, wanted, deadline)
+        nodes = {row[:2]: node for node, rows in by_node.items() for row in rows}
         self._replaced |= {partition for tp, partition in wanted.items() if tp not in nodes}
         return {tp: node for tp, node in nodes.items() if node != target_truncation.NO_LEADER}
 

@@ -77,9 +77,9 @@ def ends(target: ClusterClient, partitions: Iterable[Partition]) -> dict[Partiti
     deadline = time.monotonic() + LOOKUP_S
 
     def look() -> None:
-        led = by_leader(target, known, deadline)
-        led.pop(NO_LEADER, None)
-        for wanted in led.values():
+        by_node = by_leader(target, known, deadline)
+        by_node.pop(NO_LEADER, None)
+        for wanted in by_node.values():
             for tp, row in list_offsets(target, wanted, at=LATEST, deadline=deadline).items():
                 partition = known[tp]
                 if not row.error:

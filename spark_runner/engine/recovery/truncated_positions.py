@@ -78,9 +78,9 @@ def judge(
         for partition, end in ends.items():
             # The marker before it belongs to our last transaction there.
             span = UnmappedRange(max(0, partition.committed_downstream - 1), end)
-            for _, seen in read_ranges(target, partition, [span], deadline):
+            for _, batches in read_ranges(target, partition, [span], deadline):
                 del unknown[partition]
-                last = last_own_record(partition.committed_downstream, seen, known)
+                last = last_own_record(partition.committed_downstream, batches, known)
                 if last is not None:
                     lost[partition] = _stop_reason(partition, last + 1, target.alias)
             looked_at.add(partition)
@@ -99,15 +99,15 @@ def judge(
     return lost, looked_at - lost.keys()
 
 
-def last_own_record(there: int, seen: Iterable[ObservedBatch], own: set[int]) -> int | None:
-    """The offset of our last committed record from `there` on."""
+def last_own_record(start: int, batches: Iterable[ObservedBatch], own: set[int]) -> int | None:
+    """The offset of our last committed record from `start` on."""
     ours = set(own)
     last: int | None = None
-    for batch in seen:
-        if batch.control and batch.last == there - 1:
+    for batch in batches:
+        if batch.control and batch.last == start - 1:
             ours.add(batch.producer)
         elif batch.producer in ours and batch.records and not batch.control:
-            last = batch.last if batch.last >= there else last
+            last = batch.last if batch.last >= start else last
     return last
 
 

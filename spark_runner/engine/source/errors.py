@@ -32,14 +32,14 @@ class BoundedLookups:
         self._wait_s: dict[int, float] = {}
         self._not_before: dict[int, float] = {}
 
-    def at(self, node: int, look: Callable[[float], T]) -> T | None:
-        """The result of `look`, which gets a monotonic deadline; None: try again later."""
+    def call(self, node: int, lookup: Callable[[float], T]) -> T | None:
+        """The result of `lookup`, which gets a monotonic deadline; None: try again later."""
         began = time.monotonic()
         if began < self._not_before.get(node, 0.0):
             return None
         wait_s = self._wait_s.get(node, LOOKUP_S)
         try:
-            found = look(began + wait_s)
+            found = lookup(began + wait_s)
         except UnderstudyError:
             spent = time.monotonic() - began
             if spent > wait_s / 2:
@@ -124,7 +124,7 @@ class SourceErrors:
     def _out_of_range(self, partition: Partition) -> StopReason | None:
         wanted = [(partition.topic, partition.partition, Leader(partition.source_node, -1))]
 
-        def look(deadline: float) -> list[ListedOffset]:
+        def lookup(deadline: float) -> list[ListedOffset]:
             return [
                 list_offsets(self._cluster, wanted, at=at, deadline=deadline)[
                     partition.topic_partition
@@ -132,7 +132,7 @@ class SourceErrors:
                 for at in (EARLIEST, LATEST)
             ]
 
-        found = self._lookups.at(partition.source_node, look)
+        found = self._lookups.call(partition.source_node, lookup)
         if found is None:
             return None
         beginning, end = found
@@ -157,7 +157,7 @@ class SourceErrors:
 
     def _missing(self, partition: Partition, seconds: float) -> StopReason | None:
         alias = self._cluster.alias
-        views = self._lookups.at(
+        views = self._lookups.call(
             _ANY_NODE, lambda until: self._cluster.describe([partition.topic], until)
         )
         view = (views or {}).get(partition.topic)

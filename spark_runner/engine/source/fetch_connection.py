@@ -96,7 +96,7 @@ class FetchConnection:
         self._left: set[tuple[bytes, int]] = set()
         self.sent_at = 0.0
         # When the last part of an incomplete reply arrived; 0 before the first part.
-        self._heard_at = 0.0
+        self._last_received_at = 0.0
         self.retry_at = 0.0
         # Whether the last reply left records unread.
         self.is_behind = False
@@ -127,7 +127,7 @@ class FetchConnection:
     @property
     def is_receiving(self) -> bool:
         """Whether a part of the reply is here, and more is to come."""
-        return self._heard_at > 0
+        return self._last_received_at > 0
 
     @property
     def asked_bytes(self) -> int:
@@ -170,7 +170,7 @@ class FetchConnection:
         self._session.set_max_bytes(min(most, self._fetch_size.size))
         self.buffer = buffer
         self.sent_at = now
-        self._heard_at = 0.0
+        self._last_received_at = 0.0
         until = now + self._request_s
         self.transport.renew_login(until)
         self.transport.send([self._session.request(self.transport.next_correlation())], until)
@@ -179,8 +179,8 @@ class FetchConnection:
         """Whether no reply came for this many seconds, or the rest of one is overdue."""
         if self.buffer is None:
             return False
-        if self._heard_at:
-            return now - self._heard_at > RECEIVE_S
+        if self._last_received_at:
+            return now - self._last_received_at > RECEIVE_S
         return now - self.sent_at > patience
 
     def read(self, now: float) -> tuple[ReceiveBuffer, list[fetch.PartitionData]] | None:
@@ -191,12 +191,12 @@ class FetchConnection:
         buffer = self.buffer
         assert buffer is not None  # noqa: S101 - the loop reads only what was asked for
         began = time.monotonic()
-        if not self._heard_at:
+        if not self._last_received_at:
             self.took_s = began - self.sent_at
         frame = self.transport.receive_part(buffer.view, now + RECEIVE_S, self._part)
         self._reading_s += time.monotonic() - began
         if frame is None:
-            self._heard_at = time.monotonic()
+            self._last_received_at = time.monotonic()
             return None
         self._fetch_size.record_response(len(frame), self._reading_s)
         self._reading_s = 0.0

@@ -41,7 +41,7 @@ class ProduceConnection:
         self._window = SendWindow(most, is_far=tuning.is_far)
         self._is_far = tuning.is_far
         self.ready: dict[Partition, None] = {}
-        self.heard_at = 0.0
+        self.last_response_at = 0.0
         # Duration of the last request.
         self.took_s = 0.0
         self.reset_load()
@@ -122,14 +122,14 @@ class ProduceConnection:
         self.most_in_flight = max(self.most_in_flight, len(self.in_flight))
         if is_first:
             transport.renew_login(now + self._request_s)
-            self.heard_at = now
+            self.last_response_at = now
         parts = self._writer.parts(transport.next_correlation(), topics)
         transport.send(parts, now + self._request_s)
 
     def is_overdue(self, now: float) -> bool:
         """Whether the response is overdue. Time that the broker announced as throttling is not
         counted."""
-        since = max(self.heard_at, self.transport.quiet_until)
+        since = max(self.last_response_at, self.transport.quiet_until)
         return bool(self.in_flight) and now - since > self._request_s
 
     def read(self, now: float) -> tuple[BatchesInFlight, list[produce.ProduceResult]]:
@@ -140,7 +140,7 @@ class ProduceConnection:
         size, sent_at = self._sent.popleft()
         self.took_s = now - sent_at
         self._window.answered(size, throttle / 1000, self.took_s)
-        self.heard_at = now
+        self.last_response_at = now
         return self.in_flight.popleft(), answers
 
 
