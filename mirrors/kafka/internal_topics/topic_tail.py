@@ -91,7 +91,7 @@ def find_range(
     """The range that was committed after the position; None if there is no such topic.
 
     Waits until every transaction that has written there by now has ended, so everything committed
-    before the call is included. A writer learns of its commit before readers see it.
+    before the call is included. A writer sees its commit before readers do.
     """
     until = time.monotonic() + deadline_s
     state = admin.snapshot([topic], now=0, deadline_s=deadline_s, with_configs=False)

@@ -18,7 +18,7 @@ from spark_runner.engine.target import errors
 from spark_runner.kafka_protocol.batch_header import BatchStamper, checksum_holds
 from spark_runner.native.crc32c import address_of
 
-# So many small batches are waiting before they are merged.
+# The number of small waiting batches from which on they are merged.
 SMALL_LEAST: Final = 4
 
 
