@@ -22,8 +22,8 @@ from spark_runner.flow.operations import Event, Operations
 from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.flow.slice_supervisor import SliceSupervisor
 from spark_runner.flow.state import PHASES, FlowFacts, Phase, visible_state
-from spark_runner.status.board import FlowProgress
 from spark_runner.status.file import FlowStatusWriter
+from spark_runner.status.flow import FlowProgress
 
 log = logging.getLogger("spark_runner.flow")
 

@@ -22,7 +22,7 @@ from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.positions.writer import is_producer_lost
 from spark_runner.spark.slots import Slots
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 
 # Results that the flow has to handle. All others only change the progress.
 Event = Literal["planned", "ownership_lost", "no_slots", "start_refused"]

@@ -31,7 +31,7 @@ from spark_runner.slices.epoch_job import Epoch
 from spark_runner.slices.run import SLOT_S, EpochReport, SliceRun
 from spark_runner.slices.throughput import Throughput
 from spark_runner.spark.jobs import SparkJobs
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 
 NO_CLASSES = (
     f"{HIGH} and {LOW} have no effect in the record lane, which reads all partitions in turn: run "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mirrors.domain.runners.job_files import JobSpec, JobState, JobStatus
 from mirrors.launcher import status_path, write_whole
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 
 _disk_log = logging.getLogger("spark_runner")
 

@@ -52,7 +52,7 @@ from spark_runner.engine.recovery.duplicates import DuplicateCounter
 from spark_runner.engine.slice_report import SliceReport
 from spark_runner.ipc.messages import PartitionWork
 from spark_runner.planning.plan import Plan
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 from tests.pages import world
 
 pytestmark = pytest.mark.django_db

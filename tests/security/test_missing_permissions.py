@@ -24,7 +24,7 @@ from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 from tests.security.secured import LIMITED, SecuredBroker
 from tests.security.test_acl_sync import eventually
 from tests.security.test_authorization import rule_filter

@@ -20,7 +20,7 @@ from spark_runner.ipc.messages import (
     SliceResult,
 )
 from spark_runner.planning.plan import Plan
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 
 
 def lane(why: str, batches: int) -> LaneFigure:

@@ -23,7 +23,7 @@ from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import assign_slices
 from spark_runner.slices.rotation import SlotRotation
 from spark_runner.spark.slots import Slots
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 from spark_runner.status.partition import PartitionProgress
 from tests.spark.lab import wait_for
 from tests.spark.without_spark import job

@@ -22,7 +22,7 @@ from spark_runner.flow.state import PHASES
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.slices.rotation import SlotRotation
 from spark_runner.spark.slots import Slots
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 from tests.spark.without_spark import job
 
 STEPS = 20_000

@@ -10,8 +10,8 @@ import pytest
 from mirrors.domain.runners.job_files import JobSpec, JobState, JobStatus
 from mirrors.domain.specs import ClusterSpec
 from mirrors.launcher import status_path
-from spark_runner.status.board import FlowProgress
 from spark_runner.status.file import FlowStatusWriter
+from spark_runner.status.flow import FlowProgress
 
 RUNNING: tuple[JobState, str] = ("running", "")
 

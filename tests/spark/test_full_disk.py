@@ -17,7 +17,7 @@ from mirrors import launcher
 from mirrors.domain.runners.job_files import JobStatus, RunnerStatus
 from spark_runner import runner
 from spark_runner.status import file
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 from tests.spark.lab import wait_for
 from tests.spark.without_spark import FLOW, job, polling, state
 

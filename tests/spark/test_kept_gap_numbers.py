@@ -11,7 +11,7 @@ from mirrors.domain.runners.job_files import JobSpec, TopicStatus
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.ipc.messages import PartitionError, PartitionWork
 from spark_runner.planning.plan import Plan
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 
 PLACE = ("orders", 0)
 TOPIC = TopicStatus(

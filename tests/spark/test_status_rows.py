@@ -13,7 +13,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.services.account import facts_of
 from spark_runner.ipc.messages import PartitionError, PartitionFigure, PartitionWork
 from spark_runner.planning.plan import Plan
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 from spark_runner.status.source_offsets import LogOffsets
 from tests.spark.lab import partition_row, topic_row
 

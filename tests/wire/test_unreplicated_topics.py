@@ -20,7 +20,7 @@ from spark_runner.kafka_protocol.records import Record
 from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
-from spark_runner.status.board import FlowProgress
+from spark_runner.status.flow import FlowProgress
 from spark_runner.status.source_offsets import OffsetSampler
 from tests.spark.lab import partition_row, topic_row, wait_for
 from tests.wire.stops import NOW
