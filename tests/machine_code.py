@@ -31,7 +31,7 @@ def made() -> Path:
 
 
 @functools.cache
-def by_hand_alone() -> ModuleType:
+def c_module_alone() -> ModuleType:
     """The functions in C, which a process that runs the sources does not take."""
     file = os.environ.get(NATIVE) or loader.files(made())[loader.C_MODULE]
     spec = importlib.util.spec_from_file_location(loader.C_MODULE, file)

@@ -126,5 +126,7 @@ class SliceReport:
             left_out=partition.skipped.records - reported,
             foreign=found,
             repeats=self._duplicates.count(partition),
-            there=partition.committed_downstream if partition.committed_downstream >= 0 else None,
+            next_downstream=partition.committed_downstream
+            if partition.committed_downstream >= 0
+            else None,
         )

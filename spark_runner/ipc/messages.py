@@ -122,7 +122,7 @@ class PartitionFigure:
     # At-least-once: duplicate records on the target. None if not counted.
     repeats: int | None = None
     # The remote offset of the next batch. None if the lane does not know it.
-    there: int | None = None
+    next_downstream: int | None = None
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:

@@ -83,7 +83,7 @@ class PartitionProgress:
         self.left_out += figure.left_out
         self.add_foreign(figure.foreign)
         self.repeats = figure.repeats
-        self.next_remote_offset = figure.there
+        self.next_remote_offset = figure.next_downstream
         self.timestamp = figure.timestamp or self.timestamp
         if not self.is_end_below_position:
             # The offsets were sampled earlier; records copied since then existed at the source.

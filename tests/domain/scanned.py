@@ -17,7 +17,7 @@ class Copy(NamedTuple):
     upstream: int
 
 
-class Scanned(NamedTuple):
+class ScannedOffset(NamedTuple):
     """For one upstream offset. `head`: whether the target's log begins with what nobody can tell of
     (orphans, an aborted transaction, other writers), and this offset lies before all that counts.
     """
@@ -37,7 +37,7 @@ def counted(copies: Iterable[Copy]) -> list[Copy]:
     return kept[::-1]
 
 
-def scan(copies: Iterable[Copy], position: int) -> list[Scanned]:
+def scan(copies: Iterable[Copy], position: int) -> list[ScannedOffset]:
     """For each upstream offset up to the position, the position itself, and one beyond it.
 
     Empty where nothing was copied: then there is no map.
@@ -46,16 +46,16 @@ def scan(copies: Iterable[Copy], position: int) -> list[Scanned]:
     if not kept:
         return []
     end = kept[-1].downstream + 1
-    found: list[Scanned] = []
+    found: list[ScannedOffset] = []
     at = 0
     for upstream in range(position):
         while at < len(kept) and kept[at].upstream < upstream:
             at += 1
         if at == len(kept):
-            found.append(Scanned(end, "gap"))
+            found.append(ScannedOffset(end, "gap"))
         elif kept[at].upstream == upstream:
-            found.append(Scanned(kept[at].downstream, "exact"))
+            found.append(ScannedOffset(kept[at].downstream, "exact"))
         else:
             head = at == 0 and kept[at].downstream > 0
-            found.append(Scanned(kept[at].downstream, "gap", head))
-    return [*found, Scanned(end, "exact"), Scanned(end, "ahead")]
+            found.append(ScannedOffset(kept[at].downstream, "gap", head))
+    return [*found, ScannedOffset(end, "exact"), ScannedOffset(end, "ahead")]

@@ -39,7 +39,7 @@ def stem(primary: str, backup: str) -> Iterator[str]:
             admin.delete_topics([topic for topic in admin.topic_names() if name in topic])
 
 
-class Both:
+class AppliedPlan:
     """One flow whose plan is applied, as a person would have it."""
 
     def __init__(self, world: World) -> None:
@@ -93,7 +93,7 @@ def test_which_remote_topics_are_made_and_under_which_names(
     world: MakeWorld, stem: str, key: str, text: str, made: set[str]
 ) -> None:
     properties = {"topics": f"{stem}-.*", "heartbeats.replication.enabled": "false"}
-    both = Both(world(**properties | {key: text.format(stem=stem)}))
+    both = AppliedPlan(world(**properties | {key: text.format(stem=stem)}))
     both.make(f"{stem}-a", f"{stem}-b")
     left = both.apply()
     names = {name.format(stem=stem, alias=both.world.alias) for name in made}
@@ -106,7 +106,7 @@ def test_heartbeats_topics_are_copied_whatever_topics_says_unless_switched_off(
     world: MakeWorld, stem: str, switch: str, made: bool
 ) -> None:
     """Only the heartbeats topic: a name that ends so may be anybody's."""
-    both = Both(world(topics="nothing", **{"heartbeats.replication.enabled": switch}))
+    both = AppliedPlan(world(topics="nothing", **{"heartbeats.replication.enabled": switch}))
     both.make("heartbeats", f"{stem}.heartbeats")
     both.apply()
     remote = f"{both.world.alias}.heartbeats"
@@ -124,7 +124,7 @@ def test_settings_of_remote_topics_leave_out_what_is_excluded_and_take_over_defa
         "heartbeats.replication.enabled": "false",
         "config.properties.exclude": r"retention\..*, min\.insync\.replicas",
     }
-    both = Both(world(**properties))
+    both = AppliedPlan(world(**properties))
     both.make(f"{stem}-a", retention_ms="1000000", segment_ms="2000000")
     both.apply()
     remote = f"{both.world.alias}.{stem}-a"
@@ -159,7 +159,7 @@ def test_internal_topics_use_the_separator_or_a_dot_and_as_many_copies_as_there_
     assert (made.partitions, made.replication_factor) == (1, 1)
 
 
-class Turns:
+class TaskChange:
     """One duty: how the source is changed, and whether the brokers show that it came over."""
 
     def __init__(self, world: World, stem: str) -> None:
@@ -211,7 +211,7 @@ def test_a_switch_says_whether_and_an_interval_how_often_the_brokers_are_brought
     world: MakeWorld, stem: str, duty: str, prefix: str
 ) -> None:
     here = world(groups=f"{stem}.*", **{f"{prefix}.enabled": "false"})
-    turns = Turns(here, stem)
+    turns = TaskChange(here, stem)
     here.set(**{"topics": turns.topic, "heartbeats.replication.enabled": "false"})
 
     def run(seconds: int) -> bool:

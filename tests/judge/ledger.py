@@ -66,7 +66,7 @@ class Commit(NamedTuple):
     at: int
 
 
-class Seen(NamedTuple):
+class TargetReading(NamedTuple):
     """What one look at the target found: the values in each remote partition, and when it began.
 
     `is_most`: nobody could look, and these are the values that may be there at most.
@@ -90,7 +90,7 @@ class Ledger:
     def __init__(self, prefix: str) -> None:
         self.topics: dict[str, list[Generation]] = {}
         self.commits: dict[tuple[str, str, int], Commit] = {}
-        self.looks: list[Seen] = []
+        self.looks: list[TargetReading] = []
         # When copies were deleted on the target: of moments before, nothing is sure.
         self.copies_lost_at = 0
         self._prefix = prefix
@@ -138,7 +138,7 @@ class Ledger:
             for number, records in generation.partitions.items():
                 sent = {record.value for record in records if record.sent_at <= at}
                 values.setdefault((self.remote(generation.topic), number), set()).update(sent)
-        self.looks.append(Seen(at, values, is_most=True))
+        self.looks.append(TargetReading(at, values, is_most=True))
 
     def current(self, topic: str) -> Generation | None:
         """The life that the source holds now; None of a topic that is deleted."""

@@ -8,7 +8,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.judge.ledger import ASKED_WITHIN_MS, SHOWN_WITHIN_MS, Bounds, Ledger, Record, Seen
+from tests.judge.ledger import (
+    ASKED_WITHIN_MS,
+    SHOWN_WITHIN_MS,
+    Bounds,
+    Ledger,
+    Record,
+    TargetReading,
+)
 from tests.judge.statements import (
     age_of,
     drain_claims,
@@ -49,7 +56,7 @@ def kept(written: int, copied: int, *, aborted: int = 0) -> Ledger:
         visible = None if number >= written else 1
         records.append(Record(number, f"v{number}", 1, visible))
     values = {f"v{number}" for number in range(copied)}
-    ledger.looks.append(Seen(LATE - 1, {("s.t", 0): values}))
+    ledger.looks.append(TargetReading(LATE - 1, {("s.t", 0): values}))
     return ledger
 
 
@@ -115,7 +122,7 @@ def test_what_the_source_deleted_is_not_owed_any_more() -> None:
 def test_copies_that_the_target_lost_are_owed_again() -> None:
     ledger = kept(5, 5)
     ledger.lose_copies(LATE)
-    ledger.looks.append(Seen(LATE + 1, {}))
+    ledger.looks.append(TargetReading(LATE + 1, {}))
     assert ledger.owed(LATE + SHOWN_WITHIN_MS + 1) == (5, 5)
 
 
@@ -307,7 +314,7 @@ def test_a_lower_bound_may_hold_what_was_seen_after_its_oldest_observation() -> 
     ledger = kept(10, 0)
     late = ledger.topics["t"][0].partitions[0]
     late.append(Record(10, "v10", LATE + 20_000, LATE + 20_000))
-    ledger.looks.append(Seen(LATE + 30_000, {}))
+    ledger.looks.append(TargetReading(LATE + 30_000, {}))
     assert ledger.owed_until(LATE, LATE, "t") == (10, 10)
     assert ledger.owed_until(LATE, LATE + 30_000, "t") == (10, 11)
     said = claim(11, "at_least")

@@ -12,7 +12,7 @@ from typing import Any
 from tests.dead_addresses import KINDS
 from tests.journeys.demo_client import Person, Rest
 from tests.judge.cluster import KafkaSide, Reader, Writer, now_ms
-from tests.judge.ledger import Generation, Ledger, Record, Seen, TopicPartition
+from tests.judge.ledger import Generation, Ledger, Record, TargetReading, TopicPartition
 from tests.judge.stage import JudgeStage, remove_flow
 
 PARTITIONS = (1, 2, 3, 6)
@@ -414,7 +414,7 @@ class World:
         remote = (self.ledger.remote(topic) for topic in self.ledger.topics)
         copies = self.target.read({name: there[name] for name in remote if name in there})
         values = {place: {value for _, value in rows} for place, rows in copies.items()}
-        self.ledger.looks.append(Seen(at, values))
+        self.ledger.looks.append(TargetReading(at, values))
         return copies
 
     def known_owed(self, at: int) -> str:

@@ -270,7 +270,7 @@ def test_an_address_of_another_cluster_is_a_warning(cluster: ClusterSpec, backup
     assert "Remove the wrong address" in warning
 
 
-class HalfDead:
+class PartlyReachableClient:
     """An admin client whose cluster lists first a broker that is not there."""
 
     def __init__(self, client: Any) -> None:
@@ -288,7 +288,7 @@ class HalfDead:
 
 def test_a_dead_broker_of_the_list_does_not_hold_up_the_fence(cluster: ClusterSpec) -> None:
     with ClientFence(cluster) as fence:
-        fence.client = HalfDead(fence.client)  # type: ignore[assignment]
+        fence.client = PartlyReachableClient(fence.client)  # type: ignore[assignment]
         began = time.monotonic()
         assert fence.allows_everyone(deadline_s=10) is False
         assert time.monotonic() - began < USUAL_S

@@ -39,7 +39,7 @@ def rule(name: str, operation: str, permission: str, pattern: str = "LITERAL") -
     )
 
 
-class Hundred:
+class HundredTopics:
     """A hundred topics with a record each; one of them is forbidden."""
 
     def __init__(self, pair: Pair) -> None:
@@ -74,14 +74,14 @@ class Hundred:
 
 
 @pytest.fixture
-def hundred(secured_pair: Pair) -> Iterator[Hundred]:
-    made = Hundred(secured_pair)
+def hundred(secured_pair: Pair) -> Iterator[HundredTopics]:
+    made = HundredTopics(secured_pair)
     yield made
     made.close()
 
 
 def test_ninety_nine_are_copied_and_the_one_alone_is_told_of(
-    secured_pair: Pair, hundred: Hundred
+    secured_pair: Pair, hundred: HundredTopics
 ) -> None:
     hundred.make(hundred.open[0], hundred.topics)
     hundred.fill()
@@ -123,7 +123,7 @@ def is_planned_whole(job: JobSpec) -> bool:
 
 @pytest.mark.django_db
 def test_ninety_nine_get_their_settings_and_the_one_is_named(
-    secured_pair: Pair, hundred: Hundred
+    secured_pair: Pair, hundred: HundredTopics
 ) -> None:
     alias = f"{hundred.name}a"
     remote = {topic: f"{alias}.{topic}" for topic in hundred.topics}

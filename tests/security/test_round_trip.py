@@ -14,7 +14,7 @@ from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixtu
 from tests.security.secured import SecuredBroker
 from tests.security.test_authorization import rule_filter
 from tests.security.test_least_privilege import limited, rules_of_the_page
-from tests.spark.failback_stage import WayBack
+from tests.spark.failback_stage import FailbackFlows
 from tests.spark.lab import Lab
 from tests.spark.round_trip import IDENTITY, there_and_back_again
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 Pair = tuple[SecuredBroker, SecuredBroker]
 
 
-def renamed(rule: AclBinding, way: WayBack, source: str, target: str) -> AclBinding:
+def renamed(rule: AclBinding, way: FailbackFlows, source: str, target: str) -> AclBinding:
     """The page's flow is primary->backup under the default policy, its topics begin with orders."""
     name = rule.name
     if rule.restype == ResourceType.TOPIC and name in ("orders", "primary."):
@@ -42,11 +42,11 @@ def renamed(rule: AclBinding, way: WayBack, source: str, target: str) -> AclBind
 
 
 @pytest.fixture
-def way(secured_lab: Lab, secured_pair: Pair) -> Iterator[WayBack]:
+def way(secured_lab: Lab, secured_pair: Pair) -> Iterator[FailbackFlows]:
     """Both flows connect as the principal that may do nothing else anywhere."""
     one, two = secured_pair
     specs = {"a": lambda alias: limited(one, alias), "b": lambda alias: limited(two, alias)}
-    way = WayBack(secured_lab, specs=specs, **IDENTITY)
+    way = FailbackFlows(secured_lab, specs=specs, **IDENTITY)
     admins = {"a": secured_lab.on_source, "b": secured_lab.on_target}
     rules = {
         # Some are the same for both directions.
@@ -70,7 +70,7 @@ def way(secured_lab: Lab, secured_pair: Pair) -> Iterator[WayBack]:
             future.result(20)
 
 
-def wait_for_rights(way: WayBack, side: str) -> None:
+def wait_for_rights(way: FailbackFlows, side: str) -> None:
     """The controller answers before the broker's authorizer has heard of it."""
     until, topic = time.monotonic() + 30, f"{way.name}.orders"
     while True:
@@ -82,7 +82,7 @@ def wait_for_rights(way: WayBack, side: str) -> None:
 
 
 def test_the_rights_of_the_page_are_enough_for_the_whole_way_round_with_the_same_names(
-    way: WayBack,
+    way: FailbackFlows,
     receiver: Receiver,  # noqa: F811
 ) -> None:
     there_and_back_again(way, receiver)

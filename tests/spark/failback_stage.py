@@ -29,7 +29,7 @@ MakeSpec = Callable[[str], ClusterSpec]
 PARTITIONS = 2
 
 
-class WayBack:
+class FailbackFlows:
     """Sides are "a" (the old primary) and "b" (the standby)."""
 
     def __init__(

@@ -20,7 +20,7 @@ from mirrors.models import Flow as Row
 from mirrors.services.offsets.run_index import refresh_index
 from tests.pages import world as rows
 from tests.spark.lab import Flow, Lab, position, unique, wait_for
-from tests.spark.nasty_source import NastySource
+from tests.spark.nasty_source import AdverseProducer
 from tests.spark.reading import end_offsets
 from tests.spark.test_gaps import decide, gap_of
 
@@ -36,14 +36,14 @@ COMPACT = {
 
 
 @dataclasses.dataclass
-class Copying:
+class IndexedFlow:
     """A flow in the runner and its row, whose index of runs is kept up beside it."""
 
     flow: Flow
     row: Row
 
     @classmethod
-    def begin(cls, lab: Lab, prefix: str, **settings: str) -> Copying:
+    def begin(cls, lab: Lab, prefix: str, **settings: str) -> IndexedFlow:
         flow = lab.flow(
             topics=rf"{prefix}\..*",
             tasks_max="2",
@@ -73,7 +73,7 @@ class Copying:
         return sum(row.position or 0 for row in status.partitions) if status else 0
 
 
-class Nasty:
+class AdverseTopics:
     """The topics, their writer and both flows; the runner may be killed, so it is of their own."""
 
     def __init__(self, lab: Lab, seed: int) -> None:
@@ -89,12 +89,12 @@ class Nasty:
         lab.create(self.keys, 2, **COMPACT | {"cleanup_policy": "compact,delete"})
         lab.create(self.thin, 1, **COMPACT)
         lab.create(self.cut, 2)
-        self.written = NastySource(
+        self.written = AdverseProducer(
             lab, {self.plain: 2, self.keys: 2, self.thin: 1, self.cut: 2}, seed
         )
         self.flows = [
-            Copying.begin(lab, name, delivery="exactly_once", commit_interval_ms="60"),
-            Copying.begin(lab, name, delivery="at_least_once", commit_interval_ms="400"),
+            IndexedFlow.begin(lab, name, delivery="exactly_once", commit_interval_ms="60"),
+            IndexedFlow.begin(lab, name, delivery="at_least_once", commit_interval_ms="400"),
         ]
         for copying in self.flows:
             copying.flow.wait_state("running", seconds=BACK_S)
@@ -144,7 +144,7 @@ class Nasty:
             wait_for(partial(self._strikes, copying), seconds=BACK_S, what="a worker to kill")
             time.sleep(self.chance.random() * 0.3)
 
-    def _strikes(self, copying: Copying) -> bool:
+    def _strikes(self, copying: IndexedFlow) -> bool:
         if not (pids := copying.workers()):
             return False
         try:

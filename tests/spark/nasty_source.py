@@ -24,7 +24,7 @@ CODECS = ("none", "lz4", "zstd")
 KEYS = 25
 
 
-class NastySource:
+class AdverseProducer:
     """Writes to these topics (name: partitions, which may grow meanwhile) until it is stopped.
 
     `offsets`: by partition and offset the number that lies there or lay there; `keys`: of each
@@ -44,7 +44,7 @@ class NastySource:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nasty", daemon=True)
 
-    def __enter__(self) -> NastySource:
+    def __enter__(self) -> AdverseProducer:
         for producer in self._bound:
             producer.init_transactions(30)
         self._thread.start()

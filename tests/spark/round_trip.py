@@ -8,7 +8,7 @@ from mirrors.models import Failback
 from mirrors.services.failback import groups, orphan_resolution, orphans, switchover
 from mirrors.services.flows.commands import start_flow
 from tests.monitoring.conftest import Receiver
-from tests.spark.failback_stage import WHO, WayBack
+from tests.spark.failback_stage import WHO, FailbackFlows
 from tests.spark.reading import end_offsets
 from tests.spark.switching import Readers, Writers, switch_back
 
@@ -19,7 +19,7 @@ def numbered(stem: str, partition: int, count: int) -> list[str]:
     return [f"{stem}{partition}-{number}" for number in range(count)]
 
 
-def fail_over(way: WayBack, remote: str, local: str) -> None:
+def fail_over(way: FailbackFlows, remote: str, local: str) -> None:
     """Records on both sides, five that never cross, and some of the standby's own."""
     for number in range(2):
         way.write("a", way.topic, numbered("a", number, 20), number)
@@ -46,7 +46,7 @@ def decide(run: Failback, decision: str, partition: int) -> None:
 
 
 def switch(
-    way: WayBack,
+    way: FailbackFlows,
     run: Failback,
     told: Receiver,
     app: Readers,
@@ -74,7 +74,7 @@ def switch(
     assert run.state == "succeeded", run.reason
 
 
-def there_and_back_again(way: WayBack, receiver: Receiver) -> None:
+def there_and_back_again(way: FailbackFlows, receiver: Receiver) -> None:
     """Writes on both sides; both end as the union minus what was dropped."""
     topic, group = way.topic, f"{way.name}.readers"
     fail_over(way, topic, topic)

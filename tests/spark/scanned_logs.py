@@ -14,7 +14,7 @@ from mirrors.domain.offsets.runs import BlockKey, is_skipped_generation, runs_to
 from tests.domain.run_map import RunMap
 from tests.domain.scanned import Copy, counted, scan
 from tests.spark.lab import Flow
-from tests.spark.nasty_source import NUMBER, NastySource
+from tests.spark.nasty_source import NUMBER, AdverseProducer
 from tests.spark.reading import messages
 
 # Downstream offset and outcome, for each upstream offset up to one beyond the position.
@@ -111,7 +111,7 @@ class Scan:
 
 def scans(
     flow: Flow,
-    written: NastySource,
+    written: AdverseProducer,
     ends: Mapping[TopicPartition, int],
     thinned: set[str],
     deaths: int,

@@ -15,7 +15,7 @@ from mirrors.services.failover.runbook.worker import advance
 from mirrors.services.failover.simulation import simulator
 from tests.monitoring.conftest import Receiver
 from tests.pages import world
-from tests.spark.failback_stage import PARTITIONS, WHO, WayBack
+from tests.spark.failback_stage import PARTITIONS, WHO, FailbackFlows
 from tests.spark.lab import unique
 
 HOOKS = ("failover.fence", "failover.start.consumers", "failover.redirect.producers")
@@ -25,7 +25,7 @@ class Readers:
     """One consumer group, on one side at a time; `topics` by side."""
 
     def __init__(
-        self, way: WayBack, group: str, topics: Mapping[str, Sequence[str]], otherwise: str
+        self, way: FailbackFlows, group: str, topics: Mapping[str, Sequence[str]], otherwise: str
     ) -> None:
         self._way, self.group, self._topics, self._otherwise = way, group, topics, otherwise
         self._consumer: Consumer | None = None
@@ -73,7 +73,7 @@ class Readers:
 class Writers:
     """Producers that write a record a turn, where the hooks have them write."""
 
-    def __init__(self, way: WayBack) -> None:
+    def __init__(self, way: FailbackFlows) -> None:
         self._way, self._stem, self.side = way, unique("t"), "b"
         self.written: list[list[str]] = [[] for _ in range(PARTITIONS)]
 
@@ -85,7 +85,7 @@ class Writers:
             self._way.write(self.side, self._way.topic, rows[-1:], number)
 
 
-def as_reconciled(way: WayBack, back: Flow, url: str) -> Job:
+def as_reconciled(way: FailbackFlows, back: Flow, url: str) -> Job:
     """The rows of a flow that runs, its hooks a webhook."""
     back.properties |= dict.fromkeys(HOOKS, "webhook") | {"failover.webhook.url": url}
     back.observed_state, back.runner = "running", world.runner()
@@ -99,7 +99,7 @@ def as_reconciled(way: WayBack, back: Flow, url: str) -> Job:
 
 
 def switch_back(
-    way: WayBack, run: Failback, told: Receiver, readers: Sequence[Readers], writers: Writers
+    way: FailbackFlows, run: Failback, told: Receiver, readers: Sequence[Readers], writers: Writers
 ) -> FailoverRun:
     """One act of a person; the rest is done by hooks."""
     back = run.reverse

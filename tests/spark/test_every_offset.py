@@ -24,7 +24,7 @@ from mirrors.services.offsets.translation import translate_offsets
 from mirrors.services.users import ensure_person
 from tests.api.conftest import client_of
 from tests.spark.lab import Lab
-from tests.spark.nasty_acts import Copying, Nasty
+from tests.spark.nasty_acts import AdverseTopics, IndexedFlow
 from tests.spark.scanned_logs import Answers, library_answers, scans
 
 ROUNDS = int(os.environ.get("UNDERSTUDY_MAP_ROUNDS", "3"))
@@ -33,7 +33,7 @@ AT_ONCE = 10_000
 pytestmark = [pytest.mark.django_db]
 
 
-def judge(nasty: Nasty, copying: Copying, ends: dict[TopicPartition, int]) -> list[str]:
+def judge(nasty: AdverseTopics, copying: IndexedFlow, ends: dict[TopicPartition, int]) -> list[str]:
     deaths = 0 if copying.exactly_once else nasty.figures["workers killed"]
     known = scans(copying.flow, nasty.written, ends, {nasty.thin}, deaths)
     library, runs = library_answers(copying.flow, ends)
@@ -57,7 +57,7 @@ def judge(nasty: Nasty, copying: Copying, ends: dict[TopicPartition, int]) -> li
     return wrong
 
 
-def tell(nasty: Nasty, copying: Copying, figures: Counter[str]) -> None:
+def tell(nasty: AdverseTopics, copying: IndexedFlow, figures: Counter[str]) -> None:
     words = ", ".join(f"{what}: {count}" for what, count in sorted(figures.items()))
     print(f"{copying.flow.job.properties['delivery']}: {words}")  # noqa: T201
     nasty.figures += Counter({f"all {what}": count for what, count in figures.items()})
@@ -104,7 +104,7 @@ def rest_answers(row: Row, ends: dict[TopicPartition, int]) -> dict[TopicPartiti
 def test_every_source_offset_is_mapped_as_a_scan_of_both_logs_says(
     lab: Lab, seed: int, rounds: int
 ) -> None:
-    nasty = Nasty(lab, seed)
+    nasty = AdverseTopics(lab, seed)
     with nasty.written:
         nasty.play(rounds)
     ends = nasty.settle()

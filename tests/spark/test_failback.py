@@ -14,7 +14,7 @@ from mirrors.services.failback import groups, lifecycle, orphan_resolution
 from mirrors.services.flows.commands import start_flow, stop_flow
 from mirrors.services.offsets import divergence_points
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
-from tests.spark.failback_stage import WHO, WayBack
+from tests.spark.failback_stage import WHO, FailbackFlows
 from tests.spark.lab import Lab
 from tests.spark.round_trip import (
     IDENTITY,
@@ -30,37 +30,37 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def ways(lab: Lab) -> Iterator[list[WayBack]]:
-    found: list[WayBack] = []
+def ways(lab: Lab) -> Iterator[list[FailbackFlows]]:
+    found: list[FailbackFlows] = []
     yield found
     for way in found:
         way.close()
 
 
-class Died(BaseException):
+class SimulatedDeath(BaseException):
     """What no handler of an error catches, as a killed worker."""
 
 
 def dies_at_the_second(self: object, row: OrphanStretch, to: int) -> None:
     if to > row.first + 2:
-        raise Died
+        raise SimulatedDeath
 
 
 def test_with_the_same_names_both_sides_end_as_the_union_minus_what_was_dropped(
     lab: Lab,
-    ways: list[WayBack],
+    ways: list[FailbackFlows],
     receiver: Receiver,  # noqa: F811
 ) -> None:
-    ways.append(WayBack(lab, **IDENTITY))
+    ways.append(FailbackFlows(lab, **IDENTITY))
     there_and_back_again(ways[-1], receiver)
 
 
 def test_with_the_default_names_nothing_of_the_other_side_comes_back(
     lab: Lab,
-    ways: list[WayBack],
+    ways: list[FailbackFlows],
     receiver: Receiver,  # noqa: F811
 ) -> None:
-    way = WayBack(lab)
+    way = FailbackFlows(lab)
     ways.append(way)
     topic, group = way.topic, f"{way.name}.readers"
     remote = f"{way.clusters['a'].alias}.{topic}"
@@ -77,7 +77,7 @@ def test_with_the_default_names_nothing_of_the_other_side_comes_back(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(orphan_resolution, "_AT_ONCE", 2)
         patch.setattr(orphan_resolution._Resolution, "_note", dies_at_the_second)
-        with pytest.raises(Died):
+        with pytest.raises(SimulatedDeath):
             decide(run, "replay", 0)
     assert way.marks("b", remote) == 4, "what was committed is there, and no more"
     assert orphan_resolution.resolve_orphans(run_id=run.pk) == 1
@@ -113,9 +113,9 @@ def test_with_the_default_names_nothing_of_the_other_side_comes_back(
 
 
 def test_a_topic_that_was_recreated_on_the_old_primary_is_left_out_and_keeps_no_other_back(
-    lab: Lab, ways: list[WayBack]
+    lab: Lab, ways: list[FailbackFlows]
 ) -> None:
-    way = WayBack(lab, **IDENTITY)
+    way = FailbackFlows(lab, **IDENTITY)
     ways.append(way)
     topic, group = way.topic, f"{way.name}.readers"
     other = lab.create(f"{way.name}.other", 2)
@@ -161,9 +161,9 @@ def gone(lab: Lab, topic: str) -> None:
 
 @pytest.mark.soak
 def test_again_and_again_there_and_back_nothing_is_lost_repeated_or_goes_round(
-    lab: Lab, ways: list[WayBack]
+    lab: Lab, ways: list[FailbackFlows]
 ) -> None:
-    way, chance = WayBack(lab, **IDENTITY), random.Random(7)
+    way, chance = FailbackFlows(lab, **IDENTITY), random.Random(7)
     ways.append(way)
     topic, dropped = way.topic, {0: [], 1: []}  # type: ignore[var-annotated]
     back: Flow | None = None

@@ -43,11 +43,11 @@ _UNKNOWN_OUTCOME = (7, 20, 6, 3, 56)
 _AGAIN = SimpleNamespace(error_code=51)
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The process is gone: it ends no transaction, and its sockets are closed for it."""
 
 
-class Fate:
+class FaultPlan:
     """What befalls one epoch, and how often. `pace` stretches times, for slow connections."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Fate:
             self.frozen.set()
             self.thawed.wait(30)
         if self._dies_at is not None and now >= self._dies_at:
-            raise Killed
+            raise ProcessKilled
 
 
 class Chaos:
@@ -99,7 +99,7 @@ class Chaos:
         self._wrap(patch, CommitRecords, "committed", _as_it_is)
         self._wrap(patch, leaders, "connections_after", self._spread)
 
-    def under(self, fate: Fate) -> None:
+    def under(self, fate: FaultPlan) -> None:
         """What this thread does from now on."""
         self._mine.fate = fate
 
@@ -117,7 +117,7 @@ class Chaos:
 
         patch.setattr(kind, name, wrapped)
 
-    def _happens(self, fate: Fate, what: str, often: float) -> bool:
+    def _happens(self, fate: FaultPlan, what: str, often: float) -> bool:
         if fate.happens(often):
             self.seen[what] += 1
             return True
@@ -125,7 +125,7 @@ class Chaos:
 
     # -- the target
 
-    def _spread(self, fate: Fate, connections_after: Any, width: int, *facts: Any) -> int:
+    def _spread(self, fate: FaultPlan, connections_after: Any, width: int, *facts: Any) -> int:
         """Partitions move to the other connection and back more often than load would have it."""
         if self._happens(fate, "another connection", 0.2):
             return 3 - width
@@ -134,7 +134,7 @@ class Chaos:
 
     def _send(
         self,
-        fate: Fate,
+        fate: FaultPlan,
         send: Any,
         connection: ProduceConnection,
         batches: BatchesInFlight,
@@ -163,7 +163,7 @@ class Chaos:
             raise _cut()
 
     def _read(
-        self, fate: Fate, read: Any, connection: ProduceConnection, now: float
+        self, fate: FaultPlan, read: Any, connection: ProduceConnection, now: float
     ) -> tuple[BatchesInFlight, list[ProduceResult]]:
         if self._happens(fate, "answer of a batch lost", 0.01):
             raise _cut()
@@ -184,7 +184,7 @@ class Chaos:
 
     # -- the source
 
-    def _feed(self, fate: Fate, read: Any, connection: FetchConnection, *args: Any) -> Any:
+    def _feed(self, fate: FaultPlan, read: Any, connection: FetchConnection, *args: Any) -> Any:
         if self._happens(fate, "cut at the source", 0.01):
             raise _cut()
         part = read(connection, *args)
@@ -204,7 +204,7 @@ class Chaos:
     # -- the coordinator
 
     def _ask(
-        self, fate: Fate, ask: Any, keeper: Coordinator, request: Any, *args: Any, **named: Any
+        self, fate: FaultPlan, ask: Any, keeper: Coordinator, request: Any, *args: Any, **named: Any
     ) -> Any:
         def answer() -> Any:
             return ask(keeper, request, *args, **named)
@@ -219,7 +219,7 @@ class Chaos:
             answer()
         return answer()
 
-    def _end(self, fate: Fate, answer: Callable[[], Any]) -> Any:
+    def _end(self, fate: FaultPlan, answer: Callable[[], Any]) -> Any:
         if self._happens(fate, "end put off", 0.1):
             return _AGAIN
         if self._happens(fate, "end never sent", 0.01):
@@ -229,12 +229,12 @@ class Chaos:
         if self._happens(fate, "outcome never heard", 0.02):
             raise _cut()
         if self._happens(fate, "killed behind the end", 0.01):
-            raise Killed
+            raise ProcessKilled
         return answer() if self._happens(fate, "outcome asked for twice", 0.08) else reply
 
     # -- the moments of a commit
 
-    def _write(self, fate: Fate, write: Any, book: CommitRecords, *args: Any) -> None:
+    def _write(self, fate: FaultPlan, write: Any, book: CommitRecords, *args: Any) -> None:
         write(book, *args)
         # What was put off may go out again at the worst moment.
         for partition in fate.held:
@@ -242,7 +242,7 @@ class Chaos:
         fate.held.clear()
 
 
-def _as_it_is(_: Fate, plain: Callable[..., Any], *args: Any) -> Any:
+def _as_it_is(_: FaultPlan, plain: Callable[..., Any], *args: Any) -> Any:
     return plain(*args)
 
 

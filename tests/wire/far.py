@@ -44,7 +44,7 @@ def _is_engine() -> bool:
     return name == "engine" or name.endswith("(_epoch)")
 
 
-class Trouble:
+class ConnectionFaults:
     """Cuts and stalls of the lines at random, from a thread of its own."""
 
     def __init__(self, relays: Sequence[Relay], seed: int, *, every_s: float) -> None:
@@ -53,7 +53,7 @@ class Trouble:
         self._thread = threading.Thread(target=self._run)
         self.cuts = 0
 
-    def __enter__(self) -> Trouble:
+    def __enter__(self) -> ConnectionFaults:
         self._thread.start()
         return self
 

@@ -53,7 +53,7 @@ def compare(flow: Flow, topic: str, remote: str) -> dict[int, dict[int, int]]:
     }
 
 
-class Repeated(NamedTuple):
+class DuplicatedRange(NamedTuple):
     """Records written again after one death: from which offset, how many, made in which time."""
 
     partition: int
@@ -62,7 +62,7 @@ class Repeated(NamedTuple):
     span_ms: int
 
 
-def repeated(flow: Flow, topic: str, remote: str) -> list[Repeated]:
+def repeated(flow: Flow, topic: str, remote: str) -> list[DuplicatedRange]:
     """Nothing is lost, and all is in order but where the copy fell back: each time it did."""
     upstream, downstream = both(flow, topic, remote)
     found = []
@@ -75,7 +75,7 @@ def repeated(flow: Flow, topic: str, remote: str) -> list[Repeated]:
             if at != expected:
                 assert at < expected, f"{topic}-{partition}: {at} came where {expected} belongs"
                 span = above[expected - 1].timestamp - above[at].timestamp
-                found.append(Repeated(partition, above[at].offset, expected - at, span))
+                found.append(DuplicatedRange(partition, above[at].offset, expected - at, span))
             expected = at + 1
             reached = max(reached, expected)
         assert reached == expected == len(above), f"{topic}-{partition} is not whole"

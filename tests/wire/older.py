@@ -42,7 +42,7 @@ def kraft(version: str, directory: Path, environment: Mapping[str, str]) -> Kafk
     )
 
 
-class ZooKept:
+class ZooKeeperCluster:
     """One broker and the ZooKeeper that it needs, as all were before KRaft."""
 
     def __init__(self, version: str, directory: Path, environment: Mapping[str, str]) -> None:
@@ -56,7 +56,7 @@ class ZooKept:
     def bootstrap(self) -> str:
         return f"{HOST}:{self._port}"
 
-    def start(self) -> ZooKept:
+    def start(self) -> ZooKeeperCluster:
         keeper = {
             "clientPort": str(self._keeper),
             "clientPortAddress": HOST,

@@ -49,7 +49,7 @@ def only_error(result: SliceResult) -> PartitionError:
     return result.errors[0]
 
 
-class KeptBack:
+class WithheldBatches:
     """Batches of these partitions do not reach the target; their answer is the given error."""
 
     def __init__(

@@ -23,7 +23,7 @@ from tests.wire.world import Driver, Flow, Side, unique
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Both:
+class BidirectionalFlows:
     """Both flows in threads of their own."""
 
     def __init__(self, pair: Pair) -> None:
@@ -35,7 +35,7 @@ class Both:
         ]
         self._pair = pair
 
-    def __enter__(self) -> Both:
+    def __enter__(self) -> BidirectionalFlows:
         for thread in self.threads:
             thread.start()
         return self
@@ -68,7 +68,7 @@ class Both:
 
 def test_both_sides_end_as_the_union_and_nothing_goes_round(source: Side, target: Side) -> None:
     pair = Pair(source, target)
-    with Both(pair) as both:
+    with BidirectionalFlows(pair) as both:
         for start in range(0, 60, 10):
             for name in pair.sides:
                 pair.write(name, range(start, start + 10))
@@ -149,7 +149,7 @@ def test_kills_in_the_middle_leave_the_union(source: Side, target: Side) -> None
         for child in children:
             child.kill()
             child.wait()
-    with Both(pair) as both:
+    with BidirectionalFlows(pair) as both:
         both.settle(45)
     pair.check(80)
 

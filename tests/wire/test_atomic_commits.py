@@ -19,7 +19,7 @@ from tests.wire.stops import BIG, NOW
 from tests.wire.world import Driver, Flow, Side, bare, unique
 
 
-class Busy:
+class RejectedOnce:
     """Once, a batch for one partition is kept from the target, which is said to have refused it.
 
     It may go out again at the worst moment: when the transaction's positions are written.
@@ -84,7 +84,7 @@ class Busy:
         return not partition.is_internal and partition.partition == self._partition
 
 
-class Doubtful:
+class UnknownOutcome:
     """Once, a batch is written, and its broker says that it ceased to lead while replicas wrote.
 
     So it does in truth: whether the next leader has the batch nobody can say.
@@ -141,7 +141,7 @@ def test_what_comes_back_while_an_epoch_ends_is_left_to_the_next_one(
 ) -> None:
     flow, topic, remote = _flow(source, target, commit_interval_ms="5000")
     with monkeypatch.context() as patch:
-        trouble = Busy(patch, partition=1)
+        trouble = RejectedOnce(patch, partition=1)
         _one_epoch(flow, newest, lambda: trouble.waits)
     flow.copy(RawCopier(newest_produce=newest))
     _check(flow, topic, remote)
@@ -152,7 +152,7 @@ def test_what_comes_back_while_a_transaction_closes_goes_into_the_next_one(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, newest: int
 ) -> None:
     flow, topic, remote = _flow(source, target, commit_interval_ms="50")
-    trouble = Busy(monkeypatch, partition=1)
+    trouble = RejectedOnce(monkeypatch, partition=1)
     result, _ = flow.copy(RawCopier(newest_produce=newest))
     assert result.ended_because == "stop", result
     assert trouble.refused is not None, "nothing was tested"
@@ -167,7 +167,7 @@ def test_what_a_leader_may_have_passed_on_before_it_lost_the_lead_is_not_left_wi
 ) -> None:
     flow, topic, remote = _flow(source, target, commit_interval_ms="5000")
     with monkeypatch.context() as patch:
-        trouble = Doubtful(patch, 1, code)
+        trouble = UnknownOutcome(patch, 1, code)
         _one_epoch(flow, newest, lambda: trouble.said)
     flow.copy(RawCopier(newest_produce=newest))
     _check(flow, topic, remote)

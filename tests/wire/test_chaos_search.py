@@ -25,7 +25,7 @@ from spark_runner.engine.recovery.position_reader import PositionReader
 from spark_runner.ipc.messages import SliceResult
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.records import Record, encode_batch
-from tests.wire.chaos import Chaos, Fate, Killed
+from tests.wire.chaos import Chaos, FaultPlan, ProcessKilled
 from tests.wire.world import Driver, Flow, Side, bare, soon, unique
 
 log = logging.getLogger(__name__)
@@ -118,13 +118,13 @@ class Round:
         self.results: list[SliceResult | None] = []
 
     def run(self, epochs: int) -> None:
-        lingering: list[tuple[threading.Thread, Fate]] = []
+        lingering: list[tuple[threading.Thread, FaultPlan]] = []
         own = random.Random(self.chance.random())
         with Traffic(self.flow.source.spec.bootstrap_servers, self.topic, own):
             for _ in range(epochs):
                 kind = self.chance.choice(("ends", "ends", "ends", "dies", "freezes", "overlaps"))
                 seconds = self._pace * self.chance.uniform(0.05, 0.5)
-                fate = Fate(
+                fate = FaultPlan(
                     random.Random(self.chance.random()),
                     dies=kind == "dies",
                     freezes=kind == "freezes",
@@ -150,12 +150,12 @@ class Round:
                 its.thawed.set()
                 one.join(60)
 
-    def _epoch(self, fate: Fate, stop_at: float) -> None:
+    def _epoch(self, fate: FaultPlan, stop_at: float) -> None:
         self.chaos.under(fate)
         driver = Driver(until=lambda _: time.monotonic() > stop_at)
         try:
             result = RawCopier(newest_produce=self._newest).run(self.flow.work(), driver)  # type: ignore[arg-type]
-        except Killed:
+        except ProcessKilled:
             return
         self.results.append(result)
 

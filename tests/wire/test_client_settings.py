@@ -22,7 +22,7 @@ ELSEWHERE = {"auto.offset.reset", "isolation.level", "acks"}
 ROLES: tuple[Role, ...] = ("consumer", "producer")
 
 
-class Asked(dict[str, str]):
+class RecordedKeys(dict[str, str]):
     """Remembers which keys somebody looked for."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Asked(dict[str, str]):
 
 
 def names_asked_by_the_raw_lane(role: Role) -> set[str]:
-    asked = Asked()
+    asked = RecordedKeys()
     ClusterClient(ClusterSpec(alias="a", bootstrap_servers="127.0.0.1:1"), asked)
     if role == "producer":
         ProducerSettings.of(asked)

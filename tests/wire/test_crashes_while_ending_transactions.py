@@ -10,7 +10,7 @@ import pytest
 
 from mirrors.kafka.producers.hanging_transactions import TransactionRepair
 from mirrors.kafka.producers.producer_id import ProducerIdentity
-from tests.wire.chaos import Killed
+from tests.wire.chaos import ProcessKilled
 from tests.wire.hanging import copied, is_the_same, leave_open, moved, records
 from tests.wire.stops import LANES
 from tests.wire.world import Flow, Side
@@ -30,7 +30,7 @@ class SimulatedFlow:
         """A process that takes the flow over and is gone at this call."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kind, method, killed)
-            with pytest.raises(Killed):
+            with pytest.raises(ProcessKilled):
                 self.flow.copy(LANES[self.lane](), seconds=20)
 
     def comes_right(self) -> None:
@@ -38,7 +38,7 @@ class SimulatedFlow:
 
 
 def killed(*_: Any, **__: Any) -> None:
-    raise Killed
+    raise ProcessKilled
 
 
 @pytest.fixture(params=LANES)

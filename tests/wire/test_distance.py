@@ -18,7 +18,7 @@ from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.target_settings import ProducerSettings
 from spark_runner.engine.target.in_flight import SendWindow
 from spark_runner.kafka_protocol.records import Record
-from tests.wire.far import Trouble, far_away
+from tests.wire.far import ConnectionFaults, far_away
 from tests.wire.running import NOW, Running
 from tests.wire.test_chaos_search import one_round
 from tests.wire.world import Flow, Side, bare, unique
@@ -181,7 +181,7 @@ def test_a_full_window_is_cut_and_every_record_arrives(
     depth, topic = Depth(monkeypatch), backlog(source, 400)
     flow = Flow(source, target, delivery=delivery, commit_interval_ms="200")
     remote = flow.add(topic)
-    with Running(flow, topic) as running, Trouble(relays, 7, every_s=1.0) as trouble:
+    with Running(flow, topic) as running, ConnectionFaults(relays, 7, every_s=1.0) as trouble:
         running.write(200)
         running.caught_up(90)
     assert trouble.cuts > 0
@@ -219,7 +219,7 @@ def test_live_records_are_committed_at_the_flow_s_interval(
 def test_every_record_crosses_a_distance_once_whatever_is_cut_or_killed(
     source: Side, target: Side, relays: tuple[Relay, ...], seed: int
 ) -> None:
-    with Trouble(relays, seed, every_s=2.0):
+    with ConnectionFaults(relays, seed, every_s=2.0):
         one_round(source, target, seed, epochs=4, pace=5.0)
 
 
@@ -229,5 +229,5 @@ def test_chaos_at_a_distance_finds_no_schedule_that_loses_or_repeats(
     source: Side, target: Side, relays: tuple[Relay, ...]
 ) -> None:
     for seed in range(FIRST, FIRST + ROUNDS):
-        with Trouble(relays, seed, every_s=2.0):
+        with ConnectionFaults(relays, seed, every_s=2.0):
             one_round(source, target, seed, epochs=8, pace=5.0)

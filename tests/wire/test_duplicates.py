@@ -17,7 +17,7 @@ from spark_runner.engine.record_lane.target_state import TargetState
 from spark_runner.engine.recovery import duplicates
 from spark_runner.ipc.messages import SliceResult
 from spark_runner.kafka_protocol.records import Record
-from tests.wire.chaos import Killed
+from tests.wire.chaos import ProcessKilled
 from tests.wire.stops import LANES, only_error, stopped
 from tests.wire.test_foreign_records import told
 from tests.wire.world import Driver, Flow, Side, unique
@@ -44,14 +44,14 @@ def dies(monkeypatch: pytest.MonkeyPatch, made: Made, lane: str) -> Callable[[],
     """A process that fails after its records are written and before its position is."""
 
     def killed(*_: Any) -> None:
-        raise Killed
+        raise ProcessKilled
 
     def run() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(CommitRecords, "write", killed)
             # All is flushed by then.
             patch.setattr(TargetState, "truncated", killed)
-            with pytest.raises(Killed):
+            with pytest.raises(ProcessKilled):
                 LANES[lane]().run(made[0].work(), Driver())  # type: ignore[arg-type]
 
     return run
@@ -157,13 +157,13 @@ def commits_once_and_dies(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def once(book: CommitRecords, *args: Any) -> None:
         if next(left):
-            raise Killed
+            raise ProcessKilled
         plain(book, *args)
         write(flow, topic, 7)
 
     with monkeypatch.context() as patch:
         patch.setattr(CommitRecords, "write", once)
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKilled):
             RawCopier().run(flow.work(), Driver())  # type: ignore[arg-type]
 
 

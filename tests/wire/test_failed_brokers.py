@@ -37,7 +37,7 @@ def closed() -> Iterator[int]:
         yield held.getsockname()[1]
 
 
-class Late(ClusterClient):
+class StaleMetadata(ClusterClient):
     """A number of metadata responses still lists every broker at an address without a broker."""
 
     def __init__(self, spec: ClusterSpec, closed: int) -> None:
@@ -72,14 +72,14 @@ class Late(ClusterClient):
 
 
 @pytest.fixture
-def late(target: Side, closed: int) -> Iterator[Late]:
-    client = Late(target.spec, closed)
+def late(target: Side, closed: int) -> Iterator[StaleMetadata]:
+    client = StaleMetadata(target.spec, closed)
     client.open(soon())
     yield client
     client.close()
 
 
-def test_positions_are_read_where_they_are_led_now(target: Side, late: Late) -> None:
+def test_positions_are_read_where_they_are_led_now(target: Side, late: StaleMetadata) -> None:
     topic = unique("positions")
     target.make(topic)
     place = Position(
@@ -100,7 +100,7 @@ def test_positions_are_read_where_they_are_led_now(target: Side, late: Late) -> 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_transaction_is_ended_where_it_is_coordinated_now(
-    target: Side, late: Late, commit: bool
+    target: Side, late: StaleMetadata, commit: bool
 ) -> None:
     topic = unique("ended")
     target.make(topic)
@@ -117,7 +117,7 @@ def test_a_transaction_is_ended_where_it_is_coordinated_now(
 
 
 def test_the_ends_of_remote_partitions_are_asked_of_who_leads_them_now(
-    target: Side, late: Late
+    target: Side, late: StaleMetadata
 ) -> None:
     topic = unique("remote")
     view = target.make(topic)
@@ -127,7 +127,7 @@ def test_the_ends_of_remote_partitions_are_asked_of_who_leads_them_now(
     assert target_truncation.ends(late, [partition]) == {partition: 1}
 
 
-def test_runs_are_read_where_they_are_led_now(target: Side, late: Late) -> None:
+def test_runs_are_read_where_they_are_led_now(target: Side, late: StaleMetadata) -> None:
     topic = unique("runs")
     view = target.make(topic)
     target.write(topic, 0, [Record(0, NOW, b"k", b"v")])
@@ -138,7 +138,7 @@ def test_runs_are_read_where_they_are_led_now(target: Side, late: Late) -> None:
 
 
 def test_the_ends_of_the_source_are_asked_of_who_leads_now(
-    target: Side, late: Late, monkeypatch: pytest.MonkeyPatch
+    target: Side, late: StaleMetadata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = unique("ends")
     target.make(topic)
@@ -152,7 +152,7 @@ def test_the_ends_of_the_source_are_asked_of_who_leads_now(
     assert time.monotonic() - began < MOMENT_S
 
 
-def test_a_connection_that_broke_is_opened_once_more(target: Side, late: Late) -> None:
+def test_a_connection_that_broke_is_opened_once_more(target: Side, late: StaleMetadata) -> None:
     view = target.make(unique("broken"))
     wanted = [(view.name, 0, view.leaders[0])]
     assert list_offsets(late, wanted, deadline=soon())[view.name, 0].offset == 0
@@ -162,7 +162,7 @@ def test_a_connection_that_broke_is_opened_once_more(target: Side, late: Late) -
 
 
 def test_a_broker_that_nobody_replaces_is_given_up_at_the_deadline(
-    target: Side, late: Late
+    target: Side, late: StaleMetadata
 ) -> None:
     topic = unique("never")
     target.make(topic)

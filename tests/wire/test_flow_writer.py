@@ -61,10 +61,10 @@ def write_both(pen: FlowWriter, flow: Flow, topic: str, *, commit: bool = True) 
         leave_open(flow.target, writer_producer(flow), remote, records(5, b"orphan"))
         pen.send([written(flow, moved(flow, topic, 5))], deadline_s=20)
         if not commit:
-            raise GivenUp
+            raise SimulatedCrash
 
 
-class GivenUp(Exception):
+class SimulatedCrash(Exception):
     pass
 
 
@@ -89,7 +89,7 @@ def test_positions_that_a_dead_slice_left_without_an_end(
 @each_end
 def test_what_the_pen_before_left_without_an_end(source: Side, target: Side, commit: bool) -> None:
     flow, topic, remote, _ = copied(source, target, "raw")
-    with contextlib.suppress(GivenUp):
+    with contextlib.suppress(SimulatedCrash):
         write_both(writer_of(flow), flow, topic, commit=commit)
     assert not is_stable(target, remote)
     writer_of(flow, (remote, 0))
@@ -108,7 +108,7 @@ def test_a_pen_whose_own_transaction_lacks_an_end_writes_no_more(
     pen._last_transaction.add((remote, 0))
     with pytest.raises(KafkaUnavailable, match="lacks the end"):
         write_both(pen, flow, topic)
-    with contextlib.suppress(GivenUp):
+    with contextlib.suppress(SimulatedCrash):
         write_both(writer_of(flow, (remote, 0)), flow, topic, commit=False)
     writer_of(flow, (remote, 0))
     assert len(target.read(remote)) == 15

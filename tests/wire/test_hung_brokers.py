@@ -28,7 +28,7 @@ HUNG = 1000
 QUICK_S = 0.8
 
 
-class Named(ClusterClient):
+class HungLeader(ClusterClient):
     """The cluster says that the second partition of each topic is led by a broker that hangs."""
 
     def __init__(self, spec: ClusterSpec, hung: tuple[str, int]) -> None:
@@ -48,9 +48,9 @@ class Named(ClusterClient):
 
 
 @pytest.fixture
-def named(source: Side, monkeypatch: pytest.MonkeyPatch) -> Iterator[Named]:
+def named(source: Side, monkeypatch: pytest.MonkeyPatch) -> Iterator[HungLeader]:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = Named(source.spec, silent.getsockname())
+        client = HungLeader(source.spec, silent.getsockname())
         monkeypatch.setattr(source_offsets, "ClusterClient", lambda spec: client)
         yield client
         client.close()
@@ -67,7 +67,7 @@ def sampled(
 
 
 def test_one_that_hangs_costs_a_moment_once_and_is_asked_again_behind_the_others(
-    source: Side, named: Named, monkeypatch: pytest.MonkeyPatch
+    source: Side, named: HungLeader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_offsets, "_BACKOFF_S", (1.5, 60.0))
     topic = unique("hung")
@@ -89,7 +89,7 @@ def test_one_that_hangs_costs_a_moment_once_and_is_asked_again_behind_the_others
     assert seen == set(places)
 
 
-def test_while_nobody_answers_that_is_said_each_time(source: Side, named: Named) -> None:
+def test_while_nobody_answers_that_is_said_each_time(source: Side, named: HungLeader) -> None:
     topic = unique("all")
     source.make(topic, 2)
     sampler = OffsetSampler(source.spec)

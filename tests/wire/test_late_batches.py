@@ -28,7 +28,7 @@ _CORRELATION = struct.Struct(">i")
 pytestmark = pytest.mark.usefixtures("trusting")
 
 
-class Late:
+class DelayedRequest:
     """The first request with records is on its way for as long as the task lives."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_what_arrives_behind_the_end_of_its_task_is_not_copied_twice(
     flow = Flow(source, target, commit_interval_ms="50")
     remote = flow.add(topic)
     with monkeypatch.context() as patch:
-        late = Late(patch)
+        late = DelayedRequest(patch)
         driver = Driver(until=lambda _: late.frame)
         copier = RawCopier(newest_produce=VERSION)
         ended = copier.run(flow.work(), driver)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("trusting")
 each_lane = pytest.mark.parametrize("lane", LANES)
 
 
-class Hidden:
+class HiddenLeaders:
     """Topics of which the metadata names no leader until a moment."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,8 +49,8 @@ class Hidden:
 
 
 @pytest.fixture
-def hidden(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hidden]:
-    return Hidden(monkeypatch)
+def hidden(monkeypatch: pytest.MonkeyPatch) -> Iterator[HiddenLeaders]:
+    return HiddenLeaders(monkeypatch)
 
 
 def hang_committed(source: Side, target: Side, lane: str) -> tuple[Flow, str, str]:
@@ -63,7 +63,7 @@ def hang_committed(source: Side, target: Side, lane: str) -> tuple[Flow, str, st
 
 
 def test_a_partition_without_a_leader_is_not_written_before_it_was_looked_at(
-    source: Side, target: Side, hidden: Hidden, monkeypatch: pytest.MonkeyPatch
+    source: Side, target: Side, hidden: HiddenLeaders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Written unseen, what was committed would be aborted with the batch that joined it."""
     flow, topic, remote = hang_committed(source, target, "raw")
@@ -117,7 +117,7 @@ def hang_in_positions(source: Side, target: Side, lane: str) -> tuple[Flow, str,
 def test_our_own_topics_are_waited_for_behind_the_fence(
     source: Side,
     target: Side,
-    hidden: Hidden,
+    hidden: HiddenLeaders,
     monkeypatch: pytest.MonkeyPatch,
     lane: str,
     patient: bool,

@@ -15,7 +15,7 @@ from spark_runner.engine.target import transaction
 from spark_runner.engine.target.writer import TargetWriter
 from spark_runner.kafka_protocol.records import Record
 from tests.conftest import LATE_LOOKED_FOR_MS
-from tests.wire.stops import NOW, KeptBack, only_error, two_partitions
+from tests.wire.stops import NOW, WithheldBatches, only_error, two_partitions
 from tests.wire.test_foreign_records import told
 from tests.wire.world import Driver, Flow, Side, bare, unique
 
@@ -89,7 +89,7 @@ def test_a_transaction_is_ended_before_it_is_late_although_a_batch_still_waits(
     flow.copy()
     source.write(topic, 0, [Record(0, NOW, b"k", b"v")] * 3)
     until = time.monotonic() + seconds
-    kept = KeptBack(
+    kept = WithheldBatches(
         monkeypatch, lambda partition: partition.topic == topic and time.monotonic() < until
     )
     result, driver = flow.copy(RawCopier(newest_produce=newest), seconds=30)

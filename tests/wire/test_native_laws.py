@@ -15,7 +15,7 @@ from spark_runner.kafka_protocol import batch_header as batches
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, BatchStamper, Header, Sequences
 from spark_runner.native import c_functions
-from tests.machine_code import by_hand_alone
+from tests.machine_code import c_module_alone
 from tests.wire.batch_strategies import starved_groups
 
 pytestmark = pytest.mark.timeout(900)
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module", autouse=True)
 def _is_made() -> None:
-    by_hand_alone()
+    c_module_alone()
 
 
 def test_these_tests_compare_two_things() -> None:
     assert c_functions.c_module is None
-    assert by_hand_alone().__file__
+    assert c_module_alone().__file__
 
 
 @st.composite
@@ -46,7 +46,7 @@ def logs(draw: st.DrawFn) -> bytearray:
 def test_headers_are_read_as_the_python_reads_them(log: bytearray, start: int, most: int) -> None:
     start = min(start, len(log))
     memory = memoryview(log)
-    found, at = by_hand_alone().headers(memory, start, len(log), Header, most)
+    found, at = c_module_alone().headers(memory, start, len(log), Header, most)
     assert (found, at) == batches.headers(memory, start, len(log), most)
     assert [hash(header) for header in found] == [hash(Header(*header)) for header in found]
     assert all(type(header) is Header for header in found)
@@ -75,7 +75,7 @@ def test_the_pen_writes_what_the_python_writes(
     sequences.take_back(sequence)
     pen.write(memoryview(one), 0, header, sequences)
     attributes = header.attributes & 7 | (16 if transactional else 0)
-    by_hand_alone().stamp(memoryview(other), 0, attributes, producer, epoch, sequence)
+    c_module_alone().stamp(memoryview(other), 0, attributes, producer, epoch, sequence)
     assert one == other
 
 
@@ -84,7 +84,7 @@ def test_nothing_is_stamped_where_there_is_no_header() -> None:
         memory = bytearray(size)
         memory[8:12] = length.to_bytes(4, "big", signed=True)
         with pytest.raises(IndexError):
-            by_hand_alone().stamp(memoryview(memory), 0, 0, 1, 1, 1)
+            c_module_alone().stamp(memoryview(memory), 0, 0, 1, 1, 1)
         assert memory[12:] == bytes(size - 12)
 
 
@@ -106,7 +106,7 @@ def test_requests_are_laid_out_as_the_python_does_it(
     writer = produce.RequestWriter(13, name, timeout_ms=30_000)
     wanted = b"".join(writer.parts(77, topics))
     beginning = produce.request_header(produce.PRODUCE, 13, 77) + writer._preamble
-    found = by_hand_alone().produce_request(beginning, topics)
+    found = c_module_alone().produce_request(beginning, topics)
     assert b"".join(found) == wanted
     # The batches themselves, not copies of them.
     views = [row for _, rows in topics for _, row in rows]
@@ -118,12 +118,12 @@ def test_a_name_that_is_too_long_for_kafka_is_refused() -> None:
     for size in range(3_700, 4_200):
         for topic in ((b"n" * 250, rows), (b"n" * 28, rows), (b"", []), (b"n" * 28, [])):
             with contextlib.suppress(ValueError):
-                found = by_hand_alone().produce_request(b"x" * size, [topic] * 3)
+                found = c_module_alone().produce_request(b"x" * size, [topic] * 3)
                 assert len(b"".join(found)) == 4 + int.from_bytes(found[0][:4], "big")
     with pytest.raises(ValueError, match="too long"):
-        by_hand_alone().produce_request(b"", [(b"n" * 5000, [])])
+        c_module_alone().produce_request(b"", [(b"n" * 5000, [])])
     with pytest.raises(TypeError):
-        by_hand_alone().produce_request(b"", [("text", [])])
+        c_module_alone().produce_request(b"", [("text", [])])
 
 
 _plain_rows = st.lists(
@@ -152,7 +152,7 @@ def test_answers_are_read_as_the_python_reads_them_or_left_alone(
         produce._read_partitions(frame, 6, len(rows), b"key", found)
         return found
 
-    ask = by_hand_alone().produce_results
+    ask = c_module_alone().produce_results
     frame = _frames(rows, iter([b"\x01\x00\x00"] * len(rows)))
     found = ask(frame, 6, len(rows), b"key", produce.ProduceResult)
     assert found == read(frame)

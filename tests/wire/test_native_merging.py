@@ -19,7 +19,7 @@ from spark_runner.kafka_protocol.batch_header import HEADER_SIZE, checksum_holds
 from spark_runner.kafka_protocol.records import Record, encode_batch, frame_batch
 from spark_runner.native import c_functions
 from spark_runner.native.crc32c import address_of, crc32c_address
-from tests.machine_code import by_hand_alone
+from tests.machine_code import c_module_alone
 from tests.wire.batch_strategies import (
     pending_batch,
     plain,
@@ -33,13 +33,13 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module", autouse=True)
 def _is_made() -> None:
-    by_hand_alone()
+    c_module_alone()
 
 
 def merged(group: list[PendingBatch], codec: int) -> bytearray | None:
     quick = compression.ACCELERATION if len(group) > 1 else 1
     sizes = [one.size for one in group]
-    found: bytearray | None = by_hand_alone().merge(
+    found: bytearray | None = c_module_alone().merge(
         [one.address for one in group], sizes, codec, quick
     )
     return found
@@ -60,7 +60,7 @@ def same(one: bytearray, other: bytearray) -> None:
 
 def test_these_tests_compare_two_things() -> None:
     assert c_functions.c_module is None
-    assert by_hand_alone().__file__
+    assert c_module_alone().__file__
 
 
 @given(starved_groups(), st.sampled_from([compression.NONE, compression.LZ4]))
@@ -184,7 +184,7 @@ def test_a_block_that_says_less_than_it_holds_is_left_to_the_python(stored: bool
 
 
 def test_without_the_functions_of_others_nothing_is_merged() -> None:
-    module = by_hand_alone()
+    module = c_module_alone()
     group = [pending_batch(compression.LZ4, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)]
     plain_group = [
         pending_batch(compression.NONE, [Record(at, 0, b"k", b"v" * 90)]) for at in range(3)

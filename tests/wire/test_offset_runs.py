@@ -12,7 +12,7 @@ from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.record_lane.epoch import RecordLane
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.records import Record
-from tests.wire.stops import KeptBack
+from tests.wire.stops import WithheldBatches
 from tests.wire.world import Driver, Flow, Side, bare, unique
 
 # Nearly as many as the history has offsets.
@@ -167,7 +167,7 @@ def test_at_least_once_no_position_is_written_before_its_runs(
     flow.copy()
     source.write(topic, 0, [Record(0, at, b"k", b"more") for at in range(7)])
     with monkeypatch.context() as patch:
-        kept = KeptBack(patch, lambda partition: partition.topic == flow.runs_topic)
+        kept = WithheldBatches(patch, lambda partition: partition.topic == flow.runs_topic)
         driver = Driver(until=lambda _: kept.times > 3)
         result = RawCopier().run(flow.work(), driver)  # type: ignore[arg-type]
         assert (result.ended_because, result.code) == ("failed", "timeout"), result
@@ -179,7 +179,7 @@ def test_at_least_once_no_position_is_written_before_its_runs(
     assert bare(found.values()) == bare(upstream)
 
 
-class Dismissed(Driver):
+class StoppedSuccessor(Driver):
     """Tells a successor to stop before it was given its turn."""
 
     def wait_for_turn(self, deadline_s: float) -> bool:
@@ -196,7 +196,7 @@ def test_a_lane_that_has_not_read_the_positions_says_nothing_of_them(
     flow = Flow(source, target)
     flow.add(topic)
     flow.copy()
-    driver = Dismissed(until=lambda _: True)
+    driver = StoppedSuccessor(until=lambda _: True)
     result = lane().run(flow.work(), driver)  # type: ignore[arg-type]
     assert (result.ended_because, result.partitions) == ("stop", ())
     assert not any(figures.partitions for figures in driver.figures)

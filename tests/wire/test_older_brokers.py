@@ -19,9 +19,9 @@ from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.kafka_protocol.request_header import FETCH, PRODUCE
 from tests.spark.lab import Lab
-from tests.wire.far import Trouble, far_away
+from tests.wire.far import ConnectionFaults, far_away
 from tests.wire.independent import compare
-from tests.wire.older import ZooKept, kraft
+from tests.wire.older import ZooKeeperCluster, kraft
 from tests.wire.running import NOW, PARTITIONS, Running
 from tests.wire.world import Flow, Side, soon, unique
 
@@ -41,10 +41,10 @@ def version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def older(
     version: str, tmp_path_factory: pytest.TempPathFactory, guard: Guard
-) -> Iterator[KafkaBroker | ZooKept]:
+) -> Iterator[KafkaBroker | ZooKeeperCluster]:
     directory = tmp_path_factory.mktemp("older")
     # What of KRaft there was in 2.8 knew no transactions.
-    kind = ZooKept if version == "2.8.2" else kraft
+    kind = ZooKeeperCluster if version == "2.8.2" else kraft
     broker = kind(version, directory, guard.environment)
     try:
         yield broker.start()
@@ -52,7 +52,7 @@ def older(
         broker.kill()
 
 
-def sides(way: str, older: KafkaBroker | ZooKept, newest: str) -> tuple[str, str]:
+def sides(way: str, older: KafkaBroker | ZooKeeperCluster, newest: str) -> tuple[str, str]:
     """From the older to the newest, the other way round, or between older ones."""
     return {
         "up": (older.bootstrap, newest),
@@ -64,7 +64,7 @@ def sides(way: str, older: KafkaBroker | ZooKept, newest: str) -> tuple[str, str
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize("way", WAYS)
 def test_live_traffic_crosses_as_it_is(
-    version: str, older: KafkaBroker | ZooKept, primary: str, way: str, delivery: str
+    version: str, older: KafkaBroker | ZooKeeperCluster, primary: str, way: str, delivery: str
 ) -> None:
     above, below = sides(way, older, primary)
     source, target = Side("one", above), Side("two", below)
@@ -88,7 +88,7 @@ def test_live_traffic_crosses_as_it_is(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_distance_is_crossed_exactly_once_while_connections_break(
-    older: KafkaBroker | ZooKept,
+    older: KafkaBroker | ZooKeeperCluster,
     primary: str,
     way: str,
     tmp_path: Path,
@@ -105,7 +105,7 @@ def test_a_distance_is_crossed_exactly_once_while_connections_break(
         Running(flow, topic) as running,
     ):
         running.write(200, pause=0)
-        with Trouble(relays, 7, every_s=1.0) as trouble:
+        with ConnectionFaults(relays, 7, every_s=1.0) as trouble:
             running.write(200, pause=0.005)
             running.caught_up(90)
     assert trouble.cuts > 0
@@ -118,7 +118,7 @@ def test_a_distance_is_crossed_exactly_once_while_connections_break(
 )
 @pytest.mark.parametrize("kept", ["0.9.0", "0.10.2"])
 def test_what_a_broker_keeps_in_an_old_format_arrives_in_the_new_one(
-    older: ZooKept, primary: str, kept: str, codec: int
+    older: ZooKeeperCluster, primary: str, kept: str, codec: int
 ) -> None:
     source, target = Side("one", older.bootstrap), Side("two", primary)
     topic = unique("format")
@@ -140,7 +140,7 @@ def test_what_a_broker_keeps_in_an_old_format_arrives_in_the_new_one(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_runner_makes_the_topic_copies_and_goes_on_after_a_restart(
-    older: KafkaBroker | ZooKept, primary: str, way: str, tmp_path: Path, guard: Guard
+    older: KafkaBroker | ZooKeeperCluster, primary: str, way: str, tmp_path: Path, guard: Guard
 ) -> None:
     lab = Lab(*sides(way, older, primary), tmp_path / "runner", {**os.environ, **guard.environment})
     lab.start_runner()

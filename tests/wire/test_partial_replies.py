@@ -69,7 +69,7 @@ def test_a_reply_in_parts_is_the_reply_as_a_whole(source: Side, most: int) -> No
         connection.close()
 
 
-class Seen:
+class EngineEvents:
     """What the engine does, in order: parts that were read, replies that were whole, commits."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
@@ -98,7 +98,7 @@ def test_the_target_is_served_and_commits_come_while_a_long_reply_is_on_its_way(
     proxies: tuple[Proxy, Proxy],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen = Seen(monkeypatch, 20_000)
+    seen = EngineEvents(monkeypatch, 20_000)
     topic = unique("slowly")
     source.make(topic, 3)
     flow = Flow(source, target, commit_interval_ms="50")
@@ -123,7 +123,7 @@ def test_connections_cut_between_two_parts(
     proxies: tuple[Proxy, Proxy],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen = Seen(monkeypatch, 3_000)
+    seen = EngineEvents(monkeypatch, 3_000)
     chance = random.Random(5)
     topic = unique("torn")
     source.make(topic, 3)
@@ -175,7 +175,7 @@ def test_what_was_read_ahead_of_a_source_does_not_keep_answers_of_the_target_wai
             stack.enter_context(ours)
             stack.enter_context(theirs).sendall(b"abc")
             end: Any = kind.__new__(kind)
-            end.transport = SimpleNamespace(stream=PlainStream(ours, "there"), awaited=1)
+            end.transport = SimpleNamespace(stream=PlainStream(ours, "there"), in_flight_requests=1)
             ends.append(end)
         ends[0].transport.stream.receive_into(memoryview(bytearray(1)), time.monotonic() + 5)
         assert ends[0].transport.stream.pending()

@@ -21,7 +21,7 @@ from spark_runner.kafka_protocol.tcp_stream import Buffers, PlainStream
 WITHIN_S = 20.0
 
 
-class Counted(PlainStream):
+class CountingStream(PlainStream):
     """A connection that counts how often the kernel was asked for bytes."""
 
     asked = 0
@@ -32,11 +32,11 @@ class Counted(PlainStream):
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[socket.socket, Counted]]:
+def ends() -> Iterator[tuple[socket.socket, CountingStream]]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = socket.create_connection(server.getsockname())
         there, _ = server.accept()
-    stream = Counted(here, "here")
+    stream = CountingStream(here, "here")
     yield there, stream
     there.close()
     stream.close()
@@ -55,7 +55,7 @@ def say(there: socket.socket, pieces: Sequence[bytes]) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_read_is_what_was_sent_however_both_are_cut(
-    ends: tuple[socket.socket, Counted], seed: int
+    ends: tuple[socket.socket, CountingStream], seed: int
 ) -> None:
     dice = random.Random(seed)
     sizes = [1, 4, 300, 4095, 4096, 4097, 70_000, 131_072, 140_000, 5_000_000]
@@ -73,7 +73,7 @@ def test_what_is_read_is_what_was_sent_however_both_are_cut(
 
 
 def test_small_answers_that_came_together_are_taken_in_one_call(
-    ends: tuple[socket.socket, Counted],
+    ends: tuple[socket.socket, CountingStream],
 ) -> None:
     there, stream = ends
     there.sendall(b"four" + b"a" * 300 + b"more" + b"b" * 200)
@@ -85,7 +85,7 @@ def test_small_answers_that_came_together_are_taken_in_one_call(
 
 
 def test_a_long_answer_is_not_woken_for_piece_by_piece(
-    ends: tuple[socket.socket, Counted],
+    ends: tuple[socket.socket, CountingStream],
 ) -> None:
     there, stream = ends
 
@@ -113,7 +113,7 @@ def test_a_buffer_of_a_chosen_size_is_not_waited_for_until_it_is_full() -> None:
 
 
 def test_a_long_answer_that_comes_slowly_has_all_of_its_time(
-    ends: tuple[socket.socket, Counted],
+    ends: tuple[socket.socket, CountingStream],
 ) -> None:
     """The kernel's own time may be half of that: what was woken for had not come by then."""
     there, stream = ends
@@ -129,7 +129,7 @@ def test_a_long_answer_that_comes_slowly_has_all_of_its_time(
 
 
 def test_a_long_answer_that_stops_half_way_is_given_up_at_its_deadline(
-    ends: tuple[socket.socket, Counted],
+    ends: tuple[socket.socket, CountingStream],
 ) -> None:
     ends[0].sendall(bytes(300_000))
     began = time.monotonic()
@@ -140,7 +140,7 @@ def test_a_long_answer_that_stops_half_way_is_given_up_at_its_deadline(
 
 
 def test_a_small_answer_that_stops_half_way_is_given_up_at_its_deadline(
-    ends: tuple[socket.socket, Counted],
+    ends: tuple[socket.socket, CountingStream],
 ) -> None:
     ends[0].sendall(b"abc")
     with pytest.raises(KafkaUnavailable) as found:
@@ -149,7 +149,7 @@ def test_a_small_answer_that_stops_half_way_is_given_up_at_its_deadline(
 
 
 def test_an_answer_that_ends_with_the_connection_says_so(
-    ends: tuple[socket.socket, Counted],
+    ends: tuple[socket.socket, CountingStream],
 ) -> None:
     ends[0].sendall(b"abc")
     ends[0].close()

@@ -30,7 +30,7 @@ BURST = 10 * QUOTA
 BATCH = 150_000
 
 
-class Watch:
+class ThrottleObserver:
     """What the engine meets: requests that a broker is deaf to, what it has to wait, breaks."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -70,8 +70,8 @@ class Watch:
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    return Watch(monkeypatch)
+def watch(monkeypatch: pytest.MonkeyPatch) -> ThrottleObserver:
+    return ThrottleObserver(monkeypatch)
 
 
 @contextlib.contextmanager
@@ -128,7 +128,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 @pytest.mark.soak  # a broker that has given much at once gives nothing for ten seconds
 def test_a_quota_on_reading_is_kept(
-    source: Side, target: Side, watch: Watch, impatient: dict[str, str]
+    source: Side, target: Side, watch: ThrottleObserver, impatient: dict[str, str]
 ) -> None:
     topic = filled(source, BURST + 2 * QUOTA)
     flow = Flow(source, target, commit_interval_ms="100", **impatient)
@@ -144,7 +144,7 @@ def test_a_quota_on_reading_is_kept(
 
 
 def test_a_quota_on_writing_is_kept_through_commits_and_the_end_of_an_epoch(
-    source: Side, target: Side, watch: Watch, impatient: dict[str, str]
+    source: Side, target: Side, watch: ThrottleObserver, impatient: dict[str, str]
 ) -> None:
     # What may be on its way before the broker says no is some seconds' worth beside the burst.
     size = BURST + 8 * QUOTA
@@ -168,7 +168,7 @@ def test_a_quota_on_writing_is_kept_through_commits_and_the_end_of_an_epoch(
 
 
 @pytest.mark.soak  # how long it takes until the quota is felt is the broker's to say
-def test_quotas_on_requests_only_delay(source: Side, target: Side, watch: Watch) -> None:
+def test_quotas_on_requests_only_delay(source: Side, target: Side, watch: ThrottleObserver) -> None:
     topic = filled(source, 60_000, batch=2_000)
     flow = Flow(source, target, commit_interval_ms="100")
     remote = flow.add(topic)
@@ -186,7 +186,7 @@ def test_quotas_on_requests_only_delay(source: Side, target: Side, watch: Watch)
 
 @pytest.mark.soak  # a minute of waiting
 def test_a_quota_that_each_question_overdraws_is_waited_out(
-    source: Side, target: Side, watch: Watch
+    source: Side, target: Side, watch: ThrottleObserver
 ) -> None:
     """A fetch takes more than 0.2 ms of a thread: asked each second, as told, it brings nothing."""
     topic = filled(source, 60_000, batch=2_000)

@@ -12,7 +12,7 @@ from spark_runner.engine.model.partition import Partition
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.proxy import Proxy
 from tests.wire.running import Running
-from tests.wire.stops import BIG, NOW, KeptBack
+from tests.wire.stops import BIG, NOW, WithheldBatches
 from tests.wire.world import Flow, Side, bare, unique
 
 GIVE_UP_S = 0.5
@@ -50,7 +50,7 @@ def test_only_the_time_since_a_batch_of_it_landed_counts_against_it(
         refused_at.append(now)
         return True
 
-    KeptBack(monkeypatch, is_refused)
+    WithheldBatches(monkeypatch, is_refused)
     with Running(flow, topic, copier=RawCopier(newest_produce=newest)) as running:
         running.caught_up(20)
     assert running.result is not None

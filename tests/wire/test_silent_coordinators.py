@@ -17,7 +17,7 @@ from mirrors.kafka.producers.hanging_transactions import states, wait_until_ende
 from tests.wire.world import Side, soon, unique
 
 
-class Deaf(ProducerBrokers):
+class HungCoordinator(ProducerBrokers):
     """As when the broker that is meant hangs, and another one tells who it is."""
 
     def send_request(self, request: Any, deadline: float, **how: Any) -> Any:
@@ -27,14 +27,14 @@ class Deaf(ProducerBrokers):
 
 
 @pytest.fixture
-def deaf(target: Side) -> Iterator[Deaf]:
-    nodes = Deaf(target.spec)
+def deaf(target: Side) -> Iterator[HungCoordinator]:
+    nodes = HungCoordinator(target.spec)
     nodes.open(soon())
     yield nodes
     nodes.close()
 
 
-class OneHangs(ProducerBrokers):
+class HungBroker(ProducerBrokers):
     """The broker of number 99 takes questions, and all the time there is."""
 
     def send_request(self, request: Any, deadline: float, **how: Any) -> Any:
@@ -45,7 +45,7 @@ class OneHangs(ProducerBrokers):
 
 
 def test_a_broker_that_hangs_does_not_take_the_time_of_the_others(target: Side) -> None:
-    nodes, first, other = OneHangs(target.spec), unique("first"), unique("other")
+    nodes, first, other = HungBroker(target.spec), unique("first"), unique("other")
     for name in (first, other):
         target.make(name)
     with contextlib.closing(nodes):
@@ -59,7 +59,7 @@ def test_a_broker_that_hangs_does_not_take_the_time_of_the_others(target: Side) 
     assert found == {(other, 0): None}
 
 
-def test_it_is_not_taken_for_one_that_knows_of_none(deaf: Deaf) -> None:
+def test_it_is_not_taken_for_one_that_knows_of_none(deaf: HungCoordinator) -> None:
     name = unique("pen")
     with pytest.raises(KafkaUnavailable, match="says nothing"):
         wait_until_ended(deaf, name, [("t", 0)], deaf.find_leaders, soon(2))

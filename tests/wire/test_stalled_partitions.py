@@ -9,7 +9,7 @@ import pytest
 from mirrors.kafka.error_codes import Code
 from spark_runner.engine.model.partition import Partition
 from spark_runner.kafka_protocol.records import Record
-from tests.wire.stops import BIG, NOW, KeptBack
+from tests.wire.stops import BIG, NOW, WithheldBatches
 from tests.wire.world import Flow, Side, bare, unique
 
 STALL_S = 1.5
@@ -40,7 +40,7 @@ def test_a_stalled_partition_whose_batch_is_then_rejected_is_read_again(
         answered.append(Code.NOT_ENOUGH_REPLICAS if short else Code.MESSAGE_TOO_LARGE)
         return answered[-1]
 
-    KeptBack(monkeypatch, is_kept, code)
+    WithheldBatches(monkeypatch, is_kept, code)
     result, _ = flow.copy(seconds=10)
     assert stalled[-1], "nothing was tested: the rejected batch was not that of a stall"
     assert answered[-1] == Code.MESSAGE_TOO_LARGE, "nothing was tested"

@@ -22,7 +22,7 @@ DEADLINE_S = 20.0
 RECORD = 16_384
 
 
-class Counted(PlainStream):
+class CountingStream(PlainStream):
     """A connection that counts how often the kernel was asked for bytes."""
 
     asked = 0
@@ -63,8 +63,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_certificate(tmp_path_factory.mktemp("tls"))
 
 
-def connect(server: Server, trusted: Path) -> tuple[TlsStream, Counted]:
-    plain = Counted(socket.create_connection((HOST, server.port)), "here")
+def connect(server: Server, trusted: Path) -> tuple[TlsStream, CountingStream]:
+    plain = CountingStream(socket.create_connection((HOST, server.port)), "here")
     context = ssl.create_default_context(cafile=str(trusted))
     return TlsStream(plain, context, HOST, time.monotonic() + DEADLINE_S), plain
 

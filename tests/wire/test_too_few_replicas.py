@@ -43,7 +43,7 @@ def records(stem: str) -> list[Record]:
     return [Record(0, NOW, f"{stem}-{number}".encode(), b"v" * 2_000) for number in range(10)]
 
 
-class Lacking:
+class UnderReplicatedFlow:
     """A flow with a partition that lacks a replica from some moment on, and one that does not."""
 
     def __init__(self, three: KafkaCluster, source: Side, **properties: str) -> None:
@@ -85,7 +85,7 @@ class Lacking:
 
 
 def test_at_least_once_it_waits_alone(three: KafkaCluster, source: Side) -> None:
-    world = Lacking(three, source, delivery="at_least_once")
+    world = UnderReplicatedFlow(three, source, delivery="at_least_once")
     with world.running as running:
         running.caught_up()
         world.lose_a_replica()
@@ -101,7 +101,7 @@ def test_exactly_once_its_slice_waits_says_why_and_goes_on_with_nothing_lost_or_
     three: KafkaCluster, source: Side
 ) -> None:
     """A transaction that wrote it cannot be ended there, and has to be before there is another."""
-    world = Lacking(three, source)
+    world = UnderReplicatedFlow(three, source)
     with world.running as running:
         running.caught_up()
         world.lose_a_replica()

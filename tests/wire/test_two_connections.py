@@ -44,7 +44,7 @@ def test_two_for_whom_one_was_too_few_one_for_whom_one_would_do_and_else_as_befo
         assert width == before
 
 
-class Watched:
+class ConnectionsOfBatches:
     """Which partitions' batches went over which connection, in the order in which they left."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def backlog(source: Side, topic: str) -> None:
         assert not any(answer.error for answer in answers), answers
 
 
-class Trickle:
+class SlowBacklog:
     """Says when a copy is over: all was caught up with, and what was then written slowly too."""
 
     def __init__(self, source: Side, topic: str, flow: Flow, *, batches: int) -> None:
@@ -107,13 +107,13 @@ class Trickle:
 def test_a_backlog_takes_two_what_follows_slowly_one_and_all_is_there_once_and_in_order(
     source: Side, target: Side, monkeypatch: pytest.MonkeyPatch, delivery: str
 ) -> None:
-    watched = Watched(monkeypatch)
+    watched = ConnectionsOfBatches(monkeypatch)
     topic = unique("wide")
     source.make(topic, PARTITIONS)
     backlog(source, topic)
     flow = Flow(source, target, delivery=delivery, commit_interval_ms="20")
     remote = flow.add(topic)
-    driver = Driver(until=Trickle(source, topic, flow, batches=10))
+    driver = Driver(until=SlowBacklog(source, topic, flow, batches=10))
     result = RawCopier().run(flow.work(), driver)  # type: ignore[arg-type]
     assert result.ended_because == "stop", result
     for partition in range(PARTITIONS):

@@ -113,7 +113,7 @@ def test_a_broker_that_cuts_some_replies_stops_nothing(
     source.close()
 
 
-class Trouble(SimpleNamespace):
+class ConsumerError(SimpleNamespace):
     """What librdkafka hands out in the place of a message of partition 0."""
 
     def __init__(self, topic: str) -> None:
@@ -157,7 +157,7 @@ def meets_errors(patch: pytest.MonkeyPatch, topic: str, until: float) -> list[fl
     kept: list[Any] = []
 
     def read_records(reader: RecordConsumer, *how: Any) -> list[Any]:
-        trouble = Trouble(topic)
+        trouble = ConsumerError(topic)
         found = [*kept, *poll(reader, *how)]
         kept[:] = [message for message in found if message.partition() == 0]
         if kept and is_met():
