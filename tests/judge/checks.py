@@ -28,6 +28,8 @@ from tests.judge.world import World
 
 # So soon a flow in trouble says so, and its alert fires.
 SAID_WITHIN_MS = 30_000
+# So much later a record that the target refuses reaches it while a quota throttles the flow.
+THROTTLED_MS = 60_000
 # Terms of readiness of which one loses points then.
 ABOUT_COPIES = {"copies", "topics", "gaps", "rights", "target"}
 NOT_WELL = {"degraded", "failed", "backing_off"}
@@ -141,7 +143,7 @@ class Check:
         world = self.world
         if world.desired != "running" or world.source_is_dead:
             return
-        late = now_ms() - SAID_WITHIN_MS
+        late = now_ms() - SAID_WITHIN_MS - (THROTTLED_MS if world.quota else 0)
         stuck = [
             topic
             for topic, since in world.trouble.items()
