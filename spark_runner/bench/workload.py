@@ -70,7 +70,7 @@ def produce_batches(cluster: ClusterClient, view: TopicView, shape: Shape) -> No
     """Produce the shape's batches to every partition, with several requests in flight."""
     made = pool(shape)
     indexes = [partition.to_bytes(4, "big") for partition in range(shape.partitions)]
-    writer = produce.RequestWriter(produce.MOST, None, timeout_ms=30_000)
+    writer = produce.RequestWriter(produce.MAX_VERSION, None, timeout_ms=30_000)
     connection = cluster.connection(view.leaders[0].node, "bench", time.monotonic() + _REQUEST_S)
     for number in range(shape.rounds):
         batch = made[number % len(made)]
@@ -84,7 +84,7 @@ def produce_batches(cluster: ClusterClient, view: TopicView, shape: Shape) -> No
 
 
 def _acknowledged(frame: memoryview) -> None:
-    _, answers = produce.read_reply(frame, produce.MOST)
+    _, answers = produce.read_reply(frame, produce.MAX_VERSION)
     for answer in answers:
         if answer.error:
             raise SystemExit(f"The source rejected a batch: {answer}")
@@ -135,12 +135,12 @@ def _log(cluster: ClusterClient, view: TopicView, partition: int) -> Iterator[me
     connection = cluster.connection(view.leaders[partition].node, "bench", until)
     while at < end:
         session = fetch.FetchSession(
-            fetch.BY_ID, max_wait_ms=100, min_bytes=1, max_bytes=_FETCH_BYTES
+            fetch.TOPIC_ID_VERSION, max_wait_ms=100, min_bytes=1, max_bytes=_FETCH_BYTES
         )
         session.add(fetch.FetchPartition(view.topic_id, partition, at, -1, -1, _FETCH_BYTES))
         connection.send([session.request(connection.next_correlation())], until)
         frame = connection.receive(None, until)
-        for row in fetch.read_reply(frame, fetch.BY_ID)[1].partitions:
+        for row in fetch.read_reply(frame, fetch.TOPIC_ID_VERSION)[1].partitions:
             for batch in batches(frame[row.start : row.stop]):
                 header = read_header(batch)
                 at = header.last_offset + 1

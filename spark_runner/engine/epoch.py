@@ -32,20 +32,20 @@ from spark_runner.ipc.messages import EndedBecause, SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Channel
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.kafka_protocol.fetch import MOST as NEWEST_FETCH
+from spark_runner.kafka_protocol.fetch import MAX_VERSION as NEWEST_FETCH
 
 CONNECT_S = 30.0
 FENCE_S = 30.0
 READ_S = 60.0
 ABORT_S = 2.0
-MOST_RESTARTS = 5
+MAX_RESTARTS = 5
 
 
 class RawCopier:
     """The raw lane: `run(work, channel) -> SliceResult`. The versions are for tests."""
 
     def __init__(
-        self, *, newest_fetch: int = NEWEST_FETCH, newest_produce: int = produce.MOST
+        self, *, newest_fetch: int = NEWEST_FETCH, newest_produce: int = produce.MAX_VERSION
     ) -> None:
         self._newest = (newest_fetch, newest_produce)
 
@@ -266,7 +266,7 @@ class _Epoch:
     def _restart(self, engine: CopyLoop, lost: ProducerLost) -> None:
         """Start again with a new producer epoch at the last commit."""
         self._restarts += 1
-        if self._restarts > MOST_RESTARTS or self._is_urgent():
+        if self._restarts > MAX_RESTARTS or self._is_urgent():
             raise KafkaUnavailable(
                 f"Cluster {self._target.alias}: the producer was given up {self._restarts} times "
                 f"without a commit (could not {lost.doing}: {name_of(lost.number)}).",

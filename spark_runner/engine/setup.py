@@ -26,7 +26,7 @@ from spark_runner.kafka_protocol.cluster import ClusterClient
 
 _REPLY_BYTES = 16 << 20
 _PARTITION_BYTES = 1 << 20
-_LEAST_REPLY_BYTES = 1 << 20
+_MIN_REPLY_BYTES = 1 << 20
 # Room for the reply's other fields, and for a first batch slightly above the limit.
 _HEADROOM = 1 << 20
 
@@ -89,7 +89,7 @@ def limits_of(
     replies = brokers * connections
     share = memory_bytes // (replies + 2) - _HEADROOM
     wanted = int(consumer.get("fetch.max.bytes", _REPLY_BYTES))
-    most = min(wanted, max(_LEAST_REPLY_BYTES, share))
+    most = min(wanted, max(_MIN_REPLY_BYTES, share))
     partition = _PARTITION_BYTES
     if distance.is_source_far:
         partition = max(partition, most * replies // partitions)
@@ -158,7 +158,7 @@ def commit_records_for(
 
 
 def identity_of(
-    work: SliceWork, target: ClusterClient, *, newest_produce: int = produce.MOST
+    work: SliceWork, target: ClusterClient, *, newest_produce: int = produce.MAX_VERSION
 ) -> ProducerIdentity:
     """The slice's producer. Its transaction timeout is a little longer than the commit interval."""
     return ProducerIdentity(

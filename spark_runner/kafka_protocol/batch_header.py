@@ -29,10 +29,10 @@ CONTROL: Final = 0x20
 
 NO_PRODUCER: Final = -1
 # One megabyte of headers, whatever the response contains.
-MOST_HEADERS: Final = 1 << 12
+MAX_HEADERS: Final = 1 << 12
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 
-_BACK: Final = struct.Struct(">hiqqqhii")
+_FROM_ATTRIBUTES: Final = struct.Struct(">hiqqqhii")
 # The checksum and the header fields that it covers; then the whole header with these.
 _SUMMED: Final = struct.Struct(">I40s")
 _WHOLE: Final = struct.Struct(">qiibI40s")
@@ -40,7 +40,7 @@ _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
 _SEQUENCE_AT: Final = 53
 # batchLength minus this value is the number of bytes after the header.
-_BEHIND: Final = HEADER_SIZE - LENGTH_OVERHEAD
+_REST_OF_HEADER: Final = HEADER_SIZE - LENGTH_OVERHEAD
 _UNPACK: Final = HEADER.unpack_from
 _NEW: Final = tuple.__new__
 _headers: Final = c_functions.headers
@@ -78,7 +78,7 @@ class Header(NamedTuple):
 
 
 def headers(
-    memory: memoryview, start: int, stop: int, most: int = MOST_HEADERS
+    memory: memoryview, start: int, stop: int, most: int = MAX_HEADERS
 ) -> tuple[list[Header], int]:
     """Headers of consecutive whole batches v2 from `start` on, and where they end.
 
@@ -151,10 +151,10 @@ class BatchStamper:
             return
         # Read from memory and not from `header`: after a rejection it was written before.
         crc, old = _SUMMED.unpack_from(memory, at + _CRC_AT)
-        new = _BACK.pack(
+        new = _FROM_ATTRIBUTES.pack(
             attributes, last_delta, base_time, max_time, producer_id, epoch, sequence, records
         )
-        crc = patched(crc, old, new, length - _BEHIND)
+        crc = patched(crc, old, new, length - _REST_OF_HEADER)
         _WHOLE.pack_into(memory, at, 0, length, -1, 2, crc, new)
 
 

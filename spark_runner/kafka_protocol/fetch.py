@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 from spark_runner.kafka_protocol import varint
 from spark_runner.kafka_protocol.request_header import FETCH, TopicKey, request_header
 
-LEAST: Final = 12
-BY_ID: Final = 13
-MOST: Final = 16
+MIN_VERSION: Final = 12
+TOPIC_ID_VERSION: Final = 13
+MAX_VERSION: Final = 16
 
 _LIMITS: Final = struct.Struct(">iiibii")
 _PARTITION: Final = struct.Struct(">iiqiqib")
@@ -212,7 +212,7 @@ def read_reply(frame: memoryview, version: int) -> tuple[int, FetchResponse]:
 
 
 def _read_key(frame: memoryview, at: int, version: int) -> tuple[TopicKey, int]:
-    if version >= BY_ID:
+    if version >= TOPIC_ID_VERSION:
         return bytes(frame[at : at + 16]), at + 16
     size, after = varint.read_unsigned(frame, at)
     return bytes(frame[at : after + size - 1]), after + size - 1

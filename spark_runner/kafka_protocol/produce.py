@@ -14,9 +14,9 @@ from spark_runner.kafka_protocol.request_header import PRODUCE, TopicKey, reques
 from spark_runner.kafka_protocol.tcp_stream import Buffer
 from spark_runner.native import c_functions
 
-LEAST: Final = 9
-BY_ID: Final = 13
-MOST: Final = 13
+MIN_VERSION: Final = 9
+TOPIC_ID_VERSION: Final = 13
+MAX_VERSION: Final = 13
 # Before version 12, a partition must be added to the transaction first (KIP-890).
 ADDS_PARTITIONS_VERSION: Final = 12
 
@@ -142,7 +142,7 @@ def _read_partition(frame: memoryview, at: int, key: TopicKey) -> tuple[ProduceR
 
 
 def _read_key(frame: memoryview, at: int, version: int) -> tuple[TopicKey, int]:
-    if version >= BY_ID:
+    if version >= TOPIC_ID_VERSION:
         return bytes(frame[at : at + 16]), at + 16
     size, after = varint.read_unsigned(frame, at)
     return bytes(frame[at : after + size - 1]), after + size - 1

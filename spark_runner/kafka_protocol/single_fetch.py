@@ -27,9 +27,9 @@ def fetch_once(
     `topic` is name and id. `until` is in seconds of time.monotonic(). Errors are in the reply.
     Raises KafkaUnavailable if the connection fails.
     """
-    version = connection.version(FETCH, fetch.LEAST, fetch.MOST, "Fetch")
+    version = connection.version(FETCH, fetch.MIN_VERSION, fetch.MAX_VERSION, "Fetch")
     name, topic_id = topic
-    key = topic_id if version >= fetch.BY_ID else name_key(name)
+    key = topic_id if version >= fetch.TOPIC_ID_VERSION else name_key(name)
     session = fetch.FetchSession(
         version,
         max_wait_ms=_WAIT_MS,

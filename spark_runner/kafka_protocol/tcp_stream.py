@@ -24,8 +24,8 @@ _AHEAD: Final = 4096
 # Wake up once for this many bytes of a long response. Waking up for each piece took a tenth more
 # CPU time. A larger value would be a large part of the bytes in flight between distant clusters,
 # and the sender would have to wait. Below the least value, bytes are read as they arrive.
-_TOGETHER: Final = 1 << 19
-_LEAST_TOGETHER: Final = 1 << 16
+_MAX_WAKEUP_BYTES: Final = 1 << 19
+_MIN_WAKEUP_BYTES: Final = 1 << 16
 _SLACK_S: Final = 1.0
 _TIMEVAL: Final = struct.Struct("@ll")
 
@@ -34,7 +34,7 @@ class PlainStream:
     """A plain TCP stream. `TlsStream` has the same methods."""
 
     def __init__(
-        self, connected: socket.socket, where: str, *, most_together: int = _TOGETHER
+        self, connected: socket.socket, where: str, *, most_together: int = _MAX_WAKEUP_BYTES
     ) -> None:
         self.socket = connected
         self._most_together = most_together
@@ -73,7 +73,7 @@ class PlainStream:
         Many bytes are waited for together, up to a rest of the same size that follows.
         """
         together = min(self._most_together, surely // 2)
-        if together < _LEAST_TOGETHER:
+        if together < _MIN_WAKEUP_BYTES:
             together = 1
         elif len(view) > surely - together:
             view = view[: surely - together]
@@ -155,7 +155,7 @@ class Buffers:
     @property
     def together(self) -> int:
         """The number of bytes to wake up for: not most of the receive buffer."""
-        return min(_TOGETHER, self.receive // 4) if self.receive else _TOGETHER
+        return min(_MAX_WAKEUP_BYTES, self.receive // 4) if self.receive else _MAX_WAKEUP_BYTES
 
     def apply(self, to: socket.socket) -> None:
         # Before connecting, because TCP negotiates the window then.

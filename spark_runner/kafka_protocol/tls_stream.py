@@ -19,7 +19,7 @@ _RECORD: Final = 1 << 15
 # The number of bytes that are joined, encrypted and sent together. Each call into OpenSSL ends a
 # TLS record, so smaller pieces would make twice as many records. A whole request would need twice
 # its memory, and leave the processor's cache before it is sent.
-_TOGETHER: Final = 1 << 17
+_MAX_WAKEUP_BYTES: Final = 1 << 17
 
 
 class TlsStream:
@@ -88,13 +88,13 @@ class TlsStream:
         waiting: list[Buffer] = []
         size = 0
         for part in parts:
-            if size + len(part) < _TOGETHER:
+            if size + len(part) < _MAX_WAKEUP_BYTES:
                 waiting.append(part)
                 size += len(part)
                 continue
             rest = memoryview(part)
-            while size + len(rest) >= _TOGETHER:
-                room = _TOGETHER - size
+            while size + len(rest) >= _MAX_WAKEUP_BYTES:
+                room = _MAX_WAKEUP_BYTES - size
                 waiting.append(rest[:room])
                 self._send(waiting, deadline)
                 waiting, size, rest = [], 0, rest[room:]

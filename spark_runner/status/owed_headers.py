@@ -34,7 +34,7 @@ MAX_READS = 50
 _BYTES = 1 << 20
 # With a bandwidth limit: one part in this number, and no less than the second figure.
 _SHARE = 10
-_LEAST_BYTES = 4 << 10
+_MIN_BYTES = 4 << 10
 _EACH_BYTES = 16 << 10, 256 << 10
 _EACH_S = 1.0
 _ALL_S = 1.5
@@ -48,7 +48,7 @@ class HeaderReader:
     def __init__(self, cluster: ClusterClient, limit: int | None = None) -> None:
         """`limit` is the flow's bandwidth limit in bytes per second."""
         self._cluster = cluster
-        self._rate = _BYTES if limit is None else max(_LEAST_BYTES, min(_BYTES, limit // _SHARE))
+        self._rate = _BYTES if limit is None else max(_MIN_BYTES, min(_BYTES, limit // _SHARE))
         # Negative after a batch that was larger than what was left.
         self._left = float(_BYTES if limit is None else max(self._rate, _EACH_BYTES[0]))
         self._most = self._left

@@ -20,7 +20,7 @@ HEADER_TRIES = 5
 # Gaps where the source holds another log than the one that was copied.
 REPLACED_LOG: tuple[GapKind, ...] = ("recreated", "source_replaced", "truncated")
 # The control plane reads them every two seconds.
-MOST_FOREIGN = 200
+MAX_FOREIGN_RANGES = 200
 
 
 class PartitionProgress:
@@ -71,7 +71,7 @@ class PartitionProgress:
         self.lane = self.why = ""
         self.left_out = 0
         # The newest foreign records in the remote partition.
-        self.foreign: deque[ForeignRange] = deque(maxlen=MOST_FOREIGN)
+        self.foreign: deque[ForeignRange] = deque(maxlen=MAX_FOREIGN_RANGES)
         self.repeats: int | None = None
         # The remote offset of the next batch.
         self.next_remote_offset: int | None = None

@@ -12,7 +12,7 @@ from tests.wire.world import Driver
 
 def main() -> None:
     work = SliceWork.from_json(sys.stdin.readline())
-    newest = int(sys.argv[1]) if len(sys.argv) > 1 else produce.MOST
+    newest = int(sys.argv[1]) if len(sys.argv) > 1 else produce.MAX_VERSION
     driver = Driver()
     copier = RawCopier(newest_produce=newest)
     result = copier.run(work, driver)  # type: ignore[arg-type]

@@ -102,9 +102,9 @@ class Side:
         """One batch as it is: no identity, no sequence, unless it carries them already."""
         view = self.client.describe([topic], soon())[topic]
         connection = self.client.connection(view.leaders[partition].node, "test", soon())
-        version = connection.version(PRODUCE, 9, produce.MOST, "Produce")
+        version = connection.version(PRODUCE, 9, produce.MAX_VERSION, "Produce")
         writer = produce.RequestWriter(version, how.get("transactional_id"), timeout_ms=10_000)
-        key = view.topic_id if version == produce.BY_ID else produce.name_key(topic)
+        key = view.topic_id if version == produce.TOPIC_ID_VERSION else produce.name_key(topic)
         rows = [(key, [(partition.to_bytes(4, "big"), batch)])]
         connection.send(writer.parts(connection.next_correlation(), rows), soon())
         return produce.read_reply(connection.receive(None, soon()), version)[1][0]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_runner.engine.batches.header_scan import SMALL, scan
-from spark_runner.engine.batches.record_bytes import MOST_TOGETHER
+from spark_runner.engine.batches.record_bytes import MAX_MERGED_BYTES
 from spark_runner.engine.model.lane_counters import LaneCounters
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.pending_batch import PendingBatch
@@ -110,7 +110,7 @@ def test_batches_that_hold_a_thousand_times_what_they_weigh_are_not_all_put_toge
     tracemalloc.start()
     while (batch := preparer.next(partition)) is not None:
         held = sum(len(record.value or b"") for record in decode_batch(batch.memory))
-        assert held <= MOST_TOGETHER
+        assert held <= MAX_MERGED_BYTES
         found += batch.offsets()
         batches += 1
         partition.acknowledge(batch, 0)
@@ -118,7 +118,7 @@ def test_batches_that_hold_a_thousand_times_what_they_weigh_are_not_all_put_toge
     tracemalloc.stop()
     assert found == wanted
     assert batches < 10, "they are still put together"
-    assert peak < 4 * MOST_TOGETHER
+    assert peak < 4 * MAX_MERGED_BYTES
     assert (buffers.taken, partition.queued_bytes) == (0, 0)
 
 

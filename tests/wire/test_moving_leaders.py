@@ -29,7 +29,7 @@ class Brokers:
         return {"s.t": TopicView("s.t", TOPIC_ID, 0, {0: Leader(self.leader, self.leader)})}
 
     def connection(self, node: int, purpose: str, deadline: float) -> Any:
-        newest = (produce.BY_ID - 1, produce.BY_ID)[node]
+        newest = (produce.TOPIC_ID_VERSION - 1, produce.TOPIC_ID_VERSION)[node]
         return SimpleNamespace(
             version=lambda key, least, most, what: {PRODUCE: min(newest, most)}[key]
         )

@@ -12,12 +12,12 @@ from spark_runner.kafka_protocol.batch_header import HEADER_SIZE
 from spark_runner.kafka_protocol.records import encode_record, frame_batch, read_header
 from spark_runner.native.crc32c import address_of
 
-MOST, LEAST = 2**63 - 1, -(2**63)
-TIMES = (-1, MOST, 1_700_000_000_000, LEAST, 0, MOST - 5)
+MAX_VERSION, MIN_VERSION = 2**63 - 1, -(2**63)
+TIMES = (-1, MAX_VERSION, 1_700_000_000_000, MIN_VERSION, 0, MAX_VERSION - 5)
 
 
 def as_long(value: int) -> int:
-    return (value - LEAST) % 2**64 + LEAST
+    return (value - MIN_VERSION) % 2**64 + MIN_VERSION
 
 
 def batch(first: int, times: tuple[int, ...], *, deltas: list[int] | None = None) -> PendingBatch:

@@ -91,9 +91,11 @@ class _Sender:
         views = cluster.describe(topics, deadline)
         node = next(iter(views[topics[0]].leaders.values())).node
         self._connection: Connection = cluster.connection(node, "fill", deadline)
-        version = self._connection.version(PRODUCE, produce.LEAST, produce.MOST, "Produce")
+        version = self._connection.version(
+            PRODUCE, produce.MIN_VERSION, produce.MAX_VERSION, "Produce"
+        )
         self._version = version
-        by_id = version >= produce.BY_ID
+        by_id = version >= produce.TOPIC_ID_VERSION
         self._keys = {
             topic: views[topic].topic_id if by_id else produce.name_key(topic) for topic in topics
         }

@@ -32,7 +32,7 @@ from mirrors.kafka.protocol.metadata import Leader, TopicView, describe_topics, 
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 # From version 13 on a request names the topic by id, so a recreated one is an error.
-BY_ID = 13
+TOPIC_ID_VERSION = 13
 REPLY_BYTES = 4 << 20
 # How long the broker may wait for more: for the end of a transaction, and for anything at all.
 WAIT_MS = 25
@@ -261,7 +261,7 @@ class LogReader:
         if time.monotonic() > deadline:
             raise self._error(Code.REQUEST_TIMED_OUT)
         until = min(deadline, time.monotonic() + _REQUEST_S) + wait_ms / 1000
-        newest = BY_ID - 1 if self._topic_uuid == UUID(int=0) else None
+        newest = TOPIC_ID_VERSION - 1 if self._topic_uuid == UUID(int=0) else None
         connection = self._cluster.connection(self._leader.node, REQUESTS, deadline)
         try:
             answer = connection.call(self._request(isolation, wait_ms), until, newest=newest)
@@ -270,7 +270,7 @@ class LogReader:
             raise
         # By name, a recreated topic would be read on: its id is looked up before each read.
         self._caches_leader &= (
-            newest is None and connection.versions[FetchRequest.API_KEY][1] >= BY_ID
+            newest is None and connection.versions[FetchRequest.API_KEY][1] >= TOPIC_ID_VERSION
         )
         parts = [part for topic in answer.responses for part in topic.partitions]
         number = answer.error_code or (parts[0].error_code if parts else Code.UNKNOWN_SERVER_ERROR)

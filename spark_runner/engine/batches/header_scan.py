@@ -24,7 +24,7 @@ from spark_runner.kafka_protocol.batch_header import (
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
     MAGIC_AT,
-    MOST_HEADERS,
+    MAX_HEADERS,
     TRANSACTIONAL,
     Header,
     checksum_holds,
@@ -32,9 +32,9 @@ from spark_runner.kafka_protocol.batch_header import (
 )
 from spark_runner.kafka_protocol.varint import read_signed
 
-_LEAST: Final = MAGIC_AT + 1
+_MIN_SIZE: Final = MAGIC_AT + 1
 # For message formats 0 and 1.
-_LEAST_OLD: Final = 26
+_MIN_SIZE_OLD: Final = 26
 _UNPACK_HEADER: Final = HEADER.unpack_from
 
 
@@ -43,9 +43,9 @@ def read_headers(memory: memoryview, at: int, stop: int) -> Iterator[Header]:
     while True:
         row, at = headers(memory, at, stop)
         yield from row
-        if len(row) == MOST_HEADERS:
+        if len(row) == MAX_HEADERS:
             continue
-        if stop - at < _LEAST:
+        if stop - at < _MIN_SIZE:
             return
         if memory[at + MAGIC_AT] != 2:
             last = _old_format_header(memory, at)
@@ -63,7 +63,7 @@ def read_headers(memory: memoryview, at: int, stop: int) -> Iterator[Header]:
 
 def min_size(header: Header) -> int:
     """Minimum size of a batch, or of a message of an old format."""
-    return HEADER_SIZE if header[3] == 2 else _LEAST_OLD
+    return HEADER_SIZE if header[3] == 2 else _MIN_SIZE_OLD
 
 
 def _old_format_header(memory: memoryview, at: int) -> Header:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from spark_runner.engine.batches.record_bytes import KNOWN, MOST_TOGETHER, VARINTS, GroupTooLarge
+from spark_runner.engine.batches.record_bytes import KNOWN, MAX_MERGED_BYTES, VARINTS, GroupTooLarge
 from spark_runner.engine.model.pending_batch import OffsetRange, PendingBatch
 from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.kafka_protocol import compression
@@ -76,7 +76,7 @@ def merge_python(group: list[PendingBatch], codec: int) -> bytearray | None:
             header[5] & CODEC_MASK, batch.memory[at + HEADER_SIZE : at + batch.size]
         )
         inflated += len(body)
-        if inflated > MOST_TOGETHER and tp:
+        if inflated > MAX_MERGED_BYTES and tp:
             raise GroupTooLarge(tp)
         if not number:
             base = wrapped(_first_timestamp(body) + header[7])

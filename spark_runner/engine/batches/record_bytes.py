@@ -13,10 +13,10 @@ from spark_runner.kafka_protocol.varint import read_signed, signed, wrapped
 # Deltas and lengths are mostly small, so they are looked up.
 VARINTS = [signed(value) for value in range(1 << 14)]
 KNOWN: Final = len(VARINTS)
-_MOST: Final = (1 << 63) - 1
+_MAX_LONG: Final = (1 << 63) - 1
 # Small batches of similar records may inflate a thousandfold. A group is limited to this size; a
 # single batch is not.
-MOST_TOGETHER: Final = 16 << 20
+MAX_MERGED_BYTES: Final = 16 << 20
 
 
 class GroupTooLarge(Exception):
@@ -87,7 +87,7 @@ def assemble(pieces: list[RecordBytes], codec: int) -> bytearray:
         size = 1 + len(ahead) + len(tp) + len(rest)
         prefix = VARINTS[size] if size < KNOWN else signed(size)
         out += (prefix, attributes, ahead, tp, rest)
-    if newest > _MOST:
+    if newest > _MAX_LONG:
         newest = max(wrapped(piece.timestamp) for piece in pieces)
     body = compression.compress(codec, b"".join(out))
     return frame_batch(0, codec, body, len(pieces) - 1, base, newest, len(pieces))

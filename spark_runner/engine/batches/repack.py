@@ -12,7 +12,7 @@ import struct
 
 from spark_runner.engine.batches import merge, message_v0_v1
 from spark_runner.engine.batches.record_bytes import (
-    MOST_TOGETHER,
+    MAX_MERGED_BYTES,
     GroupTooLarge,
     RecordBytes,
     assemble,
@@ -55,7 +55,7 @@ def rebuild(
         except (IndexError, ValueError, struct.error) as error:
             raise CorruptBatch(number, str(error) or "a record is cut off") from None
         inflated += sum([len(piece.rest) for piece in found])
-        if inflated > MOST_TOGETHER and number:
+        if inflated > MAX_MERGED_BYTES and number:
             raise GroupTooLarge(number)
         if batch.end_offset is not None:
             found = [piece for piece in found if piece.offset < batch.end_offset]

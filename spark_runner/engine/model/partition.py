@@ -51,7 +51,7 @@ class PartitionCounters:
 
 _INDEX: Final = struct.Struct(">i")
 # More ranges are not read one by one; the offset runs identify our records all the same.
-MOST_UNVERIFIED: Final = 256
+MAX_UNVERIFIED_RANGES: Final = 256
 
 
 class Partition(PartitionState):
@@ -340,7 +340,7 @@ class Partition(PartitionState):
         """The target has the batch, from this downstream offset on."""
         header = batch.header
         records = header[12]
-        if base > self.next_downstream >= 0 and len(self.unverified_ranges) < MOST_UNVERIFIED:
+        if base > self.next_downstream >= 0 and len(self.unverified_ranges) < MAX_UNVERIFIED_RANGES:
             self.unverified_ranges.append((self.next_downstream, base))
         self.next_downstream = base + records
         if batch.offset_ranges:

@@ -31,11 +31,11 @@ KINDS: Final = 12
 
 OVER_S: Final = 30.0
 # Less says little.
-_LEAST_S: Final = 3.0
+_MIN_S: Final = 3.0
 # A slice that never waits for new records is behind, whatever its last replies said.
 _IDLE_SHARE: Final = 0.1
 # Below this share nothing binds; above it the largest one does.
-_LEAST_SHARE: Final = 0.1
+_MIN_SHARE: Final = 0.1
 
 _NAMES: Final[dict[int, tuple[Name, Side, Part]]] = {
     SOURCE_WINDOW: ("source_window", "source", ""),
@@ -112,7 +112,7 @@ class LimitHistory:
             return None
         first, last = self._totals[0], self._totals[-1]
         over_s = last.at - first.at
-        if over_s < _LEAST_S:
+        if over_s < _MIN_S:
             return None
         return decide(
             spent(first, last), over_s=over_s, is_behind=is_behind, source=source, target=target
@@ -141,7 +141,7 @@ def decide(
     binding = max((name for name in shares if name != "nothing"), key=lambda name: shares[name])
     if not is_behind and idle >= _IDLE_SHARE:
         chosen = "nothing"
-    elif shares[binding] < _LEAST_SHARE or seconds[OTHER] / over_s > shares[binding]:
+    elif shares[binding] < _MIN_SHARE or seconds[OTHER] / over_s > shares[binding]:
         return None
     else:
         chosen = binding

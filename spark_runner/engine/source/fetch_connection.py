@@ -18,7 +18,7 @@ from spark_runner.kafka_protocol.request_header import FETCH
 
 _FIRST = 256 << 10
 # A smaller reply says nothing about the connection, and costs as much as one of that size.
-_LEAST = 64 << 10
+_MIN_SIZE = 64 << 10
 _LONG_S = 0.5
 
 
@@ -34,10 +34,12 @@ class FetchSize:
 
     def record_response(self, size: int, seconds: float) -> None:
         """A reply of `size` bytes took `seconds` once it had begun to arrive."""
-        if size < _LEAST:
+        if size < _MIN_SIZE:
             return
         if seconds > _LONG_S:
-            self.size = max(min(self.size, int(size * _LONG_S / seconds)), min(_LEAST, self._most))
+            self.size = max(
+                min(self.size, int(size * _LONG_S / seconds)), min(_MIN_SIZE, self._most)
+            )
         elif seconds <= _LONG_S / 2 and 2 * size >= self.size:
             self.size = min(2 * self.size, self._most)
 
@@ -65,7 +67,7 @@ class FetchLimits:
     # Connections to each broker.
     connections: int = 1
     isolation: int = fetch.READ_COMMITTED
-    newest: int = fetch.MOST
+    newest: int = fetch.MAX_VERSION
 
 
 def throttled_s(announced_s: float, empty_throttled: int) -> float:
@@ -112,7 +114,7 @@ class FetchConnection:
         self._partition_bytes = limits.partition_bytes
         self._request_s = limits.request_s
         self._session = fetch.FetchSession(
-            transport.version(FETCH, fetch.LEAST, limits.newest, "Fetch"),
+            transport.version(FETCH, fetch.MIN_VERSION, limits.newest, "Fetch"),
             max_wait_ms=limits.max_wait_ms,
             min_bytes=limits.min_bytes,
             max_bytes=limits.max_bytes,
@@ -122,7 +124,7 @@ class FetchConnection:
     @property
     def by_name(self) -> bool:
         """Whether the broker knows topics by name only and cannot detect a recreated topic."""
-        return self._session.version < fetch.BY_ID
+        return self._session.version < fetch.TOPIC_ID_VERSION
 
     @property
     def is_receiving(self) -> bool:

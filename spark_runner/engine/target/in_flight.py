@@ -32,7 +32,7 @@ def by_topic(batches: BatchesInFlight) -> tuple[list[tuple[TopicKey, EncodedBatc
 
 _FIRST: Final = 512 << 10
 _FIRST_FAR: Final = 1 << 20
-_LEAST: Final = 16 << 10
+_MIN_SIZE: Final = 16 << 10
 # A commit waits for the requests in flight, and a stopping process has 3 s.
 _LONG_S: Final = 1.0
 # A response may take this much longer than the quickest one, or twice as long.
@@ -81,7 +81,7 @@ class SendWindow:
         self._quickest_s = min(self._quickest_s, took_s)
         waited_s = took_s - self._quickest_s
         if throttle_s > _LONG_S:
-            self.size = max(self.size // 2, _LEAST)
+            self.size = max(self.size // 2, _MIN_SIZE)
         elif throttle_s > 0:
             return
         elif self._is_far and waited_s <= _LONG_S / 2:

@@ -35,7 +35,7 @@ class TargetLeaders:
         *,
         transactional_id: str | None,
         tuning: ProducerSettings,
-        newest: int = produce.MOST,
+        newest: int = produce.MAX_VERSION,
     ) -> None:
         self.cluster = cluster
         self.alias = cluster.alias

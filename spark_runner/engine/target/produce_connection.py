@@ -45,7 +45,7 @@ class ProduceConnection:
         # Duration of the last request.
         self.took_s = 0.0
         self.reset_load()
-        version = transport.version(PRODUCE, produce.LEAST, newest, "Produce")
+        version = transport.version(PRODUCE, produce.MIN_VERSION, newest, "Produce")
         self._writer = produce.RequestWriter(
             version, transactional_id, timeout_ms=tuning.request_timeout_ms
         )
@@ -53,7 +53,7 @@ class ProduceConnection:
     @property
     def by_name(self) -> bool:
         """Whether the broker knows topics by name only and cannot detect a recreated topic."""
-        return self._writer.version < produce.BY_ID
+        return self._writer.version < produce.TOPIC_ID_VERSION
 
     @property
     def adds_partitions_itself(self) -> bool:
