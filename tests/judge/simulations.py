@@ -278,7 +278,7 @@ def judge_groups(world: World, what: str) -> Iterator[Finding]:
                 yield from _resumes(world, f"offsets on the target, {what}", row, copies)
 
 
-def judge_counted(world: World, path: str, seconds: float = 60.0) -> list[Finding]:
+def judge_counted(world: World, path: str, seconds: float = 90.0) -> list[Finding]:
     """The source is back: the run gets the counted figure, and it is exact."""
     until = time.monotonic() + seconds
     while (run := world.rest(path)).get("counted_at") is None:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 # Interval between attempts: while the source is unreachable or refuses, and while a part is
 # unknown although the source responds.
-AGAIN = timedelta(seconds=30)
+AGAIN = timedelta(seconds=15)
 AGAIN_WHERE_UNKNOWN = timedelta(hours=1)
 # After this time the source is not expected back in its old state.
 GIVE_UP_AFTER = timedelta(days=30)
@@ -43,7 +43,7 @@ def recount(*, run_id: int) -> bool:
     """Count in a worker; True when a figure was added. An unreachable source is tried again."""
     now = timezone.now()
     mine: QuerySet[FailoverRun] = executions().filter(pk=run_id, count_due_at__lte=now)
-    if not mine.update(count_due_at=now + 2 * AGAIN):
+    if not mine.update(count_due_at=now + 4 * AGAIN):
         return False
     run = FailoverRun.objects.select_related("flow__source", "flow__target").get(pk=run_id)
     if _is_overtaken(run):
