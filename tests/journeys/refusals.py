@@ -7,7 +7,7 @@ from pathlib import Path
 
 from controlplane.demo.rest_client import Api
 from controlplane.demo.stack import DemoStack
-from spark_runner.engine.batches.header_scan import REFUSED
+from spark_runner.engine.batches.header_scan import REJECTED
 
 # In the broker's words: the partition, and on the next line what was wrong with the records.
 _REFUSAL = re.compile(
@@ -42,5 +42,5 @@ def sent_again(stage: DemoStack) -> list[str]:
         f"{flow['name']} {row['topic']}-{row['partition']}: {row['why']}"
         for flow in api.rows("flows/")
         for row in api.rows(f"flows/{flow['id']}/partitions/")
-        if row["why"] == REFUSED
+        if row["why"] == REJECTED
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_runner.spark.java import KEPT, RECENT_S, mark_used, prune
+from spark_runner.spark.java import MAX_ARCHIVES, RECENT_S, mark_used, prune
 
 NOW = 1_700_000_000.0
 OLD = 10 * RECENT_S
@@ -31,12 +31,12 @@ def new(tmp_path: Path) -> Path:
 
 
 def test_of_the_others_the_few_stay_that_were_used_last(tmp_path: Path, new: Path) -> None:
-    others = [left(tmp_path, f"{stem(n)}.jsa", OLD + n) for n in range(1, KEPT + 3)]
+    others = [left(tmp_path, f"{stem(n)}.jsa", OLD + n) for n in range(1, MAX_ARCHIVES + 3)]
     for path in others:
         left(tmp_path, path.with_suffix(".lock").name, OLD)
     os.utime(others[-1], (NOW - OLD, NOW - OLD))
     prune(new, NOW)
-    stay = {others[-1], *others[: KEPT - 1]}
+    stay = {others[-1], *others[: MAX_ARCHIVES - 1]}
     assert {path for path in others if path.exists()} == stay
     assert {path.with_suffix(".jsa") for path in tmp_path.glob("*.lock")} == stay
     assert new.exists()
@@ -51,7 +51,7 @@ def test_what_was_half_written_goes_also_beside_one_that_stays(tmp_path: Path, n
 
 
 def test_who_just_used_one_or_makes_one_keeps_it(tmp_path: Path, new: Path) -> None:
-    for number in range(1, KEPT + 1):
+    for number in range(1, MAX_ARCHIVES + 1):
         left(tmp_path, f"{stem(number)}.jsa", 0)
     used = left(tmp_path, f"{stem(20)}.jsa", RECENT_S / 2)
     being_made = left(tmp_path, f"{stem(21)}.4711", OLD)

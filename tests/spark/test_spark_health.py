@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_runner.spark.health import OLD_S, MasterState, Observation, assess
+from spark_runner.spark.health import STALE_S, MasterState, Observation, assess
 
 KNOWS = MasterState("a:7077", is_active=True, knows_application=True)
 FORGOT = MasterState("a:7077", is_active=True)
@@ -14,7 +14,7 @@ STANDBY = MasterState("b:7077", error="is standby")
 
 def test_slots_and_an_active_master_that_knows_us_are_healthy() -> None:
     assert assess(Observation(4, (KNOWS,)), 0).is_healthy
-    assert assess(Observation(4, (DEAD, KNOWS)), OLD_S).is_healthy
+    assert assess(Observation(4, (DEAD, KNOWS)), STALE_S).is_healthy
     # A local master, YARN and Kubernetes have no list of masters.
     assert assess(Observation(256), 0).is_healthy
 
