@@ -28,7 +28,7 @@ def wear_out(side: Side, name: str, until: int) -> int:
     identity = ProducerIdentity(side.client, name, timeout_ms=60_000)
     identity.fence(soon())  # waits for the coordinator to be there
     epoch = identity.epoch
-    repeated = messages.Repeated(request)
+    repeated = messages.RepeatedRequest(request)
     while epoch < until:
         count = min(AT_ONCE, until - epoch)
         connection.send(
