@@ -54,7 +54,7 @@ def test_aborted_records_and_markers_do_not_count(source: Side, topic: str) -> N
 def test_a_bandwidth_limit_bounds_what_is_read(
     source: Side, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owed_headers, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(owed_headers, "_MIN_BYTES", 1)
     reader = HeaderReader(source.client, limit=10)
     assert reader.read({(topic, 0): 0}, soon())
     began = time.monotonic()
