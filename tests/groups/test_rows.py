@@ -128,7 +128,7 @@ def test_a_known_group_that_may_not_be_described_any_more_is_reported(
 
     one = GroupListing(name="app", type="classic", state="Empty", protocol_type="consumer")
     monkeypatch.setattr(
-        source_groups, "list_answered_groups", lambda *_, **__: GroupListings({"app": one})
+        source_groups, "list_reachable_groups", lambda *_, **__: GroupListings({"app": one})
     )
     monkeypatch.setattr(source_groups, "read_offsets", read)
     look(flow, "app")
