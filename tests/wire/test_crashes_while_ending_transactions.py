@@ -83,6 +83,6 @@ def test_while_committed_records_get_the_end_that_they_lack(scene: SimulatedFlow
     target, row = scene.flow.target, moved(scene.flow, scene.topic, 5)
     leave_open(target, scene.owner, scene.remote, records(5, b"late"))
     target.write(scene.flow.positions_topic, 0, [row])
-    for method in ("note", "end", "end"):
+    for method in ("record_outcome", "end", "end"):
         scene.dies_at(ProducerIdentity, method)
     scene.comes_right()
