@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -42,8 +42,79 @@ class TestAnswer(StrictSerializer):
     id = serializers.IntegerField(read_only=True)
 
 
+class AddressResult(StrictSerializer):
+    host = serializers.CharField(read_only=True)
+    port = serializers.IntegerField(read_only=True)
+    reachable = serializers.BooleanField(read_only=True, allow_null=True)
+    reason = serializers.CharField(read_only=True)
+    cluster_id = serializers.CharField(read_only=True)
+
+
+class BrokerResult(StrictSerializer):
+    id = serializers.IntegerField(read_only=True)
+    host = serializers.CharField(read_only=True)
+    port = serializers.IntegerField(read_only=True)
+    rack = serializers.CharField(read_only=True)
+    reachable = serializers.BooleanField(read_only=True, allow_null=True)
+    reason = serializers.CharField(read_only=True)
+    rtt_ms = serializers.FloatField(
+        read_only=True,
+        allow_null=True,
+        help_text="The quickest of several small requests from the worker that ran the test.",
+    )
+    rtt_median_ms = serializers.FloatField(read_only=True, allow_null=True)
+    read_bytes_per_second = serializers.IntegerField(
+        read_only=True,
+        allow_null=True,
+        help_text=(
+            "What one connection carries from the broker at most: the smallest socket buffer that "
+            "is known, for each round trip."
+        ),
+    )
+    write_bytes_per_second = serializers.IntegerField(
+        read_only=True, allow_null=True, help_text="The same to the broker."
+    )
+    distance = serializers.CharField(read_only=True, help_text="The figures as a sentence.")
+
+
+class RightResult(StrictSerializer):
+    name = serializers.CharField(read_only=True)
+    allowed = serializers.BooleanField(read_only=True, allow_null=True)
+    side = serializers.ChoiceField(choices=("source", "target", "both"), read_only=True)
+    words = serializers.CharField(read_only=True)
+
+
+class TestResult(StrictSerializer):
+    """What a test found; empty until it ends. Tests of an earlier version lack later fields."""
+
+    reachable = serializers.BooleanField(read_only=True)
+    code = serializers.CharField(read_only=True)
+    message = serializers.CharField(read_only=True)
+    taken_at = serializers.IntegerField(read_only=True)
+    took_ms = serializers.IntegerField(read_only=True)
+    cluster_id = serializers.CharField(read_only=True)
+    version = serializers.CharField(read_only=True)
+    features = serializers.DictField(child=serializers.IntegerField(), read_only=True)
+    addresses = AddressResult(many=True, read_only=True)
+    brokers = BrokerResult(many=True, read_only=True)
+    topics = serializers.IntegerField(read_only=True)
+    rights = RightResult(many=True, read_only=True)
+    warnings = serializers.ListField(child=serializers.CharField(), read_only=True)
+    advice = serializers.ListField(
+        child=serializers.CharField(),
+        read_only=True,
+        help_text="Which buffers hold connections to distant brokers below 1 Gb/s.",
+    )
+
+
+@extend_schema_field(TestResult)
+class ResultField(serializers.JSONField):
+    """The stored result as it is."""
+
+
 class ClusterTestSerializer(StrictModelSerializer):
     cluster: Any = serializers.SlugRelatedField(slug_field="alias", read_only=True)
+    result = ResultField(read_only=True)
 
     class Meta:
         model = ClusterTest

@@ -129,7 +129,8 @@ def run_test(*, test_id: int, deadline_s: float = TEST_DEADLINE_S) -> bool:
     ):
         return False
     test = ClusterTest.objects.select_related("cluster").get(pk=test_id)
-    report = probe(test.cluster.spec, deadline_s=deadline_s, now=milliseconds(timezone.now()))
+    now = milliseconds(timezone.now())
+    report = probe(test.cluster.spec, deadline_s=deadline_s, now=now, measures_distance=True)
     observe_cluster(cluster=test.cluster, report=report)
     return run_lifecycle.end(
         ClusterTest.objects.filter(pk=test_id, state=TestState.RUNNING),

@@ -55,7 +55,10 @@ def files_of(cluster: Cluster, test: ClusterTest | None) -> dict[str, Any]:
         {
             "asked": f"broker {one['id']}",
             "answer": _word(one.get("reachable"), "reachable", "unreachable"),
-            "words": f"{one.get('host')}:{one.get('port')} {one.get('reason') or ''}".strip(),
+            "words": " ".join(
+                [f"{one.get('host')}:{one.get('port')}"]
+                + [words for key in ("reason", "distance") if (words := one.get(key))]
+            ),
         }
         for one in found.get("brokers", [])
     ]

@@ -70,6 +70,22 @@ def test_it_tells_version_topics_the_last_test_and_since_when_figures_are_stale(
     assert re.search(r"Figures stale since 5 min( \d+ s)? ago", text)
 
 
+def test_a_test_shows_the_distance_of_each_broker_and_which_buffer_to_raise(
+    viewer: Client, primary: Cluster
+) -> None:
+    advice = "One connection from primary carries at most about 1.0 MB/s at RTT 100 ms: raise it."
+    distance = "RTT 100.2 ms (median 101.0 ms). One connection carries at most about 1.0 MB/s."
+    broker = {"id": 1, "host": "b1", "port": 9092, "reachable": True, "distance": distance}
+    result = {"brokers": [broker], "advice": [advice]}
+    ClusterTest.objects.create(cluster=primary, result=result, state="succeeded")
+    text = _text(viewer, "/clusters/primary/")
+    assert distance in text
+    assert advice in text
+    assert "from the worker that ran the test" in text
+    file = viewer.get("/clusters/primary/?as=csv&of=test").getvalue().decode()
+    assert f"b1:9092 {distance}" in file
+
+
 def test_a_dead_address_is_a_warning_on_the_page_of_a_cluster_that_answers(
     viewer: Client, primary: Cluster
 ) -> None:

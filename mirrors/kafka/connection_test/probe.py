@@ -20,7 +20,9 @@ from mirrors.kafka.admin import permissions
 from mirrors.kafka.admin.permissions import Permission
 from mirrors.kafka.connection.diagnosis import diagnose
 from mirrors.kafka.connection_test.addresses import try_addresses
+from mirrors.kafka.connection_test.distance import measure
 from mirrors.kafka.connection_test.report import BrokerReport, ProbeReport
+from mirrors.kafka.connection_test.stream_capacity import Distance, advice
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.protocol.connection_errors import ConnectionFailed
 from mirrors.kafka.security.connection_settings import ConnectionFacts, connection_facts
@@ -41,13 +43,18 @@ def probe(
     deadline_s: float = 15.0,
     now: int,
     transactional_id: str = PROBE_TRANSACTIONAL_ID,
+    measures_distance: bool = False,
 ) -> ProbeReport:
     """Test the connection. Never raises: a failure is a report with its code and one sentence.
-    `now` is milliseconds since the epoch."""
+
+    `now` is milliseconds since the epoch. `measures_distance` costs a few requests to each broker.
+    """
     started = time.monotonic()
     try:
         facts = connection_facts(spec)
-        report = _ConnectionTest(spec, facts, started + deadline_s, now, transactional_id).run()
+        test = _ConnectionTest(spec, facts, started + deadline_s, now, transactional_id)
+        test.measures_distance = measures_distance
+        report = test.run()
     except UnderstudyError as error:
         report = ProbeReport(reachable=False, code=error.code, message=error.message, taken_at=now)
     return dataclasses.replace(report, took_ms=int((time.monotonic() - started) * 1000))
@@ -60,6 +67,8 @@ class _ConnectionTest:
         self, spec: ClusterSpec, facts: ConnectionFacts, deadline: float, now: int, txn: str
     ) -> None:
         self.spec, self.facts, self.deadline, self.now, self.txn = spec, facts, deadline, now, txn
+        self.measures_distance = False
+        self._distances: dict[int, Distance] = {}
 
     def run(self) -> ProbeReport:
         found = try_addresses(self.facts, self._open_connection, self._describe, self.deadline)
@@ -92,6 +101,7 @@ class _ConnectionTest:
             topics=sum(not topic.is_internal for topic in topics.topics or ()),
             rights=tuple(granted),
             warnings=(*warnings, *with_certificate, *(sentences[1:] if dead else sentences)),
+            advice=tuple(advice(self.spec.alias, sorted(self._distances.values(), key=_broker))),
         )
 
     def _open_connection(self, host: str, port: int) -> BrokerConnection:
@@ -123,13 +133,26 @@ class _ConnectionTest:
 
     def _check_broker(self, broker: Any) -> BrokerReport:
         try:
-            with self._open_connection(broker.host, broker.port).connect(self.deadline):
-                return _broker_report(broker, True)
+            with self._open_connection(broker.host, broker.port).connect(self.deadline) as opened:
+                report = _broker_report(broker, True)
+                return self._measured(report, opened) if self.measures_distance else report
         except ConnectionFailed as failed:
             error = self._describe(failed, self.deadline)
             return _broker_report(broker, False, error.message)
         except UnderstudyError as error:
             return _broker_report(broker, False, error.message)
+
+    def _measured(self, report: BrokerReport, connection: BrokerConnection) -> BrokerReport:
+        """The report with round trips and what one connection carries."""
+        try:
+            measured = measure(report, connection, self.spec.properties, self.deadline)
+        except UnderstudyError:
+            # The broker was reached; this is not what the test is for.
+            return report
+        if measured is None:
+            return report
+        found, self._distances[report.id] = measured
+        return found
 
     def _advertised(self, broker: BrokerReport, connection: BrokerConnection) -> str:
         first = f"{connection.host}:{connection.port}"
@@ -187,6 +210,10 @@ def _before_describe_cluster(topics: Any) -> Any:
         cluster_id=topics.cluster_id,
         authorized_operations=getattr(topics, "authorized_operations", None),
     )
+
+
+def _broker(distance: Distance) -> int:
+    return distance.broker
 
 
 def _version(connection: BrokerConnection) -> str:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from mirrors.domain.formatting import size
 from mirrors.kafka.admin.permissions import Permission
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BrokerReport:
-    """One broker at its advertised address. `reason`: why it is not reachable there."""
+    """One broker at its advertised address. `reason`: why it is not reachable there.
+
+    `rtt_ms` and `rtt_median_ms`: the quickest and the median of several small requests. `read_` and
+    `write_bytes_per_second`: what one connection carries at most, estimated from its buffers. All
+    are None where they are not known.
+    """
 
     id: int
     host: str
@@ -18,6 +24,22 @@ class BrokerReport:
     rack: str
     reachable: bool | None
     reason: str = ""
+    rtt_ms: float | None = None
+    rtt_median_ms: float | None = None
+    read_bytes_per_second: int | None = None
+    write_bytes_per_second: int | None = None
+
+    @property
+    def distance(self) -> str:
+        """The figures as a sentence; empty if they are not known."""
+        if self.rtt_ms is None:
+            return ""
+        rtt = f"RTT {self.rtt_ms:.1f} ms (median {self.rtt_median_ms or self.rtt_ms:.1f} ms)."
+        ways = {"from": self.read_bytes_per_second, "to": self.write_bytes_per_second}
+        rates = [f"{size(rate)}/s {way} it" for way, rate in ways.items() if rate]
+        if not rates:
+            return rtt
+        return f"{rtt} One connection carries at most about {', '.join(rates)}."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,7 +65,7 @@ class ProbeReport:
     """The report. `code` is "ok" or the failure's code, `message` its sentence; times in
     milliseconds.
 
-    `warnings` are about what works now and may fail later.
+    `warnings` are about what works now and may fail later, `advice` about what would be faster.
     """
 
     reachable: bool
@@ -59,6 +81,10 @@ class ProbeReport:
     topics: int = 0
     rights: tuple[Permission, ...] = ()
     warnings: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        found = dataclasses.asdict(self)
+        for row, broker in zip(found["brokers"], self.brokers, strict=True):
+            row["distance"] = broker.distance
+        return found
