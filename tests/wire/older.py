@@ -1,4 +1,4 @@
-"""Brokers of older Kafka versions: their jars, and those with ZooKeeper."""
+"""Brokers of older and newer Kafka versions: their jars, and those with ZooKeeper."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from controlplane.demo.processes.java import find_java, plain_environment
 from controlplane.demo.processes.ports import HOST, free_port, is_open
 
 _LOG4J_2 = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
+_LOG4J_2_NEWER = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.5")
 _LOG4J_1 = ("org.slf4j", "slf4j-reload4j", "1.7.36")
 START_S = 90.0
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 
 
 def jars_of(version: str) -> JarSet:
-    logs = _LOG4J_2 if version.startswith("4.") else _LOG4J_1
+    logs = {"4.4": _LOG4J_2_NEWER, "4.0": _LOG4J_2}.get(version[:3], _LOG4J_1)
     return JarSet(
         name=f"kafka-{version}",
         title=f"Kafka {version}",

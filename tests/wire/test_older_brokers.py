@@ -1,6 +1,6 @@
-"""Real brokers of Kafka 4.0, 3.9, and 2.8 with ZooKeeper, together with the newest version.
+"""Real brokers of Kafka 4.4, 4.0, 3.9, and 2.8 with ZooKeeper, together with 4.3.
 
-All of them identify topics by name in Produce; 2.8 does so in Fetch as well.
+Before 4.1 they identify topics by name in Produce; 2.8 does so in Fetch as well.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 WAYS = ["up", "down", "within"]
 # The newest Produce and Fetch that each speaks.
-NEWEST = {"4.0.2": (12, 17), "3.9.2": (11, 17), "2.8.2": (9, 12)}
+NEWEST = {"4.4.0": (13, 18), "4.0.2": (12, 17), "3.9.2": (11, 17), "2.8.2": (9, 12)}
 
 
 @pytest.fixture(scope="module", params=NEWEST)
