@@ -90,7 +90,7 @@ test-crashes: $(VENV)/.dev ## kill -9 240 copiers (UNDERSTUDY_CRASHES=60 of each
 test-takeover: $(VENV)/.dev ## Run a real MirrorMaker 2, then a flow, then MirrorMaker 2 again in mid-stream: nothing lost, little repeated
 	$(PYTEST) tests/spark/test_mm2_and_back.py --timeout 900 -m "" $(RUN)
 
-test-older: $(VENV)/.dev ## Copy from, to and within real brokers of Kafka 4.0, 3.9 and 2.8 (with ZooKeeper), which it fetches
+test-older: $(VENV)/.dev ## Copy from, to and within real brokers of Kafka 4.4, 4.0, 3.9 and 2.8 (with ZooKeeper), which it fetches
 	$(PYTEST) tests/wire/test_older_brokers.py --timeout 900 -m "" $(RUN)
 
 test-failover: $(VENV)/.dev ## kill -9 the source under load twenty times; compare loss and re-reads with the prediction
