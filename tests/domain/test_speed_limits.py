@@ -47,7 +47,7 @@ def cure(speed: SliceSpeed) -> str:
 def test_a_full_target_window_is_stated_with_its_figures() -> None:
     speed = limited("target_window", side="target", part="bytes")
     assert said(speed) == (
-        "Speed limit: target window: 16 MB in flight to west was full for 92% of the last 30 s "
+        "Speed limit: target window: 16 MB in flight to west, full for 92% of the last 30 s "
         "(RTT 100 ms, a request takes 210 ms)."
     )
     assert "tasks.max" in cure(speed)

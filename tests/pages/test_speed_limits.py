@@ -28,7 +28,7 @@ FULL = SpeedLimit(
     shares={"target_window": 0.92, "processor": 0.08},
 )
 STATE = (
-    "Speed limit: target window: 16 MB in flight to west was full for 92% of the last 30 s "
+    "Speed limit: target window: 16 MB in flight to west, full for 92% of the last 30 s "
     "(RTT 100 ms, a request takes 104 ms)."
 )
 

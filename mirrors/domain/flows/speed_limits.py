@@ -127,7 +127,7 @@ def state(speed: SliceSpeed, *, source: str, target: str) -> str:
     alias = target if limit.side == "target" else source
     what = {
         "source_window": f"source window: fetches from {alias} waited for their replies for",
-        "target_window": f"target window: {_used_up(limit)} to {alias} was full for",
+        "target_window": f"target window: {_used_up(limit, alias)} for",
         "commit": f"commit: ending transactions on {target} took",
         "link": f"link: {_moving(limit, alias)} for",
         "processor": "processor: the engine computed, or waited for a processor, for",
@@ -197,13 +197,15 @@ def _target_advice(limit: SpeedLimit, alias: str, *, is_far: bool) -> str:
     )
 
 
-def _used_up(limit: SpeedLimit) -> str:
+def _used_up(limit: SpeedLimit, alias: str) -> str:
     if limit.part == "memory":
-        return "memory for batches in flight"
+        return f"all memory for batches in flight to {alias} was in use"
     if limit.part == "batches":
-        return "the limit of batches of a partition in flight"
-    amount = f"{size(limit.in_flight_bytes)} in flight" if limit.in_flight_bytes else "the window"
-    return amount if limit.part == "bytes" else f"the limit of requests, with {amount},"
+        return f"as many batches of a partition as allowed were in flight to {alias}"
+    amount = size(limit.in_flight_bytes) if limit.in_flight_bytes else "what is allowed"
+    if limit.part == "requests":
+        return f"as many requests as allowed ({amount}) were in flight to {alias}"
+    return f"{amount} in flight to {alias}, full"
 
 
 def _moving(limit: SpeedLimit, alias: str) -> str:
