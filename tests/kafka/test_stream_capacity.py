@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.bench.distance.relay import Line, Relay, build
+from controlplane.bench.distance.relay import NetworkProfile, Relay, build
 from controlplane.demo.processes.ports import free_port
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection_test.probe import probe
@@ -89,7 +89,7 @@ def test_this_machine_s_limits_come_from_its_kernel(tmp_path: Path) -> None:
 def relay(tmp_path: Path, cluster: ClusterSpec, monkeypatch: pytest.MonkeyPatch) -> Iterator[Relay]:
     """All connections of this process go through it, 100 ms."""
     resolve = sockets.resolve
-    line = Line(far="both", rtt_ms=100)
+    line = NetworkProfile(far="both", rtt_ms=100)
     broker = int(cluster.bootstrap_servers.rpartition(":")[2])
     with Relay(build(tmp_path), port=free_port(), broker_port=broker, line=line) as found:
 
