@@ -19,7 +19,7 @@ from mirrors.models.drills import ENDED_WELL
 from mirrors.models.readiness import readiness_of
 from monitoring.alerts import links
 from monitoring.alerts.evaluation import is_silenced
-from monitoring.domain.lag import MINUTE
+from monitoring.domain.history import MINUTE
 from monitoring.domain.overview import sparkline
 from monitoring.domain.overview.data_loss import FlowSummary
 from monitoring.domain.overview.drill_results import StandbyProof, drill_sentence

@@ -13,7 +13,7 @@ from plotly import graph_objects as go
 
 from mirrors.domain import formatting
 from mirrors.models import Transition
-from monitoring.domain.lag import Sample
+from monitoring.domain.history import Sample
 
 INK, SOFT, FAINT = "var(--ink)", "var(--ink-soft)", "var(--ink-faint)"
 GRID, OBJECTIVE = "var(--line)", "var(--attention)"

@@ -13,7 +13,7 @@ from django.db.models import Avg, Count, Max, Q
 
 from mirrors.models import FlowPartition, HeartbeatState, Job
 from mirrors.models.flow_queries import flows_with_lag
-from monitoring.domain.lag import (
+from monitoring.domain.history import (
     FINE,
     HOUR,
     MINUTE,

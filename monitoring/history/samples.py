@@ -8,7 +8,15 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from mirrors.models import Flow, Transition
-from monitoring.domain.lag import FINE, HOUR, MINUTE, Resolution, Sample, downsample, insert_breaks
+from monitoring.domain.history import (
+    FINE,
+    HOUR,
+    MINUTE,
+    Resolution,
+    Sample,
+    downsample,
+    insert_breaks,
+)
 from monitoring.models import LagSample
 
 _EVENTS = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from mirrors.models import Flow
-from monitoring.domain.lag import RESOLUTIONS
+from monitoring.domain.history import RESOLUTIONS
 
 
 class LagSample(models.Model):

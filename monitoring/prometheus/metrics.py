@@ -16,7 +16,7 @@ from mirrors.models import Cluster, FlowTopic, Job, Runner, Sighting
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.readiness import readiness_of, with_readiness
 from mirrors.services.clock import milliseconds
-from monitoring.domain.lag import FINE
+from monitoring.domain.history import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
 from monitoring.prometheus import engine_metrics, sync_metrics
 from monitoring.prometheus.text_format import MM2, Labels, Series, labelled, text_of

@@ -17,7 +17,7 @@ from mirrors.views.flows.pages import flow_context
 from mirrors.views.page import render_page
 from mirrors.views.tables import whole_file
 from monitoring.domain.alerts.rules import rules_of
-from monitoring.domain.lag import downsample
+from monitoring.domain.history import downsample
 from monitoring.history import charts
 from monitoring.history import samples as history
 from monitoring.history.samples import Range

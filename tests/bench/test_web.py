@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from controlplane.bench.scale import page_times, seed_flows
 from mirrors.models import Flow, FlowPartition
-from monitoring.domain.lag import HOUR
+from monitoring.domain.history import HOUR
 from monitoring.models import LagSample
 
 

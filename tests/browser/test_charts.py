@@ -10,7 +10,7 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from mirrors.models import Flow
-from monitoring.domain.lag import FINE
+from monitoring.domain.history import FINE
 from monitoring.models import LagSample
 from tests.browser.conftest import Visitor
 from tests.browser.test_appearance import _axe, _widths_that_scroll_sideways

@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from mirrors.models import Flow, FlowObjectives
-from monitoring.domain.lag import FINE, HOUR, MINUTE, Sample
+from monitoring.domain.history import FINE, HOUR, MINUTE, Sample
 from monitoring.history import charts
 from monitoring.history import samples as history
 from monitoring.models import AlertRule, LagSample

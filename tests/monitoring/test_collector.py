@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from mirrors.models import Flow, FlowPartition, Job, Sighting
 from monitoring import tasks
-from monitoring.domain.lag import FINE, HOUR, MINUTE
+from monitoring.domain.history import FINE, HOUR, MINUTE
 from monitoring.history import collector
 from monitoring.models import Feed, LagSample
 from tests.pages import world

@@ -12,7 +12,7 @@ from controlplane.bench.scale.bulk_sql import earlier, multiply, table
 from controlplane.bench.scale.seed_activity import gather
 from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, Job, Runner
 from mirrors.services import account
-from monitoring.domain.lag import FINE, HOUR, MINUTE, Resolution
+from monitoring.domain.history import FINE, HOUR, MINUTE, Resolution
 from monitoring.models import LagSample
 
 TOPICS_A_FLOW = 10

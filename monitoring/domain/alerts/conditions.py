@@ -17,7 +17,7 @@ from monitoring.domain.alerts.rules import (
     Kind,
     RunnerFacts,
 )
-from monitoring.domain.lag import is_fresh
+from monitoring.domain.history import is_fresh
 
 _INACTIVE = {"draft", "stopped", "failed_over"}
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitoring.domain.lag import (
+from monitoring.domain.history import (
     FINE,
     MINUTE,
     Figures,
