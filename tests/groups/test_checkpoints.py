@@ -8,7 +8,8 @@ from mirrors.domain.internal_topics.records import Checkpoint
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import NewRecord, append
 from mirrors.models import GroupBookmark, GroupOffset, KnownCheckpoint
-from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints
+from mirrors.services.groups.survey import discover_groups
 from tests.groups.world import World
 from tests.wire.world import unique
 

@@ -12,7 +12,8 @@ from confluent_kafka import ShareConsumer, TopicPartition
 from mirrors.kafka.admin.groups import GroupOffset, list_groups
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import GroupOffset as Row
-from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints
+from mirrors.services.groups.survey import discover_groups
 from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
 from tests.mirrors.simulated_flow import simulate

@@ -13,8 +13,9 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.protocol.metadata import id_text
 from mirrors.models import GroupBookmark, KnownCheckpoint, PartitionMap, RunIndex
 from mirrors.models import GroupOffset as Row
-from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints
 from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
+from mirrors.services.groups.survey import discover_groups
 from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
 from tests.wire.world import unique

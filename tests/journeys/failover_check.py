@@ -22,7 +22,8 @@ from controlplane.demo.kafka.broker import KafkaBroker
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
 from mirrors.models import Cluster, Flow, FlowPartition
 from mirrors.services.failover.simulation import simulator
-from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints
+from mirrors.services.groups.survey import discover_groups
 from spark_runner.engine.epoch import RawCopier
 from tests.groups.world import World
 from tests.pages import world as rows

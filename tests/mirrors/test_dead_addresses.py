@@ -10,7 +10,8 @@ import pytest
 
 from mirrors.kafka.protocol import addresses
 from mirrors.kafka.protocol.addresses import ADDRESS_HISTORY
-from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints
+from mirrors.services.groups.survey import discover_groups
 from mirrors.services.groups.target_offsets import move_groups
 from tests.dead_addresses import KINDS
 from tests.groups.world import World

@@ -12,7 +12,8 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.models import FailoverRun
 from mirrors.services.failover import source_groups
 from mirrors.services.failover.simulation import simulator, temporary_groups
-from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints
+from mirrors.services.groups.survey import discover_groups
 from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
 from tests.mirrors.simulated_flow import simulate

@@ -17,8 +17,9 @@ from confluent_kafka.admin import (
 )
 
 from mirrors.models import Cluster
-from mirrors.services.groups.mm2_checkpoints import discover_groups, emit_checkpoints
+from mirrors.services.groups.mm2_checkpoints import emit_checkpoints
 from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
+from mirrors.services.groups.survey import discover_groups
 from mirrors.services.groups.target_offsets import move_groups
 from tests.groups.world import World
 from tests.security.secured import SecuredBroker

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -22,41 +21,12 @@ from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, re
 from mirrors.models import Flow, GroupBookmark, KnownCheckpoint
 from mirrors.services.clock import Budget, moment
 from mirrors.services.groups.store import is_valid_checkpoint, store_places, written_offsets
-from mirrors.services.groups.survey import Survey, find_groups, survey_groups
+from mirrors.services.groups.survey import Survey, flow_of, summarize
 
 Key = tuple[str, str, int]
 _BATCH = 500
 _UNIQUE = ("flow", "group", "topic", "partition")
 _NEXT_TURN = "the next run of the group offsets task sets it"
-
-
-def discover_groups(context: SyncTaskContext) -> Outcome:
-    """Sync task `groups`: the groups on the source, and which are excluded and why."""
-    flow = flow_of(context)
-    verdicts, missing = find_groups(
-        flow=flow,
-        spec=context.spec,
-        now=moment(context.now),
-        budget=Budget(context.deadline_s),
-    )
-    chosen = sum(verdict.chosen for verdict in verdicts.values())
-    return Outcome(
-        counts={"groups": chosen, "left_out": len(verdicts) - chosen},
-        reasons=(
-            *([missing] if missing else []),
-            *summarize((v.reason, name) for name, v in sorted(verdicts.items()) if not v.chosen),
-        ),
-    )
-
-
-def survey_of(context: SyncTaskContext) -> Survey:
-    """The survey that the sync tasks `checkpoints` and `group offsets` share."""
-    return survey_groups(
-        flow=flow_of(context),
-        spec=context.spec,
-        now=moment(context.now),
-        budget=Budget(context.deadline_s),
-    )
 
 
 def emit_checkpoints(context: SyncTaskContext, survey: Survey) -> Outcome:
@@ -118,25 +88,6 @@ def _waiting(
     if move.state != "moved":
         return move
     return OffsetUpdate("waiting", None, f"{move.reason}; {_NEXT_TURN}")
-
-
-def summarize(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Each reason once, with its count and one example: the rows have it for each group."""
-    counts: Counter[str] = Counter()
-    examples: dict[str, str] = {}
-    for reason, example in reasons:
-        counts[reason] += 1
-        examples.setdefault(reason, example)
-    return tuple(
-        f"{examples[reason]}: {reason}."
-        if count == 1
-        else f"{count} group-partitions, such as {examples[reason]}: {reason}."
-        for reason, count in counts.most_common()
-    )
-
-
-def flow_of(context: SyncTaskContext) -> Flow:
-    return Flow.objects.select_related("source", "target").get(pk=context.flow_id)
 
 
 def _known(flow: Flow, admin: Admin, topic: str, budget: Budget) -> dict[Key, Checkpoint]:

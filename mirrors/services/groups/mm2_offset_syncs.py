@@ -31,7 +31,7 @@ from mirrors.models import (
 )
 from mirrors.models.offsets import neighbor_blocks
 from mirrors.services.clock import Budget
-from mirrors.services.groups.mm2_checkpoints import flow_of
+from mirrors.services.groups.survey import flow_of
 from mirrors.services.offsets.run_index import refresh_index
 
 _BATCH = 500

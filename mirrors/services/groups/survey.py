@@ -7,6 +7,7 @@ logs' ends. The states on the target are read last, as close to a write as possi
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
@@ -18,11 +19,12 @@ from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.groups import GroupOffset, list_reachable_groups, read_offsets
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow
-from mirrors.services.clock import Budget
+from mirrors.services.clock import Budget, moment
 from mirrors.services.groups.store import has_listing, known_groups, known_places, store_listing
 from mirrors.services.offsets.mm2_bounds import find_bounds
 from mirrors.services.offsets.reverse_translation import reverse_flow_of
@@ -42,6 +44,35 @@ class Survey:
     groups: tuple[str, ...]
     places: tuple[GroupPartition, ...]
     states: dict[str, str]
+
+
+def discover_groups(context: SyncTaskContext) -> Outcome:
+    """Sync task `groups`: the groups on the source, and which are excluded and why."""
+    flow = flow_of(context)
+    verdicts, missing = find_groups(
+        flow=flow,
+        spec=context.spec,
+        now=moment(context.now),
+        budget=Budget(context.deadline_s),
+    )
+    chosen = sum(verdict.chosen for verdict in verdicts.values())
+    return Outcome(
+        counts={"groups": chosen, "left_out": len(verdicts) - chosen},
+        reasons=(
+            *([missing] if missing else []),
+            *summarize((v.reason, name) for name, v in sorted(verdicts.items()) if not v.chosen),
+        ),
+    )
+
+
+def survey_of(context: SyncTaskContext) -> Survey:
+    """The survey that the sync tasks `checkpoints` and `group offsets` share."""
+    return survey_groups(
+        flow=flow_of(context),
+        spec=context.spec,
+        now=moment(context.now),
+        budget=Budget(context.deadline_s),
+    )
 
 
 def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) -> Survey:
@@ -274,3 +305,22 @@ def _with_ends(admin: Admin, places: list[GroupPartition], budget: Budget) -> li
             )
         )
     return found
+
+
+def summarize(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Each reason once, with its count and one example: the rows have it for each group."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for reason, example in reasons:
+        counts[reason] += 1
+        examples.setdefault(reason, example)
+    return tuple(
+        f"{examples[reason]}: {reason}."
+        if count == 1
+        else f"{count} group-partitions, such as {examples[reason]}: {reason}."
+        for reason, count in counts.most_common()
+    )
+
+
+def flow_of(context: SyncTaskContext) -> Flow:
+    return Flow.objects.select_related("source", "target").get(pk=context.flow_id)

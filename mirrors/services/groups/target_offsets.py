@@ -12,9 +12,8 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
 from mirrors.services.clock import Budget, moment
-from mirrors.services.groups.mm2_checkpoints import flow_of, summarize
 from mirrors.services.groups.store import store_places, written_offsets
-from mirrors.services.groups.survey import Survey, read_target
+from mirrors.services.groups.survey import Survey, flow_of, read_target, summarize
 
 Key = tuple[str, str, int]
 # The number of groups whose state is read right before they are set, so that little time passes.

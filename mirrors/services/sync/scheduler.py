@@ -39,6 +39,7 @@ from mirrors.models import DutyRun, Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import Budget, milliseconds, moment
 from mirrors.services.groups import mm2_checkpoints, mm2_offset_syncs, target_offsets
+from mirrors.services.groups.survey import discover_groups, survey_of
 from mirrors.services.standby import backup
 from mirrors.services.sync.runs import (
     attempt,
@@ -74,15 +75,13 @@ TABLE: tuple[SyncTask, ...] = (
     SyncTask(schedule=TOPIC_CONFIGS, act=configs.sync_configs),
     SyncTask(schedule=TOPIC_ACLS, act=acls.sync_acls),
     SyncTask(schedule=PLAN, act=plans.compute_plan),
-    SyncTask(schedule=GROUPS, act=mm2_checkpoints.discover_groups),
+    SyncTask(schedule=GROUPS, act=discover_groups),
     SyncTask(
         schedule=CHECKPOINTS,
         act=mm2_checkpoints.emit_checkpoints,
-        survey=mm2_checkpoints.survey_of,
+        survey=survey_of,
     ),
-    SyncTask(
-        schedule=GROUP_OFFSETS, act=target_offsets.move_groups, survey=mm2_checkpoints.survey_of
-    ),
+    SyncTask(schedule=GROUP_OFFSETS, act=target_offsets.move_groups, survey=survey_of),
     SyncTask(schedule=OFFSET_SYNCS, act=mm2_offset_syncs.write_offset_syncs),
     SyncTask(schedule=STANDBY, act=backup.back_up_flow),
 )
