@@ -19,7 +19,7 @@ from mirrors.kafka.admin.client_fence import ClientFence, preserve_open_access
 from mirrors.models import FailoverRun, FailoverStep
 from mirrors.models import GroupOffset as GroupRow
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.plan_inputs import look
+from mirrors.services.failover.plan_inputs import read_plan_inputs
 from mirrors.services.failover.runbook.context import Context
 from mirrors.services.failover.runbook.steps import loss_recount
 from mirrors.services.failover.runbook.steps.fence import FENCE
@@ -107,7 +107,7 @@ def a_fence_stops_writers_and_nobody_else(world: World, topic: str) -> None:
 
 def the_plan_names_the_topics_that_no_rule_covers(world: World, topic: str) -> None:
     """Before anybody makes the first rule, which would shut out their readers."""
-    seen = look(
+    seen = read_plan_inputs(
         flow=world.flow,
         spec=world.flow.spec,
         groups=[group_of(world)],

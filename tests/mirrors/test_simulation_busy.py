@@ -40,20 +40,20 @@ def flow(scene: SimulatedFlow) -> Flow:
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], Any]], None]:
-    """Do something while a simulation looks, at its so-and-so-many-th pause between questions."""
+    """Do something while a simulation reads both clusters, at the given pause between requests."""
 
     def set_up(at: int, act: Callable[[], Any]) -> None:
-        look, pauses = simulator.look, itertools.count(1)
+        read, pauses = simulator.read_plan_inputs, itertools.count(1)
 
-        def looked(*, tick: Callable[[], None], **how: Any) -> Any:
+        def read_slowly(*, tick: Callable[[], None], **how: Any) -> Any:
             def ticked() -> None:
                 tick()
                 if next(pauses) == at:
                     act()
 
-            return look(tick=ticked, **how)
+            return read(tick=ticked, **how)
 
-        monkeypatch.setattr(simulator, "look", looked)
+        monkeypatch.setattr(simulator, "read_plan_inputs", read_slowly)
 
     return set_up
 

@@ -53,7 +53,7 @@ SOURCE_DEADLINE_S = 8.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Look:
+class PlanInputs:
     """The picture, and what a simulation needs to read: `read_to` and `starts` of the target.
 
     `committed`: whether the flow copies only committed records. `silence`: why the source as a
@@ -69,7 +69,7 @@ class Look:
     undescribed: Mapping[TopicPartition, str] = dataclasses.field(default_factory=dict)
 
 
-def look(
+def read_plan_inputs(
     *,
     flow: Flow,
     spec: FlowSpec,
@@ -77,32 +77,32 @@ def look(
     now: int,
     tick: Callable[[], None],
     source_s: float = SOURCE_DEADLINE_S,
-) -> Look:
+) -> PlanInputs:
     """Raises when the target does not respond: without it there is no plan.
 
     `tick` is called between the requests, each with its deadline; `source_s` is the deadline of
     requests to the source.
     """
-    asked = _Questions(flow, spec, tuple(groups), now, tick, source_s)
-    answers = asked.ask()
-    seen, theirs = answers.groups, answers.source
+    reader = _InputReader(flow, spec, tuple(groups), now, tick, source_s)
+    responses = reader.read()
+    seen, theirs = responses.groups, responses.source
     positions = {
         (row.topic, row.partition): row.position for row in theirs.rows if row.position is not None
     }
-    picture = asked.picture(answers, positions)
-    return Look(
+    picture = reader.picture(responses, positions)
+    return PlanInputs(
         picture=with_permissions(picture, flow=flow, spec=spec, away=seen.away, tick=tick),
         committed=_is_committed(spec),
-        read_to=_copied_by_then(flow, picture, positions, answers.read_to),
-        starts=answers.starts,
-        topics=answers.there.topics,
+        read_to=_copied_by_then(flow, picture, positions, responses.read_to),
+        starts=responses.starts,
+        topics=responses.there.topics,
         silence=seen.trouble or theirs.silence,
         undescribed=theirs.undescribed,
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Answers:
+class _Responses:
     """Responses of both clusters; of the target its groups, topics and logs."""
 
     listed: Mapping[str, GroupListing]
@@ -114,8 +114,8 @@ class _Answers:
     source: SourcePartitions
 
 
-class _Questions:
-    """The requests of one look, in the order that keeps their responses consistent."""
+class _InputReader:
+    """Sends the requests in the order that keeps their responses consistent."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class _Questions:
         self._selected = selected_by(spec)
         self._policy = self._selected.policy
 
-    def ask(self) -> _Answers:
+    def read(self) -> _Responses:
         listed = _states(self._spec)
         refresh_index(flow=self._flow)
         self._tick()
@@ -148,7 +148,7 @@ class _Questions:
             groups = self._ask_groups(rows)
             source = self._ask_source(target, rows, there, groups)
             ends = target.list_offsets(places, "latest", deadline_s=DEADLINE_S)
-        return _Answers(
+        return _Responses(
             listed=listed,
             there=there,
             read_to=read_to,
@@ -196,7 +196,9 @@ class _Questions:
             found, flow=self._flow, spec=self._spec, target=target, deadline_s=DEADLINE_S
         )
 
-    def picture(self, seen: _Answers, positions: Mapping[TopicPartition, int]) -> FailoverSnapshot:
+    def picture(
+        self, seen: _Responses, positions: Mapping[TopicPartition, int]
+    ) -> FailoverSnapshot:
         flow, spec, theirs = self._flow, self._spec, seen.source
         here = without_deleted(seen.groups.groups, theirs.deleted, asked=bool(self._groups))
         logs = (seen.starts, seen.ends)

@@ -131,11 +131,11 @@ def _step(flow: Flow) -> bool:
     if runner.host not in {"", settings.UNDERSTUDY_HOST}:
         return False
     directory = directory_of(runner)
-    seen = processes.look(runner=runner)
+    seen = processes.observe(runner=runner)
     if seen.status and seen.status.master != runner.master:
         reason = f"Its master was changed from {seen.status.master} to {runner.master}."
         processes.replace(runner=runner, reason=reason)
-        seen = processes.look(runner=runner)
+        seen = processes.observe(runner=runner)
     spec, status = _spec_on_disk(directory, flow), launcher.read_status(directory, flow.pk)
     if job is None and spec is not None:
         # The process that ended the job crashed before this action.

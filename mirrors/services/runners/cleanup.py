@@ -65,4 +65,4 @@ def _look_at_idle_runners() -> None:
     """Observe runners without flows, so that their rows are current."""
     here = Runner.objects.filter(host=settings.UNDERSTUDY_HOST, flows=None)
     for runner in here.exclude(state=RunnerState.ABSENT):
-        processes.look(runner=runner)
+        processes.observe(runner=runner)

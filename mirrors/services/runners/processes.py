@@ -38,7 +38,7 @@ _KEPT_BACK = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Look:
+class RunnerObservation:
     """One observation of a runner: its process, and its status file."""
 
     alive: bool
@@ -51,7 +51,7 @@ def directory_of(runner: Runner) -> Path:
     return Path(settings.RUNNER_ROOT) / runner.name
 
 
-def look(*, runner: Runner) -> Look:
+def observe(*, runner: Runner) -> RunnerObservation:
     """Check whether the process lives, and store changes; safe to repeat at any time."""
     directory = directory_of(runner)
     status = launcher.read_runner(directory)
@@ -69,7 +69,7 @@ def look(*, runner: Runner) -> Look:
         _see_dead(runner)
     runner.refresh_from_db()
     started = milliseconds(runner.started_at) if runner.started_at else None
-    return Look(
+    return RunnerObservation(
         alive=alive,
         status=status if alive else None,
         started_at=started,

@@ -13,7 +13,7 @@ from mirrors.domain.failover.read_verification import ReadRecord
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.kafka.reading.samples import Window, read_windows
-from mirrors.services.failover.plan_inputs import Look
+from mirrors.services.failover.plan_inputs import PlanInputs
 from mirrors.services.failover.simulation.bidirectional_partitions import BidirectionalPartitions
 from mirrors.services.failover.simulation.offset_ranges import (
     Bounds,
@@ -50,7 +50,7 @@ class SampledRecords:
     """Records read: of the source around groups (`theirs`), `further` on where none are near, and
     those that would be `lost`."""
 
-    look: Look
+    inputs: PlanInputs
     bounds: Mapping[TopicPartition, Bounds]
     theirs: RecordIndex
     further: RecordIndex
@@ -60,22 +60,22 @@ class SampledRecords:
 
 def read_source(
     source: ClusterSpec,
-    look: Look,
+    inputs: PlanInputs,
     plan: FailoverPlan,
     bounds: Mapping[TopicPartition, Bounds],
     mixed: BidirectionalPartitions,
     tick: Tick,
 ) -> tuple[RecordIndex, RecordIndex]:
     """Records around each group; where there are none, the next ones."""
-    if look.silence:
+    if inputs.silence:
         return RecordIndex(Partial()), RecordIndex(Partial())
-    told = [row for row in plan.places if (row.topic, row.partition) not in look.undescribed]
+    told = [row for row in plan.places if (row.topic, row.partition) not in inputs.undescribed]
     # The source no longer holds the records around an expired offset.
     plain = [row for row in told if not mixed.has(row) and row.outcome != "expired"]
     windows = source_windows(plain, bounds)
     for place, more in mixed.windows().items():
         windows.setdefault(place, []).extend(more)
-    theirs = read(source, windows, tick, committed=look.committed)
+    theirs = read(source, windows, tick, committed=inputs.committed)
     starts: dict[TopicPartition, list[int]] = {}
     for row in plain:
         place, offset = (row.topic, row.partition), row.source_offset or 0
@@ -85,7 +85,7 @@ def read_source(
         if offset < end < bounds[place].position and not theirs.between(place, offset, end):
             starts.setdefault(place, []).append(end)
     windows = further_windows(starts, bounds)
-    return theirs, read(source, windows, tick, committed=look.committed, at_most=AFTER)
+    return theirs, read(source, windows, tick, committed=inputs.committed, at_most=AFTER)
 
 
 def read(

@@ -34,7 +34,12 @@ from mirrors.models import FailoverRun, Flow
 from mirrors.models.failover import FailoverKind, FailoverState, StepState
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover import lifecycle
-from mirrors.services.failover.plan_inputs import DEADLINE_S, SOURCE_DEADLINE_S, Look, look
+from mirrors.services.failover.plan_inputs import (
+    DEADLINE_S,
+    SOURCE_DEADLINE_S,
+    PlanInputs,
+    read_plan_inputs,
+)
 from mirrors.services.failover.simulation.bidirectional_partitions import BidirectionalPartitions
 from mirrors.services.failover.simulation.temporary_groups import Readings, read_groups
 from mirrors.services.failover.simulation.verification import compare
@@ -134,7 +139,7 @@ class _Simulation:
         self.found["verification_reason"] = verified.reason
 
     def perform(self) -> tuple[str, str]:
-        seen, plan = self._step("look", self._look)
+        seen, plan = self._step("look", self._read_inputs)
         self._read = True
         readings = self._step("read", lambda: self._start_groups(seen, plan))
         rows, totals = self._step("compare", lambda: self._compare(seen, plan, readings))
@@ -190,10 +195,10 @@ class _Simulation:
         if stop := lifecycle.note_progress(run=self.run, progress=self._progress):
             raise Stopped(stop)
 
-    def _look(self) -> tuple[tuple[Look, FailoverPlan], str]:
+    def _read_inputs(self) -> tuple[tuple[PlanInputs, FailoverPlan], str]:
         flow = self.run.flow
         now = milliseconds(timezone.now())
-        seen = look(
+        seen = read_plan_inputs(
             flow=flow,
             spec=flow.spec,
             groups=self.run.groups,
@@ -214,7 +219,7 @@ class _Simulation:
         )
         return (seen, plan), words
 
-    def _start_groups(self, seen: Look, plan: FailoverPlan) -> tuple[Readings, str]:
+    def _start_groups(self, seen: PlanInputs, plan: FailoverPlan) -> tuple[Readings, str]:
         readings = read_groups(
             target=self.run.flow.target.spec,
             prefix=prefix_of(self.run),
@@ -228,13 +233,13 @@ class _Simulation:
         return readings, words
 
     def _compare(
-        self, seen: Look, plan: FailoverPlan, readings: Readings
+        self, seen: PlanInputs, plan: FailoverPlan, readings: Readings
     ) -> tuple[tuple[list[GroupPartitionResult], Totals], str]:
         flow = self.run.flow
         rows, losses = compare(
             source=flow.source.spec,
             target=flow.target.spec,
-            look=seen,
+            inputs=seen,
             plan=plan,
             readings=readings,
             mixed=BidirectionalPartitions(flow, plan.places, readings),

@@ -27,7 +27,7 @@ from mirrors.domain.failover.simulation_result import (
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.reading.group_consumer import GroupReading
-from mirrors.services.failover.plan_inputs import Look
+from mirrors.services.failover.plan_inputs import PlanInputs
 from mirrors.services.failover.simulation.bidirectional_partitions import BidirectionalPartitions
 from mirrors.services.failover.simulation.offset_ranges import (
     BEFORE,
@@ -59,40 +59,42 @@ def compare(
     *,
     source: ClusterSpec,
     target: ClusterSpec,
-    look: Look,
+    inputs: PlanInputs,
     plan: FailoverPlan,
     readings: Readings,
     mixed: BidirectionalPartitions,
     tick: Tick,
 ) -> tuple[list[GroupPartitionResult], list[RangeLoss]]:
     """A result for each group-partition, and the loss of each selected partition."""
-    bounds = _bounds(source, look, plan)
+    bounds = _bounds(source, inputs, plan)
     tick()
-    theirs, further = read_source(source, look, plan, bounds, mixed, tick)
-    ours = read(target, target_windows(plan.places, look.starts), tick)
-    countable = set() if look.silence else countable_places(plan.every_partition, bounds)
+    theirs, further = read_source(source, inputs, plan, bounds, mixed, tick)
+    ours = read(target, target_windows(plan.places, inputs.starts), tick)
+    countable = set() if inputs.silence else countable_places(plan.every_partition, bounds)
     lost = read(
         source,
         lost_windows(countable, bounds),
         tick,
-        committed=look.committed,
+        committed=inputs.committed,
         deadline_s=COUNT_DEADLINE_S,
     )
-    rate = _rate(target, plan.places, look.read_to, tick)
+    rate = _rate(target, plan.places, inputs.read_to, tick)
     losses = {
         (row.topic, row.partition): _loss(row, bounds, countable - lost.failed.keys(), lost)
         for row in plan.every_partition
     }
     sides = SampledRecords(
-        look=look, bounds=bounds, theirs=theirs, further=further, ours=ours, lost=lost
+        inputs=inputs, bounds=bounds, theirs=theirs, further=further, ours=ours, lost=lost
     )
     rows = [_result(row, sides, losses, readings, mixed, rate) for row in plan.places]
     return rows, list(losses.values())
 
 
-def _bounds(source: ClusterSpec, look: Look, plan: FailoverPlan) -> dict[TopicPartition, Bounds]:
+def _bounds(
+    source: ClusterSpec, inputs: PlanInputs, plan: FailoverPlan
+) -> dict[TopicPartition, Bounds]:
     owed = {(row.topic, row.partition): row.owed_from for row in plan.every_partition}
-    fresh = {} if look.silence else _log_starts(source, owed)
+    fresh = {} if inputs.silence else _log_starts(source, owed)
     return {
         (row.topic, row.partition): Bounds(
             max(row.source_start or 0, fresh.get((row.topic, row.partition), 0)),
@@ -100,7 +102,7 @@ def _bounds(source: ClusterSpec, look: Look, plan: FailoverPlan) -> dict[TopicPa
             row.source_end,
             owed.get((row.topic, row.partition)),
         )
-        for row in look.picture.partitions
+        for row in inputs.picture.partitions
     }
 
 
@@ -165,10 +167,10 @@ def _proof(
     if row.outcome == "lower_bound":
         start = row.downstream_offset or 0
         return verify_lower_bound(start, reading.seen, row.re_reads, row.reason)
-    if sides.look.silence:
+    if sides.inputs.silence:
         return verify(Samples(source_after=None, target_after=reading.seen))
-    if place in sides.look.undescribed:
-        return ReadVerification(verdict="unproven", reason=sides.look.undescribed[place])
+    if place in sides.inputs.undescribed:
+        return ReadVerification(verdict="unproven", reason=sides.inputs.undescribed[place])
     for rows in (theirs, sides.further):
         if place in rows.failed:
             return ReadVerification(verdict="unproven", reason=rows.failed[place].message)
@@ -191,7 +193,7 @@ def _before(row: GroupPartitionPlan, sides: SampledRecords) -> list[ReadRecord]:
 
 
 def _keeps_time(row: GroupPartitionPlan, sides: SampledRecords) -> bool:
-    topic = sides.look.topics[row.remote_topic]
+    topic = sides.inputs.topics[row.remote_topic]
     return topic.config("message.timestamp.type") != "LogAppendTime"
 
 
@@ -199,7 +201,7 @@ def _samples(
     row: GroupPartitionPlan, sides: SampledRecords, reading: GroupReading
 ) -> Samples | ReadVerification:
     place, offset = (row.topic, row.partition), row.source_offset or 0
-    topic, bounds, theirs = sides.look.topics[row.remote_topic], sides.bounds[place], sides.theirs
+    topic, bounds, theirs = sides.inputs.topics[row.remote_topic], sides.bounds[place], sides.theirs
     if offset < bounds.start:
         words = (
             "the source deleted the next record that it would read: its log now starts at "

@@ -16,7 +16,7 @@ from mirrors.domain.groups.checkpoints import IDLE
 from mirrors.kafka.admin.groups import GroupListing, list_reachable_groups
 from mirrors.models import FailoverRun
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.plan_inputs import Look, look
+from mirrors.services.failover.plan_inputs import PlanInputs, read_plan_inputs
 from mirrors.services.failover.runbook.context import Context, Handler, done, failed
 from mirrors.services.failover.runbook.steps.drain import drain_obstacle
 from mirrors.services.failover.runbook.steps.hooks import unavailable_hook
@@ -25,10 +25,10 @@ from mirrors.services.failover.runbook.steps.redirect_producers import irremovab
 DEADLINE_S = 8.0
 
 
-def plan_now(context: Context) -> tuple[Look, FailoverPlan]:
+def plan_now(context: Context) -> tuple[PlanInputs, FailoverPlan]:
     """A new plan of the run's groups, stored with the run."""
     run = context.run
-    seen = look(
+    seen = read_plan_inputs(
         flow=context.flow,
         spec=context.spec,
         groups=run.groups,
