@@ -8,7 +8,7 @@ SYNC_TASKS = ListSpec(
     "sync tasks",
     rows="standings",
     columns=(
-        Column("schedule.name", "Duty", field="duty"),
+        Column("schedule.name", "Sync task", field="duty"),
         Column("state", "State"),
         Column("last.started_at", "Last run", field=None),
         Column("next_at", "Next"),

@@ -14,7 +14,7 @@ from mirrors.domain.failover.plan_types import Finding
 from mirrors.domain.failover.preconditions import DriftFinding, TargetTopics
 from mirrors.domain.formatting import duration, plural
 
-# A look is made every ten minutes while the flow runs.
+# Drift is checked every ten minutes while the flow runs.
 OLD_MS = 30 * 60 * 1000
 _SHOWN = 3
 _LEAST = "min.insync.replicas"
@@ -50,8 +50,8 @@ def drift_blockers(target_topics: TargetTopics, *, target: str) -> Iterator[Find
         if name not in gone:
             text = (
                 f"{name} is selected but does not exist on {target} yet: all its records would be "
-                "missing. The flow's warnings or the tab Duties say why it was not created; the "
-                "tab Plan creates it."
+                "missing. The flow's warnings or the tab Sync tasks say why it was not created; "
+                "the tab Plan creates it."
             )
             yield Finding(code="missing_topic", where=name, sentence=text, page="plan")
     for name, has, needs in target_topics.too_few_partitions:
@@ -104,7 +104,7 @@ def _unseen(target_topics: TargetTopics, target: str, now: int) -> Iterator[Find
     text = (
         f"{seen} whether topics, configs and ACLs of {target} are as on the source. The sync task "
         "that checks is paused while the flow does not run or a cluster is unreachable. Press "
-        "“Look now” on the tab Plan."
+        "“Check now” on the tab Plan."
     )
     yield Finding(code="drift_not_seen", where=target, sentence=text, page="plan")
 

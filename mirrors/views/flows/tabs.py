@@ -118,7 +118,7 @@ PARTS = {
     "offsets": Tab("Offsets", "mirrors/offsets/_flow_tab.html"),
     "readiness": Tab("Readiness", "mirrors/drills/_readiness_tab.html", context=readiness_part),
     "heartbeats": Tab("Heartbeats", "mirrors/heartbeats/_flow_tab.html", context=directions),
-    "duties": Tab("Duties", "mirrors/sync/_flow_tab.html", context=_duties),
+    "duties": Tab("Sync tasks", "mirrors/sync/_flow_tab.html", context=_duties),
     "plan": Tab("Plan", "mirrors/topics/_plan_tab.html", context=plan_part),
     "drift": Tab("Drift", "mirrors/topics/_drift_tab.html", DRIFT, _drift),
     "jobs": Tab("Jobs and log", "mirrors/flows/_jobs.html", JOBS, _jobs, below=log_of_flow),
