@@ -152,7 +152,7 @@ class Session:
             self._keep_logs(directory, failed=bool(run.failure))
 
     def _keep_logs(self, directory: Path, *, failed: bool) -> None:
-        """A failed run's files outlive it; a good one's do not."""
+        """Keep the files of a failed run; delete those of a successful one."""
         if failed:
             kept = self.directory / "failed" / directory.name
             shutil.rmtree(kept, ignore_errors=True)

@@ -62,7 +62,7 @@ class Facts:
 def take_pictures(
     facts: Facts, directory: Path, readme: Path | None, chromium: Path = CHROMIUM
 ) -> list[Path]:
-    """All pages in all looks; where they were written."""
+    """Take all pages in all themes and sizes; return the paths of the files."""
     if not chromium.exists():
         raise DemoError(
             f"{chromium} is not there: run `make system`, or name another Chromium.",

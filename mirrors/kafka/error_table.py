@@ -325,7 +325,7 @@ ROWS: dict[int, Row] = {int(row.number): row for row in (*_PROTOCOL, *_CLIENT_RO
 
 
 def _numbers(category: Category) -> frozenset[int]:
-    """Plain integers: the engine looks an answer's number up for every batch."""
+    """Plain integers: the engine looks up the error code of every batch's response."""
     return frozenset(number for number, row in ROWS.items() if category in row.category)
 
 

@@ -118,7 +118,7 @@ class OrphanStretch(Decision):
 
 
 class OrphanChunk(models.Model):
-    """Consecutive records of a stretch: compressed JSON lines."""
+    """Consecutive orphaned records: compressed JSON lines."""
 
     stretch = models.ForeignKey(OrphanStretch, on_delete=models.CASCADE, related_name="chunks")
     first = models.BigIntegerField()

@@ -1,4 +1,4 @@
-"""Template tags that show states, figures, times and names in the one form of the look."""
+"""Template tags that show states, figures, times and names in one uniform format."""
 
 from __future__ import annotations
 

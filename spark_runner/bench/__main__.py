@@ -66,7 +66,7 @@ class BenchChannel:
 
 
 def cpu_seconds() -> tuple[float, float]:
-    """In user mode and in the kernel."""
+    """CPU time of this process, in user and kernel mode."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime, used.ru_stime
 

@@ -1,8 +1,8 @@
 """The copy loop of one slice, in one thread: fetch, produce, commit.
 
-While the target writes one reply, the source prepares the next.
+While the target writes the batches of one fetch response, the source prepares the next response.
 
-- What ends the loop: an order, the deadline, a fence, an unavailable cluster.
+- What ends the loop: a request of the driver, the deadline, a fence, an unavailable cluster.
 - What restarts it in place (`ProducerLost`): a new producer epoch, read the positions, continue.
 """
 

@@ -75,7 +75,7 @@ class Channel:
             self._changed.wait_for(lambda: self._order is not None, seconds)
 
     def due(self, *, moved: bool = True) -> bool:
-        """Whether to report now: soon if something moved, else seldom.
+        """Whether to report now: soon if something moved, otherwise rarely.
 
         False while earlier reports are unsent. The next report includes later changes.
         """

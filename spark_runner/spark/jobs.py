@@ -57,7 +57,7 @@ class SparkJobs:
         """Whether Spark can run another job: its Java process lives, and its context runs.
 
         A cluster may remove the application (too many lost executors) without a notification.
-        Asking the JVM costs more than checking its process, so it is asked seldom.
+        Asking the JVM costs more than checking its process, so this is rare.
         """
         process = getattr(SparkContext._gateway, "proc", None)
         if process is not None and process.poll() is not None:

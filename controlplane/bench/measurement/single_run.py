@@ -24,7 +24,7 @@ from controlplane.bench.workload.scenarios import Scenario
 def make_task(
     cell: Scenario, brokers: Brokers, data: Dataset, number: int, *, live: bool
 ) -> ReplicationTask:
-    """The same work for everybody, under aliases that no other run has."""
+    """The same workload for every system, with cluster aliases that no other run uses."""
     topics = [[topic] for topic in data.topics]
     if live:
         topics[0].append(data.live)

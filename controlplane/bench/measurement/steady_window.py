@@ -17,7 +17,7 @@ OPENING_S = 20.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """One look during a run. `offsets` is the sum of the copy's end offsets; times in seconds."""
+    """One sample of a run. `offsets` is the sum of the copy's end offsets; times in seconds."""
 
     at: float
     offsets: int

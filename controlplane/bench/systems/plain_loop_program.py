@@ -1,7 +1,7 @@
-"""The plain loop that a person writes first: consume a record, produce a record, with librdkafka.
+"""A naive copy loop: consume a record, produce a record, with librdkafka.
 
-Run as a program of its own: `python copy_loop.py SOURCE TARGET CODEC PREFIX TOPIC...`. It keeps
-partition, key, value, headers and timestamp; on SIGTERM everything taken is flushed.
+Run it as `python plain_loop_program.py SOURCE TARGET CODEC PREFIX TOPIC...`. It keeps partition,
+key, value, headers and timestamp; on SIGTERM it flushes all consumed records.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Dataset:
 def prepare(cell: Scenario, source: Topics, stem: str, say: Callable[[str], None]) -> Dataset:
     """New topics named after `stem`, which must be used once only.
 
-    A topic that was deleted and made again is slow to answer.
+    A recreated topic responds slowly.
     """
     topics = tuple(f"{stem}-{number}" for number in range(cell.flows))
     live = f"{stem}-live"

@@ -243,7 +243,7 @@ class KafkaBroker:
 
 
 def leave_classes(archive: Path, environment: Mapping[str, str]) -> None:
-    """A broker that starts and ends at once, so that Java writes down what it needed."""
+    """Start and stop a broker, so that the JVM writes its class-data archive."""
     with tempfile.TemporaryDirectory(prefix="understudy-classes-") as directory:
         broker = KafkaBroker(
             Path(directory),

@@ -101,7 +101,7 @@ class DrillViewSet(viewsets.ModelViewSet[Drill]):
 
 
 class DrillAskSerializer(StrictSerializer):
-    """A drill now."""
+    """A request to run a drill now."""
 
     flow = FlowField()
     groups = _groups_field()

@@ -130,7 +130,7 @@ def group_findings(
 def with_later_translations(
     places: Iterable[GroupPartition], again: Iterable[GroupPartition]
 ) -> list[GroupPartition]:
-    """Combine target offsets of a first look with translations of a second one.
+    """Combine target offsets of a first read with translations of a second one.
 
     A group that reads advances between the two requests, and its translation only rises with it. So
     an offset ahead of the later translation is really ahead.

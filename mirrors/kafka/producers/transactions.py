@@ -81,7 +81,7 @@ def commit(
     deadline_s: float,
     is_urgent: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Commit, or abort and raise `TransactionAborted`, or raise what makes the producer useless.
+    """Commit. Raises `TransactionAborted` after an abort, or a fatal error of the producer.
 
     `is_urgent` is called between attempts. While it returns True, the commit does not wait for a
     target that is down.

@@ -51,7 +51,7 @@ _DONE = {
 
 
 def resolve_orphans(*, run_id: int) -> int:
-    """In a worker: every stretch with a pending decision; returns how many it completed."""
+    """In a worker: apply every pending decision on orphans. Returns how many were completed."""
     run = Failback.objects.select_related("flow__source", "flow__target").get(pk=run_id)
     rows = list(run.orphans.filter(state=OrphanState.DECIDED))
     if not rows:

@@ -151,7 +151,7 @@ def read_records(
 def filter_own(
     *, run: Failback, row: OrphanStretch, records: Iterable[InternalRecord]
 ) -> Iterator[InternalRecord]:
-    """Without records that the reverse flow wrote."""
+    """Remove the records that the reverse flow wrote."""
     found = OrphanRange(row.topic, row.partition, row.first, row.end, row.gone)
     written = _written(run.reverse, row.remote_topic, found)
     return (record for record in records if is_own(record.offset, written))

@@ -54,7 +54,7 @@ SOURCE_DEADLINE_S = 8.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanInputs:
-    """The picture, and what a simulation needs to read: `read_to` and `starts` of the target.
+    """The snapshot for the plan, and the ranges that a simulation reads on the target.
 
     `committed`: whether the flow copies only committed records. `silence`: why the source as a
     whole did not respond. `undescribed`: why single partitions did not.

@@ -33,7 +33,7 @@ class SourcePartitions:
     """Each partition with the source's current figures, or with its last figure and age.
 
     `silence`: why the source did not respond. `undescribed`: why single partitions did not.
-    `deleted`: partitions that the source no longer has; `deleted_at` (epoch ms): an earlier look.
+    `deleted`: partitions that the source no longer has; `deleted_at` (epoch ms): an earlier read.
     """
 
     rows: tuple[PartitionSnapshot, ...]

@@ -70,7 +70,7 @@ def emit_checkpoints(context: SyncTaskContext, survey: Survey) -> Outcome:
 
 
 def store_survey(*, flow: Flow, spec: FlowSpec, survey: Survey, now: datetime) -> None:
-    """Store a survey without moving groups: a group that would move waits for its run."""
+    """Store a survey without setting offsets: a group that would change waits for its run."""
     wrote = written_offsets(flow=flow)
     found = [(place, _waiting(spec, survey, place, wrote)) for place in survey.places]
     store_places(flow=flow, groups=survey.groups, found=found, now=now)

@@ -308,7 +308,7 @@ def _with_ends(admin: Admin, places: list[GroupPartition], budget: Budget) -> li
 
 
 def summarize(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Each reason once, with its count and one example: the rows have it for each group."""
+    """Each reason once, with its count and one example. The rows have the reason of each group."""
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for reason, example in reasons:

@@ -25,7 +25,7 @@ _LATE = OffsetUpdate(
 
 
 def move_groups(context: SyncTaskContext, survey: Survey) -> Outcome:
-    """Move groups that may move; the row of any other one says why not.
+    """Set the offsets of groups that may be changed; the rows of the others say why not.
 
     The survey may be some seconds old: states on the target are read again before a group is set.
     """

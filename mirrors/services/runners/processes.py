@@ -52,7 +52,7 @@ def directory_of(runner: Runner) -> Path:
 
 
 def observe(*, runner: Runner) -> RunnerObservation:
-    """Check whether the process lives, and store changes; safe to repeat at any time."""
+    """Check whether the process is alive, and store changes. Idempotent."""
     directory = directory_of(runner)
     status = launcher.read_runner(directory)
     alive = _lives(runner.pid, runner.start_tick)

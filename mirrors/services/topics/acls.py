@@ -58,7 +58,7 @@ def sync_acls(context: SyncTaskContext) -> Outcome:
 
 
 def restore_acls(context: SyncTaskContext, places: frozenset[DriftKey]) -> tuple[str, ...]:
-    """Only what people decided to put back; returns a sentence for each failure."""
+    """Restore only the ACLs that people decided to restore. Returns a sentence for each failure."""
     outcome = _bring(context, places)
     return outcome.reasons if outcome.counts["failed"] else ()
 

@@ -17,7 +17,7 @@ from spark_runner.kafka_protocol.produce import name_key
 from spark_runner.kafka_protocol.request_header import FETCH
 
 _FIRST = 256 << 10
-# A smaller reply says nothing about the connection, and costs as much as one of that size.
+# A smaller response does not show the connection's speed, and costs as much as one of this size.
 _MIN_SIZE = 64 << 10
 _LONG_S = 0.5
 
@@ -109,7 +109,7 @@ class FetchConnection:
         self._reading_s = 0.0
         self._fetch_size = FetchSize(limits.max_bytes)
         self._most_bytes = limits.max_bytes
-        # Of several connections each brings its part of the rate.
+        # Each of several connections carries its share of the rate.
         self._part = _PART // limits.connections
         self._partition_bytes = limits.partition_bytes
         self._request_s = limits.request_s

@@ -99,7 +99,7 @@ def _context(run: FailoverRun, row: FailoverStep, *, again: bool) -> Context:
 
 
 def _do(run: FailoverRun, row: FailoverStep) -> float | None:
-    """Run a step: its act unless done, then its wait; seconds until the next look, or None."""
+    """Run a step: its act unless done, then its wait; seconds until the next check, or None."""
     step, now = BY_NAME[row.name], timezone.now()
     lease.begin(row=row, step=step, now=now)
     outcome = _tried(lambda: _acted(run, row))

@@ -1,7 +1,7 @@
 """Hooks of steps: a webhook, a command from the installation's list, or a person.
 
 - A webhook gets the same idempotency key at each attempt, so its receiver detects repetitions.
-- After a crash during a command its effect is unknown: then a person has to look.
+- After a crash during a command its effect is unknown: then a person must check.
 """
 
 from __future__ import annotations

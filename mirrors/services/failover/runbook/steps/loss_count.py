@@ -191,7 +191,7 @@ def _current(
     planned: Iterable[Mapping[str, Any]], seen: ClusterSnapshot, selected: SelectedTopics
 ) -> list[Mapping[str, Any]]:
     """The partitions of the plan, and the selected ones that it does not name: created or grown
-    after the last look. Partition -1 stood for a topic that could not be described; once it can,
+    after the last read. Partition -1 stood for a topic that could not be described; once it can,
     its partitions replace that row."""
     rows = [
         row
@@ -234,7 +234,7 @@ def _lost_from(row: Mapping[str, Any]) -> int | None:
 
 
 def _why_missing(seen: ClusterSnapshot, place: TopicPartition, alias: str) -> str:
-    """Why the partition cannot be looked at; empty when it is there."""
+    """Why the partition cannot be read; empty if it exists."""
     topic, number = place
     if number < 0:
         return f"The partitions of {topic or 'hidden topics'} could not be listed on {alias}."

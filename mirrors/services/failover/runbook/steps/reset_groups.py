@@ -78,7 +78,7 @@ def _end(place: Row) -> int | None:
 
 
 def _set(context: Context, rows: list[Row], mine: Sequence[Row]) -> None:
-    """Look, decide, store the undo, write; each row gets its outcome."""
+    """Read, decide, store the undo, write; each row gets its outcome."""
     target = context.spec.target
     states, seen = read_target(target, [_place(row) for row in mine], Budget(DEADLINE_S))
     wrote = written_offsets(flow=context.flow)
