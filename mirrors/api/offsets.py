@@ -59,7 +59,7 @@ def _is_plain(row: Any) -> bool:
 
 
 class QuestionSerializer(StrictSerializer):
-    """Either `offsets` or `group`."""
+    """A translation request: either `offsets` or `group`."""
 
     flow: Any = serializers.PrimaryKeyRelatedField(
         queryset=Flow.objects.select_related("source", "target")

@@ -1,4 +1,4 @@
-"""Errors of the Kafka clients (confluent-kafka, kafka-python, the system) as ours.
+"""Translates errors of Kafka clients (confluent-kafka, kafka-python, OS) to UnderstudyError.
 
 The number decides: `error_table` has its meaning. Here is only how to find the number.
 """

@@ -1,7 +1,8 @@
 """Decisions of people on findings: data loss, drift, orphans.
 
 A decision is one transaction: it locks the flow and the findings, checks what the person saw,
-stores who decided and why, and writes the audit log of the flow. Of two persons one wins.
+stores who decided and why, and writes the audit log of the flow. Of two concurrent
+decisions, the first one is stored.
 """
 
 from __future__ import annotations

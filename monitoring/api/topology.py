@@ -22,7 +22,7 @@ _PAGES: Any = api_settings.DEFAULT_PAGINATION_CLASS
 
 
 class ReachSerializer(serializers.Serializer[Any]):
-    """A cluster that records reach, and the smallest number of flows on the way."""
+    """A cluster that records reach, and the smallest number of flows on the path."""
 
     alias = serializers.CharField()
     hops = serializers.IntegerField()

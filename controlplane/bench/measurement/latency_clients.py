@@ -67,7 +67,7 @@ def produce(
 
 
 def consume(bootstrap: str, topic: str, partitions: int, output: str) -> None:
-    """Note (intended, received) of every record from now on; write them down on SIGTERM."""
+    """Record (intended, received) times of every record; write them to a file on SIGTERM."""
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     consumer = Consumer(

@@ -137,7 +137,7 @@ def speed_ratio(labels: dict[str, list[Run]], label: str) -> Spread | None:
 
 
 def write(runs: Sequence[Run], path: Path) -> None:
-    """The list of runs, whole or not at all."""
+    """Write the list of runs atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [_rounded(dataclasses.asdict(run)) for run in runs]
     temporary = path.with_name(path.name + ".new")

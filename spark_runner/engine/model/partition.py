@@ -249,7 +249,7 @@ class Partition(PartitionState):
             self.acknowledged_offset, self.acknowledged_epoch = after, epoch
 
     def drop_past_stop(self, buffer: ReceiveBuffer, reason: str) -> None:
-        """Remove what the last reply brought behind the end of a bounded run, if it is reached."""
+        """Remove records of the last response after the end of a bounded run, if it is reached."""
         stop = self.stop_offset
         if stop is None or self.next_fetch < stop:
             return

@@ -200,7 +200,7 @@ class PartitionState:
     def stall(self) -> None:
         """Retries last long: the partition is not read meanwhile.
 
-        The reason to drain is dropped, with the batches behind it. It is found again after reading.
+        The reason to drain is dropped, with the batches after it. It is found again after reading.
         """
         if self._state in (FAILING, STOPPED):
             return

@@ -83,7 +83,7 @@ def owed_of(row: Mapping[str, Any], *, taken_at: int) -> Owed:
 
 
 def sum_owed(parts: Iterable[Owed]) -> Amount:
-    """Return what these partitions leave behind together."""
+    """Return the sum that these partitions owe."""
     parts = list(parts)
     newest = max((part.observed_at for part in parts if part.observed_at is not None), default=None)
     offsets = total(parts).records

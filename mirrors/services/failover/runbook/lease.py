@@ -24,7 +24,7 @@ _EARLY = timedelta(seconds=0.5)
 
 
 class LeaseLost(UnderstudyError):
-    """This worker sent no heartbeat for so long that another one took the run over."""
+    """Another worker took the run over, because this one sent no heartbeat in time."""
 
     code = "overtaken"
 
