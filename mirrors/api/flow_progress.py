@@ -52,7 +52,7 @@ class SpeedLimitSerializer(StrictSerializer):
             "source_window: fetches wait for their replies. target_window: no more may be in "
             "flight to the target. commit: a transaction ends. link: the line to `side` is full. "
             "processor: the task computes, or waits for a processor. quota: of a broker, or the "
-            "flow's bandwidth limit. nothing: the flow has caught up."
+            "flow's bandwidth limit. nothing: each slice has caught up in what it copies."
         ),
     )
     share = serializers.FloatField(read_only=True, help_text="Share of the last `seconds`, 0 to 1.")

@@ -94,4 +94,6 @@ def test_the_limit_of_most_slices_is_the_flow_s_and_nothing_only_if_all_have_cau
     caught_up = summarize([idle, idle])
     assert caught_up.limit is not None
     assert caught_up.limit.name == "nothing"
+    # A slice that was not measured may be behind: nothing is claimed of the flow.
+    assert summarize([idle, SliceSpeed()]).limit is None
     assert summarize([]) == FlowSpeed() == FlowSpeed.from_dict({})

@@ -78,8 +78,8 @@ UNMEASURED: Final = SliceSpeed()
 class FlowSpeed(SliceSpeed):
     """The limit of most slices of a flow, and the longest round trips.
 
-    `limit` is that of the slice with the largest share. `nothing` only if all slices have caught
-    up.
+    `limit` is that of the slice with the largest share. It is `nothing` only if every slice was
+    measured and has caught up, and None while an unmeasured slice may still be behind.
     """
 
     # Slices that were measured, and how many of them have this limit.
@@ -97,6 +97,8 @@ def summarize(slices: Iterable[SliceSpeed]) -> FlowSpeed:
     speeds = list(slices)
     limits = [speed.limit for speed in speeds if speed.limit is not None]
     counts: Counter[str] = Counter(limit.name for limit in limits if limit.name != "nothing")
+    if not counts and len(limits) < len(speeds):
+        limits = []
     name = max(counts, key=lambda one: counts[one]) if counts else "nothing"
     same = [limit for limit in limits if limit.name == name]
     return FlowSpeed(
@@ -123,7 +125,7 @@ def state(speed: SliceSpeed, *, source: str, target: str) -> str:
     if limit is None:
         return ""
     if limit.name == "nothing":
-        return "Speed: nothing limits it, the flow has caught up."
+        return "Speed: nothing limits it, each slice has caught up in what it copies."
     alias = target if limit.side == "target" else source
     what = {
         "source_window": f"source window: fetches from {alias} waited for their replies for",
