@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 # unknown although the source responds.
 AGAIN = timedelta(seconds=15)
 AGAIN_WHERE_UNKNOWN = timedelta(hours=1)
+# Longer than the task may run, so that no second worker counts the same run.
+CLAIM = timedelta(minutes=3)
 # After this time the source is not expected back in its old state.
 GIVE_UP_AFTER = timedelta(days=30)
 INDEX_S = 20.0
@@ -43,7 +45,7 @@ def recount(*, run_id: int) -> bool:
     """Count in a worker; True when a figure was added. An unreachable source is tried again."""
     now = timezone.now()
     mine: QuerySet[FailoverRun] = executions().filter(pk=run_id, count_due_at__lte=now)
-    if not mine.update(count_due_at=now + 4 * AGAIN):
+    if not mine.update(count_due_at=now + CLAIM):
         return False
     run = FailoverRun.objects.select_related("flow__source", "flow__target").get(pk=run_id)
     if _is_overtaken(run):
