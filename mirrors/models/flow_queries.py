@@ -29,7 +29,7 @@ def flows_with_lag() -> QuerySet[Any]:
 def figures_as_of(flow: Any) -> datetime | None:
     """When the oldest of a flow's figures was observed; None if that is unknown.
 
-    A runner goes on reporting while a part of its source is unreachable, so `as_of` may be younger.
+    A runner still reports while a part of its source is unreachable, so `as_of` may be newer.
     """
     account = getattr(flow, "account", None)
     if account is None or account.total.is_empty or not account.partitions:

@@ -75,7 +75,7 @@ class Figures:
 
 
 def figures_as_of(reported: datetime | None, ends: datetime | None) -> datetime | None:
-    """The time of the figures: a runner goes on reporting while its source is unreachable.
+    """The time of the figures: a runner still reports while its source is unreachable.
 
     Rows of unchanged partitions are rewritten only from time to time, so they may be older.
     """
