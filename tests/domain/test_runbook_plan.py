@@ -45,7 +45,10 @@ def test_a_hidden_topic_that_is_left_behind_does_not_make_the_source_silent() ->
     """Its last figures are old, and the source answers for everything that takes part."""
     hidden = plan(certainty="last_known", partitions=plan()["partitions"])
     assert find_regressions("switchover", plan(), hidden) == ()
-    assert "needs it" in find_regressions("switchover", plan(), {**hidden, "partitions": []})[0]
+    without = {**hidden, "partitions": []}
+    assert "needs it" in find_regressions("switchover", plan(), without)[0]
+    # Everything is left behind: nothing is waited for.
+    assert find_regressions("switchover", plan(), {**without, "left_behind": [{}]}) == ()
 
 
 def test_a_new_blocker_and_a_lost_place_stop_the_run_each_said_once() -> None:

@@ -153,13 +153,28 @@ class KafkaSide:
             client.close()
 
     def share(self, group: str, topic: str, seconds: float) -> None:
-        """Have a share group of that name, by a member that reads for a while."""
-        consumer = ShareConsumer({**self.config, "group.id": group})
-        consumer.subscribe([topic])
+        """Have a share group of that name, by a member that reads for a while.
+
+        The first heartbeats to a new group can end with GROUP_ID_NOT_FOUND, which is fatal for that
+        member; another member then finds the group.
+        """
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            consumer.poll(0.3)
-        consumer.close()
+        for last in (False, False, True):
+            try:
+                self._share(group, topic, until)
+                break
+            except KafkaException as error:
+                if last or error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                    raise
+
+    def _share(self, group: str, topic: str, until: float) -> None:
+        consumer = ShareConsumer({**self.config, "group.id": group})
+        try:
+            consumer.subscribe([topic])
+            while time.monotonic() < until:
+                consumer.poll(0.3)
+        finally:
+            consumer.close()
 
     def begins(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         asked = {confluent_kafka.TopicPartition(*place): OffsetSpec.earliest() for place in places}

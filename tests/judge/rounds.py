@@ -97,7 +97,9 @@ def _step(world: World) -> list[Finding]:
     if not world.target_is_dead:
         world.look()
     time.sleep(SETTLE_S)
-    return Check(world).run()
+    found = Check(world).run()
+    world.steps += [f"found: {one.kind}: {one.statement[:60]}: {one.said[:120]}" for one in found]
+    return found
 
 
 ENDS = ("simulation", "drill", "switchover", "failover", "dead source")
@@ -159,6 +161,8 @@ def _run(world: World, run: dict[str, Any], end: str) -> list[Finding]:
         if was_dead:
             # Nobody fenced the old primary: its producers go on.
             _load(world)
+        # The old primary has one broker, and the reverse flow inherits the setting.
+        world.set_properties(**{"replication.factor": "1"})
         findings += fail_back(world)
     return findings
 
