@@ -21,7 +21,7 @@ COPY_HEAD = (
 )  # fmt: skip
 LIVE_HEAD = (
     "cell", "system", "runs", "p50 ms", "p90 ms", "p99 ms", "max ms", "source p50", "source p99",
-    "source max", "cores", "over s", "handovers",
+    "source max", "cores", "wire MB/s", "over s", "handovers",
 )  # fmt: skip
 IDLE_HEAD = ("cell", "system", "runs", "partitions", "idle cores", "over s", "memory MB")
 LINE_HEAD = ("cell", "system", "runs", "MB/s", "faster", "wire MB/s", "of the line")
@@ -58,7 +58,7 @@ How to read it:
 - Latency is open loop: each record carries the moment it was meant to be sent. A consumer on the
   source itself, in the same run, shows what the machine and the brokers take without any copying.
   **handovers** is how often one Spark task followed another within **over s**, the seconds that
-  were measured.
+  were measured, and **wire MB/s** what crossed a distant line meanwhile, in its busier direction.
 - Who runs first changes from cell to cell, and within a cell from pass to pass (A B C, C B A).
   Each run is into fresh topics under fresh aliases.
 - Before each run of a gigabyte or more what memory lies free is filled with page cache, as a
@@ -196,6 +196,7 @@ def _live_rows(runs: Sequence[Run]) -> Rows:
             ]
             rest = [
                 _formatted(spread(run.live_cores for run in same), ".2f"),
+                _formatted(spread(run.live_wire_mb_s for run in same), ".1f"),
                 _formatted(spread(run.live_s for run in same), ".0f"),
                 _formatted(spread(run.handovers for run in same), ".0f"),
             ]

@@ -129,7 +129,8 @@ class Session:
         for label in cell.sequence:
             number = len(self.runs) + 1
             directory = self._work / f"{number:03d}-{label}"
-            system = make_system(label, directory, environment, self._flow_properties)
+            properties = {**self._flow_properties, **cell.properties}
+            system = make_system(label, directory, environment, properties)
             directory.mkdir(parents=True, mode=0o700)
             measurement = Measurement(
                 cell=cell,
@@ -140,7 +141,8 @@ class Session:
                 environment=environment,
             )
             configuration = system.configuration(measurement.order)
-            self.setting.configurations.setdefault(label, configuration)
+            title = f"{label}, {cell.name}" if cell.properties and label in OURS else label
+            self.setting.configurations.setdefault(title, configuration)
             page_cache.fill(writes_mb=cell.backlog_mb)
             recalled = brokers.load(data.topics)
             self._say(f"  the source's log is in memory: {recalled / 1e9:.1f} GB")

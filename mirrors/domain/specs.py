@@ -96,6 +96,7 @@ class FlowSettings:
     commit_interval_ms: int
     start_from: str
     bandwidth_limit_bytes: int | None
+    fetch_overlap_bytes: int
     topics_priority_high: tuple[str, ...]
     topics_priority_low: tuple[str, ...]
     skip_replicated: bool

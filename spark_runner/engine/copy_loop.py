@@ -150,6 +150,10 @@ class CopyLoop:
             target_rtt_ms=milliseconds(self._target.fastest_request_s),
         )
 
+    def connect(self) -> None:
+        """Connect to the source's brokers while the previous epoch still copies."""
+        self._reader.connect(dict.fromkeys(partition.topic for partition in self.partitions))
+
     def begin(self) -> None:
         """Start at the committed positions. The producer is initialized.
 

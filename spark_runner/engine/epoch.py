@@ -145,6 +145,7 @@ class _Epoch:
             request_s=self._source.request_s,
             distance=distance,
             partitions=len(self._partitions),
+            overlap_bytes=settings.fetch_overlap_bytes // work.count,
         )
         replicated_filter = None
         if settings.skip_replicated:
@@ -192,6 +193,7 @@ class _Epoch:
         self._positions = PositionReader(self._target, work.positions_topic)
         # Read most of the topic while the previous epoch still copies, the rest after fencing.
         self._positions.read(time.monotonic() + READ_S)
+        self._engine.connect()
         self._report.report("ready")
         if self._channel.wait_for_turn(max(0.0, self._ends_at - time.monotonic())):
             return None

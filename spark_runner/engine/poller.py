@@ -106,7 +106,7 @@ class Poller:
         )
         connections: list[DataConnection] = [
             *self._target_leaders.connections.values(),
-            *self._reader.connections(),
+            *self._reader.all_connections(),
         ]
         began = time.monotonic()
         self._meter.sent(began - now)

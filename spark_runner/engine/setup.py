@@ -79,11 +79,13 @@ def limits_of(
     request_s: float,
     distance: Distance = NEAR,
     partitions: int = 1,
+    overlap_bytes: int = 0,
 ) -> FetchLimits:
     """Fetch limits: one reply in flight per connection, one being sent and one spare use the task's
     memory.
 
-    A distant source gets several connections to each broker, if there are enough `partitions`.
+    A distant source gets several connections to each broker, if there are enough `partitions`, and
+    overlapping fetches that repeat at most `overlap_bytes` per second.
     """
     connections = max(1, min(distance.fetch_connections, partitions // brokers))
     replies = brokers * connections
@@ -103,6 +105,7 @@ def limits_of(
         request_s=request_s,
         max_wait_ms=int(consumer.get("fetch.max.wait.ms", 500)),
         min_bytes=int(consumer.get("fetch.min.bytes", 1)),
+        overlap=distance.overlap(overlap_bytes),
         isolation=(
             fetch.READ_UNCOMMITTED
             if isolation_level == "read_uncommitted"
@@ -115,7 +118,9 @@ def buffers_for(
     limits: FetchLimits, *, brokers: int, memory_bytes: int = 0, distance: Distance = NEAR
 ) -> ReceiveBuffers:
     """One buffer for each connection, and two more; as many as fit into memory at a distance."""
-    size, count = limits.max_bytes + _HEADROOM, brokers * limits.connections + 2
+    overlapping = limits.overlap.connections if limits.overlap is not None else 0
+    connections = limits.connections + overlapping
+    size, count = limits.max_bytes + _HEADROOM, brokers * connections + 2
     if distance.is_target_far or distance.is_source_far:
         count = max(count, memory_bytes // size)
     return ReceiveBuffers(size=size, count=count)

@@ -85,6 +85,8 @@ PROOFS = {
     "start.from": "tests/spark/test_positions.py::test_a_flow_begins_where_it_was_told_to",
     "bandwidth.limit.bytes": "tests/wire/test_bandwidth.py::"
     "test_a_flow_reads_no_faster_than_its_limit",
+    "fetch.overlap.bytes": "tests/wire/test_overlapping_fetches.py::"
+    "test_the_budget_limits_what_is_repeated",
     "topics.priority.high": _CLASSES,
     "topics.priority.low": _CLASSES,
     "skip.replicated": "tests/wire/test_active_active.py::"

@@ -69,6 +69,7 @@ def test_a_flow_that_is_only_added_stays_stopped(
         ({"skip_replicated": "true", "delivery": "at_least_once"}, "skip_replicated"),
         ({"bandwidth_limit_bytes": "10 MB"}, "bandwidth_limit_bytes"),
         ({"bandwidth_limit_bytes": "999"}, "bandwidth_limit_bytes"),
+        ({"fetch_overlap_bytes": "much"}, "fetch_overlap_bytes"),
         ({"topics_priority_high": "([unclosed"}, "topics_priority_high"),
         ({"topics_priority_low": "([unclosed"}, "topics_priority_low"),
         ({"properties": "bandwidth.limit.bytes=1000000"}, "properties"),
@@ -111,6 +112,7 @@ def test_a_limit_classes_and_what_is_left_out_have_fields_of_their_own(
     given = {
         "skip_replicated": "true",
         "bandwidth_limit_bytes": "5000000",
+        "fetch_overlap_bytes": "1000000",
         "topics_priority_high": "orders, payments.*",
         "topics_priority_low": "logs.*",
     }
@@ -125,6 +127,7 @@ def test_a_limit_classes_and_what_is_left_out_have_fields_of_their_own(
     assert Flow.objects.get().properties == {
         "skip.replicated": "true",
         "bandwidth.limit.bytes": "5000000",
+        "fetch.overlap.bytes": "1000000",
         "topics.priority.high": "orders, payments.*",
         "topics.priority.low": "logs.*",
     }
@@ -195,6 +198,7 @@ def test_the_form_of_a_flow_sends_back_exactly_what_the_flow_has(
         "run.window.minutes": "60",
         "skip.replicated": "TRUE",
         "bandwidth.limit.bytes": "5000000",
+        "fetch.overlap.bytes": "1000000",
         "topics.priority.high": "orders",
         "topics.priority.low": "logs.*",
         "consumer.fetch.max.bytes": "16777216",

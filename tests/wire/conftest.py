@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from controlplane.bench.distance.relay import Relay, build
 from controlplane.demo.kafka.broker import KafkaBroker
 from controlplane.demo.kafka.cluster import KafkaCluster
 from controlplane.demo.kafka.server_properties import Listener
@@ -15,6 +17,7 @@ from controlplane.demo.processes.guard import Guard
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.protocol import sockets
 from mirrors.kafka.protocol.sockets import Target
+from tests.wire.far import far_away
 from tests.wire.proxy import Proxy
 from tests.wire.sides import Side
 
@@ -131,6 +134,21 @@ def proxies(
     yield tuple(found.values())  # type: ignore[misc]
     for proxy in found.values():
         proxy.close()
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The relay of the benchmark, compiled."""
+    return build(tmp_path_factory.mktemp("relay"))
+
+
+@pytest.fixture
+def relays(
+    program: Path, primary: str, backup: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Relay, ...]]:
+    """Both brokers are far away from the engine."""
+    with far_away(program, (primary, backup), monkeypatch) as found:
+        yield found
 
 
 def _is_engine() -> bool:

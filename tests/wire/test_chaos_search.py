@@ -99,6 +99,7 @@ class Round:
         seed: int,
         delivery: str,
         pace: float,
+        **properties: str,
     ) -> None:
         self.chance = chance = random.Random(seed)
         self._pace = pace
@@ -111,6 +112,7 @@ class Round:
             delivery=delivery,
             commit_interval_ms=chance.choice(("20", "60", "150", "500")),
             producer_max_request_size=chance.choice(("20000", "200000", "8388608")),
+            **properties,
         )
         self.remote = self.flow.add(self.topic)
         self._newest = (13, 11)[seed % 2]
@@ -234,9 +236,10 @@ def one_round(
     epochs: int,
     delivery: str = "exactly_once",
     pace: float = 1.0,
+    **properties: str,
 ) -> Counter[str]:
     with pytest.MonkeyPatch.context() as patch:
-        trial = Round(source, target, patch, seed, delivery, pace)
+        trial = Round(source, target, patch, seed, delivery, pace, **properties)
         trial.run(epochs)
         trial.settle()
     faults = list(trial.faults())

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
 import pytest
 
-from controlplane.bench.distance.relay import Relay, build
+from controlplane.bench.distance.relay import Relay
 from spark_runner.engine import setup
 from spark_runner.engine.commit_timing import CommitTiming
 from spark_runner.engine.model.distance import COMMIT_S, NEAR, Distance
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.target_settings import ProducerSettings
 from spark_runner.engine.target.in_flight import SendWindow
+from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.records import Record
-from tests.wire.far import ConnectionFaults, far_away
+from tests.wire.far import ConnectionFaults
 from tests.wire.running import NOW, Running
 from tests.wire.test_chaos_search import one_round
 from tests.wire.world import Flow, Side, bare, unique
@@ -132,19 +132,6 @@ def test_a_near_slice_never_commits_later_than_its_interval() -> None:
 # -- through the relay
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("relay"))
-
-
-@pytest.fixture
-def relays(
-    program: Path, primary: str, backup: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Relay, ...]]:
-    with far_away(program, (primary, backup), monkeypatch) as found:
-        yield found
-
-
 class Depth:
     """The most batches of one partition that were in flight."""
 
@@ -213,6 +200,39 @@ def test_live_records_are_committed_at_the_flow_s_interval(
             running.caught_up(30)
             # Fetch, produce, positions, end: some round trips of 30 ms, and the interval.
             assert time.monotonic() - began < 3.0
+
+
+def test_an_epoch_connects_to_a_distant_source_before_its_predecessor_ends(
+    source: Side, target: Side, relays: tuple[Relay, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its turn it needs no other round trip than that of the first fetch."""
+    topic = backlog(source, 3)
+    flow = Flow(source, target, delivery="at_least_once")
+    flow.add(topic)
+    running = Running(flow, topic)
+    calls: list[str] = []
+    called, describe = ClusterClient.connect_broker, ClusterClient.describe
+    turn = running.driver.wait_for_turn
+
+    def connected(client: ClusterClient, address: object, deadline: float) -> object:
+        calls.append(f"connect {client.alias}")
+        return called(client, address, deadline)  # type: ignore[arg-type]
+
+    def described(client: ClusterClient, names: Iterable[str], deadline: float) -> object:
+        calls.append(f"describe {client.alias}")
+        return describe(client, names, deadline)
+
+    def has_turn(seconds: float) -> bool:
+        calls.clear()
+        return turn(seconds)
+
+    monkeypatch.setattr(ClusterClient, "connect_broker", connected)
+    monkeypatch.setattr(ClusterClient, "describe", described)
+    monkeypatch.setattr(running.driver, "wait_for_turn", has_turn)
+    with running:
+        running.caught_up(30)
+        assert calls
+        assert not [call for call in calls if call.endswith(flow.alias)]
 
 
 @pytest.mark.parametrize("seed", [12, 27])

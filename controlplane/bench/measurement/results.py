@@ -66,6 +66,7 @@ class Run:
     live_s: float | None = None
     handovers: int | None = None
     live_cores: float | None = None
+    live_wire_mb_s: float | None = None
     idle_cores: float | None = None
     idle_s: float | None = None
 

@@ -184,7 +184,7 @@ class Measurement:
             warm_s=cell.warm_s,
             seconds=cell.latency_s,
         )
-        before = sampler.last
+        before, carried = sampler.last, self._carried()
         epochs: list[int] = []
         timer = threading.Timer(cell.warm_s, lambda: epochs.append(self._system.epoch()))
         timer.start()
@@ -197,6 +197,8 @@ class Measurement:
         )
         after = sampler.last
         timer.join(1)
+        if carried := self._carried() - carried:
+            self._found["live_wire_mb_s"] = carried / 1e6 / (cell.warm_s + cell.latency_s)
         if target.missing:
             raise BenchError(f"{target.missing:,} live records did not reach the target in time.")
         if target.repeats:

@@ -71,12 +71,26 @@ def _distance_cells() -> list[Scenario]:
             for far in _SIDES
         ),
         _cell("target-100ms", _TARGET_100, contenders=("mm2-default", "understudy-alo")),
-        _cell(
-            "latency-source-100ms",
-            NetworkProfile(far="source", rtt_ms=100),
-            backlog_mb=100,
-            latency_s=30.0,
-            contenders=(OPPONENT, "understudy-alo"),
+        *_latency_cells(),
+    ]
+
+
+def _latency_cells() -> list[Scenario]:
+    """Live traffic as the defaults are, and with overlapping fetches within a budget of bytes."""
+    usual = _cell(
+        "latency-source-100ms",
+        NetworkProfile(far="source", rtt_ms=100),
+        backlog_mb=100,
+        latency_s=30.0,
+        contenders=(OPPONENT, "understudy-alo"),
+    )
+    return [
+        usual,
+        dataclasses.replace(
+            usual,
+            name=f"{usual.name}-overlap",
+            properties={"fetch.overlap.bytes": "8000000"},
+            contenders=("understudy-alo",),
         ),
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from controlplane.bench.distance.relay import NetworkProfile
 from controlplane.bench.workload.record_shapes import Shape
@@ -37,6 +37,8 @@ class Scenario:
     rate: float = 2_000.0
     idle_s: float = 0.0
     contenders: tuple[str, ...] = (OPPONENT, OURS)
+    # Settings of Understudy's flows in this cell alone.
+    properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
     passes: int = 1
 
     @property

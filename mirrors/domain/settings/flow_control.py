@@ -9,6 +9,7 @@ from mirrors.domain.settings.run_bounds import RunUntil, named_offsets, shown_pl
 from mirrors.domain.settings.value_types import Boolean, Integer, Patterns, Setting
 
 BANDWIDTH = "bandwidth.limit.bytes"
+OVERLAP = "fetch.overlap.bytes"
 SKIP = "skip.replicated"
 UNTIL = "run.until"
 SCHEDULE = "run.schedule"
@@ -26,6 +27,14 @@ CONTROL = (
         default=None,
         meaning="How many bytes per second all slices of the flow together may read "
         "from the source.",
+    ),
+    Setting(
+        name=OVERLAP,
+        verdict="ours",
+        kind=Integer(0, 1_000_000_000_000),
+        default="0",
+        meaning="How many bytes per second all slices of the flow together may read a second time, "
+        "so that live records of a source 20 ms away or more arrive sooner; 0 for none.",
     ),
     Setting(
         name=HIGH,

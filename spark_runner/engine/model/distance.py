@@ -1,7 +1,7 @@
 """Round-trip times to both clusters, and the limits that follow from them.
 
 Near clusters keep the limits of docs/adr/0008. To a distant cluster, more bytes are in flight: the
-rate times the round-trip time (docs/adr/0014).
+rate times the round-trip time (docs/adr/0014). Fetches of live records may overlap (docs/adr/0015).
 """
 
 from __future__ import annotations
@@ -22,8 +22,21 @@ _REQUESTS: Final = 1024
 _REQUEST_BYTES: Final = 1 << 20
 _PRODUCE_CONNECTIONS: Final = 4
 _FETCH_CONNECTIONS: Final = 4
+# A distant source gets a fetch of live records this often, from this many further connections.
+_FETCH_EVERY_S: Final = 0.02
+_MOST_OVERLAPPING: Final = 7
 # Commits take at most a twentieth of the time, unless the interval would become longer than this.
 COMMIT_S: Final = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlap:
+    """Overlapping fetches: further connections to each broker, the time between two requests, and
+    how many repeated bytes per second the slice may read."""
+
+    connections: int
+    spacing_s: float
+    bytes_s: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +58,14 @@ class Distance:
     def fetch_connections(self) -> int:
         """Connections to each source broker, each with one fetch in flight."""
         return _FETCH_CONNECTIONS if self.is_source_far else 1
+
+    def overlap(self, bytes_s: int) -> Overlap | None:
+        """Overlapping fetches of live records, within a budget of repeated bytes per second."""
+        if not bytes_s or not self.is_source_far:
+            return None
+        every = round(self.source_s / _FETCH_EVERY_S)
+        connections = max(1, min(every - 1, _MOST_OVERLAPPING))
+        return Overlap(connections, self.source_s / connections, bytes_s)
 
     @property
     def commit_s(self) -> float:

@@ -8,6 +8,7 @@ import time
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import name_of
 from mirrors.kafka.error_table import SESSION_LOST
+from spark_runner.engine.model.distance import Overlap
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.receive_buffers import ReceiveBuffer, oversized_buffer
 from spark_runner.kafka_protocol import fetch
@@ -68,6 +69,8 @@ class FetchLimits:
     connections: int = 1
     isolation: int = fetch.READ_COMMITTED
     newest: int = fetch.MAX_VERSION
+    # Fetches of live records between those of a distant source's own connections.
+    overlap: Overlap | None = None
 
 
 def throttled_s(announced_s: float, empty_throttled: int) -> float:
@@ -96,6 +99,9 @@ class FetchConnection:
         # Partitions left during a request. Its reply is ignored for them: they may be read again
         # from a lower offset by then, and the reply would leave a hole.
         self._left: set[tuple[bytes, int]] = set()
+        # Offsets of the last request, and of the next one where they differ.
+        self._asked: dict[tuple[bytes, int], int] = {}
+        self._next: dict[tuple[bytes, int], int] = {}
         self.sent_at = 0.0
         # When the last part of an incomplete reply arrived; 0 before the first part.
         self._last_received_at = 0.0
@@ -146,6 +152,7 @@ class FetchConnection:
         key = name_key(partition.topic) if self.by_name else partition.source_id
         partition.identify_source(key)
         self.members[partition.source_key, partition.partition] = partition
+        self._next[partition.source_key, partition.partition] = partition.next_fetch
         self._session.add(
             fetch.FetchPartition(
                 partition.source_key,
@@ -173,9 +180,15 @@ class FetchConnection:
         self.buffer = buffer
         self.sent_at = now
         self._last_received_at = 0.0
+        self._asked.update(self._next)
+        self._next.clear()
         until = now + self._request_s
         self.transport.renew_login(until)
         self.transport.send([self._session.request(self.transport.next_correlation())], until)
+
+    def asked_offset(self, row: fetch.PartitionData) -> int:
+        """The offset from which the last request asked for this partition."""
+        return self._asked[row.key, row.partition]
 
     def is_overdue(self, now: float, patience: float) -> bool:
         """Whether no reply came for this many seconds, or the rest of one is overdue."""

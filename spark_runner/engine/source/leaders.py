@@ -2,27 +2,34 @@
 
 A partition with an error leaves its fetch session, which would repeat it in every reply. It is
 fetched again after a pause, from its new leader if it moved.
+
+An epoch connects before its predecessor ends, so that the change of epochs takes one round trip to
+a distant source: that of the first fetch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.protocol.metadata import leader_or_error
+from mirrors.kafka.protocol.metadata import TopicView, leader_or_error
 from spark_runner.engine.model.broker_availability import LeaderlessPartitions, Outage
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.receive_buffers import ReceiveBuffers
 from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.source import overlap
 from spark_runner.engine.source.errors import SourceErrors
 from spark_runner.engine.source.fetch_connection import FetchConnection, FetchLimits
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
 _RETRY_S = 0.2
 _LOOKUP_S = 3.0
+# Leaders that were looked up ahead are used this long. A leader that moved since refuses the fetch.
+_KNOWN_S = 10.0
 
 
 class SourceLeaders:
@@ -48,6 +55,9 @@ class SourceLeaders:
         self.errors = SourceErrors(cluster)
         self.outage = Outage(cluster.alias)
         self._leaderless = LeaderlessPartitions(partitions, _RETRY_S)
+        # Leaders that were looked up ahead, and until when they are used.
+        self._known: dict[str, TopicView] = {}
+        self._known_until = 0.0
 
     def wakes_at(self) -> float:
         return self._leaderless.wakes_at()
@@ -56,6 +66,23 @@ class SourceLeaders:
     def reads_by_name(self) -> bool:
         """Whether topics have to be verified before a commit, since a broker knows no topic ids."""
         return any(connection.by_name for connection in self.connections.values())
+
+    def connect(self, topics: Iterable[str]) -> None:
+        """Look up the leaders of these topics, and connect to them, before reading begins.
+
+        A broker that does not respond is left to `find_leaders`.
+        """
+        deadline = time.monotonic() + _LOOKUP_S
+        with contextlib.suppress(KafkaUnavailable):
+            self._known = self._cluster.describe(topics, deadline)
+            self._known_until = time.monotonic() + _KNOWN_S
+            leaders = [leader for view in self._known.values() for leader in view.leaders.values()]
+            for node in dict.fromkeys(leader.node for leader in leaders):
+                purposes = [_purpose(number) for number in range(self._limits.connections)]
+                if self._limits.overlap is not None:
+                    purposes += map(overlap.purpose_of, range(self._limits.overlap.connections))
+                for purpose in purposes:
+                    self._cluster.connection(node, purpose, deadline)
 
     def start_fetching(self, partition: Partition) -> None:
         """Fetch the partition from its `next_fetch` on, from its leader if that is known."""
@@ -130,7 +157,7 @@ class SourceLeaders:
             return []
         names = dict.fromkeys(partition.topic for partition in waiting)
         try:
-            views = self._cluster.describe(names, time.monotonic() + _LOOKUP_S)
+            views = self._views(names)
         except KafkaUnavailable as error:
             self.outage.record_failure(now, error)
             return []
@@ -153,6 +180,13 @@ class SourceLeaders:
                 settled.append(partition)
         return settled
 
+    def _views(self, names: dict[str, None]) -> dict[str, TopicView]:
+        """The topics as the cluster reports them; once as `connect` found them."""
+        known, self._known = self._known, {}
+        if time.monotonic() < self._known_until and names.keys() <= known.keys():
+            return known
+        return self._cluster.describe(names, time.monotonic() + _LOOKUP_S)
+
     def _assign(
         self, partition: Partition, node: int, shares: Counter[tuple[int, int]], now: float
     ) -> bool:
@@ -174,9 +208,8 @@ class SourceLeaders:
     def _connect(self, connection_id: tuple[int, int], now: float) -> bool:
         if connection_id not in self.connections:
             node, number = connection_id
-            purpose = f"fetch {number}" if number else "fetch"
             try:
-                connection = self._cluster.connection(node, purpose, now + _LOOKUP_S)
+                connection = self._cluster.connection(node, _purpose(number), now + _LOOKUP_S)
             except KafkaUnavailable as error:
                 self.outage.record_failure(now, error)
                 return False
@@ -190,3 +223,7 @@ class SourceLeaders:
         if connection.buffer is not None:
             self._buffers.give_back(connection.buffer)
             connection.buffer = None
+
+
+def _purpose(number: int) -> str:
+    return f"fetch {number}" if number else "fetch"

@@ -1,7 +1,8 @@
-"""The source side of a slice: one fetch session and one request in flight per broker.
+"""The source side of a slice: fetch sessions, each with one request in flight.
 
 The next request is sent once the headers of a reply are scanned and a buffer is free. So the source
-works while the target writes. `leaders.py` knows which broker leads which partition.
+works while the target writes. `leaders.py` knows which broker leads which partition; `overlap.py`
+fetches live records of a distant source in between.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from spark_runner.engine.model.receive_buffers import ReceiveBuffer, ReceiveBuff
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.source.fetch_connection import FetchConnection, FetchLimits
 from spark_runner.engine.source.leaders import SourceLeaders
+from spark_runner.engine.source.overlap import OverlappingFetches, trim
 from spark_runner.engine.source.replicated_filter import FetchedBatches, ReplicatedFilter
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -50,15 +52,32 @@ class SourceReader:
         self._stop = stop
         self._leaders = SourceLeaders(cluster, partitions, buffers, limits, stop)
         self._full: set[Partition] = set()
+        self._overlap = (
+            None
+            if limits.overlap is None
+            else OverlappingFetches(cluster, buffers, limits, limits.overlap)
+        )
 
     # -- what the loop asks
 
+    def connect(self, topics: Iterable[str]) -> None:
+        """Connect to the leaders of these topics before reading begins."""
+        self._leaders.connect(topics)
+
     def connections(self) -> Iterable[FetchConnection]:
+        """The partitions' own connections."""
         return self._leaders.connections.values()
+
+    def all_connections(self) -> Iterable[FetchConnection]:
+        """These, and those of overlapping fetches."""
+        further = () if self._overlap is None else self._overlap.connections()
+        return [*self.connections(), *further]
 
     def wakes_at(self, now: float) -> float:
         """The next time at which a timer is due."""
         moments = [self._leaders.wakes_at()]
+        if self._overlap is not None:
+            moments.append(self._overlap.wakes_at(now))
         moments += [
             connection.retry_at for connection in self.connections() if connection.retry_at > now
         ]
@@ -83,6 +102,11 @@ class SourceReader:
             ]:
                 self._full.discard(partition)
                 self._leaders.start_fetching(partition)
+        self._send_own(now)
+        if self._overlap is not None and self._throttle.opens_at(now) <= now:
+            self._overlap.send_requests(now)
+
+    def _send_own(self, now: float) -> None:
         for connection in sorted(self.connections(), key=_last_request_time):
             if connection.buffer is None and connection.members and now >= connection.retry_at:
                 if self._throttle.opens_at(now) > now or (buffer := self._buffers.take()) is None:
@@ -92,7 +116,7 @@ class SourceReader:
                 try:
                     connection.send_fetch(buffer, now, self._throttle.most(self._limits.max_bytes))
                 except KafkaUnavailable as error:
-                    self._leaders.connection_lost(connection, now, error)
+                    self._lost(connection, now, error)
 
     def receive(self, connection: FetchConnection, now: float) -> None:
         """Read what has arrived; when the reply is complete, request more at once."""
@@ -101,14 +125,18 @@ class SourceReader:
             if read is None:
                 return
             buffer, rows = read
+            size = sum(row.stop - row.start for row in rows)
+            self._throttle.record_read(size, now)
+            if self._overlap is not None:
+                rows = self._without_repeated(connection, buffer, rows)
+                self._overlap.record_repeated(size - sum(r.stop - r.start for r in rows), now)
             stopped = self._find_replicated(connection, buffer, rows)
         except KafkaUnavailable as error:
-            self._leaders.connection_lost(connection, now, error)
+            self._lost(connection, now, error)
             return
-        self._throttle.record_read(sum(row.stop - row.start for row in rows), now)
-        if self._priority is not None:
+        is_own = not self._is_overlapping(connection)
+        if is_own and self._priority is not None:
             self._priority.record_reply(connection, rows)
-        committed = self._limits.isolation == READ_COMMITTED
         connection.is_behind = False
         for row in rows:
             partition = connection.members.get((row.key, row.partition))
@@ -118,12 +146,59 @@ class SourceReader:
                 self._stop(partition, stopped[partition])
             else:
                 self._accept(partition, row, buffer, now)
-                end = row.stable_offset if committed else row.high_watermark
-                connection.is_behind |= partition.next_fetch < end
+                connection.is_behind |= is_own and partition.next_fetch < self._end(row)
         if not buffer.users:
             self._buffers.give_back(buffer)
         self._leaders.outage.end()
         self.send_requests(now)
+
+    def _end(self, row: PartitionData) -> int:
+        """The end of what may be read."""
+        committed = self._limits.isolation == READ_COMMITTED
+        return row.stable_offset if committed else row.high_watermark
+
+    def _is_overlapping(self, connection: FetchConnection) -> bool:
+        return self._overlap is not None and self._overlap.has(connection)
+
+    def _without_repeated(
+        self, connection: FetchConnection, buffer: ReceiveBuffer, rows: list[PartitionData]
+    ) -> list[PartitionData]:
+        """The rows that say something new. A request may have asked for what came meanwhile from
+        another connection; its errors are about an earlier offset then."""
+        is_own = not self._is_overlapping(connection)
+        if not is_own and self._overlap is not None:
+            self._overlap.answered(connection)
+        found: list[PartitionData] = []
+        for row in rows:
+            partition = connection.members.get((row.key, row.partition))
+            if partition is None or (not is_own and (row.error or row.diverging is not None)):
+                continue
+            asked, expected = connection.asked_offset(row), partition.next_fetch
+            if asked == expected:
+                found.append(row)
+            elif asked < expected and not row.error and row.diverging is None:
+                kept = trim(row, buffer.view, expected, partition.read_epoch)
+                found += [kept] if kept is not None else []
+        return found
+
+    def _drop_overlapping(self, connection: FetchConnection, now: float) -> None:
+        assert self._overlap is not None  # noqa: S101 - it has the connection
+        self._overlap.lost(connection, now)
+
+    def _stop_overlapping(self, connection: FetchConnection) -> None:
+        """The partitions of this connection have no leader until they have been looked up again."""
+        if self._overlap is not None:
+            for partition in connection.members.values():
+                self._overlap.remove(partition)
+
+    def _lost(
+        self, connection: FetchConnection, now: float, error: KafkaUnavailable | None
+    ) -> None:
+        if self._is_overlapping(connection):
+            self._drop_overlapping(connection, now)
+        else:
+            self._stop_overlapping(connection)
+            self._leaders.connection_lost(connection, now, error)
 
     def _find_replicated(
         self, connection: FetchConnection, buffer: ReceiveBuffer, rows: list[PartitionData]
@@ -152,16 +227,24 @@ class SourceReader:
         patience = self._limits.request_s + self._limits.max_wait_ms / 1000
         for connection in list(self.connections()):
             if connection.is_overdue(now, patience):
-                self._leaders.connection_lost(connection, now, None)
+                self._lost(connection, now, None)
+        if self._overlap is not None:
+            self._overlap.give_up_overdue(now)
 
     def connection_closed(self, connection: FetchConnection, now: float) -> None:
         """The broker closed an idle connection."""
-        self._leaders.connection_closed(connection, now)
+        if self._is_overlapping(connection):
+            self._drop_overlapping(connection, now)
+        else:
+            self._stop_overlapping(connection)
+            self._leaders.connection_closed(connection, now)
 
     def stop_reading(self, partition: Partition) -> None:
         """Stop reading this partition."""
         self._full.discard(partition)
         self._leaders.stop_reading(partition)
+        if self._overlap is not None:
+            self._overlap.remove(partition)
 
     def resume_reading(self, partition: Partition) -> None:
         """Read this partition again, from its `next_fetch` on."""
@@ -172,6 +255,8 @@ class SourceReader:
     def restart(self, partitions: Iterable[Partition]) -> None:
         """Start again at the committed positions: replies in flight are ignored."""
         self._leaders.restart(partitions)
+        if self._overlap is not None:
+            self._overlap.restart()
         if self._priority is not None:
             self._priority.clear()
         self._full.clear()
@@ -200,6 +285,8 @@ class SourceReader:
         self, partition: Partition, row: PartitionData, buffer: ReceiveBuffer, now: float
     ) -> None:
         if row.error:
+            if self._overlap is not None:
+                self._overlap.remove(partition)
             self._leaders.handle_error(partition, row.error, now)
             return
         if row.diverging is not None:
@@ -212,8 +299,7 @@ class SourceReader:
             partition.drop_past_stop(buffer, STOP_INSIDE_BATCH)
             self._offer(partition)
         if self._priority is not None:
-            committed = self._limits.isolation == READ_COMMITTED
-            self._priority.read(partition, row.stable_offset if committed else row.high_watermark)
+            self._priority.read(partition, self._end(row))
         self.has_quiet_progress = (
             self.has_quiet_progress or bool(partition.skipped.passed) or partition.is_read
         )
@@ -225,6 +311,17 @@ class SourceReader:
             self._leaders.stop_fetching(partition)
         elif partition.next_fetch != before:
             self._leaders.start_fetching(partition)
+        if self._overlap is not None:
+            self._overlap_if_caught_up(partition, row, now, before)
+
+    def _overlap_if_caught_up(
+        self, partition: Partition, row: PartitionData, now: float, before: int
+    ) -> None:
+        assert self._overlap is not None  # noqa: S101 - checked by the caller
+        if partition in self._full or partition.next_fetch < self._end(row):
+            self._overlap.remove(partition)
+        else:
+            self._overlap.update(partition, now, has_moved=partition.next_fetch != before)
 
     def _is_full(self, partition: Partition) -> bool:
         return partition.queued_bytes > self._limits.queue_bytes
