@@ -101,6 +101,8 @@ class SpeedMeter:
             return kinds.QUOTA
         if not connection.in_flight:
             return kinds.OTHER
+        if connection.is_blocked:
+            return kinds.TARGET_LINK
         if connection.has_most_requests:
             full = kinds.TARGET_REQUESTS
         elif connection.room <= 0:

@@ -6,19 +6,21 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
-from controlplane.bench.distance.relay import Relay
+from controlplane.bench.distance.relay import NetworkProfile, Relay
 from spark_runner.engine import setup
 from spark_runner.engine.commit_timing import CommitTiming
 from spark_runner.engine.model.distance import COMMIT_S, NEAR, Distance
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.target_settings import ProducerSettings
-from spark_runner.engine.target.in_flight import SendWindow
+from spark_runner.engine.target.in_flight import BatchesInFlight, SendWindow
+from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.records import Record
-from tests.wire.far import ConnectionFaults
+from tests.wire.far import ConnectionFaults, far_away
 from tests.wire.running import NOW, Running
 from tests.wire.test_chaos_search import one_round
 from tests.wire.world import Flow, Side, bare, unique
@@ -233,6 +235,35 @@ def test_an_epoch_connects_to_a_distant_source_before_its_predecessor_ends(
         running.caught_up(30)
         assert calls
         assert not [call for call in calls if call.endswith(flow.alias)]
+
+
+def test_a_full_line_does_not_block_the_loop(
+    source: Side,
+    target: Side,
+    program: Path,
+    primary: str,
+    backup: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request that waits in a send buffer would let the other connections run dry."""
+    topic = backlog(source, 400)
+    flow = Flow(source, target, commit_interval_ms="500", producer_send_buffer_bytes="131072")
+    flow.add(topic)
+    sending: list[float] = []
+    send = ProduceConnection.send
+
+    def timed(connection: ProduceConnection, batches: BatchesInFlight, now: float) -> None:
+        began = time.monotonic()
+        send(connection, batches, now)
+        sending.append(time.monotonic() - began)
+
+    monkeypatch.setattr(ProduceConnection, "send", timed)
+    line = NetworkProfile(far="both", rtt_ms=30, mbit_s=100, window_bytes=1 << 20)
+    with far_away(program, (primary, backup), monkeypatch, line), Running(flow, topic) as running:
+        began = time.monotonic()
+        running.caught_up(90)
+        took = time.monotonic() - began
+    assert sum(sending) < took / 4
 
 
 @pytest.mark.parametrize("seed", [12, 27])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections import deque
 
 from spark_runner.engine.model.partition import Partition
@@ -41,6 +42,10 @@ class ProduceConnection:
         self._window = SendWindow(most, is_far=tuning.is_far)
         self._is_far = tuning.is_far
         self.ready: dict[Partition, None] = {}
+        # Whether a request waits for room in the socket's send buffer.
+        self.is_blocked = False
+        self._writable = select.poll()
+        self._writable.register(transport.stream.fileno(), select.POLLOUT)
         self.last_response_at = 0.0
         # Duration of the last request.
         self.took_s = 0.0
@@ -65,19 +70,25 @@ class ProduceConnection:
         return produce.name_key(partition.remote_topic) if self.by_name else partition.remote_id
 
     def may_send(self, now: float) -> bool:
-        """Whether a partition is ready, the window has room, and the broker does not throttle."""
-        return (
-            bool(self.ready)
-            and now >= self.transport.quiet_until
-            and (
-                not self.in_flight or (len(self.in_flight) < self._max_in_flight and self.room > 0)
-            )
-        )
+        """Whether a partition is ready, the window has room, and the broker does not throttle.
+
+        To a distant broker the socket must have room too: a request that waits there would block
+        the loop, and the other connections would run dry meanwhile.
+        """
+        self.is_blocked = False
+        if not self.ready or now < self.transport.quiet_until:
+            return False
+        if not self.in_flight:
+            return True
+        if len(self.in_flight) >= self._max_in_flight or self.room <= 0:
+            return False
+        self.is_blocked = self._is_far and not self._writable.poll(0)
+        return not self.is_blocked
 
     @property
     def is_full(self) -> bool:
         """Whether another request has to wait for a response."""
-        if len(self.in_flight) >= self._max_in_flight:
+        if len(self.in_flight) >= self._max_in_flight or self.is_blocked:
             return True
         return self._is_far and bool(self.in_flight) and self.room <= 0
 

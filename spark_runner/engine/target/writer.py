@@ -16,6 +16,7 @@ Three rules keep the order within a partition:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
@@ -33,6 +34,9 @@ from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.engine.target.retries import RETRY_S, Retries
 from spark_runner.engine.target.transaction import MarkerDelay, TransactionPartitions
 
+# A blocked connection is tried again with each response, and after this time. A send buffer of
+# megabytes does not run dry meanwhile.
+_BLOCKED_S: Final = 0.005
 PartitionFilter = Callable[[Partition], bool]
 
 
@@ -91,6 +95,8 @@ class TargetWriter:
         moment = self._leaders.wakes_at()
         delay = self._marker_delay.until
         for connection in self._leaders.connections.values():
+            if connection.is_blocked:
+                moment = min(moment, now + _BLOCKED_S)
             if connection.ready and now < delay < moment:
                 moment = delay
             if connection.ready and now < connection.transport.quiet_until < moment:
