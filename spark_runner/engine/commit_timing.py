@@ -84,7 +84,11 @@ class CommitTiming:
         return min(self._longest, max(self._soonest, self._cost * _COST_SHARE))
 
     def committed(self, began: float, ended: float) -> None:
-        self._cost = 0.8 * self._cost + 0.2 * (ended - began)
+        if self._cost or self._behind == self._longest:
+            self._cost = 0.8 * self._cost + 0.2 * (ended - began)
+        else:
+            # To a distant target the round trips decide, and the first commit has as many.
+            self._cost = ended - began
         self._allowed = min(2 * self._allowed, self._behind)
         self._opened = None
         self._ended = ended

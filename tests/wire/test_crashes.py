@@ -1,10 +1,12 @@
-"""Processes killed, frozen and revived under load: both clusters stay equal under read_committed.
+"""Processes killed, frozen and revived under load, with brokers near and far away: both clusters
+stay equal under read_committed.
 
 Another client reads both clusters.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -14,15 +16,19 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from controlplane.bench.distance.relay import Relay
+from controlplane.demo.processes.ports import free_port
 from mirrors.domain.internal_topics.records import Position, read_position
 from mirrors.domain.offsets.runs import Run
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.records import Record
+from tests.wire.far import LINE
 from tests.wire.independent import both, compare, repeated
 from tests.wire.running import Running
 from tests.wire.world import Flow, Side, unique
@@ -70,9 +76,12 @@ class Traffic:
             time.sleep(0.01)
 
 
-def start(flow: Flow, newest: int, *, seconds: float = 60) -> subprocess.Popen[str]:
+def start(
+    flow: Flow, newest: int, *, relays: Mapping[int, int] | None = None, seconds: float = 60
+) -> subprocess.Popen[str]:
+    """A copying process; `relays` has the port of the relay before each port of a broker."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.wire.child", str(newest)],
+        [sys.executable, "-m", "tests.wire.child", str(newest), json.dumps(relays or {})],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -105,20 +114,34 @@ def spread(runs: list[Run]) -> dict[int, int]:
     return {run.upstream + at: run.downstream + at for run in runs for at in range(run.length)}
 
 
+@pytest.fixture(params=["near", "far"])
+def relays(
+    request: pytest.FixtureRequest, program: Path, primary: str, backup: str
+) -> Iterator[dict[int, int]]:
+    """Nothing, or relays that put both brokers far away: ports of the brokers and the relays."""
+    found: dict[int, int] = {}
+    with contextlib.ExitStack() as stack:
+        for address in (primary, backup) if request.param == "far" else ():
+            port = int(address.rpartition(":")[2])
+            relay = Relay(program, port=free_port(), broker_port=port, line=LINE)
+            found[port] = stack.enter_context(relay).port
+        yield found
+
+
 @pytest.mark.parametrize("newest_produce", [13, 11], ids=["version-2", "version-1"])
 @pytest.mark.timeout(60 + KILLS * 20)
 def test_killed_at_any_moment_nothing_is_lost_or_doubled(
-    source: Side, target: Side, newest_produce: int
+    source: Side, target: Side, newest_produce: int, relays: dict[int, int]
 ) -> None:
     chance = random.Random(newest_produce)
     topic = unique("killed")
     source.make(topic, PARTITIONS)
-    flow = Flow(source, target, commit_interval_ms="60")
+    flow = Flow(source, target, commit_interval_ms="60", fetch_overlap_bytes="100000000")
     remote = flow.add(topic)
     with Traffic(source.spec.bootstrap_servers, topic):
         for _ in range(KILLS):
             before = target.ends(remote)
-            child = start(flow, newest_produce)
+            child = start(flow, newest_produce, relays=relays)
             wait_for_progress(flow, remote, beyond=before)
             time.sleep(chance.random() * 0.4)
             child.kill()
@@ -132,17 +155,17 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(
 @pytest.mark.parametrize("newest_produce", [13, 11], ids=["version-2", "version-1"])
 @pytest.mark.timeout(60 + ZOMBIES * 30)
 def test_a_frozen_copier_that_wakes_up_is_fenced_and_writes_nothing(
-    source: Side, target: Side, newest_produce: int
+    source: Side, target: Side, newest_produce: int, relays: dict[int, int]
 ) -> None:
     topic = unique("zombie")
     source.make(topic, PARTITIONS)
-    flow = Flow(source, target, commit_interval_ms="60")
+    flow = Flow(source, target, commit_interval_ms="60", fetch_overlap_bytes="100000000")
     remote = flow.add(topic)
     outcomes = []
     with Traffic(source.spec.bootstrap_servers, topic):
         for _ in range(ZOMBIES):
             before = target.ends(remote)
-            zombie = start(flow, newest_produce)
+            zombie = start(flow, newest_produce, relays=relays)
             wait_for_progress(flow, remote, beyond=before)
             time.sleep(0.1)
             zombie.send_signal(signal.SIGSTOP)

@@ -122,6 +122,15 @@ def test_a_slice_that_is_behind_commits_so_late_that_commits_take_a_twentieth() 
     assert not timing.may_postpone(now + 0.51)
 
 
+def test_to_a_distant_target_the_second_interval_is_twice_the_first() -> None:
+    timing = CommitTiming(longest_s=1.0, readers_wait=True, behind_s=5.0)
+    timing.begin(0.0)
+    timing.committed(1.0, 1.4)
+    timing.opened(1.4)
+    assert timing.may_postpone(3.3)
+    assert not timing.may_postpone(3.5)
+
+
 def test_a_near_slice_never_commits_later_than_its_interval() -> None:
     timing = CommitTiming(longest_s=0.5, readers_wait=True)
     timing.begin(0.0)
