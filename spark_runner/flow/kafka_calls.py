@@ -1,6 +1,7 @@
 """Blocking calls of a flow: planner, offset samples, MM2's copy of the positions.
 
-Created and used on the background thread only. Each call has a deadline.
+Created and used on one background thread; `sample_offsets`, `find_selected` and
+`close_sampler` have another. Each call has a deadline.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.runners.job_files import JobSpec
+from mirrors.domain.specs import FlowSpec
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
+from spark_runner.planning.selected_topics import SelectedTopic, SelectedTopicFinder
 from spark_runner.positions.mm2_export import ConnectOffsetsWriter
 from spark_runner.status.foreign_records import ForeignRecordFinder, RemotePartition
 from spark_runner.status.source_offsets import LogOffsets, OffsetSampler
@@ -26,7 +29,11 @@ POSITIONS_DEADLINE_S = 5.0
 
 
 class MetadataChanges(NamedTuple):
-    """Whether a new plan is due, and partitions whose topics were recreated since the last plan."""
+    """What differs from the last plan.
+
+    - `has_changed`: a new plan is due.
+    - `recreated`: partitions whose topics were recreated.
+    """
 
     has_changed: bool
     recreated: Mapping[TopicPartition, PartitionError]
@@ -40,6 +47,7 @@ class KafkaCalls:
         self._owner = owner
         self._planner: Planner | None = None
         self._source_sampler: OffsetSampler | None = None
+        self._topic_finder: SelectedTopicFinder | None = None
         self._foreign_finder: ForeignRecordFinder | None = None
         self._foreign_due_at = 0.0
         self._mm2_writer: ConnectOffsetsWriter | None = None
@@ -99,13 +107,23 @@ class KafkaCalls:
         headers: Mapping[TopicPartition, int],
         positions: dict[TopicPartition, int],
     ) -> LogOffsets:
-        """`positions` are those committed before the sample."""
+        """`positions` are those committed before the sample. Called on a thread of its own."""
         if self._source_sampler is None:
-            limit = self.planner.spec.settings.bandwidth_limit_bytes
+            limit = self._spec().settings.bandwidth_limit_bytes
             self._source_sampler = OffsetSampler(self._job.source, limit)
         return dataclasses.replace(
             self._source_sampler.sample(partitions, starts, headers), positions=positions
         )
+
+    def find_selected(self) -> dict[str, SelectedTopic]:
+        """The topics of the source that the filters select now. On the thread of the samples."""
+        if self._topic_finder is None:
+            self._topic_finder = SelectedTopicFinder(self._spec())
+        return self._topic_finder.find()
+
+    def _spec(self) -> FlowSpec:
+        job = self._job
+        return FlowSpec.build(source=job.source, target=job.target, properties=job.properties)
 
     def find_foreign_records(
         self, remotes: dict[TopicPartition, RemotePartition]
@@ -162,9 +180,13 @@ class KafkaCalls:
             )
         return self._mm2_writer
 
-    def close(self) -> None:
+    def close_sampler(self) -> None:
+        if self._topic_finder is not None:
+            self._topic_finder.close()
         if self._source_sampler is not None:
             self._source_sampler.close()
+
+    def close(self) -> None:
         if self._foreign_finder is not None:
             self._foreign_finder.close()
         if self._planner is not None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 
-Operation = Literal["open", "plan", "look", "ends", "positions", "owner", "remotes"]
+Operation = Literal["open", "plan", "look", "ends", "positions", "owner", "remotes", "selected"]
 
 COPY_POSITIONS_S = 5.0
 ENDS_BUSY_S = 1.0
@@ -31,6 +31,7 @@ class OperationSchedule:
             "ends": 0.0,
             "positions": 0.0,
             "look": 0.0,
+            "selected": 0.0,
         }
         self._failures = 0
         self._retries = 0
@@ -64,6 +65,10 @@ class OperationSchedule:
             self._due["look"] = float("inf") if self._refresh_s is None else now + self._refresh_s
         if operation == "ends":
             self._due["ends"] = now + (ENDS_BUSY_S if is_busy else ENDS_IDLE_S)
+        if operation == "selected":
+            self._due["selected"] = (
+                float("inf") if self._refresh_s is None else now + self._refresh_s
+            )
         if operation == "positions":
             self._due["positions"] = now + COPY_POSITIONS_S
         if operation == "remotes" or (operation == "open" and "remotes" not in self._due):

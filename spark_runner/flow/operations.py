@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.migration.start_check import StartRefused
 from mirrors.domain.runners.job_files import JobSpec
 from spark_runner.flow.background_thread import BackgroundThread
-from spark_runner.flow.kafka_calls import KafkaCalls
+from spark_runner.flow.kafka_calls import KafkaCalls, MetadataChanges
 from spark_runner.flow.operation_schedule import Operation, OperationSchedule
 from spark_runner.flow.slice_supervisor import SliceSupervisor
 from spark_runner.flow.state import Phase
@@ -31,8 +32,8 @@ GAP_RANGES_AGAIN_S = 60.0
 
 _ALLOWED: dict[Phase, tuple[Operation, ...]] = {
     "taking_over": ("owner", "open"),
-    "copying": ("owner", "plan", "look", "positions", "ends", "remotes"),
-    "paused": ("positions", "ends", "look"),
+    "copying": ("owner", "plan", "look", "positions", "selected", "ends", "remotes"),
+    "paused": ("positions", "look", "selected", "ends"),
     "committing": (),
     "failed": (),
     "stopped": (),
@@ -60,6 +61,11 @@ class Operations:
         self._supervisor = supervisor
         self._calls = KafkaCalls(job, owner)
         self._thread = BackgroundThread(f"calls-{job.flow}", wake)
+        # Its own thread: while the target does not respond, the source is still sampled.
+        self._sampler_thread = BackgroundThread(f"offsets-{job.flow}", wake)
+        # A plan or a recreated topic was applied since the sample in progress began.
+        self._is_sample_outdated = False
+        self._is_paused = False
         self.schedule = schedule
         # A future moment: then the end offsets of a bounded run are looked up.
         self._until = until
@@ -75,17 +81,25 @@ class Operations:
     def is_busy(self) -> bool:
         return self._thread.is_busy
 
+    @property
+    def is_sampling(self) -> bool:
+        return self._sampler_thread.is_busy
+
     def close(self) -> None:
+        self._sampler_thread.submit("close", self._calls.close_sampler)
+        self._sampler_thread.stop()
         self._thread.submit("close", self._calls.close)
         self._thread.stop()
 
     def join(self, seconds: float) -> None:
-        self._thread.join(seconds)
+        until = time.monotonic() + seconds
+        for thread in (self._thread, self._sampler_thread):
+            thread.join(max(0.0, until - time.monotonic()))
 
     def step(self, phase: Phase, now: float) -> list[Event]:
         """Handle results, then start the next operation that is due."""
         events: list[Event] = []
-        while (result := self._thread.poll()) is not None:
+        while (result := self._thread.poll() or self._sampler_thread.poll()) is not None:
             operation: Operation = result.operation  # type: ignore[assignment]
             if isinstance(result.error, StartRefused):
                 self.start_refused = result.error
@@ -94,10 +108,11 @@ class Operations:
                 self._on_error(operation, result.error, now)
             else:
                 events += self._on_result(operation, result.value, now)
-        if not self._thread.is_busy:
-            for operation in _ALLOWED[phase]:
-                if self.schedule.is_due(operation, now) and self._start(operation, now):
-                    break
+        self._is_paused = phase == "paused"
+        for operation in _ALLOWED[phase]:
+            is_free = not self._thread_of(operation).is_busy
+            if is_free and self.schedule.is_due(operation, now):
+                self._start(operation, now)
         if self.no_slots and phase == "taking_over":
             events.append("no_slots")
         return events
@@ -132,19 +147,31 @@ class Operations:
             self.problems.clear()
             events = self._apply_plan(value, now)
         elif operation == "look":
-            # While the flow is paused no plan is made, so this is the only report of them.
-            self._progress.mark_recreated(value.recreated)
-            if value.has_changed:
-                self.schedule.request("plan")
+            self._apply_changes(value)
+        elif operation == "selected":
+            if self._progress.mark_unplanned(value):
+                self.schedule.request("ends")
         elif operation == "ends":
-            self._progress.apply_offsets(value)
+            if not self._is_sample_outdated:
+                self._progress.apply_offsets(value)
         elif operation == "remotes":
             self._progress.add_foreign_records(value)
         elif operation == "owner":
             self._supervisor.is_fenced = False
             events = [] if value else ["ownership_lost"]
         self.schedule.mark_done(operation, now, is_busy=self._progress.has_backlog())
+        if operation == "ends" and self._is_sample_outdated:
+            self.schedule.request("ends")
         return events
+
+    def _apply_changes(self, found: MetadataChanges) -> None:
+        # While the flow is paused no plan is made, so this is the only report of them.
+        self._progress.mark_recreated(found.recreated)
+        self._is_sample_outdated |= bool(found.recreated)
+        if found.has_changed:
+            self.schedule.request("plan")
+        else:
+            self._progress.mark_unplanned({})
 
     def _on_error(self, operation: Operation, error: UnderstudyError, now: float) -> None:
         self.problems[operation] = error.message
@@ -165,6 +192,7 @@ class Operations:
             return []
         warnings = (*plan.warnings, *self._supervisor.warnings())
         recovered = self._progress.apply_plan(dataclasses.replace(plan, warnings=warnings))
+        self._is_sample_outdated = True
         self._supervisor.apply_plan(plan)
         self._supervisor.restart_partitions(plan.resumed)
         self._supervisor.forget_errors(recovered)
@@ -198,8 +226,13 @@ class Operations:
             self.schedule.mark_done(operation, now, is_busy=False)
             return False
         self.schedule.mark_started(operation)
-        self._thread.submit(operation, act)
+        if operation == "ends":
+            self._is_sample_outdated = False
+        self._thread_of(operation).submit(operation, act)
         return True
+
+    def _thread_of(self, operation: Operation) -> BackgroundThread:
+        return self._sampler_thread if operation in ("ends", "selected") else self._thread
 
     def _call_for(self, operation: Operation) -> Callable[[], Any] | None:
         calls, positions = self._calls, self._progress.positions()
@@ -221,6 +254,10 @@ class Operations:
                 if partitions
                 else None
             )
+        if operation == "selected":
+            # Otherwise a plan follows the change at once.
+            is_wanted = self.is_planned and (self._is_paused or bool(self.problems))
+            return calls.find_selected if is_wanted else None
         if operation == "look":
             return calls.detect_changes if self.is_planned else None
         if operation == "remotes":

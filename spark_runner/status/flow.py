@@ -31,6 +31,7 @@ from mirrors.kafka.protocol.metadata import id_bytes
 from spark_runner.ipc.messages import PartitionError, PartitionFigure
 from spark_runner.planning.blocked_topics import BLOCKED, CANNOT_BE_CREATED, blocked_topics
 from spark_runner.planning.plan import DELETED_ON_SOURCE, Plan
+from spark_runner.planning.selected_topics import SelectedTopic
 from spark_runner.slices.run import EpochReport
 from spark_runner.slices.throughput import Amount
 from spark_runner.status.foreign_records import RemotePartition
@@ -63,12 +64,16 @@ class FlowProgress:
         self._blocked: tuple[str, ...] = ()
         # Partitions whose recreated topic was detected between plans.
         self._found_recreated: set[TopicPartition] = set()
+        # Topics, by name, that have partitions which no plan contains yet, and these partitions.
+        self._unplanned: dict[str, SelectedTopic] = {}
+        self._unplanned_partitions: set[TopicPartition] = set()
         # The number of requests for headers so far.
         self._header_turn = 0
 
     def apply_plan(self, plan: Plan) -> frozenset[TopicPartition]:
         """Apply a plan. Returns the partitions that only the previous plan had stopped."""
         recovered = self._recovered(plan)
+        self.mark_unplanned({})
         self._remote_topics = {
             topic.topic: name
             for topic in plan.topics
@@ -112,6 +117,27 @@ class FlowProgress:
             self._check_source_log(tp, error)
             self.errors[tp] = error
             self._found_recreated.add(tp)
+
+    def mark_unplanned(self, selected: Mapping[str, SelectedTopic]) -> bool:
+        """Record selected topics and partitions that the plan lacks. Returns whether there are new.
+
+        A paused flow makes no plan, and a plan can fail for long. Until the next plan, these
+        partitions owe what the source holds. `selected`: empty if nothing differs from the plan.
+        """
+        found = {
+            (name, number): topic
+            for name, topic in selected.items()
+            for number in range(topic.partitions)
+            if (name, number) not in self._rows or (name, number) in self._unplanned_partitions
+        }
+        for tp in self._unplanned_partitions - found.keys():
+            self._rows.pop(tp, None)
+            self.errors.pop(tp, None)
+        new = found.keys() - self._unplanned_partitions
+        self._rows |= {tp: PartitionProgress(None) for tp in new}
+        self._unplanned_partitions = set(found)
+        self._unplanned = {name: topic for (name, _), topic in found.items()}
+        return bool(new)
 
     def _recovered(self, plan: Plan) -> frozenset[TopicPartition]:
         """Partitions that only the previous plan had stopped. Later errors of a lane remain."""
@@ -355,7 +381,7 @@ class FlowProgress:
             topic=tp[0],
             partition=tp[1],
             # A stopped partition has no work, but its copies exist.
-            remote_topic=work.remote_topic if work else self._remote_topics.get(tp[0], ""),
+            remote_topic=work.remote_topic if work else self._remote_topic(tp[0]),
             state=shown,
             reason=error.reason if error else held,
             position=row.position,
@@ -374,6 +400,10 @@ class FlowProgress:
             source_first=row.log_start,
             source_end_below_position=is_log_replaced(row, error),
         )
+
+    def _remote_topic(self, topic: str) -> str:
+        unplanned = self._unplanned.get(topic)
+        return self._remote_topics.get(topic) or (unplanned.remote_topic if unplanned else "")
 
     def _deleted(self, now: int) -> list[PartitionStatus]:
         """Partitions that were copied and that no longer exist on the source."""
@@ -415,7 +445,7 @@ class FlowProgress:
             known = worst.get(row.topic)
             if known is None or _RANK[row.state] > _RANK[known.state]:
                 worst[row.topic] = row
-        for topic in self._plan.topics if self._plan else ():
+        for topic in self._listed_topics():
             found = worst.get(topic.topic)
             if found is None:
                 yield topic
@@ -431,6 +461,23 @@ class FlowProgress:
                 code=topic.code or codes.get(topic.topic, ""),
                 source_topic_id=topic.source_topic_id,
                 remote_topic_id=self._remote_ids.get(topic.topic, ""),
+            )
+
+    def _listed_topics(self) -> Iterable[TopicStatus]:
+        """The topics of the plan, and those that the source has got since."""
+        planned = self._plan.topics if self._plan else ()
+        for topic in planned:
+            unplanned = self._unplanned.get(topic.topic)
+            count = unplanned.partitions if unplanned else topic.partitions
+            yield dataclasses.replace(topic, partitions=count)
+        for name in self._unplanned.keys() - {topic.topic for topic in planned}:
+            selected = self._unplanned[name]
+            yield TopicStatus(
+                topic=name,
+                remote_topic=selected.remote_topic,
+                state="pending",
+                reason="Not planned yet.",
+                partitions=selected.partitions,
             )
 
 

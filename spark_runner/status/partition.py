@@ -209,7 +209,8 @@ class PartitionProgress:
 
     def _owed_from(self, error: PartitionError | None) -> int | None:
         if error is None and not self.is_end_below_position:
-            return self.position
+            # Without a position nothing was planned yet, and everything is owed.
+            return self.log_start if self.position is None else self.position
         return owed_from(
             PartitionFacts(
                 topic="",

@@ -126,6 +126,13 @@ class Check:
         found = judge_unknown([claim for claim in claims if claim.topic], excused)
         if found is not None:
             self.findings.append(found)
+            why = {
+                f"{row['topic'][:20]}: {row['owed']['certainty']}, as of {row['owed']['as_of']}"
+                for row in self.world.rest(f"{self.world.path}topics/?page_size=50")["results"]
+                if row.get("owed")
+            }
+            state = f"{self.flow['observed_state']}: {self.flow['reason']}"
+            self.world.steps.append(f"unknown, the flow was {state}; now {now_ms()} {sorted(why)}")
 
     def _judge_hiding(self, claims: list[Claim]) -> None:
         """A sum is not unknown as a whole while a part of it is known."""

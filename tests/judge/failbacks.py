@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.judge.cluster import Writer
 from tests.judge.ledger import Generation, TopicPartition
-from tests.judge.simulations import ENDED, held
+from tests.judge.simulations import ENDED, held, leave_behind
 from tests.judge.verdicts import (
     Finding,
     Orphans,
@@ -37,6 +37,7 @@ class _Failback:
     def __init__(self, world: World) -> None:
         self.world = world
         self.path = ""
+        self.is_begun = True
         self.findings: list[Finding] = []
         # A topic of the standby's own, with its partitions.
         self.own = f"{world.prefix}own"
@@ -49,7 +50,7 @@ class _Failback:
         acts = (self._prepare, self._list, self._decide, self._move_groups, self._switch)
         for act in acts:
             act()
-            if any(finding.kind == "broken" for finding in self.findings):
+            if not self.is_begun or any(finding.kind == "broken" for finding in self.findings):
                 break
         return self.findings
 
@@ -102,11 +103,17 @@ class _Failback:
         run = self._wait(lambda row: row["state"] in {"running", "failed"}, PREPARED_S)
         world.reverse = run["reverse"] or 0
         world.steps.append(f"the failback is {run['state']}: {run['reason']}")
-        if run["state"] != "running":
+        self.is_begun = run["state"] == "running"
+        if not self.is_begun and not self._is_all_recreated():
             self._broken(f"{run['state']}: {run['reason']}")
         self.left_out = {
             row["topic"] for row in run["starts"] or () if row["kind"] in ("blocked", "gone")
         }
+
+    def _is_all_recreated(self) -> bool:
+        """Nothing can be failed back into topics that are not those that were copied."""
+        generations = list(self.world.ledger.living())
+        return all(one.number > 0 for one in generations)
 
     def _list(self) -> None:
         """What only the old primary has, by an own count, and what is said of it."""
@@ -308,16 +315,7 @@ class _Failback:
         if code >= 400:
             self._broken(f"the switch back is refused with {code}: {answer}")
             return
-        until = time.monotonic() + SWITCH_S
-        while True:
-            back, run = world.rest(self.path), self._switchover()
-            if back["ended_at"] or "refused" in back["reason"] or time.monotonic() > until:
-                break
-            if run and run["waits_for"] == "person":
-                world.ask(f"failovers/{run['id']}/confirm/", {"reason": "the judge"})
-            elif run and (run["waits_for"] == "trouble" or run["state"] in {"failed", "aborted"}):
-                break
-            time.sleep(0.5)
+        back, run = self._await_switch(body)
         world.steps.append(f"switch back: {back['state']}: {back['reason']}")
         if run and (run["state"] not in ENDED or run["state"] != "succeeded"):
             self.findings.append(held("switch back", world.rest(f"failovers/{run['id']}/")))
@@ -325,6 +323,34 @@ class _Failback:
             self._broken(f"the switch back does not end: {back['reason']}")
         else:
             self._judge_switch(world.rest(f"failovers/{run['id']}/"))
+
+    def _await_switch(self, body: Mapping[str, str]) -> tuple[dict[str, Any], Any]:
+        """The failback and its switchover, when they ended or the time is over."""
+        world = self.world
+        until, has_left = time.monotonic() + SWITCH_S, False
+        while True:
+            back, run = world.rest(self.path), self._switchover()
+            if not has_left and "refused" in back["reason"] and self._leave_behind():
+                # The reverse flow can meet topics that the old primary does not take.
+                has_left = True
+                time.sleep(3)
+                world.ask(f"{self.path}switch/", body)
+                continue
+            if back["ended_at"] or "refused" in back["reason"] or time.monotonic() > until:
+                break
+            if run and run["waits_for"] == "person":
+                world.ask(f"failovers/{run['id']}/confirm/", {"reason": "the judge"})
+            elif run and (run["waits_for"] == "trouble" or run["state"] in {"failed", "aborted"}):
+                break
+            time.sleep(0.5)
+        return back, run
+
+    def _leave_behind(self) -> bool:
+        """Leave behind what blocked the last simulation of the reverse flow; whether any did."""
+        rows = self.world.rest("failovers/?page_size=20&kind=simulation")["results"]
+        last = next((row for row in rows if row["flow"] == self.world.reverse), None)
+        run = last and self.world.rest(f"failovers/{last['id']}/")
+        return bool(run) and leave_behind(self.world, run, self.world.reverse)
 
     def _switchover(self) -> dict[str, Any] | None:
         rows = self.world.rest("failovers/?page_size=20&kind=switchover")["results"]

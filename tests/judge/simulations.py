@@ -213,13 +213,17 @@ def _resumes(
         yield found
 
 
-def leave_behind(world: World, simulation: Mapping[str, Any]) -> bool:
-    """Decide to leave behind whatever is in the way and can be left; whether there was any."""
+def leave_behind(world: World, simulation: Mapping[str, Any], flow: int = 0) -> bool:
+    """Decide to leave behind whatever is in the way and can be left; whether there was any.
+
+    `flow`: another flow than the round's.
+    """
+    path = f"flows/{flow}/" if flow else world.path
     blockers = (simulation["plan"] or {}).get("blockers", ())
     places = {(row["topic"], row["partition"]) for row in blockers if row.get("topic")}
     for topic, number in sorted(places, key=str):
         body = {"topic": topic, "partition": number, "reason": "the judge"}
-        code, said = world.ask(f"{world.path}left-behind/", body)
+        code, said = world.ask(f"{path}left-behind/", body)
         world.steps.append(
             f"leave {topic[:60]} {number} behind: {code} {said if code > 299 else ''}"
         )

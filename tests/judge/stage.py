@@ -22,6 +22,8 @@ PROPERTIES = {
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "1000",
     "file.delete.delay.ms": "1000",
+    # Otherwise deleted records are there again after kill -9.
+    "log.flush.start.offset.checkpoint.interval.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -13,10 +14,14 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.groups import GroupOffset, list_groups, read_offsets, write_offsets
 from mirrors.kafka.connection.client_config import client_config
+from mirrors.kafka.connection.cluster_requests import ClusterRequests
 
 MakeTopic = Callable[..., str]
 # What confluent-kafka's own calls damage: a NUL is added, and bytes after the text are read.
 METADATA = ["", "plain", "späße · 漢字", "x" * 4096, '{"json": true}']
+
+
+COORDINATOR_LOAD_IN_PROGRESS = 14
 
 
 def group_name() -> str:
@@ -125,3 +130,22 @@ def test_a_cluster_that_is_down_says_so() -> None:
     down = ClusterSpec(alias="gone", bootstrap_servers="127.0.0.1:1")
     with pytest.raises(KafkaUnavailable, match="refused the connection"):
         list_groups(down, deadline_s=3)
+
+
+def test_groups_are_listed_once_a_broker_has_loaded_its_offsets(
+    cluster: ClusterSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart a broker answers for some seconds that it still loads them."""
+    send, loading = ClusterRequests.send_to_each, [True, True]
+
+    def send_to_each(self: ClusterRequests, request: Any) -> Any:
+        answers = send(self, request)
+        for answer in answers.done.values():
+            if loading:
+                answer.error_code = COORDINATOR_LOAD_IN_PROGRESS
+                loading.pop()
+        return answers
+
+    monkeypatch.setattr(ClusterRequests, "send_to_each", send_to_each)
+    assert isinstance(list_groups(cluster), dict)
+    assert loading == []

@@ -116,9 +116,13 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
     assert "Give a reason" in said(reason=" ")
     assert "2 records exist only on primary and have no decision" in said()
     OrphanStretch.objects.update(state="dropped")
-    assert "its lag is unknown" in said()
+    assert "The lag of the reverse flow is unknown" in said()
     world.topic(run.reverse, offset_lag=200_000)
     assert "200,000 records behind" in said()
+    Flow.objects.filter(pk=run.reverse_id).update(observed_state="starting")
+    assert "The reverse flow is starting" in said()
+    # A stopped partition is a blocker that its simulation lists.
+    Flow.objects.filter(pk=run.reverse_id).update(observed_state="degraded")
     world.owes(run.reverse, offset_lag=3)
     assert operator.post(path, asked).status_code == 302
     simulated = FailoverRun.objects.get()

@@ -25,6 +25,7 @@ from spark_runner.slices.rotation import SlotRotation
 from spark_runner.spark.slots import Slots
 from spark_runner.status.flow import FlowProgress
 from spark_runner.status.partition import PartitionProgress
+from spark_runner.status.source_offsets import LogOffsets
 from tests.spark.lab import wait_for
 from tests.spark.without_spark import job
 
@@ -46,10 +47,14 @@ class SimulatedFlow:
         )
         self.office.is_planned = True
 
+    @property
+    def is_idle(self) -> bool:
+        return not self.office.is_busy and not self.office.is_sampling
+
     def step(self, phase: Phase, now: float) -> None:
         """What is due is asked, answered and heard."""
         self.office.step(phase, now)
-        wait_for(lambda: not self.office.is_busy or self.woken.wait(0.01), seconds=10)
+        wait_for(lambda: self.is_idle or self.woken.wait(0.01), seconds=10)
         self.woken.clear()
         self.office.step(phase, now)
 
@@ -180,3 +185,36 @@ def test_a_gap_whose_source_did_not_answer_is_looked_up_again(scene: SimulatedFl
             agenda.mark_started("plan")
             agenda.mark_done("plan", now, is_busy=False)
     assert asked == [NOON, NOON + GAP_RANGES_AGAIN_S]
+
+
+def test_the_source_is_sampled_while_a_call_to_the_target_waits(
+    scene: SimulatedFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board, released = scene.office._progress, threading.Event()
+    board._rows["t", 0] = PartitionProgress(5)
+    monkeypatch.setattr(KafkaCalls, "is_owner", lambda _: released.wait(10))
+    ends = iter((10, 20, 30))
+
+    def sample(*_: Any) -> LogOffsets:
+        end = {("t", 0): next(ends)}
+        return LogOffsets(1_000, end, end)
+
+    monkeypatch.setattr(KafkaCalls, "sample_offsets", sample)
+    scene.agenda.mark_started("look")
+    scene.agenda.mark_started("selected")
+    scene.agenda.request("owner")
+
+    def sampled() -> int | None:
+        scene.office.step("copying", NOON)
+        return board._rows["t", 0].end
+
+    wait_for(lambda: sampled() == 10, seconds=10)
+    assert scene.office.is_busy, "the call to the target still waits"
+    # A plan is applied during the next sample, which may be of an earlier log.
+    scene.agenda.request("ends")
+    scene.office.step("copying", NOON)
+    scene.office._is_sample_outdated = True
+    wait_for(lambda: sampled() != 10, seconds=10)
+    assert sampled() == 30
+    assert scene.office.is_busy
+    released.set()

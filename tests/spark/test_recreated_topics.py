@@ -147,8 +147,13 @@ def test_of_a_paused_flow_recreated_topics_owe_what_they_hold_now(lab: Lab) -> N
         recreate(lab, topic, count)
     status = flow.wait(lambda s: all_known(s, topics), seconds=30)
     assert status.state == "paused"
+    # A paused flow makes no plan, and a topic that nobody planned is owed as well.
+    young = lab.create(flow.topic("young"))
+    lab.write(young, range(7))
+    flow.wait(lambda s: partition_row(s, young) is not None and owed(s, young) == 7, seconds=30)
     flow.change(desired="running")
     flow.wait(lambda s: s.state == "degraded" and all_known(s, topics))
+    flow.wait_in_sync(young)
     same = flow.topic("same")
     decide(flow, same, "restart", gap_of(flow, same, "recreated"))
     flow.wait_in_sync(same)

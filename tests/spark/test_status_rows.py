@@ -13,6 +13,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.services.account import facts_of
 from spark_runner.ipc.messages import PartitionError, PartitionFigure, PartitionWork
 from spark_runner.planning.plan import Plan
+from spark_runner.planning.selected_topics import SelectedTopic
 from spark_runner.status.flow import FlowProgress
 from spark_runner.status.source_offsets import LogOffsets
 from tests.spark.lab import partition_row, topic_row
@@ -244,6 +245,34 @@ def test_what_a_look_finds_recreated_is_counted_until_a_plan_says_what_it_is() -
     # The alias leads to the first cluster again.
     board.apply_plan(a_plan())
     assert board.errors == {}
+
+
+def test_what_the_source_has_got_since_the_last_plan_is_owed() -> None:
+    """A paused flow makes no plan, however long it is paused."""
+    board = copied()
+    selected = {"orders": SelectedTopic(2, "a.orders"), "new": SelectedTopic(1, "a.new")}
+    assert board.mark_unplanned(selected)
+    assert not board.mark_unplanned(selected)
+    new = [("orders", 1), ("new", 0)]
+    assert set(board.partitions_without_start()) == set(new)
+    ends = {PLACE: COPIED, ("orders", 1): 30, ("new", 0): 60}
+    first = {("orders", 1): 10, ("new", 0): 0}
+    board.apply_offsets(LogOffsets(3_000, ends, ends, first, {PLACE: COPIED}))
+    status = told(board)
+    rows = {(row.topic, row.partition): evaluate(facts_of(row)) for row in status.partitions}
+    assert [rows[tp].records for tp in (PLACE, *new)] == [0, 20, 60]
+    assert [rows[tp].certainty for tp in new] == ["at_most", "at_most"]
+    assert {(row.topic, row.partitions, row.remote_topic) for row in status.topics} == {
+        ("orders", 2, "a.orders"),
+        ("new", 1, "a.new"),
+    }
+    # Deleted again before a plan.
+    board.mark_unplanned({})
+    assert board.partitions() == [PLACE]
+    # The plan has it from then on, at the position where it starts.
+    board.mark_unplanned(selected)
+    board.apply_plan(a_plan())
+    assert board.partitions() == [PLACE]
 
 
 def test_records_of_a_recreated_topic_are_counted_also_while_it_is_shorter_than_the_old_one() -> (

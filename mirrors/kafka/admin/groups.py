@@ -7,6 +7,7 @@ messages.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -17,8 +18,8 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
-from mirrors.kafka.connection.cluster_requests import ClusterRequests
-from mirrors.kafka.error_table import error_of_number
+from mirrors.kafka.connection.cluster_requests import PAUSE_S, ClusterRequests
+from mirrors.kafka.error_table import COORDINATOR_MOVING, error_of_number
 
 CLIENT_ID = "understudy-groups"
 NO_OFFSET = -1
@@ -77,7 +78,7 @@ def list_reachable_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) 
     """List the groups that the reachable brokers coordinate. Raises if no broker responds."""
     found: dict[str, GroupListing] = {}
     with ClusterRequests(spec, deadline_s=deadline_s, client_id=CLIENT_ID) as cluster:
-        answers = cluster.send_to_each(ListGroupsRequest())
+        answers = _list_on_each(cluster)
     for answer in answers.done.values():
         if answer.error_code:
             raise error_of_number(answer.error_code, where=spec.alias, doing="list groups")
@@ -89,6 +90,16 @@ def list_reachable_groups(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) 
                 protocol_type=group.protocol_type or "",
             )
     return GroupListings(found, tuple(answers.failed.values()))
+
+
+def _list_on_each(cluster: ClusterRequests) -> Partial[int, Any]:
+    """The answer of each broker; asks again while one loads its part of the offsets topic."""
+    while True:
+        answers = cluster.send_to_each(ListGroupsRequest())
+        is_loading = any(row.error_code in COORDINATOR_MOVING for row in answers.done.values())
+        if not is_loading or time.monotonic() + PAUSE_S > cluster.deadline:
+            return answers
+        time.sleep(PAUSE_S)
 
 
 def read_offsets(

@@ -9,9 +9,11 @@ from __future__ import annotations
 from django.db.models import Q, Sum
 from django.utils import timezone
 
+from mirrors.domain.account.partition import BLOCKING
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.replication_policy import policy_for
 from mirrors.models import Failback, FailoverRun, Flow, FlowAccount, claim
+from mirrors.models.account import StoppedPartitions, stopped_of
 from mirrors.models.failback import FailbackState, OrphanState
 from mirrors.models.failover import FailoverKind, FailoverState
 from mirrors.models.flows import ObservedState
@@ -41,9 +43,13 @@ def request_switch(*, run: Failback, confirm_alias: str, who: str, why: str) -> 
     _check_ready(run)
     if run.reverse is None:
         raise Conflict("The reverse flow was removed, so there is nothing to switch over.")
-    return simulator.request_simulation(
+    simulation = simulator.request_simulation(
         flow=run.reverse, who=who, why=f"{_mark(run)}{why.strip()}"[:500]
     )
+    # What an earlier request was refused for may be fixed.
+    words = f"Simulation {simulation.pk} of the switch back was requested."
+    Failback.objects.filter(pk=run.pk, state=FailbackState.RUNNING).update(reason=words)
+    return simulation
 
 
 def running_failback(flow: Flow) -> Failback:
@@ -156,17 +162,33 @@ def _check_ready(run: Failback) -> None:
             f"{records} records exist only on {run.flow.source.alias} and have no decision. Decide "
             "on them first: replay, export or drop."
         )
-    state = run.reverse.observed_state if run.reverse is not None else ""
-    lag = lag_of(run)
-    if state != ObservedState.RUNNING or lag is None:
-        raise Conflict(
-            f"The reverse flow is {state or 'removed'}, and its lag is unknown. Wait for it."
-        )
+    state = run.reverse.observed_state if run.reverse is not None else "removed"
+    if state not in (ObservedState.RUNNING, ObservedState.DEGRADED):
+        raise Conflict(f"The reverse flow is {state}. It has to replicate before a switch back.")
+    lag = _lag_to_drain(run)
+    if lag is None:
+        raise Conflict("The lag of the reverse flow is unknown yet. Try again in some seconds.")
     if lag > MOST_LAG:
         raise Conflict(
             f"The reverse flow is {lag:,} records behind. Wait until it is below {MOST_LAG:,}: "
             "a switchover stops producers until all records are replicated."
         )
+
+
+def _lag_to_drain(run: Failback) -> int | None:
+    """The lag of the partitions that the reverse flow replicates; None while one is unknown.
+
+    A switchover does not wait for stopped partitions. Its simulation lists them as blockers.
+    """
+    account = FlowAccount.objects.filter(flow=run.reverse).first()
+    if account is None or run.reverse is None:
+        return None
+    stopped = stopped_of([run.reverse.pk]).get(run.reverse.pk, StoppedPartitions())
+    states = account.total.states
+    without_figure = sum(states.get(state, 0) for state in (*BLOCKING, "left_behind"))
+    if account.unknown > without_figure:
+        return None
+    return max(0, account.records - stopped.waiting)
 
 
 def _mark(run: Failback) -> str:
