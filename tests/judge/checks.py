@@ -28,6 +28,8 @@ from tests.judge.world import World
 
 # So soon a flow in trouble says so, and its alert fires.
 SAID_WITHIN_MS = 30_000
+# So soon a sync task runs after its target responds again.
+GROUPS_SYNCED_MS = 40_000
 # So much later a record that the target refuses reaches it while a quota throttles the flow.
 THROTTLED_MS = 60_000
 # Terms of readiness of which one loses points then.
@@ -99,7 +101,9 @@ class Check:
         self._judge_hiding(claims)
         self._judge_silence()
         self._judge_quota()
-        if self.is_calm and self.flow["observed_state"] in {"running", "degraded"}:
+        # A sync task that failed at a dead target runs again with backoff.
+        has_synced = now_ms() - world.target_back_at > GROUPS_SYNCED_MS
+        if self.is_calm and has_synced and self.flow["observed_state"] in {"running", "degraded"}:
             world.note_readers()
             self.findings += judge_groups(world, "as the flow synchronizes them")
         return self.findings
@@ -131,7 +135,16 @@ class Check:
                 for row in self.world.rest(f"{self.world.path}topics/?page_size=50")["results"]
                 if row.get("owed")
             }
-            state = f"{self.flow['observed_state']}: {self.flow['reason']}"
+            rows = self.world.rest(f"{self.world.path}partitions/?page_size=200")["results"]
+            why |= {
+                f"{row['topic'][:20]}-{row['partition']}: {row['owed']['certainty']}, as of "
+                f"{row['owed']['as_of']}"
+                for row in rows
+                if row.get("owed")
+            }
+            state = (
+                f"as of {self.flow['as_of']} {self.flow['observed_state']}: {self.flow['reason']}"
+            )
             self.world.steps.append(f"unknown, the flow was {state}; now {now_ms()} {sorted(why)}")
 
     def _judge_hiding(self, claims: list[Claim]) -> None:

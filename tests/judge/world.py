@@ -69,6 +69,7 @@ class World:
         self.quota: tuple[KafkaSide, str] | None = None
         self.quota_set_at = 0
         self.target_died_at = 0
+        self.target_back_at = 0
         self.transaction: OpenTransaction | None = None
         self.acted_at = now_ms()
         # The flow of a failback, once there is one.
@@ -325,6 +326,7 @@ class World:
     def revive_target(self) -> None:
         self.stage.revive("backup")
         self.target.forget()
+        self.target_back_at = now_ms()
 
     @property
     def dead_kinds(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from mirrors.domain.runners.job_files import JobState, JobStatus, PartitionStatus, TopicStatus
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job
-from mirrors.services.clock import milliseconds
+from mirrors.services.clock import milliseconds, moment
 from mirrors.services.flows import progress
 from tests.pages import world
 
@@ -72,3 +72,25 @@ def test_a_plan_without_any_topic_takes_all_away(flow: Flow) -> None:
     says(flow, Job.objects.get(flow=flow), "running")
     assert not FlowPartition.objects.filter(flow=flow).exists()
     assert not FlowTopic.objects.filter(flow=flow).exists()
+
+
+def test_a_topic_is_as_young_as_its_partitions_once_the_source_responds_again(flow: Flow) -> None:
+    job, topic = Job.objects.get(flow=flow), TopicStatus(
+        topic="orders", remote_topic="east.orders", state="lagging", reason="", partitions=1
+    )  # fmt: skip
+    now = milliseconds(timezone.now())
+
+    def seen(at: int) -> None:
+        row = PartitionStatus(
+            topic="orders", partition=0, remote_topic="east.orders", state="lagging", reason="",
+            position=90, source_end=101, source_stable_end=100, time_lag_ms=7, lane="raw",
+            as_of=at, repeats=3,
+        )  # fmt: skip
+        says(flow, job, "running", topics=(topic,), partitions=(row,))
+
+    # The same figures: reported while the source did not respond, then once it did.
+    FlowTopic.objects.filter(flow=flow).delete()
+    seen(now - 25_000)
+    seen(now)
+    row, part = FlowTopic.objects.get(flow=flow), FlowPartition.objects.get(flow=flow)
+    assert row.observed_at == part.as_of == moment(now)

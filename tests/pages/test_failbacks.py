@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from mirrors.domain.errors import Fenced
 from mirrors.models import (
     Failback,
     FailoverRun,
@@ -18,7 +19,7 @@ from mirrors.models import (
     OrphanStretch,
     Transition,
 )
-from mirrors.services.failback import switchover
+from mirrors.services.failback import orphan_resolution, switchover
 from tests.failback_rows import fenced, going_back
 from tests.pages import world
 from tests.pages.conftest import As
@@ -216,3 +217,17 @@ def test_the_fence_of_an_earlier_run_is_shown_and_lifted_with_a_reason(
     run.steps.update(undone_at=timezone.now())
     assert words not in operator.get(f"/failbacks/{back.pk}/").content.decode()
     assert "left no ACLs" in operator.post(path, {"reason": "x"}, follow=True).content.decode()
+
+
+def test_a_worker_that_another_one_fenced_leaves_the_decisions_as_they_are(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = going_back(flow)
+    OrphanStretch.objects.update(state="decided", decision="replay")
+
+    def fenced_by_another(_: Failback) -> None:
+        raise Fenced("Another owner took over.", code="fenced")
+
+    monkeypatch.setattr(orphan_resolution, "_Resolution", fenced_by_another)
+    assert orphan_resolution.resolve_orphans(run_id=run.pk) == 0
+    assert set(OrphanStretch.objects.values_list("state", flat=True)) == {"decided"}

@@ -60,6 +60,9 @@ def resolve_orphans(*, run_id: int) -> int:
     try:
         check_stopped(run.flow)
         settler = _Resolution(run)
+    except Fenced:
+        # Another worker does it. If it is lost, the next sweep begins again.
+        return 0
     except UnderstudyError as error:
         for row in rows:
             _end(row, OrphanState.FAILED, error.message)

@@ -215,6 +215,15 @@ def _key(row: models.Model, key: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def _differs(before: Row, after: Row, fields: tuple[str, ...]) -> bool:
-    if after.as_of - before.as_of >= _REFRESH:
+    if after.as_of - before.as_of >= _REFRESH or _is_much_newer(before, after):
         return True
     return any(getattr(before, name) != getattr(after, name) for name in fields)
+
+
+def _is_much_newer(before: Row, after: Row) -> bool:
+    """Whether a topic's sum is of a much newer observation, as after a pause of the source."""
+    if not isinstance(before, FlowTopic) or not isinstance(after, FlowTopic):
+        return False
+    if before.observed_at is None or after.observed_at is None:
+        return before.observed_at != after.observed_at
+    return after.observed_at - before.observed_at >= _REFRESH
