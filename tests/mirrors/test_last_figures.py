@@ -90,6 +90,7 @@ def test_a_topic_is_as_young_as_its_partitions_once_the_source_responds_again(fl
 
     # The same figures: reported while the source did not respond, then once it did.
     FlowTopic.objects.filter(flow=flow).delete()
+    FlowPartition.objects.filter(flow=flow).delete()
     seen(now - 25_000)
     seen(now)
     row, part = FlowTopic.objects.get(flow=flow), FlowPartition.objects.get(flow=flow)
