@@ -32,8 +32,8 @@ GAP_RANGES_AGAIN_S = 60.0
 
 _ALLOWED: dict[Phase, tuple[Operation, ...]] = {
     "taking_over": ("owner", "open"),
-    "copying": ("owner", "plan", "look", "positions", "selected", "ends", "remotes"),
-    "paused": ("positions", "look", "selected", "ends"),
+    "copying": ("selected", "owner", "plan", "look", "positions", "ends", "remotes"),
+    "paused": ("selected", "positions", "look", "ends"),
     "committing": (),
     "failed": (),
     "stopped": (),
@@ -255,9 +255,9 @@ class Operations:
                 else None
             )
         if operation == "selected":
-            # Otherwise a plan follows the change at once.
-            is_wanted = self.is_planned and (self._is_paused or bool(self.problems))
-            return calls.find_selected if is_wanted else None
+            # Otherwise a plan follows the change at once. A call may wait for a dead target.
+            is_wanted = self._is_paused or bool(self.problems) or self._thread.is_busy
+            return calls.find_selected if is_wanted and self.is_planned else None
         if operation == "look":
             return calls.detect_changes if self.is_planned else None
         if operation == "remotes":

@@ -167,7 +167,7 @@ class Check:
         stuck = [
             topic
             for topic, since in world.trouble.items()
-            if since < late and world.ledger.owed(now_ms(), topic).least
+            if max(since, world.started_at) < late and world.ledger.owed(now_ms(), topic).least
         ]
         if world.target_is_dead and world.target_died_at < late:
             stuck += [name for name in world.ledger.topics if world.ledger.owed(late, name).least]

@@ -158,14 +158,16 @@ class KafkaSide:
         The first heartbeats to a new group can end with GROUP_ID_NOT_FOUND, which is fatal for that
         member; another member then finds the group.
         """
-        until = time.monotonic() + seconds
-        for last in (False, False, True):
+        until = time.monotonic() + PATIENCE_S
+        while True:
             try:
-                self._share(group, topic, until)
+                self._share(group, topic, time.monotonic() + seconds)
                 break
             except KafkaException as error:
-                if last or error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                is_new = error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+                if not is_new or time.monotonic() > until:
                     raise
+            time.sleep(0.5)
 
     def _share(self, group: str, topic: str, until: float) -> None:
         consumer = ShareConsumer({**self.config, "group.id": group})

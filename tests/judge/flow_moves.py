@@ -172,7 +172,7 @@ class ResumeFlow(Move):
     def do(self, world: World) -> str:
         act = "resume" if world.desired == "paused" else "start"
         world.rest(f"{world.path}{act}/", {"reason": "the judge"})
-        world.desired = "running"
+        world.desired, world.started_at = "running", now_ms()
         return f"{act} the flow"
 
 

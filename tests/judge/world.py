@@ -63,6 +63,8 @@ class World:
         # The judge itself cannot see the round's topics either.
         self.sees_nothing = False
         self.desired = "running"
+        # When it was last started or resumed, and when its source was back.
+        self.started_at = 0
         # Since when a cluster has an address where nobody answers.
         self.readdressed_at: int | None = None
         # A quota that throttles the product, and since when.
@@ -315,6 +317,7 @@ class World:
     def revive_source(self) -> None:
         self.stage.revive("primary")
         self.source.forget()
+        self.started_at = now_ms()
 
     def kill_target(self) -> None:
         self.look()
