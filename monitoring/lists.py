@@ -80,8 +80,13 @@ CHANNELS = ListSpec(
         Column("name", "Channel"),
         Column("kind", "Kind"),
         Column("enabled"),
+        Column("last.state", "Last delivery", field=None),
+        Column("last.at", "When", field=None),
+        Column("last.attempt", "Attempt", number=True, field=None),
+        Column("last.next_at", "Next attempt", field=None),
+        Column("last.error", "Error", field=None),
         on_page("Actions", hidden=True),
-        *in_rest("target", "secret", "headers"),
+        *in_rest("last_delivery", "target", "secret", "headers"),
     ),
 )
 SILENCES = ListSpec(
@@ -107,11 +112,11 @@ DELIVERIES = ListSpec(
         Column("what", "What"),
         Column("alert.subject_name", field="alert"),
         Column("channel.name", "Channel", field="channel"),
-        Column("attempt", "Tries", number=True),
-        Column("error", "Because"),
+        Column("attempt", "Attempts", number=True),
+        Column("error", "Error"),
         on_page("Actions", hidden=True),
         Column("created_at"),
-        *in_rest("key", "state", "due_at", "sent_at"),
+        *in_rest("key", "state", "due_at", "attempted_at", "next_at", "sent_at"),
     ),
 )
 SCHEDULES = ListSpec(

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -99,6 +99,17 @@ class RunnerViewSet(
         asked.is_valid(raise_exception=True)
         runner = settings.create_runner(**asked.validated_data, who=person(request))
         return Response(self.get_serializer(runner).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(
+        responses={
+            204: OpenApiResponse(description="It is deleted."),
+            202: OpenApiResponse(description="It is deleted when its process has ended."),
+        }
+    )
+    def destroy(self, request: Request, name: str) -> Response:
+        """Delete a runner that hosts no flow. Its process ends first."""
+        gone = settings.delete_runner(runner=self.get_object(), who=person(request))
+        return Response(status=status.HTTP_204_NO_CONTENT if gone else status.HTTP_202_ACCEPTED)
 
     def partial_update(self, request: Request, name: str) -> Response:
         runner = self.get_object()

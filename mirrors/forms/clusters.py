@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from django import forms
@@ -21,6 +21,16 @@ HINTS = {
     "ssl_key": "A reference, like the password.",
     "properties": "One key=value per line, from the list of allowed client settings.",
 }
+
+
+# Whether a security protocol needs the fields. `app.css` hides the same ones.
+_FIELDS_OF_PROTOCOL: tuple[tuple[Callable[[str], bool], tuple[str, ...]], ...] = (
+    (
+        lambda protocol: protocol.startswith("SASL"),
+        ("sasl_mechanism", "sasl_username", "sasl_password"),
+    ),
+    (lambda protocol: protocol.endswith("SSL"), ("ssl_ca", "ssl_certificate", "ssl_key")),
+)
 
 
 class ClusterForm(SettingsForm):
@@ -63,12 +73,24 @@ class ClusterForm(SettingsForm):
 
     def clean(self) -> dict[str, Any]:
         facts = super().clean() or self.cleaned_data
+        self._clear_hidden(facts)
         properties = facts.get("properties")
         if isinstance(properties, dict):
             for key, name in self.oauth_fields.items():
                 if facts.get(name):
                     properties[key] = facts[name]
         return facts
+
+    def _clear_hidden(self, facts: dict[str, Any]) -> None:
+        """Empty the fields that the page hides: nobody could see or correct their values."""
+        protocol, mechanism = facts.get("security_protocol"), facts.get("sasl_mechanism")
+        for uses, names in _FIELDS_OF_PROTOCOL:
+            if protocol and not uses(protocol):
+                facts.update(dict.fromkeys(names, ""))
+                for name in names:
+                    self.errors.pop(name, None)
+        if mechanism != "OAUTHBEARER" or not facts["sasl_mechanism"]:
+            facts.update(dict.fromkeys(self.oauth_fields.values(), ""))
 
     def values(self) -> dict[str, Any]:
         """The columns of a cluster, without the form's helper fields."""

@@ -109,7 +109,7 @@ class FlowForm(SettingsForm):
         Cluster.objects.all(), label="Target", to_field_name="alias", empty_label="Choose"
     )
     runner = forms.ModelChoiceField(
-        Runner.objects.all(),
+        Runner.objects.filter(retired_at=None),
         label="Runner",
         to_field_name="name",
         required=False,

@@ -50,6 +50,8 @@ class Cluster(models.Model):
     # Sentences about unreachable addresses and expiring certificates; they block nothing.
     warnings = models.JSONField(default=list, blank=True)
     checked_at = models.DateTimeField(null=True)
+    # When it last responded; null if it never did.
+    reached_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ("alias",)

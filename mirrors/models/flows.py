@@ -117,7 +117,8 @@ class Job(models.Model):
     """One run of a flow in a runner; a constraint allows one open job per flow."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="jobs")
-    runner = models.ForeignKey(Runner, on_delete=models.PROTECT, related_name="jobs")
+    # Null after its runner was deleted.
+    runner = models.ForeignKey(Runner, on_delete=models.SET_NULL, null=True, related_name="jobs")
     generation = models.PositiveIntegerField()
     attempt = models.PositiveIntegerField()
     restarts = models.PositiveIntegerField(default=0)

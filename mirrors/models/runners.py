@@ -34,6 +34,9 @@ class Runner(models.Model):
     memory = models.JSONField(default=dict, blank=True)
     application_id = models.CharField(max_length=255, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    # A person deletes it: the worker on its host ends its process, then removes the row.
+    retired_at = models.DateTimeField(null=True)
+    retired_by = models.CharField(max_length=150, blank=True)
 
     class Meta:
         ordering = ("name",)

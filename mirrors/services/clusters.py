@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -27,6 +28,18 @@ TEST_DEADLINE_S = 20.0
 LOOK_DEADLINE_S = 10.0
 EVERY = timedelta(seconds=25)
 UNREACHABLE_EVERY = timedelta(seconds=55)
+_UNCHECKED = {"reachable": None, "reason": "", "warnings": [], "checked_at": None}
+# Field -> its name on the form: Kafka's key where the form shows one.
+CONFIG_KEYS = {
+    "bootstrap_servers": "bootstrap.servers",
+    "security_protocol": "security.protocol",
+    "sasl_mechanism": "sasl.mechanism",
+    "sasl_username": "Username",
+    "sasl_password": "Password reference",
+    "ssl_ca": "CA certificates",
+    "ssl_certificate": "Client certificate",
+    "ssl_key": "Client key",
+}
 # A test that has not ended by then has lost its message or its worker.
 TEST_LOST_AFTER = timedelta(seconds=45)
 
@@ -52,6 +65,7 @@ def update_cluster(*, cluster: Cluster, spec: ClusterSpec, who: str) -> Cluster:
     try:
         with transaction.atomic():
             locked = Cluster.objects.select_for_update().get(pk=cluster.pk)
+            before = locked.spec
             flows = list(_flows_of(locked).select_for_update())
             if "alias" in changed and flows:
                 raise Conflict(
@@ -60,14 +74,17 @@ def update_cluster(*, cluster: Cluster, spec: ClusterSpec, who: str) -> Cluster:
                 )
             for name in changed:
                 setattr(locked, name, getattr(spec, name))
-            locked.save(update_fields=[*changed, "updated_at"])
+            # What the last check found belongs to the old settings.
+            for name, value in _UNCHECKED.items():
+                setattr(locked, name, value)
+            locked.save(update_fields=[*changed, *_UNCHECKED, "updated_at"])
             for flow in flows:
                 flow.generation += 1
                 # The edit may be the fix, so earlier failures no longer count.
                 flow.forgiven_at, flow.retry_at, flow.attempt = timezone.now(), None, 0
                 flow.save(update_fields=["generation", "forgiven_at", "retry_at", "attempt"])
                 note(flow, what="edited", who=who, why=f"Cluster {locked.alias} was changed.")
-            note(locked, what="edited", who=who, why=f"Changed {', '.join(changed)}.")
+            note(locked, what="edited", who=who, why=change_sentence(before, spec))
     except IntegrityError:
         raise _taken(spec.alias) from None
     return locked
@@ -79,15 +96,33 @@ def changed_fields(*, cluster: Cluster, spec: ClusterSpec) -> list[str]:
     return [name for name in before if before[name] != after[name]]
 
 
+def change_sentence(before: ClusterSpec, after: ClusterSpec) -> str:
+    """The changed settings with both values: `bootstrap.servers: a:9092 → b:9092`."""
+    old, new = (
+        {**facts, **facts.pop("properties")}
+        for facts in (dataclasses.asdict(before), dataclasses.asdict(after))
+    )
+    changed = [key for key in {**old, **new} if (old.get(key) or "") != (new.get(key) or "")]
+    return "; ".join(
+        f"{CONFIG_KEYS.get(key, key)}: {old.get(key) or 'not set'} → {new.get(key) or 'not set'}"
+        for key in changed
+    )
+
+
 def restarts_of_update(*, cluster: Cluster, spec: ClusterSpec) -> list[str]:
-    """What an edit restarts, one sentence each; empty when no running flow is affected."""
+    """What an edit restarts, one sentence each; empty when no running flow is affected.
+
+    Raises what `update_cluster` would raise, so that a preview never passes a refused edit.
+    """
+    _validate(spec)
     changed = changed_fields(cluster=cluster, spec=spec)
     if not changed:
         return []
+    keys = ", ".join(CONFIG_KEYS.get(name, name) for name in changed)
     running = [flow for flow in _flows_of(cluster) if flow.desired_state != "stopped"]
     return [
-        f"{flow.name}: its slices stop at a commit and start again with the new "
-        f"{', '.join(changed)}; no record is lost or repeated."
+        f"{flow.name}: its slices stop at a commit and start again with the new {keys}; "
+        "no record is lost or repeated."
         for flow in running
     ]
 
@@ -171,15 +206,18 @@ def check_cluster(*, cluster_id: int, deadline_s: float = LOOK_DEADLINE_S) -> No
 
 def observe_cluster(*, cluster: Cluster, report: ProbeReport) -> None:
     """Store the result of a check. An unreachable cluster keeps its last id and brokers."""
-    seen = {
+    seen: dict[str, Any] = {
         "reachable": report.reachable,
         "reason": report.message,
         "warnings": list(report.warnings),
         "checked_at": timezone.now(),
     }
+    if report.reachable:
+        seen["reached_at"] = seen["checked_at"]
     if report.cluster_id:
         seen |= {"cluster_id": report.cluster_id, "brokers": len(report.brokers)}
-    Cluster.objects.filter(pk=cluster.pk).update(**seen)
+    # A check that began before an edit says nothing about the new settings.
+    Cluster.objects.filter(pk=cluster.pk, updated_at=cluster.updated_at).update(**seen)
 
 
 def sweep_tests() -> int:

@@ -185,29 +185,29 @@ def edit_cluster(request: HttpRequest, alias: str) -> HttpResponse:
     impact: Impact | None = None
     if request.method == "POST" and form.is_valid():
         spec = ClusterSpec(**form.values())
-        impact = _impact(cluster, spec)
-        if not impact.changes:
-            messages.info(request, f"{alias} was not changed.")
-            return redirect("cluster", alias=alias)
-        if impact.agreed(request) and _save(request, form, cluster, spec):
-            return redirect("cluster", alias=alias)
-        impact = None if form.errors else impact
-    return _form_page(request, form, cluster, impact)
+        try:
+            impact = _impact(cluster, spec)
+            if not impact.changes:
+                messages.info(request, f"{alias} was not changed.")
+                return redirect("cluster", alias=alias)
+            if impact.agreed(request):
+                _save(request, cluster, spec)
+                return redirect("cluster", alias=alias)
+        except InvalidSettings as error:
+            form.refuse(error)
+        except UnderstudyError as error:
+            form.add_error(None, error.message)
+    return _form_page(request, form, cluster, None if form.errors else impact)
 
 
-def _save(request: HttpRequest, form: ClusterForm, cluster: Cluster, spec: ClusterSpec) -> bool:
-    try:
-        services.update_cluster(cluster=cluster, spec=spec, who=request.user.get_username())
-    except InvalidSettings as error:
-        form.refuse(error)
-    except UnderstudyError as error:
-        form.add_error(None, error.message)
-    else:
-        for flow in cluster.flows_out.all() | cluster.flows_in.all():
-            tasks.reconcile_flow.delay_on_commit(flow.pk)
-        messages.success(request, f"{cluster.alias} is saved.")
-        return True
-    return False
+def _save(request: HttpRequest, cluster: Cluster, spec: ClusterSpec) -> None:
+    """Save the edit and test the connection again: the old result belongs to the old settings."""
+    services.update_cluster(cluster=cluster, spec=spec, who=request.user.get_username())
+    for flow in cluster.flows_out.all() | cluster.flows_in.all():
+        tasks.reconcile_flow.delay_on_commit(flow.pk)
+    tasks.check_cluster.delay_on_commit(cluster.pk)
+    messages.success(request, f"{cluster.alias} is saved.")
+    _request_test(request, cluster)
 
 
 def _impact(cluster: Cluster, spec: ClusterSpec) -> Impact:
@@ -215,7 +215,8 @@ def _impact(cluster: Cluster, spec: ClusterSpec) -> Impact:
     flat: list[dict[str, str]] = []
     for facts in (before, after):
         properties = facts.pop("properties")
-        flat.append({key: str(value) for key, value in {**facts, **properties}.items()})
+        named = {services.CONFIG_KEYS.get(key, key): value for key, value in facts.items()}
+        flat.append({key: str(value) for key, value in {**named, **properties}.items()})
     restarts = services.restarts_of_update(cluster=cluster, spec=spec)
     return Impact.of(changes_between(*flat), restarts, calm="No running flow uses this cluster.")
 

@@ -90,12 +90,18 @@ def edit_runner(request: HttpRequest, name: str) -> HttpResponse:
     form = RunnerForm(request.POST or None, runner=runner)
     impact: Impact | None = None
     if request.method == "POST" and form.is_valid():
-        impact = _impact(runner, form)
-        if not impact.changes:
-            messages.info(request, f"{name} was not changed.")
-            return redirect("runner", name=name)
-        if impact.agreed(request) and _save(request, form, runner):
-            return redirect("runner", name=name)
+        try:
+            impact = _impact(runner, form)
+            if not impact.changes:
+                messages.info(request, f"{name} was not changed.")
+                return redirect("runner", name=name)
+            if impact.agreed(request):
+                _save(request, form, runner)
+                return redirect("runner", name=name)
+        except InvalidSettings as error:
+            form.refuse(error)
+        except UnderstudyError as error:
+            form.add_error(None, error.message)
     return _form_page(request, form, runner, None if form.errors else impact)
 
 
@@ -109,23 +115,47 @@ def _impact(runner: Runner, form: RunnerForm) -> Impact:
         for key, value in _wanted(form).items()
         if value is not None and value != getattr(runner, key)
     ]
-    restarts = services.restarts_of_update(runner=runner, master=form.cleaned_data["master"])
+    restarts = services.restarts_of_update(runner=runner, **_wanted(form))
     return Impact.of(changes, restarts, calm="It takes effect at the runner's next start.")
 
 
-def _save(request: HttpRequest, form: RunnerForm, runner: Runner) -> bool:
-    try:
-        services.update_runner(runner=runner, who=request.user.get_username(), **_wanted(form))
-    except InvalidSettings as error:
-        form.refuse(error)
-    except UnderstudyError as error:
-        form.add_error(None, error.message)
-    else:
-        for flow in runner.flows.all():
-            tasks.reconcile_flow.delay_on_commit(flow.pk)
-        messages.success(request, f"{runner.name} is saved.")
-        return True
-    return False
+def _save(request: HttpRequest, form: RunnerForm, runner: Runner) -> None:
+    services.update_runner(runner=runner, who=request.user.get_username(), **_wanted(form))
+    for flow in runner.flows.all():
+        tasks.reconcile_flow.delay_on_commit(flow.pk)
+    messages.success(request, f"{runner.name} is saved.")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.ADMIN)
+def delete_runner(request: HttpRequest, name: str) -> HttpResponse:
+    """GET shows the confirmation; POST deletes, or retires a runner whose process must end."""
+    runner = get_object_or_404(Runner, name=name)
+    error = ""
+    if request.method == "POST":
+        try:
+            gone = services.delete_runner(runner=runner, who=request.user.get_username())
+        except UnderstudyError as refusal:
+            error = refusal.message
+        else:
+            messages.success(
+                request,
+                f"{name} is deleted." if gone else f"{name} is deleted when its process has ended.",
+            )
+            return redirect("runners")
+    context = {
+        "title": f"Delete {name}",
+        "verb": f"Delete {name}",
+        "sentences": [
+            "Its process ends, and Understudy forgets its settings. Its log directory on "
+            f"{runner.host or 'its host'} stays, and so does the history of its jobs."
+        ],
+        "action": request.path,
+        "back": f"/runners/{name}/",
+        "error": error,
+    }
+    status = 409 if error else 200
+    return render_page(request, "confirm.html", context, section="runners", status=status)
 
 
 def _form_page(

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -23,13 +23,34 @@ from monitoring.lists import CHANNELS, DELIVERIES
 from monitoring.models import Channel, Delivery
 
 
+class DeliverySerializer(StrictModelSerializer):
+    channel: Any = serializers.SlugRelatedField(slug_field="name", read_only=True)
+    next_at = serializers.DateTimeField(
+        read_only=True, allow_null=True, help_text="When the next attempt is due; null: never."
+    )
+
+    class Meta:
+        model = Delivery
+        fields = DELIVERIES.fields
+        extra_kwargs = DELIVERIES.extra_kwargs
+        read_only_fields = fields
+
+
 class ChannelSerializer(StrictModelSerializer):
     headers = serializers.DictField(child=serializers.CharField(max_length=1000), required=False)
+    last_delivery = serializers.SerializerMethodField(
+        help_text="The newest message to this channel, or its newest test; null before the first."
+    )
 
     class Meta:
         model = Channel
         fields = CHANNELS.fields
         extra_kwargs = CHANNELS.extra_kwargs
+
+    @extend_schema_field(DeliverySerializer(allow_null=True))
+    def get_last_delivery(self, channel: Channel) -> dict[str, Any] | None:
+        last = channel.deliveries.select_related("channel").order_by("-pk").first()
+        return dict(DeliverySerializer(last).data) if last else None
 
     def validate_headers(self, value: dict[str, str]) -> dict[str, str]:
         if sentence := check_headers(value):
@@ -47,16 +68,6 @@ class ChannelSerializer(StrictModelSerializer):
         if errors := errors_of(**given):
             raise serializers.ValidationError(errors)
         return attrs
-
-
-class DeliverySerializer(StrictModelSerializer):
-    channel: Any = serializers.SlugRelatedField(slug_field="name", read_only=True)
-
-    class Meta:
-        model = Delivery
-        fields = DELIVERIES.fields
-        extra_kwargs = DELIVERIES.extra_kwargs
-        read_only_fields = fields
 
 
 class ChannelViewSet(AuditedWrites, viewsets.ModelViewSet[Channel]):
@@ -77,7 +88,7 @@ class ChannelViewSet(AuditedWrites, viewsets.ModelViewSet[Channel]):
     @extend_schema(request=None, responses={202: DeliverySerializer})
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
-        """Send a test message; its outcome is at deliveries/{id}/."""
+        """Send a test message, once. Its outcome is at deliveries/{id}/ within 20 seconds."""
         delivery = actions.request_test(channel=self.get_object(), now=timezone.now())
         tasks.send_one.delay_on_commit(delivery.pk)
         return Response(DeliverySerializer(delivery).data, status=status.HTTP_202_ACCEPTED)

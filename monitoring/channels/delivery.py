@@ -2,15 +2,17 @@
 
 - A crash while sending leaves a claim that expires after `_CLAIM`.
 - The next attempt has the same key, so receivers such as PagerDuty can discard duplicates.
+- A test is tried once: its outcome answers the person who requested it.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.urls import reverse
 
 from mirrors.domain.errors import UnderstudyError
@@ -23,6 +25,7 @@ from monitoring.models import Alert, Channel, Delivery, DeliveryState
 
 log = logging.getLogger(__name__)
 
+TEST = "test"
 ATTEMPTS = 8
 _FIRST_RETRY_S = 10.0
 _LONGEST_RETRY_S = 900.0
@@ -70,7 +73,11 @@ def send(*, delivery_id: int, now: datetime) -> bool:
         state=DeliveryState.SENDING,
         attempt=delivery.attempt + 1,
         claimed_until=now + _CLAIM,
+        attempted_at=now,
     ):
+        return False
+    if delivery.what == TEST and delivery.attempt:
+        _record(delivery, Outcome(False, "The worker that sent the test was lost."), now)
         return False
     outcome = _send_through(delivery.channel, message_of(delivery, now), now)
     _record(delivery, outcome, now)
@@ -84,7 +91,7 @@ def message_of(delivery: Delivery, now: datetime) -> Message:
         return Message(
             key=str(delivery.key),
             alert=f"understudy-test-{delivery.pk}",
-            what="test",
+            what=TEST,
             rule="Test of this channel",
             severity="info",
             subject="Understudy",
@@ -107,6 +114,31 @@ def message_of(delivery: Delivery, now: datetime) -> Message:
         runbook=_absolute(runbook) if runbook.startswith("/") else runbook,
         labels=dict(alert.rule.labels) if alert.rule else {},
     )
+
+
+def unresolved() -> QuerySet[Delivery]:
+    """Deliveries that were given up and whose cause may last.
+
+    A failed test is over when a later message arrived on its channel. A failed message of an
+    alert stays until the alert is resolved and a later message arrived.
+    """
+    later = Delivery.objects.filter(
+        channel=OuterRef("channel"), state=DeliveryState.SENT, sent_at__gt=OuterRef("due_at")
+    )
+    open_alert = Q(alert__isnull=False, alert__resolved_at=None)
+    dead = Delivery.objects.filter(state=DeliveryState.DEAD, channel__enabled=True)
+    return dead.annotate(works=Exists(later)).filter(Q(works=False) | open_alert)
+
+
+def with_last_delivery(channels: Iterable[Channel]) -> list[Channel]:
+    """The channels, each with its newest delivery as `last`."""
+    rows = list(channels)
+    newest = Delivery.objects.filter(channel__in=rows).values("channel").annotate(pk=Max("pk"))
+    found = Delivery.objects.in_bulk([one["pk"] for one in newest])
+    by_channel = {one.channel_id: one for one in found.values()}
+    for channel in rows:
+        channel.last = by_channel.get(channel.pk)
+    return rows
 
 
 def prune(*, now: datetime) -> int:
@@ -141,7 +173,8 @@ def _record(delivery: Delivery, outcome: Outcome, now: datetime) -> None:
     if outcome.ok:
         move_all(own, state=DeliveryState.SENT, sent_at=now, error="", claimed_until=None)
         return
-    next_at = retry_at(attempt, now, outcome.wait_s) if outcome.again else None
+    retries = outcome.again and delivery.what != TEST
+    next_at = retry_at(attempt, now, outcome.wait_s) if retries else None
     log.warning(
         "channel %s, attempt %s: %s%s",
         delivery.channel,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 from django.db import models
 from django.utils import timezone
@@ -33,6 +34,9 @@ class Channel(models.Model):
     headers = models.JSONField(default=dict, blank=True)
     enabled = models.BooleanField(default=True)
 
+    # Its newest delivery (`delivery.with_last_delivery`).
+    last: Delivery | None
+
     class Meta:
         ordering = ("name",)
 
@@ -53,6 +57,7 @@ class Delivery(models.Model):
     attempt = models.PositiveIntegerField(default=0)
     due_at = models.DateTimeField(default=timezone.now)
     claimed_until = models.DateTimeField(null=True)
+    attempted_at = models.DateTimeField(null=True)
     sent_at = models.DateTimeField(null=True)
     error = models.TextField(blank=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -68,3 +73,13 @@ class Delivery(models.Model):
 
     def __str__(self) -> str:
         return f"{self.what} to {self.channel_id}"
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When the next attempt is due; None if none follows."""
+        return self.due_at if self.state == DeliveryState.QUEUED else None
+
+    @property
+    def at(self) -> datetime:
+        """When it was sent, last tried, or requested."""
+        return self.sent_at or self.attempted_at or self.created_at

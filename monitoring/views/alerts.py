@@ -18,6 +18,7 @@ from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, table_of
 from monitoring import tasks
 from monitoring.alerts import actions, evaluation, links
+from monitoring.channels import delivery
 from monitoring.lists import ALERTS, CHANNELS, DELIVERIES, RULES, SILENCES
 from monitoring.models import (
     Alert,
@@ -30,6 +31,7 @@ from monitoring.models import (
     Silence,
 )
 
+_PENDING = frozenset({DeliveryState.QUEUED, DeliveryState.SENDING})
 HOURS = (1, 4, 24, 72)
 # CSS state of each severity.
 _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
@@ -112,19 +114,26 @@ def show_rules(request: HttpRequest) -> HttpResponseBase:
             F("flow").asc(nulls_first=True), "name"
         ),
         "now": now,
-        "channels": Channel.objects.all(),
+        "channels": delivery.with_last_delivery(Channel.objects.all()),
+        "attempts": delivery.ATTEMPTS,
         "silences": Silence.objects.filter(ends_at__gt=now).select_related(
             "rule", "cluster", "flow__source", "flow__target"
         ),
-        "dead": Delivery.objects.filter(state=DeliveryState.DEAD).select_related(
-            "channel", "alert"
-        ),
+        "dead": delivery.unresolved().select_related("channel", "alert"),
         "commands": _commands(request),
     }
     if file := file_of(request, context, LISTS):
         return file
     context["dead"] = context["dead"][:20]
-    return render_page(request, "monitoring/alerts/rules.html", context, section="alerts", every=5)
+    every = 1 if any(_is_pending_test(one) for one in context["channels"]) else 5
+    return render_page(
+        request, "monitoring/alerts/rules.html", context, section="alerts", every=every
+    )
+
+
+def _is_pending_test(channel: Channel) -> bool:
+    last = channel.last
+    return last is not None and last.what == delivery.TEST and last.state in _PENDING
 
 
 @require_safe
@@ -140,21 +149,19 @@ def show_runbook(request: HttpRequest, kind: str) -> HttpResponse:
 @needs(Role.OPERATOR)
 def test_channel(request: HttpRequest, pk: int) -> HttpResponse:
     channel = get_object_or_404(Channel, pk=pk)
-    delivery = actions.request_test(channel=channel, now=timezone.now())
-    tasks.send_one.delay_on_commit(delivery.pk)
-    messages.success(
-        request, f"A test is sent to {channel}. If it fails, this page shows the error."
-    )
+    test = actions.request_test(channel=channel, now=timezone.now())
+    tasks.send_one.delay_on_commit(test.pk)
+    messages.success(request, f"Testing {channel}… The outcome appears in its row within 20 s.")
     return redirect("alert-rules")
 
 
 @require_POST
 @needs(Role.OPERATOR)
 def retry_delivery(request: HttpRequest, pk: int) -> HttpResponse:
-    delivery = get_object_or_404(Delivery, pk=pk)
-    if actions.retry(delivery=delivery, now=timezone.now()):
-        tasks.send_one.delay_on_commit(delivery.pk)
-        messages.success(request, f"{delivery.channel} gets the message again.")
+    message = get_object_or_404(Delivery, pk=pk)
+    if actions.retry(delivery=message, now=timezone.now()):
+        tasks.send_one.delay_on_commit(message.pk)
+        messages.success(request, f"The message to {message.channel} is queued again.")
     return redirect("alert-rules")
 
 

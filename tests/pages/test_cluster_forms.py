@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.conf import settings
 from django.test import Client
+from django.utils import timezone
 
-from mirrors.models import Cluster, ClusterTest, Runner
+from mirrors.models import Cluster, ClusterTest, Flow, Runner, Sighting
+from mirrors.services.errors import Conflict
+from mirrors.services.flows.settings import create_flow
+from mirrors.services.runners.cleanup import clean_up
 from tests.pages import world
 from tests.pages.world import error_at
 
@@ -61,7 +66,12 @@ def test_every_security_setting_reaches_the_row_and_comes_back_into_the_form(
         ({"security_protocol": "NONSENSE"}, "security_protocol"),
         ({"security_protocol": "SASL_SSL"}, "sasl_mechanism"),
         (
-            {"sasl_password": "plain-secret", **{k: OAUTH[k] for k in ("sasl_mechanism",)}},
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "PLAIN",
+                "sasl_username": "understudy",
+                "sasl_password": "plain-secret",
+            },
             "sasl_password",
         ),
         ({"properties": "no equals sign"}, "properties"),
@@ -79,6 +89,77 @@ def test_an_error_in_a_cluster_is_shown_at_its_field(
     assert re.search(rf'name="{field}"[^>]*aria-invalid="true"', text)
     assert "Not saved. Correct these fields:" in text
     assert not Cluster.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "cleared"),
+    [
+        ("PLAINTEXT", ("sasl_mechanism", "sasl_username", "sasl_password", "ssl_ca")),
+        ("SSL", ("sasl_mechanism", "sasl_username", "sasl_password")),
+        ("SASL_PLAINTEXT", ("ssl_ca",)),
+    ],
+)
+def test_fields_that_another_protocol_hides_are_cleared(
+    admin: Client, protocol: str, cleared: tuple[str, ...]
+) -> None:
+    scram = {
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_username": "u",
+        "sasl_password": "env:KAFKA_P",
+    }
+    world.cluster("east", security_protocol="SASL_SSL", ssl_ca="file:/run/secrets/ca.pem", **scram)
+    change = {**CLUSTER, **scram, "ssl_ca": "file:/run/secrets/ca.pem"}
+    change["security_protocol"] = protocol
+    text = admin.post("/clusters/east/edit/", change).content.decode()
+    assert "What this changes" in text, re.findall(r"errorlist.*", text)
+    seen = re.search(r'name="seen" value="(\w+)"', text)
+    assert seen
+    answer = admin.post("/clusters/east/edit/", {**change, "apply": "yes", "seen": seen[1]})
+    assert answer.status_code == 302
+    saved = Cluster.objects.get()
+    assert saved.security_protocol == protocol
+    assert [getattr(saved, name) for name in cleared] == [""] * len(cleared)
+    kept = {"sasl_mechanism", "ssl_ca"} - set(cleared)
+    assert all(getattr(saved, name) for name in kept)
+
+
+def test_the_review_of_a_cluster_refuses_what_saving_refuses(admin: Client) -> None:
+    world.cluster("east")
+    change = {**CLUSTER, "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
+    answer = admin.post("/clusters/east/edit/", change)
+    assert answer.status_code == 422
+    assert error_at(answer.content.decode(), "sasl_username")
+    assert "What this changes" not in answer.content.decode()
+
+
+def test_the_review_of_a_runner_refuses_what_saving_refuses(admin: Client) -> None:
+    world.runner("second")
+    answer = admin.post("/runners/second/edit/", {"master": "yarn9", "slots": "4", "host": ""})
+    assert answer.status_code == 422
+    assert error_at(answer.content.decode(), "master")
+    assert "What this changes" not in answer.content.decode()
+
+
+def test_a_saved_cluster_is_tested_again_and_its_old_error_is_gone(admin: Client) -> None:
+    now = timezone.now()
+    east = world.cluster("east", reachable=False, reason="Connection refused.", checked_at=now)
+    change = {**CLUSTER, "bootstrap_servers": "other:9092"}
+    text = admin.post("/clusters/east/edit/", change).content.decode()
+    seen = re.search(r'name="seen" value="(\w+)"', text)
+    assert seen
+    admin.post("/clusters/east/edit/", {**change, "apply": "yes", "seen": seen[1]})
+    east.refresh_from_db()
+    assert (east.reachable, east.reason, east.checked_at) == (None, "", None)
+    assert ClusterTest.objects.get().requested_by == "the-admin"
+    page = admin.get("/clusters/east/").content.decode()
+    assert "Connection refused." not in page
+    assert "bootstrap.servers: east:9092 → other:9092" in page
+
+
+def test_a_cluster_that_never_responded_has_no_last_contact(admin: Client) -> None:
+    world.cluster("east", reachable=False, reason="Refused.", checked_at=timezone.now())
+    for page in ("/clusters/", "/clusters/east/"):
+        assert "never reached" in admin.get(page).content.decode()
 
 
 def test_a_taken_alias_is_shown_at_its_field(admin: Client) -> None:
@@ -161,3 +242,36 @@ def test_a_runner_is_added_and_its_edit_says_what_it_restarts(admin: Client) -> 
     text = admin.post("/runners/second/edit/", change).content.decode()
     assert "its process stops and starts again on local[16,4]" in text
     assert Runner.objects.get().master == "local[8,4]"
+
+
+def test_a_runner_without_flows_is_deleted_and_its_jobs_stay(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    second = world.runner("second")
+    flow = world.flow(*pair, runner=second)
+    job = world.job(flow, state="stopped", ended_at=timezone.now())
+    answer = admin.post("/runners/second/delete/")
+    assert answer.status_code == 409
+    assert "hosts primary-&gt;backup" in answer.content.decode()
+    Flow.objects.update(runner=world.runner("default"))
+    assert admin.get("/runners/second/delete/").status_code == 200
+    assert admin.post("/runners/second/delete/")["Location"] == "/runners/"
+    assert not Runner.objects.filter(name="second").exists()
+    assert admin.get(f"/flows/{flow.pk}/jobs/{job.pk}/").status_code == 200
+    assert "second" in admin.get("/audit/").content.decode()
+
+
+def test_a_runner_with_a_process_is_retired_until_it_has_ended(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    host = settings.UNDERSTUDY_HOST
+    second = world.runner("second", state="ready", host=host, pid=2**22 - 2, start_tick=1)
+    Sighting.objects.create(
+        name=f"worker@{host}", kind="reconcile worker", host=host, pid=1, seen_at=timezone.now()
+    )
+    admin.post("/runners/second/delete/")
+    assert "Its process ends first" in admin.get("/runners/second/").content.decode()
+    with pytest.raises(Conflict, match="being deleted"):
+        create_flow(source=pair[0], target=pair[1], properties={}, runner=second, who="x")
+    clean_up()
+    assert not Runner.objects.filter(name="second").exists()

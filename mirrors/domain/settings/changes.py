@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 HIDDEN = "(hidden)"
 _SECRET = re.compile(r"(?i)password|passwd|secret|api[._-]?key|private[._-]?key|jaas|credential")
@@ -15,6 +15,19 @@ def redacted_value(key: str, value: str | None) -> str | None:
     if value is None or not _SECRET.search(key) or value.startswith(_REFERENCES):
         return value
     return HIDDEN
+
+
+def changes_sentence(changes: Iterable[Mapping[str, str | None]]) -> str:
+    """The edit in the words of the form: `delivery: not set → at_least_once`."""
+    return "; ".join(
+        f"{(key := str(change['key']))}: {_shown(key, change['before'])} → "
+        f"{_shown(key, change['after'])}"
+        for change in changes
+    )
+
+
+def _shown(key: str, value: str | None) -> str:
+    return redacted_value(key, value) or "not set"
 
 
 def initial_changes(properties: Mapping[str, str]) -> list[dict[str, str | None]]:

@@ -127,7 +127,7 @@ def _step(flow: Flow) -> bool:
         return True
     recent = list(Job.objects.filter(flow=flow).select_related("runner")[: jobs.MEMORY])
     job = next((job for job in recent if job.ended_at is None), None)
-    runner = job.runner if job is not None else flow.runner
+    runner = (job.runner if job is not None else None) or flow.runner
     if runner.host not in {"", settings.UNDERSTUDY_HOST}:
         return False
     directory = directory_of(runner)

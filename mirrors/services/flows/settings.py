@@ -13,13 +13,13 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.flows.bandwidth import is_live_edit
 from mirrors.domain.flows.conflicts import check_flow
 from mirrors.domain.replication_policy import policy_for
-from mirrors.domain.settings.changes import initial_changes
+from mirrors.domain.settings.changes import changes_sentence, initial_changes
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import Cluster, Flow, Job, Runner
 from mirrors.models.flows import DesiredState, record_edit
 from mirrors.models.transitions import note, record
 from mirrors.services.errors import Conflict
-from mirrors.services.runners.settings import ensure_default_runner
+from mirrors.services.runners.settings import check_not_retired, ensure_default_runner
 
 
 def validate_settings(
@@ -79,6 +79,7 @@ def create_flow(
     with transaction.atomic():
         lock_pairs()
         spec, warnings = validate_settings(source, target, properties)
+        check_not_retired(runner)
         flow = Flow.objects.create(
             source=source,
             target=target,
@@ -99,6 +100,7 @@ def preview_update(
     """What `update_flow` with the same arguments would do; raises the same errors."""
     after = dict(flow.properties if properties is None else properties)
     spec, warnings = validate_settings(flow.source, flow.target, after, itself=flow)
+    check_not_retired(runner)
     warnings += _renames(flow, spec)
     changes = _changes(flow, after, runner)
     restarts: list[str] = []
@@ -130,6 +132,7 @@ def update_flow(
         locked = lock_flow(flow)
         after = dict(locked.properties if properties is None else properties)
         spec, warnings = validate_settings(locked.source, locked.target, after, itself=locked)
+        check_not_retired(runner)
         changes = _changes(locked, after, runner)
         if not changes:
             return locked
@@ -140,8 +143,7 @@ def update_flow(
         forgive_failures(locked)
         locked.save(update_fields=["properties", "warnings", "runner", "generation"])
         record_edit(locked, changes, who=who)
-        words = [f"{item['key']}: {item['before']} → {item['after']}" for item in changes]
-        note(locked, what=f"generation {locked.generation}", who=who, why="; ".join(words))
+        note(locked, what="edited", who=who, why=changes_sentence(changes))
     return locked
 
 

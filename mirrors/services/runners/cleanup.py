@@ -14,6 +14,7 @@ from mirrors.models.runners import RunnerState
 from mirrors.services.process_liveness import is_served
 from mirrors.services.runners import processes
 from mirrors.services.runners.processes import SUPERVISOR, directory_of
+from mirrors.services.runners.settings import finish_deletion
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,14 @@ def _remove_unknown_specs() -> None:
 
 
 def _look_at_idle_runners() -> None:
-    """Observe runners without flows, so that their rows are current."""
+    """Observe runners without flows, so that their rows are current; end retired ones."""
     here = Runner.objects.filter(host=settings.UNDERSTUDY_HOST, flows=None)
     for runner in here.exclude(state=RunnerState.ABSENT):
-        processes.observe(runner=runner)
+        seen = processes.observe(runner=runner)
+        if runner.retired_at is None:
+            continue
+        if seen.alive:
+            processes.replace(runner=runner, reason="A person deletes it.")
+            runner.refresh_from_db()
+        if runner.state in {RunnerState.ABSENT, RunnerState.LOST}:
+            finish_deletion(runner=runner)

@@ -1,8 +1,9 @@
-"""Runners: register and change. `processes` supervises their processes."""
+"""Runners: register, change, delete. `processes` supervises their processes."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -16,6 +17,7 @@ from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
 from mirrors.services.process_liveness import is_served
 
+_ALIVE = frozenset({RunnerState.STARTING, RunnerState.READY, RunnerState.DEGRADED})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _HOST = re.compile(r"[A-Za-z0-9._-]{0,253}")
 _MASTER = re.compile(
@@ -49,26 +51,12 @@ def update_runner(
     who: str,
 ) -> Runner:
     """Change a runner. Another master needs a new process; its flows resume at their commits."""
-    wanted = {"master": master, "slots": slots, "host": host}
     with transaction.atomic():
         locked = Runner.objects.select_for_update().get(pk=runner.pk)
-        changed = {
-            name: value
-            for name, value in wanted.items()
-            if value is not None and value != getattr(locked, name)
-        }
+        changed = _changes(locked, master=master, slots=slots, host=host)
         if not changed:
             return locked
-        _validate(name=locked.name, master=master or locked.master, slots=slots, host=host or "")
-        if (
-            "host" in changed
-            and locked.state in {"starting", "ready", "degraded"}
-            and is_served(locked.host)
-        ):
-            raise Conflict(
-                f"The runner {locked.name} is running on {locked.host}. Stop its flows and the "
-                "runner there before you move it."
-            )
+        before = {name: getattr(locked, name) for name in changed}
         for name, value in changed.items():
             setattr(locked, name, value)
         locked.save(update_fields=list(changed))
@@ -76,12 +64,86 @@ def update_runner(
         locked.flows.filter(observed_state=ObservedState.BACKING_OFF).update(
             forgiven_at=timezone.now(), retry_at=None, attempt=0
         )
-        note(locked, what="edited", who=who, why=f"Changed {', '.join(changed)}.")
+        words = [f"{name}: {before[name] or 'not set'} → {changed[name]}" for name in changed]
+        note(locked, what="edited", who=who, why="; ".join(words))
     return locked
 
 
-def restarts_of_update(*, runner: Runner, master: str | None = None) -> list[str]:
-    """What an edit restarts, one sentence each."""
+def _changes(
+    runner: Runner, *, master: str | None, slots: int | None, host: str | None
+) -> dict[str, Any]:
+    """The fields that an edit changes; raises why it is refused."""
+    wanted = {"master": master, "slots": slots, "host": host}
+    changed = {
+        name: value
+        for name, value in wanted.items()
+        if value is not None and value != getattr(runner, name)
+    }
+    if changed:
+        _validate(name=runner.name, master=master or runner.master, slots=slots, host=host or "")
+    if "host" in changed and runner.state in _ALIVE and is_served(runner.host):
+        raise Conflict(
+            f"The runner {runner.name} is running on {runner.host}. Stop its flows and the "
+            "runner there before you move it."
+        )
+    return changed
+
+
+def delete_runner(*, runner: Runner, who: str) -> bool:
+    """Delete a runner without flows; False while its process ends first.
+
+    The worker on its host ends the process, then removes the row (`finish_deletion`). If no
+    worker serves the host, the row is removed at once: nothing could end the process from here.
+    """
+    with transaction.atomic():
+        locked = Runner.objects.select_for_update().get(pk=runner.pk)
+        flows = [flow.name for flow in locked.flows.select_related("source", "target")]
+        if flows:
+            raise Conflict(
+                f"The runner {locked.name} hosts {', '.join(flows)}. Move or delete "
+                f"{'that flow' if len(flows) == 1 else 'those flows'} first."
+            )
+        if locked.jobs.filter(ended_at=None).exists():
+            raise Conflict(
+                f"A job still runs on the runner {locked.name}. Wait until it has ended."
+            )
+        if locked.state in {*_ALIVE, RunnerState.STOPPING} and is_served(locked.host):
+            locked.retired_at, locked.retired_by = timezone.now(), who[:150]
+            locked.save(update_fields=["retired_at", "retired_by"])
+            return False
+        _delete(locked, who)
+    return True
+
+
+def finish_deletion(*, runner: Runner) -> None:
+    """Remove a retired runner whose process has ended."""
+    with transaction.atomic():
+        locked = Runner.objects.select_for_update().filter(pk=runner.pk).first()
+        if locked is not None and locked.retired_at is not None and not locked.flows.exists():
+            _delete(locked, locked.retired_by)
+
+
+def _delete(runner: Runner, who: str) -> None:
+    note(runner, what="deleted", who=who, why="")
+    runner.delete()
+
+
+def check_not_retired(runner: Runner | None) -> None:
+    if runner is not None and runner.retired_at is not None:
+        raise Conflict(
+            f"The runner {runner.name} is being deleted, so no flow can use it. Choose another."
+        )
+
+
+def restarts_of_update(
+    *,
+    runner: Runner,
+    master: str | None = None,
+    slots: int | None = None,
+    host: str | None = None,
+) -> list[str]:
+    """What an edit restarts, one sentence each; raises what `update_runner` would raise."""
+    _changes(runner, master=master, slots=slots, host=host)
     if master is None or master == runner.master or runner.state == RunnerState.ABSENT:
         return []
     flows = [flow.name for flow in runner.flows.select_related("source", "target")]
@@ -102,6 +164,9 @@ def ensure_default_runner(*, who: str) -> Runner:
     )
     if created:
         note(runner, what="created", who=who, why="The first flow needs a runner.")
+    elif runner.retired_at is not None:
+        runner.retired_at = None
+        runner.save(update_fields=["retired_at"])
     return runner
 
 
