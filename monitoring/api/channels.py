@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field
@@ -18,6 +19,7 @@ from mirrors.outbound_http import check_headers, refusal
 from monitoring import tasks
 from monitoring.alerts import actions
 from monitoring.api.audit import METHODS, AuditedWrites
+from monitoring.channels.delivery import with_last_delivery
 from monitoring.channels.registry import errors_of
 from monitoring.lists import CHANNELS, DELIVERIES
 from monitoring.models import Channel, Delivery
@@ -49,8 +51,8 @@ class ChannelSerializer(StrictModelSerializer):
 
     @extend_schema_field(DeliverySerializer(allow_null=True))
     def get_last_delivery(self, channel: Channel) -> dict[str, Any] | None:
-        last = channel.deliveries.select_related("channel").order_by("-pk").first()
-        return dict(DeliverySerializer(last).data) if last else None
+        [row] = [channel] if hasattr(channel, "last") else with_last_delivery([channel])
+        return dict(DeliverySerializer(row.last).data) if row.last else None
 
     def validate_headers(self, value: dict[str, str]) -> dict[str, str]:
         if sentence := check_headers(value):
@@ -84,6 +86,10 @@ class ChannelViewSet(AuditedWrites, viewsets.ModelViewSet[Channel]):
     @property
     def write_role(self) -> Role:
         return Role.OPERATOR if self.action == "test" else Role.ADMIN
+
+    def paginate_queryset(self, queryset: QuerySet[Channel]) -> list[Channel] | None:
+        page = super().paginate_queryset(queryset)
+        return None if page is None else with_last_delivery(page)
 
     @extend_schema(request=None, responses={202: DeliverySerializer})
     @action(detail=True, methods=["post"])

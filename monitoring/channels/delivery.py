@@ -138,6 +138,8 @@ def with_last_delivery(channels: Iterable[Channel]) -> list[Channel]:
     by_channel = {one.channel_id: one for one in found.values()}
     for channel in rows:
         channel.last = by_channel.get(channel.pk)
+        if channel.last is not None:
+            channel.last.channel = channel
     return rows
 
 

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.models import DutyRun, Flow, HeartbeatState, Runner, Transition
+from mirrors.models import DutyRun, Flow, FlowAccount, HeartbeatState, Runner, Transition
 from monitoring.alerts import actions, evaluation
 from monitoring.channels import delivery
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
@@ -34,6 +34,7 @@ def at(seconds: int, lag_s: int, flow: Flow) -> None:
     now = START + timedelta(seconds=seconds)
     Flow.objects.filter(pk=flow.pk).update(as_of=now)
     world.owes(flow, time_lag_ms=lag_s * 1000)
+    FlowAccount.objects.filter(flow=flow).update(as_of=now, observed_at=now)
     evaluation.evaluate(now=now)
 
 

@@ -92,6 +92,7 @@ ADMINISTERING = [
     "/clusters/primary/edit/",
     "/clusters/primary/delete/",
     "/runners/default/edit/",
+    "/runners/default/delete/",
     "/people/",
     "/imports/",
 ]

@@ -271,6 +271,7 @@ def test_a_runner_with_a_process_is_retired_until_it_has_ended(
     )
     admin.post("/runners/second/delete/")
     assert "Its process ends first" in admin.get("/runners/second/").content.decode()
+    second.refresh_from_db()
     with pytest.raises(Conflict, match="being deleted"):
         create_flow(source=pair[0], target=pair[1], properties={}, runner=second, who="x")
     clean_up()

@@ -29,7 +29,7 @@ def test_mail_goes_to_every_recipient_and_an_error_says_when_no_server_is_set(
     assert "https://us.example/alerts/" in sent.body
 
 
-def test_a_rejected_message_is_retried(
+def test_a_rejected_test_message_says_why_and_is_tried_once(
     db: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: EmailMessage) -> int:
@@ -38,9 +38,9 @@ def test_a_rejected_message_is_retried(
     settings.EMAIL_HOST = "mail.example"
     monkeypatch.setattr(EmailMessage, "send", refuse)
     channel = Channel.objects.create(name="mail", kind="email", target="a@x.org")
-    waiting = deliver_test(channel)
-    assert waiting.state == "queued"
-    assert waiting.error == "The mail server rejected the message (SMTPDataError)."
+    failed = deliver_test(channel)
+    assert failed.state == "dead"
+    assert failed.error == "The mail server rejected the message (SMTPDataError)."
 
 
 def test_the_subject_is_one_line_whatever_the_sentence_holds(message: Message) -> None:
