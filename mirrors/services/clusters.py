@@ -28,7 +28,7 @@ TEST_DEADLINE_S = 20.0
 LOOK_DEADLINE_S = 10.0
 EVERY = timedelta(seconds=25)
 UNREACHABLE_EVERY = timedelta(seconds=55)
-_UNCHECKED = {"reachable": None, "reason": "", "warnings": [], "checked_at": None}
+_UNCHECKED: dict[str, Any] = {"reachable": None, "reason": "", "warnings": [], "checked_at": None}
 # Field -> its name on the form: Kafka's key where the form shows one.
 CONFIG_KEYS = {
     "bootstrap_servers": "bootstrap.servers",

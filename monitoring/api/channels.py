@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field
@@ -87,7 +86,7 @@ class ChannelViewSet(AuditedWrites, viewsets.ModelViewSet[Channel]):
     def write_role(self) -> Role:
         return Role.OPERATOR if self.action == "test" else Role.ADMIN
 
-    def paginate_queryset(self, queryset: QuerySet[Channel]) -> list[Channel] | None:
+    def paginate_queryset(self, queryset: Any) -> list[Any] | None:
         page = super().paginate_queryset(queryset)
         return None if page is None else with_last_delivery(page)
 

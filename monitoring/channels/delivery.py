@@ -133,8 +133,8 @@ def unresolved() -> QuerySet[Delivery]:
 def with_last_delivery(channels: Iterable[Channel]) -> list[Channel]:
     """The channels, each with its newest delivery as `last`."""
     rows = list(channels)
-    newest = Delivery.objects.filter(channel__in=rows).values("channel").annotate(pk=Max("pk"))
-    found = Delivery.objects.in_bulk([one["pk"] for one in newest])
+    newest = Delivery.objects.filter(channel__in=rows).values("channel").annotate(newest=Max("pk"))
+    found = Delivery.objects.in_bulk([one["newest"] for one in newest])
     by_channel = {one.channel_id: one for one in found.values()}
     for channel in rows:
         channel.last = by_channel.get(channel.pk)

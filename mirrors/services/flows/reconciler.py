@@ -191,7 +191,7 @@ def _act(flow: Flow, job: Job | None, runner: Runner, decision: Decision) -> boo
             if current is None:
                 return False
             spec = jobs.spec_of(flow=flow, job=current)
-            launcher.write_spec(directory_of(current.runner), spec)
+            launcher.write_spec(directory_of(current.runner or runner), spec)
         case _:
             return decision.job_ends is not None
     return True
