@@ -152,31 +152,24 @@ class KafkaSide:
         finally:
             client.close()
 
-    def share(self, group: str, topic: str, seconds: float) -> None:
+    def share(self, group: str, topic: str, seconds: float) -> bool:
         """Have a share group of that name, by a member that reads for a while.
 
-        The first heartbeats to a new group can end with GROUP_ID_NOT_FOUND, which is fatal for that
-        member; another member then finds the group.
+        False if a group of another type has the name: brokers answer GROUP_ID_NOT_FOUND.
         """
-        until = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                self._share(group, topic, time.monotonic() + seconds)
-                break
-            except KafkaException as error:
-                is_new = error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
-                if not is_new or time.monotonic() > until:
-                    raise
-            time.sleep(0.5)
-
-    def _share(self, group: str, topic: str, until: float) -> None:
         consumer = ShareConsumer({**self.config, "group.id": group})
+        until = time.monotonic() + seconds
         try:
             consumer.subscribe([topic])
             while time.monotonic() < until:
                 consumer.poll(0.3)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
+            return False
         finally:
             consumer.close()
+        return True
 
     def begins(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         asked = {confluent_kafka.TopicPartition(*place): OffsetSpec.earliest() for place in places}

@@ -115,7 +115,8 @@ class ShareOnTarget(Move):
     def do(self, world: World) -> str:
         group = world.chance.choice(sorted(world.groups))
         topic = next(iter(world.target.topics()))
-        world.target.share(group, topic, 3.0)
+        if not world.target.share(group, topic, 3.0):
+            return f"no share group {group} on the target: the name is taken"
         return f"a share group {group} on the target"
 
 
