@@ -152,6 +152,9 @@ class Check:
         world = self.world
         if world.source_is_dead or world.desired != "running":
             return
+        if now_ms() - world.started_at < SAID_WITHIN_MS:
+            # Nothing was counted before its first plan.
+            return
         sums = [one for one in claims if one.topic is None and "owed" in one.statement]
         for claim in sums:
             known = world.known_owed(claim.as_of) if claim.certainty == "unknown" else ""
