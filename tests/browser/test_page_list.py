@@ -12,6 +12,7 @@ ELSEWHERE = {"flow-charts", "comparison", "comparison-part", "failover", "flow-f
 # The template of another page that is looked at, with other words in it.
 SAME = {
     "cluster-add",
+    "runner-delete",
     "runner-edit",
     "drill-edit",
     "alert-rule-edit",

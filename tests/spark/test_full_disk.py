@@ -107,7 +107,8 @@ def test_a_defect_that_is_met_again_while_it_is_told_leaves_no_slot_and_no_threa
         wait_for(lambda: state(tmp_path) == (1, "paused"), seconds=10)
         assert host.slots.hold(FLOW, 2)
         of_this_flow = set(threading.enumerate()) - others
-        assert {thread.name for thread in of_this_flow} == {f"flow-{FLOW}", f"calls-{FLOW}"}
+        names = {f"{kind}-{FLOW}" for kind in ("flow", "calls", "offsets")}
+        assert {thread.name for thread in of_this_flow} == names
 
         def broken(*_: Any) -> JobStatus:
             raise RuntimeError("a defect")
