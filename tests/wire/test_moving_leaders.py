@@ -3,6 +3,9 @@ it."""
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,19 +28,33 @@ class Brokers:
     request_s = 1.0
     leader = 0
 
+    def __init__(self) -> None:
+        self._stream = socket.socket()
+
+    def close(self) -> None:
+        self._stream.close()
+
     def describe(self, names: Any, deadline: float) -> dict[str, TopicView]:
         return {"s.t": TopicView("s.t", TOPIC_ID, 0, {0: Leader(self.leader, self.leader)})}
 
     def connection(self, node: int, purpose: str, deadline: float) -> Any:
         newest = (produce.TOPIC_ID_VERSION - 1, produce.TOPIC_ID_VERSION)[node]
         return SimpleNamespace(
-            version=lambda key, least, most, what: {PRODUCE: min(newest, most)}[key]
+            stream=self._stream,
+            version=lambda key, least, most, what: {PRODUCE: min(newest, most)}[key],
         )
 
 
+@pytest.fixture
+def brokers() -> Iterator[Brokers]:
+    with closing(Brokers()) as both:
+        yield both
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 1, 0)])
-def test_a_reply_of_the_broker_before_finds_its_partition(order: tuple[int, ...]) -> None:
-    brokers = Brokers()
+def test_a_reply_of_the_broker_before_finds_its_partition(
+    order: tuple[int, ...], brokers: Brokers
+) -> None:
     partition = Partition("t", 0, "s.t", remote_id=TOPIC_ID)
     target_leaders = TargetLeaders(
         brokers, [partition], transactional_id=None, tuning=ProducerSettings()
