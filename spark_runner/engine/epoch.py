@@ -108,7 +108,9 @@ class _Epoch:
             with contextlib.suppress(UnderstudyError, ProducerLost):
                 engine.abort(ABORT_S)
             return self._report.result("failed", error.message, error.code)
-        return self._report.result(ended)
+        result = self._report.result(ended)
+        self._channel.release()
+        return result
 
     def close(self) -> None:
         self._source.close()

@@ -33,6 +33,7 @@ class TaskConnection:
         self.token = token
         self.on_figures = on_figures
         self.on_ready: Callable[[], None] = lambda: None
+        self.on_released: Callable[[], None] = lambda: None
         # None until a task has connected. A task that waits for a slot is not unresponsive.
         self.seen_at: float | None = None
         # Whether a task is connected, and since when.
@@ -82,6 +83,8 @@ class TaskConnection:
             self.on_figures(Figures.from_json(message["figures"]))
         elif "ready" in message:
             self.on_ready()
+        elif "released" in message:
+            self.on_released()
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._lock:

@@ -70,6 +70,14 @@ class Channel:
             self._changed.wait_for(lambda: self._turn or self._order is not None, deadline_s)
             return self._turn and self._order is None
 
+    def release(self) -> None:
+        """Report that this epoch has committed its last batch, so that the successor may start.
+
+        Spark delivers the result later. Does not block.
+        """
+        self._unsent += encode_line({"released": True})
+        self._flush()
+
     def wait_for_order(self, seconds: float) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._order is not None, seconds)

@@ -42,12 +42,16 @@ class Epoch:
         self._wake = wake
         self.connection = control.register(slice_key(work), self._on_figures)
         self.connection.on_ready = self._became_ready
+        self.connection.on_released = self._released
         self.work = dataclasses.replace(
             work, control_address=control.address, control_token=self.connection.token
         )
         self.is_ready = False
         self.ordered = False
         self.has_turn = False
+        # Set when the task has committed its last batch. Its result follows over Spark.
+        self.has_released = False
+        self._successor: Epoch | None = None
         self.last: Figures | None = None
         self.unread: deque[Figures] = deque()
         # Partitions that this epoch has reported as stopped.
@@ -63,9 +67,15 @@ class Epoch:
             self.ordered = True
             self.connection.send_order(order)
 
+    def hand_over(self, successor: Epoch) -> None:
+        """End at a commit. The successor gets its turn at that commit, before Spark reports it."""
+        self._successor = successor
+        self.order("handover")
+
     def give_turn(self) -> None:
-        self.has_turn = True
-        self.connection.send_turn()
+        if not self.has_turn:
+            self.has_turn = True
+            self.connection.send_turn()
 
     def left_s(self) -> float:
         return self.work.deadline / 1000 - time.time()
@@ -112,6 +122,12 @@ class Epoch:
         self.unread.append(figures)
         if first or figures.errors or figures.partitions:
             self._wake()
+
+    def _released(self) -> None:
+        """Called by the thread of the control server."""
+        self.has_released = True
+        if self._successor is not None:
+            self._successor.give_turn()
 
     def _became_ready(self) -> None:
         self.is_ready = True

@@ -143,7 +143,9 @@ class SliceRun:
         """Reports since the last call, each with its epoch. Removes epochs that have ended."""
         messages: list[tuple[int, Figures | SliceResult]] = []
         for epoch in self.epochs():
-            while epoch.unread:
+            # A successor may copy already while the result of its predecessor is on its way. Its
+            # reports wait, so that older positions never follow newer ones.
+            while epoch.unread and (epoch is not self.successor or self.current is None):
                 figures = epoch.unread.popleft()
                 epoch.stopped |= {(error.topic, error.partition) for error in figures.errors}
                 messages.append((epoch.work.epoch, figures))
@@ -183,7 +185,7 @@ class SliceRun:
             self._without_slot_since = None
             if successor.is_ready:
                 self.reason = ""
-                current.order("handover")
+                current.hand_over(successor)
         elif now - (self._without_slot_since or now) > SLOT_S and not current.ordered:
             self.reason = NO_SLOT
             log.info("Slice %s, epoch %s: %s", self.index, current.work.epoch, NO_SLOT)
@@ -202,7 +204,7 @@ class SliceRun:
     def _ended(self, epoch: Epoch, result: SliceResult) -> None:
         self.current = self._without_slot_since = None
         # An epoch that was ordered to end and whose job was cancelled counts as ended.
-        is_cancelled = epoch.ordered and result.code == "spark"
+        is_cancelled = (epoch.ordered or epoch.has_released) and result.code == "spark"
         if is_cancelled or result.ended_because == "stop":
             self._has_copied = False
         if is_cancelled or result.ended_because in ("deadline", "handover", "replan", "stop"):

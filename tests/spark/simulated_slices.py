@@ -24,6 +24,11 @@ class Stage:
         self.most_at_once = 0
         self.begun: list[int] = []
         self.failing: set[int] = set()
+        # Epochs that release their successor, and what holds back their result.
+        self.releasing: set[int] = set()
+        self.may_end = threading.Event()
+        # Releasing epochs whose job fails after their last commit.
+        self.lost: set[int] = set()
         self.slots = threading.Semaphore(100)
         self._lock = threading.Lock()
 
@@ -51,6 +56,12 @@ class Stage:
         channel.wait_for_order(work.deadline / 1000 - time.time())
         with self._lock:
             self.copying.remove(work.epoch)
+        if work.epoch in self.releasing:
+            channel.report(Figures(as_of=2, pid=work.epoch, state="copying"))
+            channel.release()
+            self.may_end.wait(10.0)
+            if work.epoch in self.lost:
+                raise ConnectionError("the executor is gone")
         return SliceResult(ended_because=channel.order() or "deadline", reason="")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_runner.ipc.messages import SliceResult, SliceWork
+from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Channel
 from spark_runner.slices import rotation, run
 from tests.spark.lab import wait_for
@@ -43,6 +43,39 @@ def test_a_successor_is_ready_before_and_copies_only_after_its_predecessor(
     assert time.monotonic() - began < 2.0
     assert stage.most_at_once == 1
     assert flow.run.is_copying
+
+
+def test_a_successor_copies_while_the_result_of_its_predecessor_is_on_its_way(
+    flow: Flow, stage: Stage
+) -> None:
+    stage.releasing = {1}
+    reports: list[tuple[int, int]] = []
+
+    def is_copied_by_the_successor() -> bool:
+        reports.extend(
+            (epoch, message.as_of) for epoch, message in flow.step() if isinstance(message, Figures)
+        )
+        return stage.copying == [2]
+
+    wait_for(is_copied_by_the_successor, seconds=10, pause=0.01)
+    assert flow.run.epochs()[0].work.epoch == 1
+    assert stage.most_at_once == 1
+    stage.may_end.set()
+    wait_for(lambda: (is_copied_by_the_successor(), (2, 1) in reports)[1], seconds=10, pause=0.01)
+    # The last report of the predecessor precedes the first one of the successor.
+    assert reports == [(1, 1), (1, 2), (2, 1)]
+    assert stage.begun == [1, 2]
+
+
+def test_a_job_that_is_lost_after_its_last_commit_does_not_end_its_successor(
+    flow: Flow, stage: Stage
+) -> None:
+    stage.releasing = stage.lost = {1}
+    flow.until(lambda: stage.copying == [2])
+    stage.may_end.set()
+    flow.until(lambda: [epoch.work.epoch for epoch in flow.run.epochs()] == [2])
+    assert stage.copying == [2]
+    assert flow.run.reason == ""
 
 
 def test_what_nobody_thought_of_is_tried_again_and_leaves_the_flow_to_its_orders(
