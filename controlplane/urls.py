@@ -28,7 +28,7 @@ from mirrors.api.drills import certificates, readiness, runs
 from mirrors.api.failover import runs as failovers
 from mirrors.api.failover.left_behind import LeftBehindViewSet
 from mirrors.api.failover.runs import FailoverScriptViewSet
-from mirrors.api.groups import ClusterGroupViewSet
+from mirrors.api.groups import ClusterGroupViewSet, ConsumerGroupViewSet
 from mirrors.api.migration import flow_templates
 from mirrors.api.migration.import_export import ExportViewSet, ImportViewSet
 from mirrors.api.migration.takeover import TakeoverViewSet
@@ -51,6 +51,7 @@ router = Router()
 router.register("clusters", clusters.ClusterViewSet)
 of_cluster = r"clusters/(?P<alias>[A-Za-z0-9._-]{1,100})"
 router.register(rf"{of_cluster}/groups", ClusterGroupViewSet, basename="cluster-groups")
+router.register("consumer-groups", ConsumerGroupViewSet, basename="consumer-groups")
 router.register("tests", clusters.ClusterTestViewSet)
 router.register("runners", runners.RunnerViewSet)
 router.register("flows", flows.FlowViewSet)

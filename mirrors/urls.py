@@ -16,7 +16,7 @@ from mirrors.views.flows.actions import ACTIONS
 from mirrors.views.flows.jobs import show_job
 from mirrors.views.flows.tabs import PARTS
 from mirrors.views.gaps import show_gap
-from mirrors.views.groups import list_groups
+from mirrors.views.groups import list_all, list_groups, show_group
 from mirrors.views.migration import flow_templates, import_export, takeover
 from mirrors.views.offsets import show_offsets
 from mirrors.views.topics import plans
@@ -124,6 +124,8 @@ urlpatterns = [
     path("flows/<int:pk>/gaps/<int:gap>/", show_gap, name="flow-gap"),
     path("flows/<int:pk>/offsets/", show_offsets, name="flow-offsets"),
     path("flows/<int:pk>/jobs/<int:job>/", show_job, name="flow-job"),
+    path("groups/", list_all, name="consumer-groups"),
+    path("flows/<int:pk>/group/", show_group, name="flow-group"),
     path("flows/<int:pk>/<part:part>/", pages.show_flow, name="flow-part"),
     path("flows/<int:pk>/<act:action>/", actions.act_on_flow, name="flow-act"),
     path("clusters/", clusters.list_clusters, name="clusters"),

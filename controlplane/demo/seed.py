@@ -92,5 +92,10 @@ def _cluster(alias: str, address: str) -> Cluster:
 
 def _flow(source: Cluster, target: Cluster) -> int:
     known = Flow.objects.filter(source=source, target=target).first()
-    made = known or flow_settings.create_flow(source=source, target=target, properties={}, who=WHO)
+    made = known or flow_settings.create_flow(
+        source=source,
+        target=target,
+        properties={"sync.group.offsets.enabled": "true"},
+        who=WHO,
+    )
     return made.pk

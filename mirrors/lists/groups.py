@@ -5,6 +5,16 @@ from __future__ import annotations
 from mirrors.domain.groups.checkpoints import SYNC_STATES
 from mirrors.lists.columns import Column, ListSpec, in_rest
 
+# Kafka's states of classic and consumer groups (KIP-848).
+GROUP_STATES = (
+    "Stable",
+    "Empty",
+    "Assigning",
+    "Reconciling",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Dead",
+)
 GROUP_PARTITIONS = ListSpec(
     "group-partitions",
     columns=(
@@ -31,6 +41,20 @@ GROUP_PARTITIONS = ListSpec(
             ("target_offset",),
             number=True,
             title="The resume offset of the group on the target now",
+        ),
+        Column(
+            "source_lag",
+            "Lag",
+            ("source_lag",),
+            number=True,
+            title="Records on the source after the group's offset, as kafka-consumer-groups counts",
+        ),
+        Column(
+            "re_reads",
+            "Re-reads",
+            ("re_reads",),
+            number=True,
+            title="Records that the group would read again after a failover, at most",
         ),
         Column("outcome", "Map", ("outcome",), title="How the offset on the target was found"),
         Column("sync_state", "State", ("sync_state",)),
@@ -62,4 +86,65 @@ CLUSTER_GROUPS = ListSpec(
     search=("group",),
     default="group",
     tie=("group",),
+)
+CONSUMER_GROUPS = ListSpec(
+    "consumer groups",
+    columns=(
+        Column("group", "Group", ("group",)),
+        Column("label", "Flow", ("label",), field="flow_name"),
+        Column(
+            "group_state",
+            "State",
+            ("group_state",),
+            title="State on the source, by Kafka's name, at the last listing",
+            field="state",
+        ),
+        Column(
+            "lag",
+            "Lag",
+            ("least_lag",),
+            number=True,
+            title="Records on the source after the group's offsets, in replicated partitions; "
+            "null while a partition is unknown",
+        ),
+        Column("worst", "Worst partition", in_file=False, title="The partition with most lag"),
+        Column(
+            "ready",
+            "Resume ready",
+            ("unready",),
+            number=True,
+            title="Partitions with a known resume offset on the target, of all replicated ones",
+        ),
+        Column(
+            "re_reads",
+            "Re-reads",
+            ("least_re_reads",),
+            number=True,
+            title="Records that the group would read again after a failover, at most; "
+            "null while a partition is unknown",
+        ),
+        Column(
+            "sync",
+            "Offset sync",
+            ("rank",),
+            title="The worst outcome of the offset sync over the group's partitions",
+            field="sync_state",
+        ),
+        Column("reason", "Reason"),
+        Column(
+            "seen_at",
+            "As of",
+            ("seen_at",),
+            title="Age of the oldest figure of this group",
+            field="as_of",
+        ),
+        Column("partitions"),
+        Column("least_lag", title="Lag in the partitions where it is known"),
+        Column("lag_reason", title="Why the lag is unknown; empty if it is known"),
+        *in_rest("flow"),
+    ),
+    search=("group",),
+    default="sync",
+    filters={"sync": SYNC_STATES, "group_state": GROUP_STATES},
+    tie=("-least_lag", "group", "flow"),
 )

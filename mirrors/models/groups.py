@@ -16,13 +16,16 @@ from mirrors.models.offsets import PartitionMap
 LONGEST_GROUP = 500
 # Means the group as a whole, where none of its partitions is known.
 NO_PARTITION = -1
+# The flow does not replicate these, so a missing group-partition on the target is no fault.
+LEFT_OUT = ("excluded", "not_copied")
 
 
 class GroupOffset(models.Model):
     """One group-partition of the source, as the sync tasks last saw it.
 
     A group that is excluded or has no offset is one row without topic and partition. `wrote` is
-    the offset that the flow committed on the target, null when it never did.
+    the offset that the flow committed on the target, null when it never did. `source_lag` and
+    `re_reads` are null while unknown. `source_state` is the group's state in the last listing.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="groups")
@@ -38,6 +41,9 @@ class GroupOffset(models.Model):
     sync_state = models.CharField(max_length=16)
     reason = models.TextField(blank=True)
     wrote = models.BigIntegerField(null=True)
+    source_lag = models.BigIntegerField(null=True)
+    re_reads = models.BigIntegerField(null=True)
+    source_state = models.CharField(max_length=32, blank=True)
     as_of = models.DateTimeField()
 
     class Meta:

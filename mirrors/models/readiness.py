@@ -26,11 +26,9 @@ from mirrors.models.drills import ENDED_WELL, Drill, DrillRun, DrillState, FlowO
 from mirrors.models.failover import FailoverKind, FailoverRun
 from mirrors.models.flows import Flow, FlowTopic
 from mirrors.models.gaps import Gap, GapKind, GapState
-from mirrors.models.groups import NO_PARTITION, GroupOffset
+from mirrors.models.groups import LEFT_OUT, NO_PARTITION, GroupOffset
 from mirrors.models.sync import DutyRun
 
-# The flow does not replicate these, so a missing group-partition on the target is no fault.
-_LEFT_OUT = ("excluded", "not_copied")
 # A sync task whose last run is older is stopped together with its flow.
 _TASKS_FOR = timedelta(days=2)
 _NONE = (0, 0)
@@ -173,7 +171,7 @@ def _group_partitions(keys: list[int]) -> dict[int, tuple[int, int]]:
     rows = GroupOffset.objects.filter(partition__gt=NO_PARTITION)
     if len(keys) < _MANY:  # comparing each row with hundreds of keys is slower than counting all
         rows = rows.filter(flow__in=keys)
-    by_flow = rows.exclude(sync_state__in=_LEFT_OUT).order_by().values_list("flow")
+    by_flow = rows.exclude(sync_state__in=LEFT_OUT).order_by().values_list("flow")
     counted = by_flow.annotate(places=Count("pk"), translated=Count("translated_offset"))
     return {flow: (places, translated) for flow, places, translated in counted}
 

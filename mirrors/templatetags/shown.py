@@ -68,7 +68,8 @@ def word(state: Any) -> str:
 @register.simple_tag
 def options(choice: dict[str, Any]) -> SafeString:
     """What a list can be filtered by, by hand: a template is slow where it is every cluster."""
-    said = shown if choice.get("names") else word
+    texts = choice.get("texts")
+    said = texts.get if texts else shown if choice.get("names") else word
     return format_html_join(
         "",
         '\n    <option value="{}"{}>{}</option>',

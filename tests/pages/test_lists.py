@@ -48,6 +48,7 @@ SERIALIZERS: list[tuple[ListSpec, Any]] = [
     (flow_lists.LANES, flow_progress.LaneSerializer),
     (flow_lists.EXPLANATION, flow_progress.RuleSerializer),
     (group_lists.GROUP_PARTITIONS, groups.GroupSerializer),
+    (group_lists.CONSUMER_GROUPS, groups.ConsumerGroupSerializer),
     (group_lists.CLUSTER_GROUPS, groups.ClusterGroupSerializer),
     (gap_lists.GAPS, gaps.GapSerializer),
     (cluster_lists.CLUSTERS, clusters.ClusterSerializer),

@@ -67,6 +67,15 @@ class GroupPartition:
         return is_empty and not copied
 
 
+def source_lag_of(place: GroupPartition) -> int | None:
+    """Return log end minus committed offset on the source, as `kafka-consumer-groups` does.
+
+    None if either is unknown, or if the offset is beyond the end (truncated or recreated).
+    """
+    offset, end = place.source_offset, place.source_end
+    return None if offset is None or end is None or offset > end else end - offset
+
+
 class ResumeOffset(NamedTuple):
     """Where the group resumes on the target (`downstream`), or None and why it is unknown.
 

@@ -11,7 +11,7 @@ from django.db import transaction
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.filters.groups import GroupSelection, GroupVerdict
 from mirrors.domain.groups.checkpoints import OffsetUpdate
-from mirrors.domain.groups.resume import GroupPartition, resume_offset_of
+from mirrors.domain.groups.resume import GroupPartition, resume_offset_of, source_lag_of
 from mirrors.domain.internal_topics.records import Checkpoint
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import LONGEST_NAME
@@ -23,6 +23,7 @@ Key = tuple[str, str, int]
 EXCLUDED = "excluded"
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 _BATCH = 500
+_LONGEST_STATE = 32
 _NEW = "found on the source; the next run reads its offsets"
 _NO_OFFSETS = "the group has no committed offset on the source"
 _KEY = ("flow", "group", "topic", "partition")
@@ -35,6 +36,8 @@ _FIELDS = (
     "sync_state",
     "reason",
     "wrote",
+    "source_lag",
+    "re_reads",
     "as_of",
 )
 
@@ -115,13 +118,30 @@ def store_listing(
                 group=name,
                 sync_state="waiting" if verdict.chosen else EXCLUDED,
                 reason=_NEW if verdict.chosen else verdict.reason,
+                source_state=listed.groups[name].state[:_LONGEST_STATE],
                 as_of=now,
             )
             for name, verdict in changed.items()
         ]
         GroupOffset.objects.bulk_create(fresh, batch_size=_BATCH)
         rows.filter(sync_state=EXCLUDED).update(as_of=now)
+        _store_states(flow, listed)
     return verdicts
+
+
+def _store_states(flow: Flow, listed: GroupListings) -> None:
+    """Write the states on the source that changed; a group that was not listed has none."""
+    rows = GroupOffset.objects.filter(flow=flow).order_by()
+    changed: dict[str, set[str]] = {}
+    for name, before in rows.values_list("group", "source_state").distinct():
+        group = listed.groups.get(name)
+        state = group.state[:_LONGEST_STATE] if group is not None else ""
+        if state != before:
+            changed.setdefault(state, set()).add(name)
+    for state, found in changed.items():
+        names = sorted(found)
+        for start in range(0, len(names), _BATCH):
+            rows.filter(group__in=names[start : start + _BATCH]).update(source_state=state)
 
 
 def store_places(
@@ -181,6 +201,8 @@ def _row(
         sync_state=move.state,
         reason=move.reason or resume.reason,
         wrote=wrote,
+        source_lag=source_lag_of(place),
+        re_reads=resume.re_reads,
         as_of=now,
     )
 

@@ -113,7 +113,7 @@ def _duties(flow: Flow) -> dict[str, Any]:
 PARTS = {
     "topics": Tab("Topics", "mirrors/flows/_topics.html", TOPICS, _topics),
     "partitions": Tab("Partitions", "mirrors/flows/_partitions.html", PARTITIONS, _partitions),
-    "groups": Tab("Groups", "mirrors/groups/_flow_tab.html", GROUP_PARTITIONS, _groups),
+    "groups": Tab("Consumer groups", "mirrors/groups/_flow_tab.html", GROUP_PARTITIONS, _groups),
     "gaps": Tab("Gaps", "mirrors/gaps/_flow_tab.html", GAPS, _gaps),
     "offsets": Tab("Offsets", "mirrors/offsets/_flow_tab.html"),
     "readiness": Tab("Readiness", "mirrors/drills/_readiness_tab.html", context=readiness_part),
