@@ -91,7 +91,12 @@ CONSUMER_GROUPS = ListSpec(
     "consumer groups",
     columns=(
         Column("group", "Group", ("group",)),
-        Column("label", "Flow", ("label",), field="flow_name"),
+        Column(
+            "label",
+            "Flow",
+            ("flow__source__alias", "flow__target__alias"),
+            field="flow_name",
+        ),
         Column(
             "group_state",
             "State",

@@ -24,6 +24,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, Concat
 
+from mirrors.models.flows import Flow
 from mirrors.models.groups import LEFT_OUT, NO_PARTITION, GroupOffset
 
 # Worst first: the row of a group shows the worst state of its partitions.
@@ -46,7 +47,7 @@ _RANKS = {state: str(at) for at, state in enumerate(WORST_FIRST)}
 _REPLICATED = Q(partition__gt=NO_PARTITION) & ~Q(sync_state__in=LEFT_OUT)
 
 
-def group_summaries() -> QuerySet[GroupOffset, dict[str, Any]]:
+def group_summaries() -> QuerySet[Any, Any]:
     """Rows of `flow` and `group`. Call `finish_summaries` on the rows of a page."""
     rank = Case(
         *(When(sync_state=state, then=Value(rank)) for state, rank in _RANKS.items()),
@@ -55,7 +56,6 @@ def group_summaries() -> QuerySet[GroupOffset, dict[str, Any]]:
     )
     rows = GroupOffset.objects.order_by().values("flow", "group")
     rows = rows.annotate(
-        label=Concat("flow__source__alias", Value("->"), "flow__target__alias"),
         rank=Min(rank),
         why=Min(Concat(rank, "reason", output_field=CharField())),
         group_state=Max("source_state"),
@@ -77,8 +77,30 @@ def group_summaries() -> QuerySet[GroupOffset, dict[str, Any]]:
     )
 
 
-def finish_summary(row: dict[str, Any]) -> dict[str, Any]:
-    """Add the totals that are null while a part of them is unknown, and the reason."""
+def page_of_summaries(page: QuerySet[Any, Any]) -> list[dict[str, Any]]:
+    """Finish one page of sorted summaries.
+
+    Only the sorted figure is computed for all groups, the others for the groups of this page.
+    """
+    keys = [(row["flow"], row["group"]) for row in page.values("flow", "group")]
+    wanted = Q(pk__in=())
+    for flow in {flow for flow, _ in keys}:
+        wanted |= Q(flow=flow, group__in=[group for of, group in keys if of == flow])
+    rows = group_summaries().filter(wanted) if keys else []
+    found = {(row["flow"], row["group"]): row for row in rows}
+    # A group may have been deleted between the two queries.
+    return finish_summaries(found[key] for key in keys if key in found)
+
+
+def flow_names(keys: Iterable[int] | None = None) -> dict[int, str]:
+    """Names of these flows, or of all."""
+    flows = Flow.objects.select_related("source", "target")
+    return {flow.pk: flow.name for flow in (flows if keys is None else flows.filter(pk__in=keys))}
+
+
+def finish_summary(row: dict[str, Any], names: dict[int, str]) -> dict[str, Any]:
+    """Add the flow's name, the totals that are null while a part is unknown, and the reason."""
+    row["label"] = names.get(row["flow"], "")
     known = row["partitions"] > 0
     row["lag"] = row["least_lag"] if known and row["measured"] == row["partitions"] else None
     complete = known and row["bounded"] == row["partitions"]
@@ -102,8 +124,10 @@ def _why_no_lag(row: dict[str, Any]) -> str:
 
 
 def finish_summaries(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Finish the rows of one page, each with the partition that lags most; one query."""
-    found = [finish_summary(row) for row in rows]
+    """Finish the rows of one page, each with the partition that lags most; two queries."""
+    rows = list(rows)
+    names = flow_names({row["flow"] for row in rows})
+    found = [finish_summary(row, names) for row in rows]
     behind = [row for row in found if row["max_lag"]]
     wanted = Q(pk__in=())
     for row in behind:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
+import shlex
+from collections.abc import Callable
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from django.db.models import QuerySet
@@ -13,15 +15,21 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
-from mirrors.domain.groups.commands import describe_command
 from mirrors.lists.groups import CLUSTER_GROUPS, CONSUMER_GROUPS, GROUP_PARTITIONS, GROUP_STATES
 from mirrors.models import Cluster, Flow, GroupOffset, Role, needs
-from mirrors.models.group_summaries import finish_summaries, finish_summary, group_summaries
+from mirrors.models.group_summaries import (
+    finish_summaries,
+    finish_summary,
+    flow_names,
+    group_summaries,
+    page_of_summaries,
+)
 from mirrors.models.groups import flows_by_group, groups_named, groups_of
 from mirrors.views.page import curl, filter_of, mark_cluster, render_page
 from mirrors.views.tables import (
     Table,
     export,
+    is_file,
     is_sorted_by_default,
     table_of,
     table_of_names,
@@ -63,10 +71,12 @@ def list_all(request: HttpRequest) -> HttpResponseBase:
     rows, flow = group_summaries(), _flow_of(request)
     if flow is not None:
         rows = rows.filter(flow=flow.pk)
-    if download := export(request, CONSUMER_GROUPS, rows, "consumer-groups", mark=finish_summary):
+    if download := export(
+        request, CONSUMER_GROUPS, rows, "consumer-groups", mark=_finisher(request)
+    ):
         return download
     table = table_of(request, CONSUMER_GROUPS, rows)
-    table.page.object_list = finish_summaries(table.page.object_list)
+    table.page.object_list = page_of_summaries(cast("QuerySet[Any]", table.page.object_list))
     context = {
         "table": dataclasses.replace(table, filtered=table.filtered or flow is not None),
         "flow": flow,
@@ -110,6 +120,30 @@ def show_group(request: HttpRequest, pk: int) -> HttpResponseBase:
         ],
     }
     return render_page(request, "mirrors/groups/detail.html", context, section="groups", every=5)
+
+
+def describe_command(bootstrap_servers: str, group: str, alias: str) -> str:
+    """The `kafka-consumer-groups` command that describes the group, quoted for a shell.
+
+    The client properties file is a placeholder, since no page shows a secret. `--group=` accepts a
+    name that begins with a dash.
+    """
+    words = (
+        "kafka-consumer-groups",
+        "--bootstrap-server",
+        bootstrap_servers,
+        "--command-config",
+        f"{alias}-client.properties",
+        "--describe",
+        f"--group={group}",
+    )
+    return shlex.join(words)
+
+
+def _finisher(request: HttpRequest) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Finishes the rows of a file; reads the flows' names only if a file is asked for."""
+    names = flow_names() if is_file(request) else {}
+    return lambda row: finish_summary(row, names)
 
 
 def _flow_of(request: HttpRequest) -> Flow | None:

@@ -25,6 +25,8 @@ def fill(flow_id: int) -> None:
                 outcome="exact",
                 sync_state="off" if partition else "in_sync",
                 reason="sync.group.offsets.enabled is false" if partition else "",
+                source_lag=7,
+                re_reads=3,
                 **rest,
             )
     GroupOffset.objects.create(group="tmp", sync_state="excluded", reason="matches x", **rest)
@@ -45,6 +47,8 @@ def test_a_group_is_shown_on_both_sides(viewer: APIClient, flow: dict[str, Any])
         "source_offset": 100,
         "translated_offset": 90,
         "target_offset": None,
+        "source_lag": 7,
+        "re_reads": 3,
         "outcome": "exact",
         "sync_state": "off",
         "reason": "sync.group.offsets.enabled is false",

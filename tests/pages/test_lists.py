@@ -169,6 +169,7 @@ FILES = {
     "setting changes": "/flows/{pk}/history/?",
     "explanation": "/flows/{pk}/explain/?topic=orders&",
     "group-partitions": "/flows/{pk}/groups/?",
+    "consumer groups": "/groups/?",
     "cluster groups": "/clusters/primary/groups/?",
     "gaps": "/flows/{pk}/gaps/?",
     "plan": "/flows/{pk}/plan/?",
