@@ -21,6 +21,8 @@ PAGES = {
     "flow": "/flows/{pk}/",
     "flow-partitions": "/flows/{pk}/partitions/",
     "flow-groups": "/flows/{pk}/groups/",
+    "groups": "/groups/",
+    "flow-group": "/flows/{pk}/group/?group=app",
     "flow-gaps": "/flows/{pk}/gaps/",
     "gap": "/flows/{pk}/gaps/{pk}/",
     "flow-offsets": "/flows/{pk}/offsets/",

@@ -17,7 +17,6 @@ READING = [
     "/flows/{pk}/offsets/",
     "/flows/{pk}/groups/",
     "/groups/",
-    "/flows/{pk}/group/?group=app",
     "/flows/{pk}/gaps/",
     "/flows/{pk}/offsets/",
     "/flows/{pk}/duties/",

@@ -10,7 +10,7 @@ from django.urls import URLPattern, get_resolver
 
 from controlplane.pages import urls as own_pages
 from mirrors import urls as mirrors_pages
-from mirrors.models import Comparison, FailoverRun, Flow
+from mirrors.models import Comparison, FailoverRun, Flow, GroupOffset
 from monitoring import urls as monitoring_pages
 from monitoring.models import AlertRule, Channel
 from tests.drill_runs import drill_rows
@@ -28,6 +28,7 @@ def flow(db: None) -> Flow:
     asked = {"seconds": 60, "megabytes": 60, "requested_by": "tester"}
     Comparison.objects.create(pk=flow.pk, flow=flow, summary={"aspects": []}, **asked)
     world.gap(flow, pk=flow.pk)
+    GroupOffset.objects.create(flow=flow, group="app", as_of=flow.since)
     going_back(flow)
     drill_rows(flow)
     if not flow.jobs.filter(pk=flow.pk).exists():
