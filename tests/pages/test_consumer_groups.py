@@ -16,7 +16,7 @@ from django.utils import timezone
 from mirrors.domain.groups.checkpoints import SYNC_STATES, OffsetUpdate
 from mirrors.domain.groups.resume import GroupPartition, source_lag_of
 from mirrors.kafka.admin.groups import GroupListing, GroupListings
-from mirrors.models import Flow, GroupOffset
+from mirrors.models import Flow, GroupOffset, readiness
 from mirrors.models.group_summaries import WORST_FIRST, finish_summaries, group_summaries
 from mirrors.services.groups.store import store_listing, store_places
 from mirrors.views.groups import describe_command
@@ -108,6 +108,16 @@ def test_a_total_with_an_unknown_part_is_a_lower_bound() -> None:
     assert (partly["lag"], partly["least_lag"], partly["re_reads"]) == (None, 10, None)
     assert (partly["sync"], partly["reason"], partly["ready"]) == ("unknown", "not allowed", 1)
     assert partly["lag_reason"] == "Lag unknown in 1 of 2 partitions: not allowed"
+
+
+@pytest.mark.django_db
+def test_resume_readiness_counts_the_same_partitions_as_the_flow_s_readiness() -> None:
+    flow = world.flow()
+    offset(flow, "a"), offset(flow, "a", 1, translated_offset=None, sync_state="unknown")
+    offset(flow, "b", sync_state="not_copied"), offset(flow, "b", 1)
+    rows = finish_summaries(group_summaries())
+    counted = sum(row["partitions"] for row in rows), sum(row["ready"] for row in rows)
+    assert readiness._group_partitions([flow.pk]) == {flow.pk: counted} == {flow.pk: (3, 2)}
 
 
 def test_page_and_rest_show_the_same_groups_problems_first(signed_in: As) -> None:
