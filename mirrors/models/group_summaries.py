@@ -100,6 +100,8 @@ def flow_names(keys: Iterable[int] | None = None) -> dict[int, str]:
 
 def finish_summary(row: dict[str, Any], names: dict[int, str]) -> dict[str, Any]:
     """Add the flow's name, the totals that are null while a part is unknown, and the reason."""
+    # PostgreSQL's sum of big integers is a decimal.
+    row["least_lag"], row["least_re_reads"] = int(row["least_lag"]), int(row["least_re_reads"])
     row["label"] = names.get(row["flow"], "")
     known = row["partitions"] > 0
     row["lag"] = row["least_lag"] if known and row["measured"] == row["partitions"] else None

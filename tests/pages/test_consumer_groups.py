@@ -16,6 +16,7 @@ from django.utils import timezone
 from mirrors.domain.groups.checkpoints import SYNC_STATES, OffsetUpdate
 from mirrors.domain.groups.resume import GroupPartition, source_lag_of
 from mirrors.kafka.admin.groups import GroupListing, GroupListings
+from mirrors.lists.groups import CONSUMER_GROUPS
 from mirrors.models import Flow, GroupOffset, readiness
 from mirrors.models.group_summaries import WORST_FIRST, finish_summaries, group_summaries
 from mirrors.services.groups.store import store_listing, store_places
@@ -140,6 +141,21 @@ def test_page_and_rest_show_the_same_groups_problems_first(signed_in: As) -> Non
     chosen = {"flow": flow.pk, "ordering": "-lag", "state": "Stable"}
     rows = client.get("/api/v1/consumer-groups/", chosen).json()["results"]
     assert [row["group"] for row in rows] == ["well", "<b>/bad"]
+
+
+def test_every_order_of_page_and_rest_has_every_group_once(signed_in: As) -> None:
+    client, flow = signed_in("viewer"), world.busy()
+    for at, name in enumerate(("a", "b", "c")):
+        offset(flow, name, source_lag=at), offset(flow, name, 1, source_lag=at)
+    for column in CONSUMER_GROUPS.headings:
+        for sign in ("", "-") if column.sort else ():
+            text = client.get("/groups/", {"sort": sign + column.key}).content.decode()
+            assert text.count("/group/?group=") == 3, column.key
+            order = {"ordering": sign + (column.rest_name or "")}
+            rows = client.get("/api/v1/consumer-groups/", order).json()["results"]
+            assert sorted(row["group"] for row in rows) == ["a", "b", "c"], column.key
+    rows = client.get("/api/v1/consumer-groups/", {"ordering": "-lag"}).json()["results"]
+    assert [row["lag"] for row in rows] == [4, 2, 0]
 
 
 def test_the_page_of_a_group_has_its_partitions_and_commands(signed_in: As) -> None:
