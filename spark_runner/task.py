@@ -46,6 +46,8 @@ def run(work: SliceWork) -> SliceResult:
         )
     try:
         result: SliceResult = LANES[work.lane]().run(work, channel)
+        if result.ended_because not in ("failed", "fenced"):
+            channel.release()
         return result
     except UnderstudyError as error:
         return SliceResult(ended_because="failed", reason=error.message, code=error.code)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shlex
 from collections.abc import Callable
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -15,6 +14,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.groups.commands import describe_group
 from mirrors.lists.groups import CLUSTER_GROUPS, CONSUMER_GROUPS, GROUP_PARTITIONS, GROUP_STATES
 from mirrors.models import Cluster, Flow, GroupOffset, Role, needs
 from mirrors.models.group_summaries import (
@@ -107,7 +107,15 @@ def show_group(request: HttpRequest, pk: int) -> HttpResponseBase:
         "group": found[0],
         "table": table_of(request, GROUP_PARTITIONS, rows),
         "describe": [
-            (cluster.alias, describe_command(cluster.bootstrap_servers, name, cluster.alias))
+            (
+                cluster.alias,
+                # A placeholder, since no page shows a secret.
+                describe_group(
+                    cluster.bootstrap_servers,
+                    name,
+                    config_file=f"{cluster.alias}-client.properties",
+                ),
+            )
             for cluster in (flow.source, flow.target)
         ],
         "commands": [
@@ -120,24 +128,6 @@ def show_group(request: HttpRequest, pk: int) -> HttpResponseBase:
         ],
     }
     return render_page(request, "mirrors/groups/detail.html", context, section="groups", every=5)
-
-
-def describe_command(bootstrap_servers: str, group: str, alias: str) -> str:
-    """The `kafka-consumer-groups` command that describes the group, quoted for a shell.
-
-    The client properties file is a placeholder, since no page shows a secret. `--group=` accepts a
-    name that begins with a dash.
-    """
-    words = (
-        "kafka-consumer-groups",
-        "--bootstrap-server",
-        bootstrap_servers,
-        "--command-config",
-        f"{alias}-client.properties",
-        "--describe",
-        f"--group={group}",
-    )
-    return shlex.join(words)
 
 
 def _finisher(request: HttpRequest) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -108,9 +108,7 @@ class _Epoch:
             with contextlib.suppress(UnderstudyError, ProducerLost):
                 engine.abort(ABORT_S)
             return self._report.result("failed", error.message, error.code)
-        result = self._report.result(ended)
-        self._channel.release()
-        return result
+        return self._report.result(ended)
 
     def close(self) -> None:
         self._source.close()

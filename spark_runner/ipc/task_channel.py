@@ -73,7 +73,8 @@ class Channel:
     def release(self) -> None:
         """Report that this epoch has committed its last batch, so that the successor may start.
 
-        Spark delivers the result later. Does not block.
+        Spark delivers the result later. Does not block: if the report is lost, the result gives the
+        turn.
         """
         self._unsent += encode_line({"released": True})
         self._flush()

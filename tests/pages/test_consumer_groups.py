@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import time
 from typing import Any
 from urllib.parse import quote
 
@@ -14,13 +13,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mirrors.domain.groups.checkpoints import SYNC_STATES, OffsetUpdate
+from mirrors.domain.groups.commands import describe_group
 from mirrors.domain.groups.resume import GroupPartition, source_lag_of
 from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.lists.groups import CONSUMER_GROUPS
 from mirrors.models import Flow, GroupOffset, readiness
 from mirrors.models.group_summaries import WORST_FIRST, finish_summaries, group_summaries
 from mirrors.services.groups.store import store_listing, store_places
-from mirrors.views.groups import describe_command
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -47,7 +46,7 @@ def summary(group: str) -> dict[str, Any]:
     ("place", "lag"),
     [((90, 100), 10), ((100, 100), 0), ((None, 100), None), ((90, None), None), ((101, 100), None)],
 )
-def test_lag_is_unknown_rather_than_nought(
+def test_lag_is_unknown_and_not_zero_if_an_offset_is_missing(
     place: tuple[int | None, int | None], lag: int | None
 ) -> None:
     at, end = place
@@ -164,14 +163,14 @@ def test_the_page_of_a_group_has_its_partitions_and_commands(signed_in: As) -> N
     offset(flow, name, source_offset=77_777), offset(flow, name, 1, source_lag=None)
     text = client.get(f"/flows/{flow.pk}/group/?group={quote(name, safe='')}").content.decode()
     assert "77,777" in text
-    assert text.count("kafka-consumer-groups --bootstrap-server") == 2
+    assert text.count("kafka-consumer-groups.sh --bootstrap-server") == 2
     assert "Lag unknown in 1 of 2 partitions." in text
     assert client.get(f"/flows/{flow.pk}/group/?group=none").status_code == 404
 
 
 def test_a_command_is_quoted_for_the_shell() -> None:
-    assert describe_command("a:1,b:2", "-x; rm 'y'", "east") == (
-        "kafka-consumer-groups --bootstrap-server a:1,b:2 --command-config "
+    assert describe_group("a:1,b:2", "-x; rm 'y'", config_file="east-client.properties") == (
+        "kafka-consumer-groups.sh --bootstrap-server a:1,b:2 --command-config "
         "east-client.properties --describe '--group=-x; rm '\"'\"'y'\"'\"''"
     )
 
@@ -198,9 +197,6 @@ def test_ten_thousand_groups_cost_few_queries(signed_in: As) -> None:
     )
     client.get("/groups/")
     with CaptureQueriesContext(connection) as asked:
-        started = time.perf_counter()
         text = client.get("/groups/").content.decode()
-        took = time.perf_counter() - started
     assert "app-9999" in text
     assert len(asked) < 20
-    assert took < 2

@@ -49,9 +49,6 @@ class Driver:
     def wait_for_order(self, seconds: float) -> None:
         time.sleep(min(seconds, 0.05))
 
-    def release(self) -> None:
-        pass
-
     def order(self) -> str | None:
         there = all(self._positions.get(place, 0) >= end for place, end in self._ends.items())
         return "stop" if there else None

@@ -43,9 +43,6 @@ class Driver:
     def wait_for_order(self, seconds: float) -> None:
         time.sleep(min(seconds, 0.05))
 
-    def release(self) -> None:
-        pass
-
     def due(self, *, moved: bool = True) -> bool:
         # What was committed at once: else an engine with nothing to do says it half a second later.
         return moved or time.monotonic() - self._reported_at > 0.05

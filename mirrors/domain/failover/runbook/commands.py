@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from mirrors.domain.groups.commands import describe_group
+
 # Limits of topics and groups on a page; the export of a plan has them all.
 _TOPICS, _GROUPS = 200, 50
 
@@ -19,10 +21,7 @@ def commands(
     remote = sorted({row["remote_topic"] for row in plan["partitions"]})[:_TOPICS]
     groups = sorted({row["group"] for row in plan["places"]})[:_GROUPS]
     ends = f"kafka-get-offsets.sh --bootstrap-server {one} --topic-partitions {_parts(plan)}"
-    describe = "\n".join(
-        f"kafka-consumer-groups.sh --bootstrap-server {two} --describe --group {shlex.quote(name)}"
-        for name in groups
-    )
+    describe = "\n".join(describe_group(target, name) for name in groups)
     return {
         "detect": f"kafka-broker-api-versions.sh --bootstrap-server {one}\n"
         f"kafka-broker-api-versions.sh --bootstrap-server {two}",
