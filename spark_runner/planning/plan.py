@@ -258,6 +258,19 @@ class PlanBuilder:
             elif state is None or partition >= state.partitions:
                 self._deleted.setdefault(topic, []).append(partition)
 
+    def stop_hidden(self, described: Mapping[str, int]) -> None:
+        """Stop the partitions of topics that were never copied and may not be described any more.
+
+        `described`: partition counts as last described. Call `apply_positions` first.
+        """
+        for topic, partitions in described.items():
+            reason = self._source.failed.get(topic)
+            if reason is None or topic in self._source.topics:
+                continue
+            for tp in ((topic, number) for number in range(partitions)):
+                if tp not in self.stopped and tp not in self.work:
+                    self.stop(tp, None, "faulted", NOT_DESCRIBED, reason)
+
     def _deleted_partitions(self) -> dict[TopicPartition, str]:
         """Deleted partitions of topics that still exist."""
         return {

@@ -27,7 +27,13 @@ from mirrors.domain.offsets.runs import runs_topic
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.topics.plan import TopicPlan, colliding, plan_topics
+from mirrors.domain.topics.plan import (
+    CopiedTopic,
+    SkippedTopic,
+    TopicPlan,
+    colliding,
+    plan_topics,
+)
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.errors import error_of_client
 from mirrors.kafka.mm2_activity import detect_target_activity
@@ -105,6 +111,8 @@ class Planner:
         self._decided: set[TopicPartition] = set()
         self._selection = TopicSelection(self.spec.settings, self._policy)
         self._topics = TopicPlan()
+        # Partitions of the selected topics, as last described by this job.
+        self._described: dict[str, int] = {}
         self._source = Admin(job.source, client_id="understudy-planner")
         self._target = Admin(job.target, client_id="understudy-planner")
         self._remote = RemoteTopics(self.spec, self._source, self._target)
@@ -234,6 +242,7 @@ class Planner:
         builder.apply_remote_configs(self._remote.configs(builder))
         self._start_new_partitions(builder, {new.topic for new in self._topics.create})
         builder.apply_positions(self._stored)
+        builder.stop_hidden(self._described)
         self._resolve_gaps(builder, context)
         builder.apply_stops(
             self._end_offsets.find(self._source, builder.work, now=now, deadline_s=DEADLINE_S)
@@ -246,11 +255,15 @@ class Planner:
         return self._build(builder, source)
 
     def _read_source(self, now: int) -> ClusterSnapshot:
-        """All topics that the principal may describe, and copied topics that it no longer may."""
+        """All topics that the principal may describe, and selected topics that it no longer may.
+
+        Those were copied, or were described by an earlier plan of this job.
+        """
         seen = self._source.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
         topics = {topic for topic, _ in self._stored.positions}
         copied = [topic for topic in topics if self._selection.decide(topic).replicated]
-        return with_hidden(self._source, seen, copied, deadline_s=DEADLINE_S)
+        known = [*copied, *self._described]
+        return with_hidden(self._source, seen, known, deadline_s=DEADLINE_S)
 
     def _start_plan(self, now: int, source: ClusterSnapshot, context: PlanContext) -> PlanBuilder:
         """What is copied where, after remote topics are created and extended as far as possible."""
@@ -263,7 +276,16 @@ class Planner:
             topics, blockers = self._remote.apply(source, target, topics, self._stored, context)
             target = self._remote.after_changes(now, target, topics, blockers)
         self._topics = topics
+        self._note_described(source)
         return PlanBuilder(self.spec, source, target, topics, blockers)
+
+    def _note_described(self, source: ClusterSnapshot) -> None:
+        """Remember partition counts: a topic that is hidden later still owes what it owed."""
+        topics = self._topics
+        selected = [row.topic for row in (*topics.copied, *topics.skipped) if _is_selected(row)]
+        hidden = {name: n for name, n in self._described.items() if name in source.failed}
+        seen = {name: view.partitions for name in selected if (view := source.topics.get(name))}
+        self._described = hidden | seen
 
     def _build(self, builder: PlanBuilder, source: ClusterSnapshot) -> Plan:
         plan = builder.build(self._slices, self.positions_topic, self._owner)
@@ -375,6 +397,10 @@ def _listing(admin: Admin) -> ClusterMetadata:
         return admin.client.list_topics(timeout=DEADLINE_S)
     except KafkaException as error:
         raise error_of_client(error, where=admin.spec.alias, doing="list topics") from None
+
+
+def _is_selected(row: CopiedTopic | SkippedTopic) -> bool:
+    return isinstance(row, CopiedTopic) or row.fault
 
 
 def _identity(view: TopicView | None) -> tuple[bytes, int] | None:

@@ -189,6 +189,23 @@ def test_a_topic_that_was_copied_and_is_hidden_now_was_not_deleted(here: Limited
     assert words.startswith(f"{topic} (2 partitions) cannot be described. ")
 
 
+def test_a_blocked_topic_that_is_hidden_now_still_owes_its_records(here: LimitedFlow) -> None:
+    # Its remote name would be longer than Kafka allows, so it is never copied.
+    topic = here.make(f"{here.name}.".ljust(249, "x"), 2)
+    for operation in (AclOperation.READ, AclOperation.DESCRIBE_CONFIGS):
+        here.rule(f"{here.name}.", operation, pattern=PREFIXED)
+    planner = here.planner(rf"{here.name}\..*")
+    codes = lambda plan: {tp: error.code for tp, error in plan.stopped.items()}  # noqa: E731
+    both = [(topic, 0), (topic, 1)]
+    here.until(planner, lambda plan: codes(plan) == dict.fromkeys(both, "cannot_be_created"))
+    here.rule(topic, AclOperation.DESCRIBE, permission=DENY)
+    hidden = dict.fromkeys(both, "not_described")
+    here.until(planner, lambda plan: codes(plan) == hidden)
+    # The plan after that one remembers it as well.
+    here.until(planner, lambda plan: codes(plan) == hidden)
+    assert here.board.partitions() == both
+
+
 def test_settings_that_may_not_be_read_keep_a_remote_topic_from_being_created(
     here: LimitedFlow,
 ) -> None:
