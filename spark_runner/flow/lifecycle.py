@@ -47,6 +47,7 @@ class FlowRun(threading.Thread):
         self._stop_deadline = 0.0
         self._last_copy: float | None = None
         self._next_job: JobSpec | None = None
+        self._earlier_problems: tuple[str, ...] = ()
         self.is_stopping = False
         self.ended = threading.Event()
         self._status_writer = FlowStatusWriter(resources.directory)
@@ -167,6 +168,8 @@ class FlowRun(threading.Thread):
                 self._resume()
 
     def _begin_commit(self, next_phase: Phase, now: float) -> None:
+        if self._phase not in ("failed", "paused"):
+            self._earlier_problems = self._problems() or self._earlier_problems
         self._next_phase = next_phase
         self._enter("committing")
         self._stop_deadline = now + COMMIT_S
@@ -234,6 +237,8 @@ class FlowRun(threading.Thread):
     def _enter(self, phase: Phase) -> None:
         PHASES.check(self._phase, phase)
         self._phase = phase
+        if phase == "copying":
+            self._earlier_problems = ()
 
     def _report(self, now: float) -> None:
         as_of = int(time.time() * 1000)
@@ -246,13 +251,17 @@ class FlowRun(threading.Thread):
         status = dataclasses.replace(status, finished=is_over, refusal=refusal)
         self._status_writer.write(self.job, status, now)
 
+    def _problems(self) -> tuple[str, ...]:
+        slices = self._supervisor.problems()
+        return (*self._operations.problems.values(), *slices, *self._progress.problems())
+
     def _visible_state(self) -> tuple[JobState, str]:
-        problems = (*self._operations.problems.values(), *self._supervisor.problems())
         facts = FlowFacts(
             phase=self._phase,
             next_phase=self._next_phase,
             reason=self._reason,
-            problems=(*problems, *self._progress.problems()),
+            problems=self._problems(),
+            earlier_problems=self._earlier_problems,
             is_copying=self._supervisor.has_started,
             throttle_reason=self._progress.throttle_reason,
             has_partitions=self._progress.has_partitions,

@@ -62,8 +62,11 @@ _AFTER_COMMIT: dict[Phase, str] = {"paused": "paused.", "stopped": "stopped.", "
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FlowFacts:
-    """Facts that the state is derived from. `problems`: of operations and slices, then
-    partitions."""
+    """Facts that the state is derived from.
+
+    - `problems`: of operations and slices, then partitions.
+    - `earlier_problems`: those of the job before a restart, until the first result after it.
+    """
 
     phase: Phase
     next_phase: Phase
@@ -72,6 +75,7 @@ class FlowFacts:
     is_copying: bool
     throttle_reason: str
     has_partitions: bool
+    earlier_problems: tuple[str, ...] = ()
 
 
 def visible_state(facts: FlowFacts) -> tuple[JobState, str]:
@@ -81,15 +85,25 @@ def visible_state(facts: FlowFacts) -> tuple[JobState, str]:
         return phase, facts.reason
     if phase == "committing":
         after = _AFTER_COMMIT.get(facts.next_phase, "restarted.")
-        return "running", f"Committing; then it is {after}"
+        committing = f"Committing; then it is {after}"
+        # A restart takes long while a cluster does not respond. That is no reason to hide it.
+        known = (problems or facts.earlier_problems) if facts.next_phase == "taking_over" else ()
+        return ("degraded", f"{_first(known)} {committing}") if known else ("running", committing)
     if problems:
-        if len(problems) == 1:
-            return "degraded", problems[0]
-        return "degraded", f"{problems[0].removesuffix('.')} (and {len(problems) - 1} more)."
+        return "degraded", _first(problems)
     if phase == "taking_over":
-        return "starting", "Taking over the flow and planning."
+        taking_over = "Taking over the flow and planning."
+        if earlier := facts.earlier_problems:
+            return "degraded", f"Before the restart: {_first(earlier)} {taking_over}"
+        return "starting", taking_over
     if not facts.is_copying:
         return "starting", "Starting the slices."
     if not facts.has_partitions:
         return "running", "No topic passes the filters yet."
     return "running", facts.throttle_reason
+
+
+def _first(problems: tuple[str, ...]) -> str:
+    if len(problems) == 1:
+        return problems[0]
+    return f"{problems[0].removesuffix('.')} (and {len(problems) - 1} more)."

@@ -18,7 +18,7 @@ from spark_runner.flow.lifecycle import FlowRun
 from spark_runner.flow.operations import Event, Operations
 from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.flow.slice_supervisor import SliceSupervisor
-from spark_runner.flow.state import PHASES
+from spark_runner.flow.state import PHASES, FlowFacts, visible_state
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.slices.rotation import SlotRotation
 from spark_runner.spark.slots import Slots
@@ -105,3 +105,38 @@ def test_random_orders_take_exactly_the_declared_transitions(
 def test_the_design_page_has_the_declared_phases() -> None:
     page = Path(__file__).parents[2] / "docs/design/states.md"
     assert PHASES.markdown() in page.read_text(encoding="utf-8")
+
+
+DEAD = "Cluster west: cannot be reached."
+
+
+def facts(**facts: Any) -> FlowFacts:
+    usual: dict[str, Any] = {
+        "phase": "copying",
+        "next_phase": "copying",
+        "reason": "",
+        "problems": (),
+        "is_copying": True,
+        "throttle_reason": "",
+        "has_partitions": True,
+    }
+    return FlowFacts(**{**usual, **facts})
+
+
+@pytest.mark.parametrize("known", ["problems", "earlier_problems"])
+def test_a_restart_does_not_hide_that_a_cluster_is_dead(known: str) -> None:
+    restarting = facts(phase="committing", next_phase="taking_over", **{known: (DEAD, "More.")})
+    state, reason = visible_state(restarting)
+    assert state == "degraded"
+    assert reason.startswith("Cluster west: cannot be reached (and 1 more). Committing")
+    state, reason = visible_state(facts(phase="taking_over", **{known: (DEAD,)}))
+    assert (state, DEAD in reason) == ("degraded", True)
+
+
+def test_a_stop_and_a_healthy_restart_are_no_problem() -> None:
+    stopping = facts(phase="committing", next_phase="stopped", problems=(DEAD,))
+    assert visible_state(stopping) == ("running", "Committing; then it is stopped.")
+    assert visible_state(facts(phase="committing", next_phase="taking_over"))[0] == "running"
+    assert visible_state(facts(phase="taking_over"))[0] == "starting"
+    # What was known before the restart is no problem of a flow that copies again.
+    assert visible_state(facts(earlier_problems=(DEAD,))) == ("running", "")
