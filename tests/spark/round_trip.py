@@ -42,7 +42,8 @@ def decide(run: Failback, decision: str, partition: int) -> None:
     places = [(topic, partition)]
     now = timezone.now()
     orphans.decide(run=run, decision=decision, places=places, who=WHO, why="They count.", now=now)
-    assert orphan_resolution.resolve_orphans(run_id=run.pk) == 1
+    done = orphan_resolution.resolve_orphans(run_id=run.pk)
+    assert done == 1, [row.reason for row in run.orphans.all()]
 
 
 def switch(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import NewPartitions
 
 from mirrors.models import Divergence, Flow, OrphanStretch
 from mirrors.services.failback import groups, lifecycle, orphan_resolution
@@ -110,6 +111,34 @@ def test_with_the_default_names_nothing_of_the_other_side_comes_back(
             *rows, *(["new-a"] if number == 0 else [])
         ]  # fmt: skip
     assert way.marks("b", remote) == 5
+
+
+def test_a_partition_that_the_flow_never_saw_has_orphans_that_can_be_replayed(
+    lab: Lab, ways: list[FailbackFlows]
+) -> None:
+    way = FailbackFlows(lab)
+    ways.append(way)
+    remote = f"{way.clusters['a'].alias}.{way.topic}"
+    way.write("a", way.topic, numbered("a", 0, 20))
+    way.run(way.there)
+    way.settled(way.there, "a", way.topic)
+    way.stop(way.there)
+    grown = NewPartitions(way.topic, 4)
+    lab.on_source.create_partitions([grown])[way.topic].result(20)
+    for number in (2, 3):
+        way.write("a", way.topic, numbered("late", number, 6), number)
+    way.promote("failover-1")
+    run = way.go_back()
+    listed = {row.partition: row.records for row in run.orphans.all()}
+    assert listed == {0: 0, 1: 0, 2: 6, 3: 6}
+    decide(run, "replay", 2)
+    decide(run, "drop", 3)
+    assert way.read("b", remote) == [numbered("a", 0, 20), [], numbered("late", 2, 6)]
+    # The flow resumes after them.
+    way.run(way.there)
+    way.settled(way.there, "a", way.topic)
+    way.stop(way.there)
+    assert way.read("b", remote) == [numbered("a", 0, 20), [], numbered("late", 2, 6), []]
 
 
 def test_a_topic_that_was_recreated_on_the_old_primary_is_left_out_and_keeps_no_other_back(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import bisect
+import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failback.divergence import Divergence
 from mirrors.domain.offsets.runs import Run
 
@@ -35,6 +37,28 @@ def find_orphan_range(point: Divergence, *, first: int, end: int) -> OrphanRange
     """Return the range from the flow's last position to the source's end, if it still exists."""
     begin = max(point.position, first)
     return OrphanRange(point.topic, point.partition, begin, max(begin, end), begin - point.position)
+
+
+def with_added_partitions(
+    points: Sequence[Divergence], partitions: Iterable[TopicPartition]
+) -> list[Divergence]:
+    """Return the points, and one at offset 0 for each of `partitions` of their topics without one.
+
+    The source's topic got these partitions after the flow's last plan, so nothing of them was
+    replicated, and all their records are orphans.
+    """
+    known = {(point.topic, point.partition) for point in points}
+    topics = {point.topic: point for point in points}
+    return [
+        *points,
+        *(
+            dataclasses.replace(
+                topics[topic], partition=number, position=0, downstream=0, end=0, how="end"
+            )
+            for topic, number in sorted(set(partitions) - known)
+            if topic in topics
+        ),
+    ]
 
 
 def is_own(offset: int, written: Sequence[Run]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from django.utils import timezone
 
@@ -23,7 +23,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.positions import read_positions
 from mirrors.kafka.internal_topics.topic import InternalRecord, consume, ensure_topic
 from mirrors.kafka.producers.flow_writer import ProducerRecord
-from mirrors.models import Failback, OrphanStretch, claim
+from mirrors.models import Divergence, Failback, OrphanStretch, claim
 from mirrors.models.failback import OrphanState
 from mirrors.services import run_lifecycle
 from mirrors.services.failback.lifecycle import check_stopped
@@ -103,10 +103,25 @@ class _Resolution:
         self._positions_topic = positions_topic_of(self._spec)
         self._runs_topic = runs_topic(self._spec.source.alias)
         # An earlier process may have crashed after a commit.
-        places = run.orphans.values_list("remote_topic", "partition").distinct()
+        rows = list(run.orphans.all())
+        wanted: dict[str, int] = {}
+        for row in rows:
+            if row.decision == "replay":
+                wanted[row.remote_topic] = max(row.partition + 1, wanted.get(row.remote_topic, 0))
         with Admin(self._spec.target, client_id=CLIENT_ID) as admin:
             factor = self._spec.settings.checkpoints_topic_replication_factor
             ensure_topic(admin, self._runs_topic, replication_factor=factor, deadline_s=DEADLINE_S)
+            counts = _partition_counts(admin, {row.remote_topic for row in rows})
+            missing = {name: n for name, n in wanted.items() if 0 < counts.get(name, 0) < n}
+            added = admin.create_partitions(missing, deadline_s=DEADLINE_S)
+            self._not_added = added.failed
+            counts |= {name: missing[name] for name in added.done}
+            # A topic that could not be described may have all its partitions.
+            places = [
+                (row.remote_topic, row.partition)
+                for row in rows
+                if row.partition < counts.get(row.remote_topic, row.partition + 1)
+            ]
             self._writer = open_writer(self._spec, places)
             # After fencing: now they do not change.
             found = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
@@ -114,6 +129,9 @@ class _Resolution:
 
     def settle(self, row: OrphanStretch) -> str:
         position = self._positions.get((row.topic, row.partition))
+        if position is None and (error := self._not_added.get(row.remote_topic)) is not None:
+            raise error
+        position = position or self._first_position(row)
         if position is None:
             raise KafkaRefused(
                 f"{self._spec.target.alias} has no position of {row}: somebody deleted it. "
@@ -134,6 +152,28 @@ class _Resolution:
             return f"{row.records} records were replayed, each with the header {MARK_HEADER}."
         kept = "They can be downloaded here." if row.decision == "export" else ""
         return f"{row.records} records are not replayed: the flow skips them. {kept}".strip()
+
+    def _first_position(self, row: OrphanStretch) -> Position | None:
+        """The position of a partition that the source got after the flow's last plan.
+
+        None if the partition was replicated, so that its position was deleted.
+        """
+        point = Divergence.objects.filter(
+            flow=self._run.flow, topic=row.topic, partition=row.partition
+        )
+        others = (known for (topic, _), known in self._positions.items() if topic == row.topic)
+        other = next(others, None)
+        if other is None or point.exists():
+            return None
+        return Position(
+            topic=row.topic,
+            partition=row.partition,
+            position=row.first,
+            source_cluster=other.source_cluster,
+            source_topic_id=other.source_topic_id,
+            target_cluster=other.target_cluster,
+            target_topic_id=other.target_topic_id,
+        )
 
     def _replay(self, row: OrphanStretch, position: Position) -> Position:
         for chunk in _chunks(self._read(row, position.position)):
@@ -196,6 +236,12 @@ class _Resolution:
     def _note(self, row: OrphanStretch, to: int) -> None:
         OrphanStretch.objects.filter(pk=row.pk).update(settled_to=to, since=timezone.now())
         Failback.objects.filter(pk=self._run.pk).update(seen_at=timezone.now())
+
+
+def _partition_counts(admin: Admin, topics: Collection[str]) -> dict[str, int]:
+    """How many partitions each of these topics has."""
+    seen = admin.snapshot(topics, now=0, deadline_s=DEADLINE_S, with_configs=False)
+    return {name: topic.partitions for name, topic in seen.topics.items()}
 
 
 def _runs(pairs: Iterable[tuple[int, int]]) -> Iterator[Run]:

@@ -39,7 +39,7 @@ class ClusterPair:
 def describe_clusters(old: ClusterSpec, new: ClusterSpec, points: Sequence[Point]) -> ClusterPair:
     """Raises KafkaUnavailable when either does not respond, or has open transactions."""
     here = _side(old, {point.topic for point in points})
-    _check_decided(old, here, points)
+    _check_decided(old, here)
     return ClusterPair(old=here, new=_side(new, {point.remote_topic for point in points}))
 
 
@@ -89,9 +89,9 @@ def deleted_before(
     return found.places
 
 
-def _check_decided(spec: ClusterSpec, side: Side, points: Sequence[Point]) -> None:
+def _check_decided(spec: ClusterSpec, side: Side) -> None:
     """Records after the flow's positions must be committed or aborted before they are listed."""
-    places = [(p.topic, p.partition) for p in points if (p.topic, p.partition) in side.end]
+    places = list(side.end)
     until = time.monotonic() + OPEN_S
     with Admin(spec, client_id=CLIENT_ID) as admin:
         while True:

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.failback.divergence import Divergence as Point
+from mirrors.domain.failback.orphans import with_added_partitions
 from mirrors.domain.failback.reverse_flow import (
     PartitionStart,
     bidirectional_settings,
@@ -192,7 +193,7 @@ class _Preparation:
             source=self._there.source,
             points=[
                 row
-                for row in self._at_current_positions(points)
+                for row in self._at_current_positions(with_added_partitions(points, sides.old.end))
                 if (row.topic, row.partition) in sides.old.end
             ],
             old=sides.old,
