@@ -166,31 +166,48 @@ class _Failback:
         waiting = [row for row in self._rows("orphans/") if row["records"]]
         for row in waiting:
             choice = world.chance.choice(DECISIONS)
-            place = row["topic"], row["partition"]
-            body = {
-                "decision": choice,
-                "reason": "the judge",
-                "partitions": [{"topic": place[0], "partition": place[1]}],
-            }
-            code, answer = world.ask(f"{self.path}decide/", body)
-            if code >= 400:
-                self._broken(f"{choice} of {place} is refused with {code}: {answer}")
+            if not self._request_decision((row["topic"], row["partition"]), choice):
                 return
-            self.decided[place] = choice
         if not waiting:
             return
-        until = time.monotonic() + DONE_S
-        while True:
-            rows = {(row["topic"], row["partition"]): row for row in self._rows("orphans/")}
-            open_rows = {p: rows[p] for p, how in self.decided.items() if not _is(rows[p], how)}
-            if not open_rows or time.monotonic() > until:
-                break
-            time.sleep(0.5)
+        open_rows = self._undone()
+        for place, row in open_rows.items():
+            if "Raise max.message.bytes" in row["reason"]:
+                # A person does what the reason says, and decides again.
+                world.target.configure(self._remote(place)[0], max_message_bytes="1048588")
+                if not self._request_decision(place, self.decided[place]):
+                    return
+                world.steps.append(f"larger records in {place[0][:40]}, and decided again")
+        open_rows = self._undone() if open_rows else {}
         for place, row in open_rows.items():
             self._broken(f"{self.decided[place]} of {place} is {row['state']}: {row['reason']}")
         chosen = ", ".join(f"{t[:40]}-{n}: {how}" for (t, n), how in self.decided.items())
         world.steps.append(f"decided {chosen}")
         self._judge_copies(world.look(), "after the decisions")
+
+    def _request_decision(self, place: TopicPartition, choice: str) -> bool:
+        body = {
+            "decision": choice,
+            "reason": "the judge",
+            "partitions": [{"topic": place[0], "partition": place[1]}],
+        }
+        code, answer = self.world.ask(f"{self.path}decide/", body)
+        if code >= 400:
+            self._broken(f"{choice} of {place} is refused with {code}: {answer}")
+            return False
+        self.decided[place] = choice
+        return True
+
+    def _undone(self) -> dict[TopicPartition, dict[str, Any]]:
+        """The decisions that are not carried out in time, or that failed."""
+        until = time.monotonic() + DONE_S
+        while True:
+            rows = {(row["topic"], row["partition"]): row for row in self._rows("orphans/")}
+            found = {p: rows[p] for p, how in self.decided.items() if not _is(rows[p], how)}
+            waiting = any(row["state"] != "failed" for row in found.values())
+            if not waiting or time.monotonic() > until:
+                return found
+            time.sleep(0.5)
 
     def _judge_copies(self, copies: Copies, when: str) -> None:
         """A replayed record is there once; what was exported or dropped is not copied."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from django.utils import timezone
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import Fenced, KafkaRefused, UnderstudyError
 from mirrors.domain.failback.orphans import MARK_HEADER, replay_header
 from mirrors.domain.internal_topics.records import Position
@@ -102,30 +103,33 @@ class _Resolution:
         self._spec = run.flow.spec
         self._positions_topic = positions_topic_of(self._spec)
         self._runs_topic = runs_topic(self._spec.source.alias)
-        # An earlier process may have crashed after a commit.
-        rows = list(run.orphans.all())
+        with Admin(self._spec.target, client_id=CLIENT_ID) as admin:
+            factor = self._spec.settings.checkpoints_topic_replication_factor
+            ensure_topic(admin, self._runs_topic, replication_factor=factor, deadline_s=DEADLINE_S)
+            # An earlier process may have crashed after a commit.
+            written = self._add_partitions(admin, list(run.orphans.all()))
+            self._writer = open_writer(self._spec, written)
+            # After fencing: now they do not change.
+            found = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
+        self._positions = found.positions
+
+    def _add_partitions(self, admin: Admin, rows: Sequence[OrphanStretch]) -> list[TopicPartition]:
+        """Add the partitions that replays need on the standby. Returns those that exist then."""
         wanted: dict[str, int] = {}
         for row in rows:
             if row.decision == "replay":
                 wanted[row.remote_topic] = max(row.partition + 1, wanted.get(row.remote_topic, 0))
-        with Admin(self._spec.target, client_id=CLIENT_ID) as admin:
-            factor = self._spec.settings.checkpoints_topic_replication_factor
-            ensure_topic(admin, self._runs_topic, replication_factor=factor, deadline_s=DEADLINE_S)
-            counts = _partition_counts(admin, {row.remote_topic for row in rows})
-            missing = {name: n for name, n in wanted.items() if 0 < counts.get(name, 0) < n}
-            added = admin.create_partitions(missing, deadline_s=DEADLINE_S)
-            self._not_added = added.failed
-            counts |= {name: missing[name] for name in added.done}
-            # A topic that could not be described may have all its partitions.
-            places = [
-                (row.remote_topic, row.partition)
-                for row in rows
-                if row.partition < counts.get(row.remote_topic, row.partition + 1)
-            ]
-            self._writer = open_writer(self._spec, places)
-            # After fencing: now they do not change.
-            found = read_positions(admin, self._positions_topic, deadline_s=DEADLINE_S)
-        self._positions = found.positions
+        counts = _partition_counts(admin, {row.remote_topic for row in rows})
+        missing = {name: n for name, n in wanted.items() if 0 < counts.get(name, 0) < n}
+        added = admin.create_partitions(missing, deadline_s=DEADLINE_S)
+        self._not_added = added.failed
+        counts |= {name: missing[name] for name in added.done}
+        # A topic that could not be described may have all its partitions.
+        return [
+            (row.remote_topic, row.partition)
+            for row in rows
+            if row.partition < counts.get(row.remote_topic, row.partition + 1)
+        ]
 
     def settle(self, row: OrphanStretch) -> str:
         position = self._positions.get((row.topic, row.partition))
