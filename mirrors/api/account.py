@@ -42,6 +42,11 @@ class OwedSerializer(StrictSerializer):
     time_lag_ms = serializers.IntegerField(
         read_only=True, allow_null=True, help_text="Age of the oldest record owed, if known."
     )
+    time_lag_certainty = serializers.ChoiceField(
+        choices=CERTAINTIES,
+        read_only=True,
+        help_text="`at_least` while some records owed have an unknown age.",
+    )
     as_of = serializers.DateTimeField(
         read_only=True, allow_null=True, help_text="The oldest observation of the source in it."
     )
@@ -133,6 +138,7 @@ def _owed(total: Total) -> dict[str, Any]:
         "certainty": stated.certainty,
         "unknown_partitions": stated.unknown,
         "time_lag_ms": stated.time_lag_ms,
+        "time_lag_certainty": stated.time_lag_certainty,
         "as_of": None if stated.observed_at is None else moment(stated.observed_at),
         "state": stated.state,
     }

@@ -72,7 +72,12 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
     properties = PropertiesField(required=False)
     desired_state = serializers.ChoiceField(choices=DESIRED.choices, required=False)
     offset_lag = serializers.IntegerField(read_only=True, allow_null=True, default=None)
-    time_lag_ms = serializers.IntegerField(read_only=True, allow_null=True, default=None)
+    time_lag_ms = serializers.IntegerField(
+        read_only=True,
+        allow_null=True,
+        default=None,
+        help_text="Age of the oldest record owed; `owed.time_lag_certainty` says how certain.",
+    )
     repeats = serializers.IntegerField(
         read_only=True,
         allow_null=True,

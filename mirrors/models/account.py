@@ -33,6 +33,8 @@ class FlowAccount(models.Model):
     certainty = models.CharField(max_length=16, default="unknown")
     observed_at = models.DateTimeField(null=True)
     time_lag_ms = models.BigIntegerField(null=True)
+    # Topic-partitions that may owe records of unknown age.
+    unknown_lags = models.PositiveIntegerField(default=0, db_default=0)
     partitions = models.PositiveIntegerField(default=0)
     states = models.JSONField(default=dict)
     # Names of the first few topics with an unknown amount.
@@ -60,6 +62,7 @@ class FlowAccount(models.Model):
             partitions=self.partitions,
             states=self.states,
             unknown_topics=tuple(self.unknown_topics),
+            unknown_lags=self.unknown_lags,
         )
 
 

@@ -53,6 +53,7 @@ def _flows_with_lag() -> QuerySet[Any]:
             observed_at=F("account__observed_at"),
             offset_lag=Case(When(account__unknown=0, then=F("account__records"))),
             time_lag_ms=F("account__time_lag_ms"),
+            unknown_lags=Coalesce(F("account__unknown_lags"), 0),
             worst_topic=F("account__worst_topic"),
         )
     )

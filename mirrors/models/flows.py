@@ -167,6 +167,7 @@ class FlowTopic(models.Model):
     # Null while any partition is unknown; `owed` sums those that are known.
     offset_lag = models.BigIntegerField(null=True)
     time_lag_ms = models.BigIntegerField(null=True)
+    unknown_lags = models.PositiveIntegerField(default=0, db_default=0)
     # The rest of `domain.account.totals.Total`.
     owed = models.BigIntegerField(default=0)
     least = models.BigIntegerField(default=0)
@@ -197,6 +198,7 @@ class FlowTopic(models.Model):
             partitions=sum(self.states.values()),
             states=self.states,
             unknown_topics=(self.topic,) if self.unknown_partitions else (),
+            unknown_lags=self.unknown_lags,
         )
 
 

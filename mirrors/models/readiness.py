@@ -121,6 +121,7 @@ def readiness_of(flows: Iterable[Any], now: datetime) -> dict[int, Readiness]:
                 foreign_records=flow.foreign_records,
                 offset_lag=_owed_now(flow, now),
                 time_lag_ms=flow.time_lag_ms,
+                is_lag_least=bool(flow.unknown_lags),
                 objectives=_objectives(flow),
                 places=groups.get(flow.pk, _NONE)[0],
                 translated=groups.get(flow.pk, _NONE)[1],

@@ -75,6 +75,7 @@ def store(
         "certainty": whole.certainty,
         "observed_at": None if whole.observed_at is None else moment(whole.observed_at),
         "time_lag_ms": whole.time_lag_ms,
+        "unknown_lags": whole.unknown_lags,
         "partitions": whole.partitions,
         "states": dict(whole.states),
         "unknown_topics": list(whole.unknown_topics),

@@ -120,14 +120,18 @@ def owed(total: Any, why: str = "no figures yet") -> SafeString:
 
 
 @register.simple_tag
-def lasting(milliseconds: Any, why: str = "not known") -> SafeString:
-    """A readable duration, with the exact milliseconds in its title."""
+def lasting(milliseconds: Any, why: str = "not known", unknown: Any = 0) -> SafeString:
+    """A readable duration, with the exact milliseconds in its title.
+
+    With `unknown` parts it is a lower bound.
+    """
     # A path that leads nowhere arrives as an empty text.
     if not isinstance(milliseconds, int | float):
         return format_html('<span title="{}">{}</span>', why, formatting.UNKNOWN)
-    return format_html(
-        '<span title="{} ms">{}</span>', f"{milliseconds:,}", formatting.duration(milliseconds)
-    )
+    exact, short = f"{milliseconds:,} ms", formatting.duration(milliseconds)
+    if unknown:
+        exact, short = f"at least {exact}", f"≥ {short}"
+    return format_html('<span title="{}">{}</span>', exact, short)
 
 
 @register.simple_tag

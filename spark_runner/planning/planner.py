@@ -27,13 +27,7 @@ from mirrors.domain.offsets.runs import runs_topic
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.topics.plan import (
-    CopiedTopic,
-    SkippedTopic,
-    TopicPlan,
-    colliding,
-    plan_topics,
-)
+from mirrors.domain.topics.plan import TopicPlan, colliding, plan_topics
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.errors import error_of_client
 from mirrors.kafka.mm2_activity import detect_target_activity
@@ -282,7 +276,8 @@ class Planner:
     def _note_described(self, source: ClusterSnapshot) -> None:
         """Remember partition counts: a topic that is hidden later still owes what it owed."""
         topics = self._topics
-        selected = [row.topic for row in (*topics.copied, *topics.skipped) if _is_selected(row)]
+        blocked = [row.topic for row in topics.skipped if row.fault]
+        selected = [*(row.topic for row in topics.copied), *blocked]
         hidden = {name: n for name, n in self._described.items() if name in source.failed}
         seen = {name: view.partitions for name in selected if (view := source.topics.get(name))}
         self._described = hidden | seen
@@ -397,10 +392,6 @@ def _listing(admin: Admin) -> ClusterMetadata:
         return admin.client.list_topics(timeout=DEADLINE_S)
     except KafkaException as error:
         raise error_of_client(error, where=admin.spec.alias, doing="list topics") from None
-
-
-def _is_selected(row: CopiedTopic | SkippedTopic) -> bool:
-    return isinstance(row, CopiedTopic) or row.fault
 
 
 def _identity(view: TopicView | None) -> tuple[bytes, int] | None:

@@ -166,3 +166,24 @@ def test_words_claim_what_is_known() -> None:
     found = total(evaluate(row) for row in (known._replace(counted=None), *silent))
     assert owed(found) == "an unknown number of records (unknown for 3 partitions of payments)"
     assert found.stated.records == 0
+
+
+def test_an_unknown_age_makes_the_time_lag_a_lower_bound() -> None:
+    known = PartitionFacts("orders", 0, position=1, end=5, observed_at=1, time_lag_ms=10_000)
+    ageless = known._replace(partition=1, time_lag_ms=None)
+    unread = known._replace(partition=2, end=None, time_lag_ms=None)
+    in_step = ageless._replace(position=5)
+
+    def lag(*rows: PartitionFacts) -> tuple[int | None, str]:
+        found = total(evaluate(row) for row in rows)
+        both = combine([("orders", found)])
+        assert (both.time_lag_ms, both.time_lag_certainty) == (
+            found.time_lag_ms,
+            found.time_lag_certainty,
+        )
+        return found.time_lag_ms, found.time_lag_certainty
+
+    assert lag(known, in_step) == (10_000, "at_most")
+    assert lag(known, ageless) == (10_000, "at_least")
+    assert lag(known, unread) == (10_000, "at_least")
+    assert lag(ageless) == (None, "unknown")

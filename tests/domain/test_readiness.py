@@ -112,6 +112,11 @@ def test_each_term_moves_the_score_as_documented(
     assert bool(found.sentence) == bool(found.lost)
 
 
+def test_a_time_lag_that_may_be_longer_says_so() -> None:
+    found = term("rpo", offset_lag=5, time_lag_ms=45_000, is_lag_least=True)
+    assert "The flow is at least 45 s behind" in found.sentence
+
+
 def test_the_worse_of_both_rpo_objectives_counts() -> None:
     both = Objectives(rpo_seconds=60, rpo_records=100, rto_seconds=1)
     found = term("rpo", objectives=both, offset_lag=175, time_lag_ms=1_000)

@@ -51,6 +51,7 @@ def owed_claim(
         topic=topic,
         partition=partition,
         time_lag_ms=owed.get("time_lag_ms"),
+        is_lag_least=owed.get("time_lag_certainty") == "at_least",
         text=str(owed.get("reason") or ""),
     )
 
@@ -72,6 +73,7 @@ def row_claims(
             topic=topic,
             partition=partition,
             time_lag_ms=row["time_lag_ms"],
+            is_lag_least=(row.get("owed") or {}).get("time_lag_certainty") == "at_least",
             text=str(row.get("reason") or ""),
         )
     if row.get("owed"):
@@ -191,7 +193,7 @@ def text_of(page: str) -> str:
 
 
 _FIGURE = r'<dt>{}</dt><dd[^>]*>\s*<span title="([^"]*)">([^<]*)</span>'
-_BEHIND = re.compile(r"It is (.+?) behind;")
+_BEHIND = re.compile(r"The flow is (at least )?(.+?) behind;")
 
 
 def flow_page_claims(page: str, as_of: int) -> Iterator[Claim]:
@@ -203,13 +205,14 @@ def flow_page_claims(page: str, as_of: int) -> Iterator[Claim]:
     said, shown = html.unescape(amount[1]), html.unescape(amount[2]).strip()
     number = shown.removeprefix("≥ ").replace(",", "")
     certainty: Certainty = "at_least" if shown.startswith("≥") else "at_most"
-    exact = re.fullmatch(r"([\d,]+) ms", html.unescape(oldest[1]))
+    exact = re.fullmatch(r"(at least )?([\d,]+) ms", html.unescape(oldest[1]))
     yield Claim(
         statement="the flow's page: behind",
         records=int(number) if number.isdigit() else None,
         certainty=certainty if number.isdigit() else "unknown",
         as_of=as_of,
-        time_lag_ms=int(exact[1].replace(",", "")) if exact else None,
+        time_lag_ms=int(exact[2].replace(",", "")) if exact else None,
+        is_lag_least=bool(exact and exact[1]),
         text=said,
     )
 
@@ -225,7 +228,8 @@ def readiness_claims(terms: Sequence[Mapping[str, Any]], as_of: int) -> Iterator
                 records=None,
                 certainty="unknown",
                 as_of=as_of,
-                time_lag_ms=age_of(f"{behind[1]} ago"),
+                time_lag_ms=age_of(f"{behind[2]} ago"),
+                is_lag_least=bool(behind[1]),
                 text=term["sentence"],
             )
 

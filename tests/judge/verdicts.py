@@ -42,6 +42,8 @@ class Claim:
     topic: str | None = None
     partition: int | None = None
     time_lag_ms: int | None = None
+    # Whether the time lag is said to be a lower bound.
+    is_lag_least: bool = False
     text: str = ""
 
 
@@ -84,7 +86,7 @@ def _most(truth: Bounds) -> float:
 
 def judge_time_lag(claim: Claim, oldest: int | None) -> Finding | None:
     """`oldest`: since when the oldest record that is surely owed was there."""
-    if claim.time_lag_ms is None or oldest is None:
+    if claim.time_lag_ms is None or oldest is None or claim.is_lag_least:
         return None
     age = claim.as_of - oldest
     if claim.time_lag_ms >= age - TIME_SLACK_MS:

@@ -45,6 +45,8 @@ class Total:
       unknown age, or if nothing was observed. A part without an amount is in no sum of amounts:
       if it was never observed, `unknown` counts it, and the others keep their age.
     - `time_lag_ms` is the greatest known one; None if no part that owes records has a known one.
+      `unknown_lags` counts the parts that may owe records of unknown age: with them it is a lower
+      bound.
     - `unknown_topics` names the first topics with an unknown amount.
     """
 
@@ -58,6 +60,14 @@ class Total:
     least: int = 0
     states: Mapping[State, int] = dataclasses.field(default_factory=dict)
     unknown_topics: tuple[str, ...] = ()
+    unknown_lags: int = 0
+
+    @property
+    def time_lag_certainty(self) -> Certainty:
+        """How certain `time_lag_ms` is. A known lag is an upper bound of the age."""
+        if self.time_lag_ms is None:
+            return "unknown"
+        return "at_least" if self.unknown_lags else "at_most"
 
     @property
     def state(self) -> State:
@@ -115,7 +125,7 @@ def is_old(observed_at: int | None, now: int, old_after_ms: int = OLD_AFTER_MS) 
 
 def total(parts: Iterable[OwedPartition]) -> Total:
     """Return the sum of what the parts owe."""
-    records = unknown = count = least = 0
+    records = unknown = count = least = unknown_lags = 0
     oldest: int | None = None
     never_observed = False
     lag: int | None = None
@@ -140,8 +150,11 @@ def total(parts: Iterable[OwedPartition]) -> Total:
             never_observed = never_observed or part.records is not None
         elif oldest is None or part.observed_at < oldest:
             oldest = part.observed_at
-        if part.records != 0 and part.time_lag_ms is not None:
-            lag = part.time_lag_ms if lag is None else max(lag, part.time_lag_ms)
+        if part.records != 0:
+            if part.time_lag_ms is None:
+                unknown_lags += 1
+            else:
+                lag = part.time_lag_ms if lag is None else max(lag, part.time_lag_ms)
     return Total(
         records=records,
         unknown=unknown,
@@ -152,6 +165,7 @@ def total(parts: Iterable[OwedPartition]) -> Total:
         least=least,
         states=dict(states),
         unknown_topics=tuple(topics)[: NAMED + 1],
+        unknown_lags=unknown_lags,
     )
 
 
@@ -179,6 +193,7 @@ def combine(totals: Iterable[tuple[str, Total]]) -> Total:
         least=sum(found.least for found in counting),
         states=dict(states),
         unknown_topics=tuple(topics)[: NAMED + 1],
+        unknown_lags=sum(found.unknown_lags for found in counting),
     )
 
 

@@ -62,6 +62,8 @@ class ReadinessFacts:
     foreign_records: int = 0
     offset_lag: int | None = None
     time_lag_ms: int | None = None
+    # Whether `time_lag_ms` is a lower bound.
+    is_lag_least: bool = False
     objectives: Objectives = dataclasses.field(default_factory=Objectives)
     places: int = 0
     translated: int = 0
@@ -146,7 +148,8 @@ def _rpo(picture: ReadinessFacts) -> Term:
     limit_ms = BEHIND_AFTER_MS if wanted_s is None else wanted_s * 1000
     share = _within(behind_ms, limit_ms)
     whose = "the default limit" if wanted_s is None else "its objective"
-    text = f"The flow is {duration(behind_ms)} behind; {whose} is {duration(limit_ms)}."
+    bound = "at least " if picture.is_lag_least else ""
+    text = f"The flow is {bound}{duration(behind_ms)} behind; {whose} is {duration(limit_ms)}."
     most = picture.objectives.rpo_records
     if most is not None and (by_records := _within(picture.offset_lag, most)) < share:
         share = by_records

@@ -123,7 +123,8 @@ def _known(flow: FlowSummary, now: datetime) -> str:
     elif is_old(flow.total.observed_at, _ms(now), min(limit, AGE_SAID_AFTER_MS)):
         notes.append(when)
     if stated.time_lag_ms:
-        notes.append(f"oldest {duration(stated.time_lag_ms)}")
+        bound = "at least " if stated.unknown_lags else ""
+        notes.append(f"oldest {bound}{duration(stated.time_lag_ms)}")
     if flow.worst_topic:
         notes.append(f"most in {short_name(flow.worst_topic)}")
     if stated.unknown:
