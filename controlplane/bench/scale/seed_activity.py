@@ -62,9 +62,11 @@ def gather(flows: Sequence[Flow], *, now: datetime, days: int) -> None:
 def _groups() -> None:
     multiply(
         f'INSERT INTO {table(GroupOffset)} (flow_id, "group", topic, partition, remote_topic,'
-        " source_offset, translated_offset, target_offset, outcome, sync_state, reason, as_of)"
+        " source_offset, translated_offset, target_offset, outcome, sync_state, reason, source_lag,"
+        " re_reads, source_state, as_of)"
         " SELECT p.flow_id, 'app-' || (p.flow_id * 10 + n.x), p.topic, p.partition,"
-        " p.remote_topic, 999000, 999000, 999000, 'exact', 'in_sync', '', p.as_of"
+        " p.remote_topic, 999000, 999000, 999000, 'exact', 'in_sync', '', 1000,"
+        " 0, 'Empty', p.as_of"
         f" FROM {table(FlowPartition)} p"
         " CROSS JOIN numbers n WHERE p.remote_topic LIKE 'spoke-%'",
         GROUPS_A_PARTITION,
