@@ -14,7 +14,7 @@ from mirrors.api.base import ExactFilter, Ordering, Search, StrictModelSerialize
 from mirrors.api.viewsets import FlowRelatedViewSet
 from mirrors.lists.groups import CONSUMER_GROUPS, GROUP_PARTITIONS
 from mirrors.models import Cluster, GroupOffset
-from mirrors.models.group_summaries import finish_summaries, group_summaries
+from mirrors.models.group_summaries import group_summaries, keys_of, page_of_summaries
 from mirrors.models.groups import NO_PARTITION, flows_by_group, groups_named
 
 
@@ -149,6 +149,6 @@ class ConsumerGroupViewSet(viewsets.GenericViewSet[Any]):
         responses=ConsumerGroupSerializer(many=True),
     )
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        page: Any = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-        rows = finish_summaries(page)
+        keys = keys_of(self.filter_queryset(self.get_queryset()))
+        rows = page_of_summaries(self.paginate_queryset(keys) or ())
         return self.get_paginated_response(self.get_serializer(rows, many=True).data)

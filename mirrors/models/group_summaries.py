@@ -77,12 +77,17 @@ def group_summaries() -> QuerySet[Any, Any]:
     )
 
 
-def page_of_summaries(page: QuerySet[Any, Any]) -> list[dict[str, Any]]:
-    """Finish one page of sorted summaries.
+def keys_of(rows: QuerySet[Any, Any]) -> QuerySet[Any, Any]:
+    """Only flow and group of summaries, so that the database computes what sorts and filters."""
+    return rows.values("flow", "group")
+
+
+def page_of_summaries(page: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Finish one page of sorted `keys_of` summaries.
 
     Only the sorted figure is computed for all groups, the others for the groups of this page.
     """
-    keys = [(row["flow"], row["group"]) for row in page.values("flow", "group")]
+    keys = [(row["flow"], row["group"]) for row in page]
     wanted = Q(pk__in=())
     for flow in {flow for flow, _ in keys}:
         wanted |= Q(flow=flow, group__in=[group for of, group in keys if of == flow])

@@ -22,6 +22,7 @@ from mirrors.models.group_summaries import (
     finish_summary,
     flow_names,
     group_summaries,
+    keys_of,
     page_of_summaries,
 )
 from mirrors.models.groups import flows_by_group, groups_named, groups_of
@@ -76,7 +77,9 @@ def list_all(request: HttpRequest) -> HttpResponseBase:
     ):
         return download
     table = table_of(request, CONSUMER_GROUPS, rows)
-    table.page.object_list = page_of_summaries(cast("QuerySet[Any]", table.page.object_list))
+    table.page.object_list = page_of_summaries(
+        keys_of(cast("QuerySet[Any]", table.page.object_list))
+    )
     context = {
         "table": dataclasses.replace(table, filtered=table.filtered or flow is not None),
         "flow": flow,
