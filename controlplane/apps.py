@@ -2,6 +2,8 @@
 
 from django.apps import AppConfig
 from django.contrib.admin.apps import AdminConfig
+from django.contrib.auth.signals import user_logged_in
+from django.utils.module_loading import import_string
 
 from controlplane import checks
 from controlplane.database import connections
@@ -14,6 +16,9 @@ class ControlPlaneConfig(AppConfig):
     def ready(self) -> None:
         checks.install()
         connections.install()
+        # Its module needs models, which are loaded only now.
+        remember_zone = import_string("controlplane.middleware.remember_zone")
+        user_logged_in.connect(remember_zone, dispatch_uid="zone of the person")
 
 
 class UsersAdminConfig(AdminConfig):

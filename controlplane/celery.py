@@ -144,6 +144,11 @@ BEAT: dict[str, dict[str, Any]] = {
         "schedule": 3600.0,
         "options": {"queue": "default", "expires": 3000.0},
     },
+    "seal audit entries": {
+        "task": "mirrors.tasks.seal_audit",
+        "schedule": 10.0,
+        "options": {"queue": "default", "expires": 9.0},
+    },
     "prune old rows": {
         "task": "mirrors.tasks.prune",
         "schedule": 3600.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import ipaddress
 import os
 import re
 import shutil
@@ -16,8 +17,14 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import DatabaseError
 
 from mirrors.kafka.security import cleartext_logins as cleartext
+from mirrors.kafka.security import egress, librdkafka_egress
 
 MINIMUM_JAVA = 17
+# Of the examples of this project and of the images that people use with it.
+KNOWN = frozenset(
+    {"understudy", "postgres", "password", "redis", "valkey", "changeme", "secret", "admin"}
+)
+KNOWN_PREFIXES = ("change-me", "changeme", "django-insecure-")
 
 
 def java(app_configs: Any, **options: Any) -> list[CheckMessage]:
@@ -70,6 +77,34 @@ def secret_key(app_configs: Any, **options: Any) -> list[CheckMessage]:
     return [Error(text, hint=hint, id="understudy.E006")]
 
 
+def known_secrets(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    """Values that examples show, and that everybody can try, and a queue that is open to others."""
+    queue = urllib.parse.urlsplit(settings.REDIS_URL)
+    hint = "Put a random value in its place; `make .env` writes some for docker-compose.yml."
+    found = {
+        "UNDERSTUDY_SECRET_KEY": settings.SECRET_KEY,
+        "The password in DATABASE_URL": str(settings.DATABASES["default"].get("PASSWORD", "")),
+        "The password in REDIS_URL": queue.password or "",
+    }
+    messages: list[CheckMessage] = [
+        Error(f"{name} is a value that examples show.", hint=hint, id="understudy.E012")
+        for name, value in found.items()
+        if value.lower() in KNOWN or value.lower().startswith(KNOWN_PREFIXES)
+    ]
+    if queue.hostname and not queue.password and not _is_here(queue.hostname):
+        text = f"The queue on {queue.hostname} has no password: its clients command the workers."
+        hint = "Give it one, and write it into REDIS_URL: redis://:PASSWORD@host:port/0."
+        messages.append(Warning(text, hint=hint, id="understudy.W013"))
+    return messages
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def signing_key(app_configs: Any, **options: Any) -> list[CheckMessage]:
     if settings.UNDERSTUDY_SIGNING_KEY:
         return []
@@ -90,6 +125,24 @@ def cleartext_logins(app_configs: Any, **options: Any) -> list[CheckMessage]:
     return [Warning(text, hint=hint, id="understudy.W008")]
 
 
+def egress_rules(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    if os.environ.get(egress.VARIABLE, "").strip():
+        return []
+    text = "Connections to Kafka may go to any address except cloud metadata services."
+    hint = (
+        f"Set {egress.VARIABLE} to the addresses of your clusters, such as *.kafka.internal:9092."
+    )
+    return [Warning(text, hint=hint, id="understudy.W010")]
+
+
+def librdkafka_rules(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    if librdkafka_egress.find() is not None:
+        return []
+    text = "Connections of librdkafka to addresses that brokers advertise are not checked."
+    hint = "Run `make compiled` (needs a C compiler), or limit egress by the network."
+    return [Warning(text, hint=hint, id="understudy.W011")]
+
+
 def refused_settings(
     app_configs: Any, *, databases: Any = None, **options: Any
 ) -> list[CheckMessage]:
@@ -107,7 +160,7 @@ def refused_settings(
     except DatabaseError:
         # Before the first migration the tables do not exist.
         return []
-    hint = "docs/operations/secrets.md lists the settings and how to move a secret."
+    hint = "docs/operations/access/secrets.md lists the settings and how to move a secret."
     return [
         Warning(f"{name} cannot connect: {why}", hint=hint, id="understudy.W009")
         for name, why in refused.items()
@@ -119,7 +172,10 @@ def install() -> None:
     register(python_packages, Tags.compatibility)
     register(broker_url, Tags.compatibility)
     register(java, Tags.compatibility, deploy=True)
+    register(known_secrets, Tags.security)
     register(secret_key, Tags.security, deploy=True)
     register(signing_key, Tags.security, deploy=True)
     register(cleartext_logins, Tags.security, deploy=True)
+    register(egress_rules, Tags.security, deploy=True)
+    register(librdkafka_rules, Tags.security, deploy=True)
     register(refused_settings, Tags.database)

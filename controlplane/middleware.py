@@ -7,13 +7,20 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import Resolver404, resolve
 
 from controlplane import redaction
-from mirrors.models import Role, role_of
+from mirrors.api.base import id_of_flow
+from mirrors.models import PersonSettings, Role, may_approve, role_of
+from mirrors.views.time_zone import times_in
 
 Respond = Callable[[HttpRequest], HttpResponse]
+# The person's time zone in the session.
+ZONE = "zone"
 _OUR_ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -68,6 +75,77 @@ class RoleMiddleware:
         return None
 
 
+class FlowNameMiddleware:
+    """Lets addresses of REST name a flow by its name: `flows/primary->backup/`.
+
+    The view gets the id, or 0, which no flow has: it checks the person before it says so.
+    """
+
+    def __init__(self, get_response: Respond) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Any, args: object, kwargs: dict[str, Any]
+    ) -> None:
+        for key in ("flow_id", "pk"):
+            name = kwargs.get(key)
+            if isinstance(name, str) and "->" in name and request.path.startswith("/api/"):
+                kwargs[key] = str(id_of_flow(name))
+
+
+class VerbAddressMiddleware:
+    """Redirects a GET of an address that only acts, such as `…/test/`, to the page above it.
+
+    A person gets there by the browser's history, or by signing in again after a button.
+    Nothing is carried out. REST keeps its 405.
+    """
+
+    def __init__(self, get_response: Respond) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        verb = response.status_code == 405 and request.method in ("GET", "HEAD")
+        if not verb or "GET" in response.get("Allow", "") or request.path.startswith("/api/"):
+            return response
+        messages.info(request, "Nothing was changed: this action needs its button.")
+        return redirect(_page_above(request.path))
+
+
+def _page_above(path: str) -> str:
+    """The nearest shorter address that exists; at last the overview."""
+    parts = path.strip("/").split("/")
+    for length in range(len(parts) - 1, 0, -1):
+        above = "/" + "/".join(parts[:length]) + "/"
+        try:
+            resolve(above)
+        except Resolver404:
+            continue
+        return above
+    return "/"
+
+
+class TimeZoneMiddleware:
+    """Pages show times in the zone that the person chose; the session has it since the sign-in."""
+
+    def __init__(self, get_response: Respond) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        with times_in(str(request.session.get(ZONE, "UTC"))):
+            return self.get_response(request)
+
+
+def remember_zone(request: HttpRequest | None, user: Any, **kwargs: object) -> None:
+    """At sign-in, copy the person's zone to the session, so that no page has to read it."""
+    if request is not None and hasattr(request, "session"):
+        row = PersonSettings.objects.filter(user=user).first()
+        request.session[ZONE] = row.zone if row else "UTC"
+
+
 def role(request: HttpRequest) -> dict[str, Any]:
     """For templates: permissions of the user (`can.operate`) and the reference of the request."""
     held = role_of(request.user) if hasattr(request, "user") else Role.NONE
@@ -76,6 +154,7 @@ def role(request: HttpRequest) -> dict[str, Any]:
         "can": {
             "view": held >= Role.VIEWER,
             "operate": held >= Role.OPERATOR,
+            "approve": hasattr(request, "user") and may_approve(request.user),
             "administer": held >= Role.ADMIN,
         },
         "reference": getattr(request, "reference", ""),

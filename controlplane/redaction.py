@@ -1,4 +1,4 @@
-"""Removes passwords, tokens and credentials from every log line."""
+"""Removes passwords, tokens and credentials from every log line: by shape, and by their values."""
 
 from __future__ import annotations
 
@@ -7,18 +7,30 @@ import logging
 import re
 from typing import Any
 
+from mirrors.kafka.security import live_secrets
+
 # The request or task of a log line; error messages name it.
 reference: contextvars.ContextVar[str] = contextvars.ContextVar("reference", default="-")
 
 _SECRETS = (
     # user:password@host in any URL
     (re.compile(r"(?<=://)[^\s/@:]*:[^\s/@]*(?=@)"), "***"),
-    # Authorization: Token 0123… / Basic … / Bearer …
+    # Authorization: Token 0123… / Basic … / Bearer …; a header's value may be short
     (re.compile(r"(?i)\b(token|bearer|basic)\s+[\w\-./+=]{16,}"), r"\1 ***"),
+    (re.compile(r"(?i)(authorization['\"]?\s*[=:]\s*['\"]?\w+\s+)[^\s,;'\"]+"), r"\1***"),
+    # X-Api-Key: …, X-Auth-Token: …
+    (
+        re.compile(r"(?i)(\bx-[\w-]*(?:key|token|secret)['\"]?\s*[=:]\s*['\"]?)[^\s,;'\"]+"),
+        r"\1***",
+    ),
+    # The address of a Slack or Teams webhook is its secret.
+    (re.compile(r"(?i)(hooks\.slack\.com/\w+/)[^\s'\"]+"), r"\1***"),
+    (re.compile(r"(?i)(/webhookb2/|/workflows/)[^\s'\"]+"), r"\1***"),
     # password=…, "sasl_password": "…", secret: …; a reference (env:, file:) is not a secret
     (
         re.compile(
-            r"(?i)([\w.-]*(?:password|passwd|secret|api_?key|private_?key|jaas[\w.]*)['\"]?\s*[=:]\s*)"
+            r"(?i)([\w.-]*(?:password|passwd|pwd|secret|api[_-]?key|private_?key|token|\bsig|jaas[\w.]*)"
+            r"['\"]?\s*[=:]\s*)"
             r"(?!['\"]?(?:env|file):)(?:\"[^\"]*\"|'[^']*'|[^\s,;&})\]]+)"
         ),
         r"\1***",
@@ -30,7 +42,7 @@ _SECRETS = (
 def redact(text: str) -> str:
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
-    return text
+    return live_secrets.hide(text)
 
 
 class RedactSecrets(logging.Filter):
@@ -65,6 +77,8 @@ def logging_settings(level: str) -> dict[str, Any]:
             "celery.worker.strategy": {"level": "WARNING"},
             "celery.app.trace": {"level": "WARNING"},
             "celery.beat": {"level": "WARNING"},
+            # A line for each request.
+            "httpx": {"level": "WARNING"},
             "django.server": {"level": "INFO", "handlers": ["stderr"], "propagate": False},
         },
     }

@@ -10,13 +10,28 @@ import socket
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from csp.constants import NONE, SELF
 
-from controlplane.environment import database, env_bool, env_list, env_secret, env_str
+from controlplane.environment import (
+    database,
+    env_bool,
+    env_float,
+    env_int,
+    env_list,
+    env_secret,
+    env_str,
+    group_roles,
+    largest_body,
+    origin_of,
+)
 from controlplane.redaction import logging_settings
+from mirrors.installation import resource_directory, state_directory
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+# What the program writes by default, and what it reads: templates, runbooks.
+BASE_DIR = state_directory()
+RESOURCE_DIR = resource_directory()
 
 # --- deployment ---------------------------------------------------------------------------------
 
@@ -28,6 +43,14 @@ ALLOWED_HOSTS = env_list("UNDERSTUDY_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = env_list("UNDERSTUDY_ORIGINS")
 HTTPS = env_bool("UNDERSTUDY_HTTPS")
 
+# The largest body of a request, in bytes.
+UNDERSTUDY_MAX_BODY = largest_body()
+# Sign-ins per minute, for each address and for each name, in each web process.
+UNDERSTUDY_LOGINS_PER_MINUTE = env_int("UNDERSTUDY_LOGINS_PER_MINUTE", 20)
+# Uploads stay in memory: an upload that is written to disk would fill it.
+FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
+FILE_UPLOAD_MAX_MEMORY_SIZE = DATA_UPLOAD_MAX_MEMORY_SIZE = UNDERSTUDY_MAX_BODY
+
 # --- runners ------------------------------------------------------------------------------------
 
 # One directory per runner: lock, log, job specs, status files.
@@ -36,10 +59,10 @@ RUNNER_ROOT = Path(env_str("UNDERSTUDY_RUNNER_ROOT") or BASE_DIR / ".runners")
 UNDERSTUDY_HOST = env_str("UNDERSTUDY_HOST") or socket.gethostname()
 UNDERSTUDY_RUNNER_NAME = env_str("UNDERSTUDY_RUNNER_NAME", "default")
 UNDERSTUDY_RUNNER_MASTER = env_str("UNDERSTUDY_RUNNER_MASTER", "local[256,4]")
-UNDERSTUDY_RUNNER_SLOTS = int(env_str("UNDERSTUDY_RUNNER_SLOTS", "256"))
-UNDERSTUDY_READ_SECONDS = float(env_str("UNDERSTUDY_READ_SECONDS", "0.7"))
+UNDERSTUDY_RUNNER_SLOTS = env_int("UNDERSTUDY_RUNNER_SLOTS", 256)
+UNDERSTUDY_READ_SECONDS = env_float("UNDERSTUDY_READ_SECONDS", 0.7)
 # Connection tests per user and minute.
-UNDERSTUDY_TESTS_PER_MINUTE = int(env_str("UNDERSTUDY_TESTS_PER_MINUTE", "20"))
+UNDERSTUDY_TESTS_PER_MINUTE = env_int("UNDERSTUDY_TESTS_PER_MINUTE", 20)
 
 # --- drills and their certificates ---------------------------------------------------------------
 
@@ -49,16 +72,23 @@ UNDERSTUDY_SIGNING_KEY_PATH = Path(
     env_str("UNDERSTUDY_SIGNING_KEY_PATH") or BASE_DIR / ".signing" / "ed25519.pem"
 )
 # How long a passed drill is valid, and how long the rows of a simulation are kept.
-UNDERSTUDY_PROVEN_DAYS = int(env_str("UNDERSTUDY_PROVEN_DAYS", "30"))
-UNDERSTUDY_EVIDENCE_DAYS = int(env_str("UNDERSTUDY_EVIDENCE_DAYS", "90"))
+UNDERSTUDY_PROVEN_DAYS = env_int("UNDERSTUDY_PROVEN_DAYS", 30)
+UNDERSTUDY_EVIDENCE_DAYS = env_int("UNDERSTUDY_EVIDENCE_DAYS", 90)
 # Certificate verifications per client address and minute, per web process.
-UNDERSTUDY_VERIFICATIONS_PER_MINUTE = int(env_str("UNDERSTUDY_VERIFICATIONS_PER_MINUTE", "60"))
+UNDERSTUDY_VERIFICATIONS_PER_MINUTE = env_int("UNDERSTUDY_VERIFICATIONS_PER_MINUTE", 60)
+
+# --- the audit log --------------------------------------------------------------------------------
+
+# How long its entries are kept.
+UNDERSTUDY_AUDIT_DAYS = env_int("UNDERSTUDY_AUDIT_DAYS", 400)
+# Addresses or networks of proxies whose X-Forwarded-For is believed.
+UNDERSTUDY_TRUSTED_PROXIES = env_list("UNDERSTUDY_TRUSTED_PROXIES")
 
 # --- failovers ----------------------------------------------------------------------------------
 
 # Maximum age of a simulation from which a switchover or failover may start.
-UNDERSTUDY_FAILOVER_FRESH_MINUTES = int(env_str("UNDERSTUDY_FAILOVER_FRESH_MINUTES", "15"))
-# Whether a second person must approve a run; a flow may override it.
+UNDERSTUDY_FAILOVER_FRESH_MINUTES = env_int("UNDERSTUDY_FAILOVER_FRESH_MINUTES", 15)
+# Whether a second person must approve a run; a flow may only add the rule.
 UNDERSTUDY_FAILOVER_SECOND_PERSON = env_bool("UNDERSTUDY_FAILOVER_SECOND_PERSON")
 # Commands that hooks may run: `name=/path`, separated by commas. Nothing else is run.
 UNDERSTUDY_FAILOVER_COMMANDS = {
@@ -72,7 +102,7 @@ UNDERSTUDY_FAILOVER_COMMANDS = {
 # Base URL of these pages, for links in alert messages; empty for no links.
 UNDERSTUDY_URL = env_str("UNDERSTUDY_URL")
 EMAIL_HOST = env_str("UNDERSTUDY_SMTP_HOST")
-EMAIL_PORT = int(env_str("UNDERSTUDY_SMTP_PORT", "25"))
+EMAIL_PORT = env_int("UNDERSTUDY_SMTP_PORT", 25)
 EMAIL_HOST_USER = env_str("UNDERSTUDY_SMTP_USER")
 EMAIL_HOST_PASSWORD = env_secret("UNDERSTUDY_SMTP_PASSWORD")
 EMAIL_USE_TLS = env_bool("UNDERSTUDY_SMTP_STARTTLS")
@@ -102,6 +132,8 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "controlplane.middleware.RequestIdMiddleware",
+    "controlplane.request_origin.OriginMiddleware",
+    "controlplane.web.limits.LimitsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "controlplane.database.stale_page_cache.StalePageMiddleware",
@@ -110,9 +142,13 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "controlplane.single_sign_on.middleware.SignInMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "controlplane.middleware.RoleMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
+    "controlplane.middleware.FlowNameMiddleware",
+    "controlplane.middleware.TimeZoneMiddleware",
+    "controlplane.middleware.VerbAddressMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -128,7 +164,7 @@ DATABASES = {"default": database(env_secret("DATABASE_URL") or f"sqlite:///{BASE
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [RESOURCE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -167,20 +203,50 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
 AUTHENTICATION_BACKENDS = [
+    "controlplane.web.limits.NameLimit",
     "axes.backends.AxesStandaloneBackend",
     "django.contrib.auth.backends.ModelBackend",
+    "controlplane.single_sign_on.views.Backend",
 ]
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+# --- sign-in at an identity provider, or behind a proxy ---
+# The issuer exactly as the provider names it; empty: no such sign-in.
+UNDERSTUDY_OIDC_ISSUER = env_str("UNDERSTUDY_OIDC_ISSUER")
+UNDERSTUDY_OIDC_NAME_CLAIM = env_str("UNDERSTUDY_OIDC_NAME_CLAIM", "preferred_username")
+UNDERSTUDY_OIDC_GROUPS_CLAIM = env_str("UNDERSTUDY_OIDC_GROUPS_CLAIM", "groups")
+# How long people keep access while the provider does not respond.
+UNDERSTUDY_OIDC_GRACE_MINUTES = env_int("UNDERSTUDY_OIDC_GRACE_MINUTES", 60)
+# GROUP=ROLE or GROUP=ROLE+ROLE, separated by commas.
+UNDERSTUDY_GROUP_ROLES = group_roles()
+# Headers in which a trusted proxy names the person and the groups.
+UNDERSTUDY_PROXY_LOGIN_HEADER = env_str("UNDERSTUDY_PROXY_LOGIN_HEADER")
+UNDERSTUDY_PROXY_GROUPS_HEADER = env_str("UNDERSTUDY_PROXY_GROUPS_HEADER")
+OIDC_RP_CLIENT_ID = env_str("UNDERSTUDY_OIDC_CLIENT_ID")
+OIDC_RP_CLIENT_SECRET = env_secret("UNDERSTUDY_OIDC_CLIENT_SECRET")
+OIDC_RP_SCOPES = env_str("UNDERSTUDY_OIDC_SCOPES", "openid profile email offline_access")
+OIDC_RP_SIGN_ALGO = env_str("UNDERSTUDY_OIDC_ALGORITHM", "RS256")
+OIDC_USE_PKCE = True
+OIDC_TIMEOUT = 5
+OIDC_TOKEN_USE_BASIC_AUTH = False
+_VALIDATION = "django.contrib.auth.password_validation"
+AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
+    {"NAME": f"{_VALIDATION}.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {
+        "NAME": f"{_VALIDATION}.UserAttributeSimilarityValidator",
+        "OPTIONS": {"user_attributes": ("username", "email", "first_name", "last_name")},
+    },
+    {"NAME": f"{_VALIDATION}.CommonPasswordValidator"},
+    {"NAME": f"{_VALIDATION}.NumericPasswordValidator"},
+    {"NAME": "mirrors.services.users.ProductNameValidator"},
 ]
 AXES_FAILURE_LIMIT = 8
 AXES_COOLOFF_TIME = timedelta(minutes=5)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
+AXES_CLIENT_IP_CALLABLE = "controlplane.request_origin.address_of"
 AXES_LOCKOUT_TEMPLATE = "registration/locked.html"
 REST_KNOX = {"TOKEN_TTL": timedelta(days=90), "AUTH_HEADER_PREFIX": "Token"}
+KNOX_TOKEN_MODEL = "knox.AuthToken"  # noqa: S105 (a name)
 
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_HTTPONLY = True
@@ -202,7 +268,8 @@ CONTENT_SECURITY_POLICY = {
         "default-src": [SELF],
         "img-src": [SELF, "data:"],
         "base-uri": [NONE],
-        "form-action": [SELF],
+        # A sign-out ends with the page of the provider.
+        "form-action": [SELF, *origin_of(UNDERSTUDY_OIDC_ISSUER)],
         "frame-ancestors": [NONE],
         "object-src": [NONE],
     }
@@ -212,10 +279,10 @@ CONTENT_SECURITY_POLICY = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "mirrors.api.authentication.Tokens",
+        "controlplane.single_sign_on.middleware.CheckedTokens",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["mirrors.api.authentication.RolePermission"],
+    "DEFAULT_PERMISSION_CLASSES": ["mirrors.api.access.authentication.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["controlplane.api.json_parser.StrictJSONParser"],
     "DEFAULT_PAGINATION_CLASS": "controlplane.api.errors.Pagination",
@@ -233,15 +300,24 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Kafka cross-cluster replication with rehearsed failover.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["mirrors.api.authentication.RolePermission"],
+    "SERVE_PERMISSIONS": ["mirrors.api.access.authentication.RolePermission"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "controlplane.api.examples.add_examples",
+        "controlplane.api.responses.complete",
+        "controlplane.api.response_examples.add_response_examples",
+    ],
     "ENUM_NAME_OVERRIDES": {
+        "ReadingStateEnum": "mirrors.models.base.READING_STATES",
         "DesiredStateEnum": "mirrors.domain.states.flows.DESIRED.choices",
         "FailoverKindEnum": "mirrors.models.failover.FailoverKind",
         "FailoverStateEnum": "mirrors.domain.states.runs.FAILOVER_RUN.choices",
         "AccountStateEnum": "mirrors.api.account.STATES",
         "CertaintyEnum": "mirrors.api.account.CERTAINTIES",
+        "SideEnum": "mirrors.api.flow_progress.SIDES",
+        "DeclarationKindEnum": "controlplane.declarations.kinds.NAMES",
     },
 }
 

@@ -9,6 +9,7 @@ from rest_framework.routers import SimpleRouter
 
 from controlplane import health
 from controlplane.api import docs, errors
+from controlplane.api.declarations import ApplyViewSet
 from mirrors.api import (
     clusters,
     comparison,
@@ -21,19 +22,24 @@ from mirrors.api import (
     offsets,
     runners,
     sync,
-    tokens,
 )
+from mirrors.api.access import people, tokens
+from mirrors.api.access.approvals import WaiverViewSet
 from mirrors.api.audit import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
 from mirrors.api.drills import certificates, readiness, runs
 from mirrors.api.failover import runs as failovers
+from mirrors.api.failover.hooks import HookViewSet
 from mirrors.api.failover.left_behind import LeftBehindViewSet
 from mirrors.api.failover.runs import FailoverScriptViewSet
 from mirrors.api.groups import ClusterGroupViewSet, ConsumerGroupViewSet
 from mirrors.api.migration import flow_templates
 from mirrors.api.migration.import_export import ExportViewSet, ImportViewSet
 from mirrors.api.migration.takeover import TakeoverViewSet
-from mirrors.api.topics import drift, plans
+from mirrors.api.topics import drift, plans, positions
+from mirrors.api.topics.previews import TopicPreviewViewSet
 from monitoring import api as alerts
+from monitoring.api import topic_history
+from monitoring.api.costs import CostViewSet, FlowCostViewSet
 from monitoring.api.schedules import ScheduleViewSet
 from monitoring.api.topology import TopologyView
 from monitoring.views.prometheus import Metrics
@@ -47,14 +53,18 @@ class Router(SimpleRouter):
         self.trailing_slash = "/?"
 
 
+# A flow by its id or its name; `FlowNameMiddleware` replaces the name by the id.
+FLOW = r"\d{1,18}|[A-Za-z0-9._-]{1,100}->[A-Za-z0-9._-]{1,100}"
 router = Router()
 router.register("clusters", clusters.ClusterViewSet)
 of_cluster = r"clusters/(?P<alias>[A-Za-z0-9._-]{1,100})"
 router.register(rf"{of_cluster}/groups", ClusterGroupViewSet, basename="cluster-groups")
 router.register("consumer-groups", ConsumerGroupViewSet, basename="consumer-groups")
 router.register("tests", clusters.ClusterTestViewSet)
+router.register("topic-previews", TopicPreviewViewSet)
 router.register("runners", runners.RunnerViewSet)
 router.register("flows", flows.FlowViewSet)
+router.register("hooks", HookViewSet)
 router.register("failovers", failovers.FailoverViewSet)
 router.register(
     r"failovers/(?P<run_id>\d{1,18})/script", FailoverScriptViewSet, basename="failover-script"
@@ -68,12 +78,18 @@ router.register(
     r"failbacks/(?P<failback_id>\d{1,18})/orphans", failback.OrphanViewSet, basename="orphans"
 )
 router.register("tokens", tokens.TokenViewSet)
+router.register("people", people.PersonViewSet, basename="people")
+router.register(
+    r"people/(?P<user_id>\d{1,18})/tokens", people.TokenOfPersonViewSet, basename="person-tokens"
+)
 router.register("audit", AuditViewSet, basename="audit")
 router.register("templates", flow_templates.TemplateViewSet, basename="templates")
 router.register("imports", ImportViewSet, basename="imports")
+router.register("apply", ApplyViewSet, basename="apply")
 router.register("exports", ExportViewSet, basename="exports")
-router.register(r"flows/(?P<flow_id>\d{1,18})/takeover", TakeoverViewSet, basename="takeover")
+router.register(rf"flows/(?P<flow_id>{FLOW})/takeover", TakeoverViewSet, basename="takeover")
 router.register("offsets", offsets.OffsetViewSet, basename="offsets")
+router.register("costs", CostViewSet, basename="costs")
 router.register("schedules", ScheduleViewSet, basename="schedules")
 router.register("alerts", alerts.AlertViewSet)
 router.register("alert-rules", alerts.RuleViewSet)
@@ -82,6 +98,8 @@ router.register("silences", alerts.SilenceViewSet)
 router.register("deliveries", alerts.DeliveryViewSet)
 for name, rows in (
     ("topics", flow_progress.TopicViewSet),
+    ("topic-samples", topic_history.TopicSampleViewSet),
+    ("partition-samples", topic_history.PartitionSampleViewSet),
     ("partitions", flow_progress.PartitionViewSet),
     ("groups", groups.GroupViewSet),
     ("gaps", gaps.GapViewSet),
@@ -93,13 +111,16 @@ for name, rows in (
     ("duties", sync.DutyViewSet),
     ("heartbeat", heartbeats.HeartbeatViewSet),
     ("plan", plans.PlanViewSet),
+    ("positions", positions.PositionViewSet),
     ("divergence", failback.DivergenceViewSet),
     ("outlook", alerts.OutlookViewSet),
     ("readiness", readiness.ReadinessViewSet),
     ("drift", drift.DriftViewSet),
     ("left-behind", LeftBehindViewSet),
+    ("waivers", WaiverViewSet),
+    ("cost", FlowCostViewSet),
 ):
-    router.register(rf"flows/(?P<flow_id>\d{{1,18}})/{name}", rows, basename=f"flow-{name}")
+    router.register(rf"flows/(?P<flow_id>{FLOW})/{name}", rows, basename=f"flow-{name}")
 for name, found in (
     ("partitions", comparison.ComparisonPartViewSet),
     ("findings", comparison.ComparisonFindingViewSet),
@@ -112,7 +133,7 @@ urlpatterns = [
     re_path(r"^api/v1/docs/?$", docs.docs, name="api-docs"),
     re_path(r"^api/v1/topology/?$", TopologyView.as_view(), name="topology-rest"),
     re_path(
-        r"^api/v1/flows/(?P<flow_id>\d{1,18})/objectives/?$",
+        rf"^api/v1/flows/(?P<flow_id>{FLOW})/objectives/?$",
         readiness.ObjectivesViewSet.as_view({"get": "list", "patch": "partial_update"}),
         name="flow-objectives-rest",
     ),

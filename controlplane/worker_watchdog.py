@@ -16,11 +16,12 @@ import redis
 from celery.signals import task_received, worker_ready
 from celery.worker import state
 
+from controlplane.environment import env_float
 from controlplane.redis_connection import redis_client
 
 log = logging.getLogger(__name__)
 
-STALLED_AFTER_S = float(os.environ.get("UNDERSTUDY_DEAF_AFTER_SECONDS", "20"))
+STALLED_AFTER_S = env_float("UNDERSTUDY_DEAF_AFTER_SECONDS", 20.0)
 EXIT_STALLED = 75
 _CHECK_EVERY_S = 2.0
 

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mirrors.domain.runners.job_files import JobSpec, JobStatus, RunnerStatus
+from mirrors.installation import code_environment
 
 RUNNER_FILE = "runner.json"
 OUTPUT_FILE = "runner.out"
@@ -64,7 +65,7 @@ def start_runner(
     command += ["--dir", str(directory), "--name", name, "--master", master]
     answer = subprocess.run(  # noqa: S603 (a fixed argument list, no shell quoting)
         ["/bin/sh", "-c", _DETACH, str(directory / OUTPUT_FILE), *command],
-        env=_with_package_path(os.environ if env is None else env),
+        env=code_environment(os.environ if env is None else env),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         check=True,
@@ -180,11 +181,3 @@ def _signal(process: RunnerProcess, number: signal.Signals, timeout_s: float) ->
             return True
         time.sleep(0.05)
     return not is_alive(process.pid, process.start_tick)
-
-
-def _with_package_path(env: Mapping[str, str]) -> dict[str, str]:
-    """The runner finds `spark_runner` and `mirrors` in any working directory."""
-    root = str(Path(__file__).resolve().parent.parent)
-    others = [part for part in env.get("PYTHONPATH", "").split(os.pathsep) if part]
-    path = [root, *(part for part in others if part != root)]
-    return {**env, "PYTHONPATH": os.pathsep.join(path)}

@@ -3,8 +3,10 @@
 - The name is resolved once, and the connection goes to one of the checked addresses, so that a
   second resolution cannot lead elsewhere (DNS rebinding).
 - UNDERSTUDY_NOTIFY_ALLOW lists what may be reached, in the form of UNDERSTUDY_EGRESS_ALLOW. Without
-  it, everything except this machine and link-local, multicast and unspecified addresses.
-- Link-local addresses (cloud metadata) are never allowed.
+  it, public addresses only: neither this machine nor private networks.
+- Link-local addresses and metadata services of clouds are never allowed.
+- The status of the answer is shown. Its body is only in the log of the process: it may be an answer
+  of an internal service to a person who may not see it.
 - A request may only use secrets with the purpose NOTIFY. Otherwise a user could send a broker's
   password to an address of their own.
 """
@@ -12,7 +14,7 @@
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
+import logging
 import os
 import re
 import urllib.parse
@@ -22,8 +24,11 @@ import urllib3
 from mirrors.domain.formatting import on_one_line
 from mirrors.kafka.protocol.dns import resolve_host
 from mirrors.kafka.security import egress
+from mirrors.kafka.security.ip_addresses import contained, is_forbidden, is_public
 from mirrors.kafka.security.secret_scopes import Purpose
 from mirrors.kafka.security.secrets import check_reference, resolve
+
+log = logging.getLogger(__name__)
 
 VARIABLE = "UNDERSTUDY_NOTIFY_ALLOW"
 RESOLVE_S = 5.0
@@ -89,6 +94,8 @@ def _post_to(
             )
             text = on_one_line(answer.read(_ANSWER_BYTES).decode("utf-8", "replace"))
             answer.release_conn()
+            if not 200 <= answer.status < 300:
+                log.warning("a receiver responded %s: %s", answer.status, text or "(empty)")
     except urllib3.exceptions.SSLError:
         return Outcome(False, "Its certificate is not trusted, or is for another host.", again=True)
     except urllib3.exceptions.NewConnectionError:
@@ -99,13 +106,13 @@ def _post_to(
         return Outcome(False, "It did not respond in time.", again=True)
     except (urllib3.exceptions.HTTPError, OSError) as error:
         return Outcome(False, f"The connection failed ({type(error).__name__}).", again=True)
-    return _outcome(answer.status, text, answer.headers.get("Retry-After"))
+    return _outcome(answer.status, answer.headers.get("Retry-After"))
 
 
-def _outcome(status: int, text: str, wait: str | None) -> Outcome:
+def _outcome(status: int, wait: str | None) -> Outcome:
     if 200 <= status < 300:
         return Outcome(True)
-    words = f"It responded {status}{': ' + text if text else ''}."
+    words = f"It responded {status}."
     wait_s = float(wait) if wait and wait.isascii() and wait.isdecimal() else None
     return Outcome(False, words, again=status >= 500 or status in _AGAIN, wait_s=wait_s)
 
@@ -143,23 +150,19 @@ def _allowed_addresses(url: str) -> tuple[urllib.parse.SplitResult, list[str]]:
 
 
 def _check_address(host: str, address: str, port: int) -> None:
-    ip = ipaddress.ip_address(address)
-    if isinstance(ip, ipaddress.IPv6Address):
-        ip = ip.ipv4_mapped or ip
-    if ip.is_link_local:
+    if is_forbidden(address):
         raise Refused(
-            "The address is link-local (cloud metadata services use such "
-            "addresses), so it is never called."
+            "The address is link-local or a cloud's metadata service, so it is never called."
         )
     rules = {egress.VARIABLE: os.environ.get(VARIABLE, "")}
     if rules[egress.VARIABLE]:
-        allowed = egress.is_allowed(host, port, environ=rules)
-        if not allowed and not egress.is_allowed(str(ip), port, environ=rules):
+        names = (host, *map(str, contained(address)))
+        if not any(egress.is_allowed(name, port, environ=rules) for name in names):
             raise Refused(f"No rule in {VARIABLE} of this deployment allows the address.")
-    elif ip.is_loopback or ip.is_multicast or ip.is_unspecified:
+    elif not is_public(address):
         raise Refused(
-            f"The address is local or unspecified. If it is intended, list it in {VARIABLE} of "
-            f"the service that sends, such as {ip}:{port}."
+            f"The address is local or private. If it is intended, list it in {VARIABLE} of the "
+            f"service that sends, such as {address}:{port}."
         )
 
 

@@ -16,6 +16,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.services import clusters, process_liveness, retention
+from mirrors.services.audit import chain
 from mirrors.services.comparison.lifecycle import waiting_comparisons
 from mirrors.services.comparison.worker import advance_comparison
 from mirrors.services.drills import runs, schedules
@@ -35,7 +36,7 @@ from mirrors.services.offsets.retention import current_runs, old_runs, skipped_r
 from mirrors.services.offsets.retention.old_runs import claim_retention
 from mirrors.services.runners import cleanup
 from mirrors.services.sync import scheduler
-from mirrors.services.topics import drift, plans
+from mirrors.services.topics import drift, plans, positions, readings
 
 log = logging.getLogger(__name__)
 
@@ -285,6 +286,32 @@ def sweep_failbacks() -> None:
     switchover.close_switched()
 
 
+@shared_task(name="mirrors.tasks.seal_audit")
+def seal_audit() -> None:
+    chain.seal()
+    chain.anchor_if_due(now=timezone.now())
+
+
+@shared_task(name="mirrors.tasks.preview_topics", soft_time_limit=25, time_limit=30)
+def preview_topics(preview_id: int) -> None:
+    readings.run_preview(preview_id=preview_id)
+
+
+@shared_task(name="mirrors.tasks.read_topic_configs", soft_time_limit=25, time_limit=30)
+def read_topic_configs(reading_id: int) -> None:
+    readings.run_configs(reading_id=reading_id)
+
+
+@shared_task(name="mirrors.tasks.preview_positions", soft_time_limit=110, time_limit=120)
+def preview_positions(change_id: int) -> None:
+    positions.run_preview(change_id=change_id)
+
+
+@shared_task(name="mirrors.tasks.apply_positions", soft_time_limit=110, time_limit=120)
+def apply_positions(change_id: int) -> None:
+    positions.run_apply(change_id=change_id)
+
+
 @shared_task(name="mirrors.tasks.check_takeover")
 def check_takeover(run_id: int, flow_id: int, seconds: int, start: bool, who: str) -> None:
     if takeover.run_check(run_id=run_id, seconds=seconds, start=start, who=who) and start:
@@ -305,6 +332,7 @@ def sweep_comparisons() -> None:
 
 __all__ = [
     "apply_plan",
+    "apply_positions",
     "beat_hearts",
     "bring_groups_back",
     "check_cluster",
@@ -314,7 +342,10 @@ __all__ = [
     "fix_drift",
     "lift_fence",
     "look_at_plan",
+    "preview_positions",
+    "preview_topics",
     "prune",
+    "read_topic_configs",
     "reconcile",
     "reconcile_flow",
     "reconcile_host",
@@ -331,6 +362,7 @@ __all__ = [
     "run_failback",
     "run_failover",
     "run_test",
+    "seal_audit",
     "settle_orphans",
     "show_sign",
     "sweep_comparisons",

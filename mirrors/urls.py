@@ -3,15 +3,16 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from mirrors.views import clusters, comparison, runners
+from mirrors.domain.failover.runbook.steps import KINDS
+from mirrors.views import approvals, clusters, comparison, runners
 from mirrors.views.audit import show_audit
 from mirrors.views.comparison import PARTS as COMPARED
 from mirrors.views.drills import certificates, runs, schedules
 from mirrors.views.failback import run
 from mirrors.views.failback.orphans import show_orphans
-from mirrors.views.failover import left_behind, runbook, simulation
+from mirrors.views.failover import application, begin, left_behind, runbook, simulation
 from mirrors.views.failover.runbook import download_script
-from mirrors.views.flows import actions, edit, pages
+from mirrors.views.flows import actions, edit, events, pages, permissions
 from mirrors.views.flows.actions import ACTIONS
 from mirrors.views.flows.jobs import show_job
 from mirrors.views.flows.tabs import PARTS
@@ -19,7 +20,7 @@ from mirrors.views.gaps import show_gap
 from mirrors.views.groups import list_all, list_groups, show_group
 from mirrors.views.migration import flow_templates, import_export, takeover
 from mirrors.views.offsets import show_offsets
-from mirrors.views.topics import plans
+from mirrors.views.topics import plans, positions
 from mirrors.views.topics.drift import show_drift
 
 
@@ -47,6 +48,18 @@ class VerbConverter(StringConverter):
     regex = "approve|confirm|pause|resume"
 
 
+class DecisionConverter(StringConverter):
+    """The answer to a request that a second person decides on."""
+
+    regex = "approve|reject"
+
+
+class ExecutionConverter(StringConverter):
+    """A run that changes clients, in contrast to a simulation."""
+
+    regex = "|".join(KINDS)
+
+
 class ViewConverter(StringConverter):
     """A tab of a comparison's page."""
 
@@ -55,7 +68,9 @@ class ViewConverter(StringConverter):
 
 register_converter(PartConverter, "part")
 register_converter(ViewConverter, "compared")
+register_converter(DecisionConverter, "decision")
 register_converter(VerbConverter, "verb")
+register_converter(ExecutionConverter, "execution")
 register_converter(FileConverter, "file")
 register_converter(ActConverter, "act")
 
@@ -68,6 +83,13 @@ urlpatterns = [
     path("flows/<int:pk>/", pages.show_flow, name="flow"),
     path("flows/<int:pk>/edit/", edit.edit_flow, name="flow-edit"),
     path("flows/<int:pk>/explain/", pages.explain, name="flow-explain"),
+    path("flows/<int:pk>/permissions/", permissions.show_permissions, name="flow-permissions"),
+    path("flows/<int:pk>/positions/", positions.show_positions, name="flow-positions"),
+    path(
+        "flows/<int:pk>/positions/<int:change>/apply/",
+        positions.apply_positions,
+        name="flow-positions-apply",
+    ),
     path("flows/<int:pk>/takeover/", takeover.show_takeover, name="flow-takeover"),
     path("flows/<int:pk>/takeover/check/", takeover.check_takeover, name="flow-takeover-check"),
     path("flows/<int:pk>/plan/look/", plans.look_at_plan, name="flow-plan-look"),
@@ -78,6 +100,7 @@ urlpatterns = [
     path("flows/<int:pk>/drill/", runs.drill_now, name="flow-drill"),
     path("flows/<int:pk>/objectives/", schedules.edit_objectives, name="flow-objectives"),
     path("drills/", runs.list_runs, name="drills"),
+    path("drills/evidence.json", certificates.download_evidence, name="evidence"),
     path("drills/schedules/", runs.list_schedules, name="drill-schedules"),
     path("drills/runs/<int:pk>/", runs.show_run, name="drill-run"),
     path("drills/<int:pk>/edit/", schedules.edit_drill, name="drill-edit"),
@@ -91,7 +114,18 @@ urlpatterns = [
     ),
     path("verify/", certificates.verify_any, name="verify"),
     path("verify/<str:number>/", certificates.verify_one, name="verify-one"),
-    path("flows/<int:pk>/failover/", runbook.begin, name="flow-failover"),
+    path("flows/<int:pk>/failover/", begin.begin, name="flow-failover"),
+    path(
+        "flows/<int:pk>/failover/application/",
+        application.choose_application,
+        name="flow-application",
+    ),
+    path(
+        "flows/<int:pk>/failover/<execution:execution>/",
+        begin.prepare,
+        name="flow-failover-prepare",
+    ),
+    path("failovers/<int:pk>/failback/", application.show_failback, name="application-failback"),
     path("flows/<int:pk>/left-behind/", left_behind.show_left_behind, name="flow-left-behind"),
     path(
         "flows/<int:pk>/left-behind/<int:finding>/withdraw/",
@@ -126,6 +160,14 @@ urlpatterns = [
     path("flows/<int:pk>/jobs/<int:job>/", show_job, name="flow-job"),
     path("groups/", list_all, name="consumer-groups"),
     path("flows/<int:pk>/group/", show_group, name="flow-group"),
+    path("flows/<int:pk>/events/", events.show_events, name="flow-events"),
+    path(
+        "flows/<int:pk>/transitions/",
+        events.moved_here,
+        {"part": "transitions"},
+        "flow-transitions",
+    ),
+    path("flows/<int:pk>/audit/", events.moved_here, {"part": "audit"}, "flow-audit"),
     path("flows/<int:pk>/<part:part>/", pages.show_flow, name="flow-part"),
     path("flows/<int:pk>/<act:action>/", actions.act_on_flow, name="flow-act"),
     path("clusters/", clusters.list_clusters, name="clusters"),
@@ -135,6 +177,9 @@ urlpatterns = [
     path("clusters/<str:alias>/edit/", clusters.edit_cluster, name="cluster-edit"),
     path("clusters/<str:alias>/delete/", clusters.delete_cluster, name="cluster-delete"),
     path("clusters/<str:alias>/test/", clusters.test_cluster, name="cluster-test"),
+    path("approvals/", approvals.show_approvals, name="approvals"),
+    path("approvals/request/", approvals.request_waiver, name="waiver-request"),
+    path("approvals/<int:pk>/<decision:decision>/", approvals.decide_waiver, name="waiver-decide"),
     path("audit/", show_audit, name="audit"),
     path("runners/", runners.list_runners, name="runners"),
     path("add/runner/", runners.add_runner, name="runner-add"),

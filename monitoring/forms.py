@@ -14,7 +14,7 @@ from mirrors.outbound_http import check_headers, refusal
 from monitoring.channels.base import ChannelType
 from monitoring.channels.registry import CHANNEL_TYPES, errors_of
 from monitoring.domain.alerts.rules import KINDS, LARGEST, LONGEST_S, problems_of
-from monitoring.models import AlertRule, Channel, Severity
+from monitoring.models import AlertRule, Channel, Severity, TransferPrice
 
 _LONGEST_LABELS = 20
 
@@ -197,3 +197,34 @@ def _channel_initial(channel: Channel | None) -> dict[str, Any] | None:
     same = ("name", "kind", "target", "secret", "enabled")
     facts = {name: getattr(channel, name) for name in same}
     return {**facts, "headers": lines_of(channel.headers)}
+
+
+class PriceForm(SettingsForm):
+    """Price and budget of a pair of clusters; an empty price removes both."""
+
+    per_gb = forms.DecimalField(
+        label="Price per GB", required=False, min_value=0, max_digits=12, decimal_places=6
+    )
+    currency = text_field("Currency", mono=False, max_length=3, placeholder="EUR")
+    monthly_budget = forms.DecimalField(
+        label="Budget per month", required=False, max_digits=14, decimal_places=2
+    )
+
+    def __init__(self, *args: Any, price: TransferPrice | None = None, **kwargs: Any) -> None:
+        initial = {}
+        if price is not None:
+            initial = {
+                "per_gb": price.per_gb.normalize(),
+                "currency": price.currency,
+                "monthly_budget": price.monthly_budget,
+            }
+        super().__init__(*args, initial=initial, **kwargs)
+        self.fields["per_gb"].help_text = "Of 10^9 bytes sent to the target. Empty: no price."
+        self.fields["monthly_budget"].help_text = "Empty: no budget, and no alert."
+
+    def values(self) -> dict[str, Any]:
+        return {
+            "per_gb": self.cleaned_data["per_gb"],
+            "currency": self.cleaned_data["currency"],
+            "budget": self.cleaned_data["monthly_budget"],
+        }

@@ -20,7 +20,7 @@ ALERTS = ListSpec(
         Column("severity", "Severity", ("severity",)),
         Column("sentence", "What"),
         Column("fired_at", "Since", ("fired_at",)),
-        Column("resolved_at", "Lasted", ("resolved_at",)),
+        Column("resolved_at", "Duration", ("resolved_at",)),
         Column("acknowledged_by", "Acknowledged by", ("acknowledged_by",)),
         Column("rule_name", "Rule", ("rule_name",), field="rule"),
         on_page("Actions", hidden=True),
@@ -156,7 +156,7 @@ SCHEDULES = ListSpec(
 NEXT_RUNS = ListSpec(
     "next runs",
     columns=(
-        Column("next_at", "Next run (UTC)"),
+        Column("next_at", "Next run"),
         Column("label", "Flow"),
         Column("offset_lag", "Would move now", number=True),
         Column("sentence", "Now"),
@@ -169,7 +169,7 @@ LAST_RUNS = ListSpec(
         *in_files("ended_at"),
         Column("flow.name", "Flow"),
         Column("state", "State"),
-        on_page("Lasted", number=True),
+        on_page("Duration", number=True),
         Column("records", "Records", number=True),
         Column("bytes", "Bytes", number=True),
         Column("reason", "Reason"),
@@ -188,7 +188,7 @@ TOPOLOGY_FLOWS = ListSpec(
             number=True,
             title="Age of the oldest record not yet replicated: the data loss of a failover now",
         ),
-        Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet replicated"),
+        Column("offset_lag", "Lag", ("owed",), number=True, title="Records not yet replicated"),
         Column("records_per_second", "Records/s", number=True),
         Column("bytes_per_second", "Bytes/s", number=True),
         Column("as_of", "As of", ("as_of",)),
@@ -219,8 +219,8 @@ TOPOLOGY_CLUSTERS = ListSpec(
 SAMPLES = ListSpec(
     "samples",
     columns=(
-        Column("at", "From (UTC)"),
-        Column("offset_lag", "Behind", number=True, title="Most records not yet copied"),
+        Column("at", "From"),
+        Column("offset_lag", "Lag", number=True, title="Most records not yet copied"),
         Column(
             "time_lag_ms",
             "RPO",
@@ -241,7 +241,7 @@ FLOWS_BY_TROUBLE = ListSpec(
     columns=(
         Column("label", "Flow"),
         Column("shown_state", "State"),
-        Column("offset_lag", "Behind", number=True),
+        Column("offset_lag", "Lag", number=True),
         Column(
             "time_lag_ms",
             "RPO",
@@ -251,9 +251,9 @@ FLOWS_BY_TROUBLE = ListSpec(
         *in_files("rpo_seconds"),
         on_page("Last hour", title="RPO, minute by minute"),
         Column("bytes_per_second", "Rate", number=True, title="What is replicated now"),
-        Column("ready", "Ready", number=True, title="Readiness of the standby, of 100"),
+        Column("ready", "Readiness", number=True, title="Readiness of the standby, of 100"),
         *in_files("proof.state"),
-        Column("proof.at", "Proven", title="When a drill last passed"),
+        Column("proof.at", "Last drill", title="When a drill last passed"),
         Column("since", "Since"),
         *in_files("as_of"),
         Column("reason", "Reason"),
@@ -273,6 +273,79 @@ WORST_GROUPS = ListSpec(
 COMPONENTS = ListSpec(
     "component health",
     rows="whose",
-    columns=in_files("what", "name", "state", "seen_at", "reason"),
+    columns=(
+        Column("name", "Component"),
+        Column("what", "Kind"),
+        Column("state", "State"),
+        Column("seen_at", "Last seen"),
+        Column("reason", "Reason"),
+    ),
 )
-RPO_CURVE = ListSpec("rpo curve", rows="curve.minutes", columns=in_files("at", "rpo_ms"))
+RPO_CURVE = ListSpec("rpo curve", rows="chart.minutes", columns=in_files("at", "rpo_ms"))
+TOPIC_GROUPS = ListSpec(
+    "groups of a topic",
+    rows="groups",
+    columns=(
+        Column("group", "Group"),
+        Column("sync", "Offset sync"),
+        Column("lag", "Lag on the source", number=True, title="Records; null if unknown"),
+        Column("ready", "Resume ready", number=True, title="Partitions with a resume offset"),
+        *in_files("partitions"),
+    ),
+)
+TOPIC_GAPS = ListSpec(
+    "gaps of a topic",
+    rows="gaps",
+    columns=(
+        Column("partition", "Partition"),
+        Column("kind", "Kind"),
+        Column("state", "State"),
+        Column("opened_at", "Found"),
+    ),
+)
+COSTS = ListSpec(
+    "costs",
+    rows="rows",
+    columns=(
+        Column("name", "Flow"),
+        Column("bytes", "Sent this month", number=True, title="Bytes sent to the target"),
+        Column("cost", "Cost so far", number=True),
+        Column("forecast", "Forecast", number=True, title="Of the month, at the mean rate so far"),
+        Column("budget", "Budget", number=True),
+        Column("share", "Forecast of budget", number=True),
+        *in_files("currency"),
+    ),
+)
+TOPIC_COSTS = ListSpec(
+    "costs of topics",
+    rows="topics",
+    columns=(
+        Column("topic", "Topic"),
+        Column("bytes", "Sent this month", number=True),
+        Column("share", "Share of the flow", number=True),
+        Column("cost", "Cost so far", number=True),
+    ),
+)
+TOPIC_CONFIGS = ListSpec(
+    "configs of a topic",
+    rows="config_rows",
+    columns=(
+        Column("key", "Config"),
+        Column("source", "Source"),
+        Column("target", "Target"),
+        Column("verdict", "State"),
+        Column("reason", "Reason"),
+        *in_files("source_set", "target_set"),
+    ),
+)
+TOPIC_CHANGES = ListSpec(
+    "manual changes of a topic",
+    rows="drift",
+    columns=(
+        Column("key", "Config or ACL"),
+        Column("expected", "Set by the flow"),
+        Column("found", "Found"),
+        Column("state", "State"),
+        *in_files("kind"),
+    ),
+)

@@ -7,13 +7,13 @@ from typing import Any
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
+from mirrors.domain.audit.actors import ActorKind
 from mirrors.domain.flows.schedule import RunSchedule, state_of_runs
 from mirrors.domain.settings.flow_control import SCHEDULE, UNTIL, WINDOW, ZONE
 from mirrors.models import Job, Transition
 from mirrors.models.flow_queries import figures_as_of, flows_with_lag
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.flows.schedules import RUN_BEGAN
-from mirrors.services.runners.processes import SUPERVISOR
 from mirrors.views.page import mark_flow
 
 
@@ -28,7 +28,7 @@ def scheduled_flows() -> QuerySet[Any]:
         flows_with_lag()
         .filter(bounded)
         .annotate(
-            asked_by=Subquery(asked.values("who")[:1]),
+            asked_by=Subquery(asked.values("kind")[:1]),
             asked_at=Subquery(asked.values("when")[:1]),
             ran_since=Subquery(asked.filter(RUN_BEGAN).values("when")[:1]),
             last_job=Subquery(jobs.values("pk")[:1]),
@@ -53,7 +53,7 @@ def set_schedules(flows: list[Any], now: datetime) -> list[Any]:
             runs,
             desired=flow.desired_state,
             asked_at=None if flow.asked_at is None else milliseconds(flow.asked_at),
-            by_itself=flow.asked_by == SUPERVISOR,
+            by_itself=flow.asked_by == ActorKind.PROCESS,
             ran_since=None if flow.ran_since is None else milliseconds(flow.ran_since),
             waiting=flow.offset_lag,
             now=milliseconds(now),

@@ -16,7 +16,7 @@ from mirrors.models import Sighting
 from monitoring.alerts import evaluation
 from monitoring.channels import delivery
 from monitoring.forecasts import source_scan
-from monitoring.history import collector
+from monitoring.history import collector, topic_collector
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,9 @@ def collect() -> None:
             evaluation.evaluate(now=now)
         collector.roll_up(now=now)
         collector.prune(now=now)
+        topic_collector.collect(now=now)
+        topic_collector.roll_up(now=now)
+        topic_collector.prune(now=now)
     except DatabaseError as error:
         # Beat sends the task again in ten seconds; no traceback each time.
         log.error("samples and alerts: database error: %s", error)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from mirrors.models import Cluster, Flow
+from django.core.cache import cache
+from django.db.models import Count, F
+from django.db.models.functions import Coalesce
+
+from mirrors.models import Cluster, Flow, GroupOffset
 from mirrors.models.flow_queries import figures_as_of
 from mirrors.models.flows import DesiredState
 from mirrors.views.page import mark_cluster, mark_flow
 from monitoring.domain.topology import reaches
 from monitoring.history import samples
+
+_GROUP_COUNTS, _COUNTED_FOR_S = "topology-groups-by-cluster", 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +32,8 @@ class FlowEdge:
     desired_state: str
     observed_state: str
     reason: str
+    topics: int = 0
+    copied: int = 0
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -42,6 +51,30 @@ class FlowEdge:
 
 
 @dataclasses.dataclass(frozen=True)
+class ClusterContent:
+    """Number of topics and consumer groups; None if no flow has seen any."""
+
+    topics: int | None = None
+    groups: int | None = None
+
+
+def group_counts() -> dict[int, int]:
+    """Consumer groups by cluster: on a source all that its flows saw, else those with an offset.
+
+    Counting reads all group offsets, so the counts are at most a minute old.
+    """
+    return cache.get_or_set(_GROUP_COUNTS, _count_groups, _COUNTED_FOR_S) or {}
+
+
+def _count_groups() -> dict[int, int]:
+    rows = GroupOffset.objects.order_by()
+    number = Count("group", distinct=True)
+    synced = rows.filter(target_offset__isnull=False).values_list("flow__target")
+    on_targets = dict(synced.annotate(n=number))
+    return on_targets | dict(rows.values_list("flow__source").annotate(n=number))
+
+
+@dataclasses.dataclass(frozen=True)
 class Topology:
     """All clusters and all flows between them."""
 
@@ -51,9 +84,36 @@ class Topology:
     @classmethod
     def now(cls) -> Topology:
         fields = ("pk", "source__alias", "target__alias", "desired_state", "observed_state")
+        copied = Coalesce(F("account__topics_copied"), 0)
+        others = Coalesce(F("account__topics_left_out") + F("account__topics_blocked"), 0)
         rows = Flow.objects.order_by("source__alias", "target__alias")
-        flows = [FlowEdge(*row) for row in rows.values_list(*fields, "reason")]
-        return cls([mark_cluster(cluster) for cluster in Cluster.objects.all()], flows)
+        values = rows.values_list(*fields, "reason", copied + others, copied)
+        clusters = [mark_cluster(cluster) for cluster in Cluster.objects.all()]
+        return cls(clusters, [FlowEdge(*row) for row in values])
+
+    @property
+    def sources(self) -> list[str]:
+        """Source clusters, that of the oldest flow first."""
+        return list(dict.fromkeys(one.source for one in sorted(self.flows, key=lambda f: f.pk)))
+
+    def content(self) -> dict[str, ClusterContent]:
+        """Topics and groups of each cluster, as far as its flows see them.
+
+        A source has all topics that a flow lists; a cluster that is only a target has the remote
+        topics of its flows.
+        """
+        seen: dict[str, int] = {}
+        copies: Counter[str] = Counter()
+        for flow in self.flows:
+            seen[flow.source] = max(flow.topics, seen.get(flow.source, 0))
+            copies[flow.target] += flow.copied
+        groups = group_counts()
+        return {
+            one.alias: ClusterContent(
+                topics=seen.get(one.alias, copies.get(one.alias)), groups=groups.get(one.pk)
+            )
+            for one in self.clusters
+        }
 
     def hops(self, clusters: Sequence[Cluster]) -> dict[str, dict[str, int]]:
         """The clusters that records of these clusters reach over flows that are not stopped."""

@@ -5,7 +5,16 @@ from django.urls.converters import StringConverter
 
 from monitoring.domain.alerts.rules import KINDS
 from monitoring.history.charts import CHARTS
-from monitoring.views import alert_rules, alerts, charts, overview, schedules, topology
+from monitoring.views import (
+    alert_rules,
+    alerts,
+    charts,
+    costs,
+    overview,
+    schedules,
+    topics,
+    topology,
+)
 from monitoring.views.flow_alerts import show_flow_alerts
 
 
@@ -43,6 +52,14 @@ urlpatterns = [
     path("alerts/silences/<int:pk>/end/", alerts.end_silence, name="silence-end"),
     path("alerts/channels/<int:pk>/test/", alerts.test_channel, name="channel-test"),
     path("alerts/deliveries/<int:pk>/retry/", alerts.retry_delivery, name="delivery-retry"),
+    path(
+        "flows/<int:pk>/topics/<path:topic>/configs/",
+        topics.read_configs,
+        name="flow-topic-configs",
+    ),
+    path("flows/<int:pk>/topics/<path:topic>/", topics.show_topic, name="flow-topic"),
+    path("costs/", costs.list_costs, name="costs"),
+    path("flows/<int:pk>/cost/", costs.show_cost, name="flow-cost"),
     path("flows/<int:pk>/alerts/", show_flow_alerts, name="flow-alerts"),
     path("flows/<int:pk>/charts/", charts.show_charts, name="flow-charts"),
     path("flows/<int:pk>/charts/<chart:chart>/", charts.figure, name="flow-figure"),

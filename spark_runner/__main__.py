@@ -26,6 +26,7 @@ from pyspark import SparkContext
 
 from mirrors import launcher
 from mirrors.domain.errors import UnderstudyError
+from mirrors.kafka.security import live_secrets
 from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.native import loader
@@ -87,13 +88,15 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
         log.info("Not compiled: %s.", loader.NOT_COMPILED)
     try:
         spark = context.open_context(name=name, master=master, directory=directory, java=java)
+    except context.InvalidMaster:
+        raise
     except Exception as error:
         # Spark may raise anything here. The operator gets one sentence.
         log.exception("Spark did not start")
         words = str(error).strip().split("\n", 1)[0]
         return _print(f"Spark did not start on {master}: {words}", launcher.EXIT_FAILED)
     jobs = SparkJobs(spark)
-    control = ControlServer(*_address(master, spark))
+    control = ControlServer(*_address(master, spark), port=_control_port())
     host = RunnerResources(directory, control, jobs, Slots(lambda: jobs.slots), lane)
     reporter.host, reporter.application_id = host, spark.applicationId
     health = SparkHealth(jobs, master)
@@ -141,13 +144,20 @@ def _lock(directory: Path) -> Iterator[None]:
         yield
 
 
+class _HidingFormatter(logging.Formatter):
+    """Hides the values of secrets that this process read, also in tracebacks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return live_secrets.hide(super().format(record))
+
+
 def _log_to(directory: Path) -> None:
     handler = logging.handlers.RotatingFileHandler(
         directory / launcher.LOG_FILE, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
     )
     # The thread name identifies the flow. Times are UTC, as on all pages.
     words = "%(asctime)s %(levelname)s %(name)s [%(threadName)s]: %(message)s"
-    formatter = logging.Formatter(words)
+    formatter = _HidingFormatter(words)
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -182,6 +192,12 @@ def _address(master: str, spark: SparkContext) -> tuple[str, str]:
     if context.is_local(master):
         return "127.0.0.1", "127.0.0.1"
     return str(spark.getConf().get("spark.driver.host")), "0.0.0.0"  # noqa: S104 (executors are elsewhere; who connects must prove itself)
+
+
+def _control_port() -> int:
+    """A fixed port for tasks on other machines, which a firewall can name; 0 for any."""
+    text = os.environ.get("UNDERSTUDY_CONTROL_PORT", "").strip()
+    return int(text) if text.isascii() and text.isdecimal() and int(text) < 65536 else 0
 
 
 def _print(sentence: str, code: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -70,6 +71,13 @@ def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
         side.close()
 
 
+@pytest.fixture(autouse=True)
+def fresh_limits() -> None:
+    """Sign-ins of other tests do not count."""
+    if limits := sys.modules.get("controlplane.web.limits"):
+        limits.sign_ins.clear()
+
+
 @pytest.fixture
 def signing_key(tmp_path: Path, settings: Settings) -> Path:
     """Where this test's own key is made when a certificate is signed."""
@@ -115,7 +123,7 @@ def clusters(
 
 
 def _kept(name: str) -> Path | None:
-    """Below what two sessions share, which is in memory where there is room; None for one alone."""
+    """Below what the sessions share, which is in memory where there is room; None for one alone."""
     if shared := os.environ.get(VARIABLE):
         path = Path(shared, os.environ.get("TOX_PARALLEL_ENV", "one"), name)
         # A session that a test starts has brokers of its own.

@@ -1,4 +1,4 @@
-"""Two sessions of the suite on one machine: a test marked `alone` runs while the other one waits.
+"""Sessions of the suite on one machine: a test marked `alone` runs while the other ones wait.
 
 A plugin of pytest that `tests.side_by_side` loads. Who runs beside others shares the room; who
 wants it alone has it alone. All pass the door one by one, so that nobody overtakes who waits.

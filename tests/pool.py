@@ -1,7 +1,7 @@
-"""What each of two sessions runs: folders of its own, then files of a pool that both take from.
+"""What each of three sessions runs: folders of its own, then files of a pool that all take from.
 
 A plugin of pytest that `tests.side_by_side` loads. How long folders take beside each other depends
-on the machine, so a session that is done with its own takes the next free file: both end
+on the machine, so a session that is done with its own takes the next free file: all end
 at about the same time.
 """
 
@@ -19,16 +19,16 @@ from tests.exclusive import VARIABLE
 ROOT = Path(__file__).resolve().parents[1]
 # Whatever is not named here is the second session's: all that starts a whole demo, so that there
 # are never two at once.
-FIRST = ("mirrors", "spark")
-# In the order in which the first session takes their files; the second one begins at the end.
+FIRST, THIRD = ("mirrors", "security"), ("spark",)
+# In the order in which sessions take their files; the second one begins at the end.
 POOL = ("wire", "kafka", "domain")
 # Files of these folders that need the database, whose tests come before all others, or the room.
 FIRST_FILES = ("wire/test_foreign_records.py",)
-SECOND_FILES = ("kafka/test_source_scan.py",)
+SECOND_FILES = ("kafka/test_source_scan.py", "kafka/test_readings.py")
 
 
-def shares() -> tuple[list[str], list[str], list[str]]:
-    """What the first session runs, the second, and either; each file is in exactly one."""
+def shares() -> tuple[tuple[list[str], ...], list[str]]:
+    """What each session runs, and what any of them does; each file is in exactly one."""
     pool = [
         path.relative_to(ROOT).as_posix()
         for folder in POOL
@@ -39,10 +39,11 @@ def shares() -> tuple[list[str], list[str], list[str]]:
     rest = {
         f"tests/{path.name}"
         for path in (ROOT / "tests").iterdir()
-        if _has_tests(path) and path.name not in (*FIRST, *POOL)
+        if _has_tests(path) and path.name not in (*FIRST, *THIRD, *POOL)
     }
     second = sorted({*rest, *(f"tests/{name}" for name in SECOND_FILES)})
-    return first, second, [path for path in pool if path not in own]
+    third = [f"tests/{name}" for name in THIRD]
+    return (first, second, third), [path for path in pool if path not in own]
 
 
 def _has_tests(path: Path) -> bool:
@@ -80,7 +81,7 @@ class Pool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    pool = Pool(Path(os.environ[VARIABLE]), shares()[2])
+    pool = Pool(Path(os.environ[VARIABLE]), shares()[1])
     config.pluginmanager.register(Hooks(pool), "pool")
 
 

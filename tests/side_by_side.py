@@ -1,10 +1,10 @@
-"""`make test`: the whole suite as two pytest sessions at the same time, each complete.
+"""`make test`: the whole suite as three pytest sessions at the same time, each complete.
 
 Most tests wait most of their time: for brokers, for Spark, for a page. Each session has its own
-brokers, Redis, databases and ports, folders of its own and what it takes from a pool that both
-share (tests/pool.py); tests that measure time are marked `alone` and run while the other session
-waits (tests/exclusive.py). The output of the first session appears as it runs, the second one's
-after it. Both must pass.
+brokers, Redis, databases and ports, folders of its own and what it takes from a pool that all
+share (tests/pool.py); tests that measure time are marked `alone` and run while the other sessions
+wait (tests/exclusive.py). The output of the first session appears as it runs, that of the others
+after it. All must pass.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from tests.exclusive import VARIABLE
 from tests.pool import ROOT, shares
 
 PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.exclusive", "-p", "tests.pool")
+# Of the sessions; a session's name also tells its databases from the others'.
+NAMES = ("one", "two", "three")
 _NOTHING_TO_RUN = 5
 _PAUSE_S = 0.5
-# For what two sessions' brokers write, with as much again to spare.
+# For what the sessions' brokers write, with as much again to spare.
 _ROOM = 8 << 30
 
 
@@ -37,21 +39,23 @@ def main(arguments: Sequence[str]) -> int:
     if any(os.path.exists(word.partition("::")[0]) for word in arguments):
         # Somebody names what to run: one session does.
         return subprocess.call([sys.executable, "-m", "pytest", *arguments], cwd=ROOT)
-    first, second, pool = shares()
+    own, pool = shares()
     sessions: list[subprocess.Popen[bytes]] = []
     with (
         tempfile.TemporaryDirectory(prefix="understudy-tests-", dir=_memory()) as directory,
         _signals_go_on_to(sessions),
     ):
-        log = Path(directory, "second.log")
-        sessions.append(_begin([*first, *pool, *arguments], directory, "one"))
-        with log.open("wb") as output:
-            renamed = _renamed(arguments)
-            sessions.append(_begin([*second, *pool, *renamed], directory, "two", stdout=output))
+        sessions.append(_begin([*own[0], *pool, *arguments], directory, NAMES[0]))
+        logs = [Path(directory, f"{name}.log") for name in NAMES[1:]]
+        for log, files in zip(logs, own[1:], strict=True):
+            words = [*files, *pool, *_renamed(arguments, log.stem)]
+            with log.open("wb") as output:
+                sessions.append(_begin(words, directory, log.stem, stdout=output))
         sessions[0].wait()
-        sys.stdout.write("\nThe second session, which ran at the same time:\n\n")
-        sys.stdout.flush()
-        _follow(log, sessions[1])
+        for log, session in zip(logs, sessions[1:], strict=True):
+            sys.stdout.write(f"\nSession {log.stem}, which ran at the same time:\n\n")
+            sys.stdout.flush()
+            _follow(log, session)
     return verdict([session.returncode for session in sessions])
 
 
@@ -88,14 +92,14 @@ def _begin(
     )
 
 
-def _renamed(arguments: Sequence[str]) -> list[str]:
-    """The second session writes a report of its own beside the first one's."""
+def _renamed(arguments: Sequence[str], session: str) -> list[str]:
+    """Further sessions write reports of their own beside the first one's."""
     found = []
     for word in arguments:
         name, _, value = word.partition("=")
         path = Path(value)
         if name in ("--junitxml", "--junit-xml"):
-            word = f"{name}={path.with_name(f'{path.stem}-second{path.suffix}')}"
+            word = f"{name}={path.with_name(f'{path.stem}-{session}{path.suffix}')}"
         found.append(word)
     return found
 
@@ -113,7 +117,7 @@ def _follow(log: Path, session: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _signals_go_on_to(sessions: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """A signal to this process stops both like Ctrl-C: each one stops what it started."""
+    """A signal to this process stops all like Ctrl-C: each one stops what it started."""
 
     def hand_on(_number: int, _frame: object) -> None:
         for session in sessions:

@@ -90,6 +90,13 @@ def test_only_the_doors_import_a_kafka_client() -> None:
     assert strangers == set()
 
 
+def test_one_client_of_the_rest_api_is_written() -> None:
+    """Others wrap it. The benchmark of pages uses Django's test client."""
+    paths = [path for path in production_modules() if "Token {" in path.read_text(encoding="utf-8")]
+    names = {path.relative_to(ROOT).as_posix() for path in paths}
+    assert names - {"controlplane/bench/scale/page_times.py"} == {"mirrors/rest_client.py"}
+
+
 def test_only_the_runner_imports_pyspark_and_only_the_charts_import_plotly() -> None:
     assert {
         name for name in modules_importing("pyspark") if not name.startswith("spark_runner/")

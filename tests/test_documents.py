@@ -106,3 +106,13 @@ def test_every_path_of_ours_and_every_command_is_there(page: Path) -> None:
     missing = [p for p in paths if not (ROOT / p).exists() and not (ROOT / "tests" / p).exists()]
     commands = set(re.findall(r"manage\.py ([a-z]\w+)", text)) - set(get_commands())
     assert (missing, commands) == ([], set())
+
+
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    text = (ROOT / "docs/threat-model.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 20
+    for path, test in named:
+        file = ROOT / path
+        assert file.is_file(), path
+        assert not test or f"def {test}(" in file.read_text(), f"{path}::{test}"

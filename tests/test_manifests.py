@@ -36,7 +36,7 @@ def test_a_manifest_is_valid_and_names_nothing_unknown(document: dict[str, Any])
     kubernetes_validate.validate(document, SCHEMAS, strict=True)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     folder = ROOT / "docs" / "operations"
-    page = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md")))
+    page = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.md")))
     for container in containers(document):
         words = [*container["command"], *container.get("args", [])]
         target = words[words.index("make") + 1]

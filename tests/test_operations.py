@@ -12,7 +12,7 @@ from mirrors.domain.states.flows import OBSERVED
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "operations"
-PAGE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md")))
+PAGE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.rglob("*.md")))
 PROGRAMS = ("controlplane", "mirrors", "monitoring", "spark_runner")
 _NAME = re.compile(
     r"""["'](UNDERSTUDY_[A-Z_]+|DATABASE_URL|REDIS_URL|XDG_CACHE_HOME|JAVA_HOME)["']"""
@@ -20,7 +20,14 @@ _NAME = re.compile(
 # The environment variables of a hook's command; docs/failover-hooks.md has them.
 TOLD = {f"UNDERSTUDY_{word}" for word in ("RUN", "KIND", "FLOW", "SOURCE", "TARGET")}
 # The demo's and the benchmark's own.
-_NOT_FOR_OPERATORS = {"UNDERSTUDY_DEMO_MARK", "UNDERSTUDY_BENCH_LOCK", *TOLD}
+_NOT_FOR_OPERATORS = {
+    "UNDERSTUDY_DEMO_MARK",
+    "UNDERSTUDY_BENCH_LOCK",
+    # In the table as a value that may also come from a file.
+    "UNDERSTUDY_TOKEN_FILE",
+    "UNDERSTUDY_SECRET_KEY_FILE",
+    *TOLD,
+}
 
 
 def variables_of_the_programs() -> set[str]:

@@ -1,4 +1,4 @@
-"""Two sessions of the suite: no test is left out or run twice, and an exclusive one runs alone."""
+"""The sessions of the suite: no test is left out or run twice, and an exclusive one runs alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def files(name: str) -> set[Path]:
 
 
 def test_every_file_is_in_exactly_one_share() -> None:
-    found = [path for share in pool.shares() for name in share for path in files(name)]
+    own, shared = pool.shares()
+    assert len(own) == len(side_by_side.NAMES)
+    found = [path for share in (*own, shared) for name in share for path in files(name)]
     assert len(found) == len(set(found))
     assert set(found) == set(TESTS.rglob("test_*.py"))
 
@@ -41,16 +43,19 @@ def test_both_begin_with_their_own_and_take_each_file_of_the_pool_once(tmp_path:
 def test_files_of_the_pool_need_no_database() -> None:
     """Tests that do come first in their session, and those of the pool come last."""
     asks = re.compile(r"django_db|\b(transactional_)?db\b[:,)]|live_server|mark\.alone")
-    texts = {name: (pool.ROOT / name).read_text(encoding="utf-8") for name in pool.shares()[2]}
+    texts = {name: (pool.ROOT / name).read_text(encoding="utf-8") for name in pool.shares()[1]}
     assert [name for name, text in texts.items() if asks.search(text)] == []
 
 
 @pytest.mark.parametrize(
     ("codes", "together"),
-    [((0, 0), 0), ((0, 1), 1), ((2, 0), 2), ((0, 5), 0), ((5, 1), 1), ((5, 5), 5), ((0, -9), -9)],
+    [
+        *(((0, 0, 0), 0), ((0, 1, 0), 1), ((2, 0, 0), 2), ((0, 0, 1), 1), ((0, 5, 0), 0)),
+        *(((5, 1, 5), 1), ((5, 5, 5), 5), ((0, -9, 5), -9)),
+    ],
 )
-def test_both_must_pass_and_one_of_them_may_have_nothing_to_run(
-    codes: tuple[int, int], together: int
+def test_all_must_pass_and_some_of_them_may_have_nothing_to_run(
+    codes: tuple[int, ...], together: int
 ) -> None:
     assert side_by_side.verdict(codes) == together
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -10,9 +11,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 
+from controlplane.api.examples import VERBS
 from mirrors.models import Role, needs
-
-_VERBS = ("get", "post", "patch", "put", "delete")
 
 
 @needs(Role.VIEWER)
@@ -34,7 +34,7 @@ def groups() -> list[tuple[str, list[dict[str, Any]]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for path, verbs in document()["paths"].items():
         name = path.removeprefix("/api/v1/").split("/")[0]
-        for verb in _VERBS:
+        for verb in VERBS:
             if verb in verbs:
                 found.setdefault(name, []).append(_operation(path, verb, verbs[verb]))
     return sorted(found.items())
@@ -50,9 +50,16 @@ def _operation(path: str, verb: str, operation: dict[str, Any]) -> dict[str, Any
         "verb": verb.upper(),
         "text": operation.get("description", ""),
         "parameters": operation.get("parameters", []),
+        "example": operation["x-codeSamples"][0]["source"],
         "takes": _fields(operation.get("requestBody", {})),
         "answers": _fields(success),
+        "response": _example(success),
     }
+
+
+def _example(response: dict[str, Any]) -> str:
+    found = response.get("content", {}).get("application/json", {}).get("example")
+    return "" if found is None else json.dumps(found, indent=2, ensure_ascii=False)
 
 
 def _fields(body: dict[str, Any]) -> list[dict[str, str]]:

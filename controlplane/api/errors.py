@@ -206,6 +206,13 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return _plain_page(request, "500.html", 503 if is_unavailable else 500, **context)
 
 
+def refuse(request: HttpRequest, status: int, code: str, message: str) -> HttpResponse:
+    """A refusal before the request is read: JSON or plain text."""
+    if _is_rest(request):
+        return _json(request, status, code, message)
+    return HttpResponse(f"{message}\n", status=status, content_type="text/plain; charset=utf-8")
+
+
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     sentence = "The form is too old or from another site. Reload the page and retry."
     return permission_denied(request, PermissionDenied(sentence))

@@ -6,6 +6,6 @@ from mirrors.domain.errors import UnderstudyError
 
 
 class BenchError(UnderstudyError):
-    """A run, or the whole benchmark, cannot go on; the text says what, where, why, what to do."""
+    """A run, or all of them, cannot continue; the text says what, where, why, what to do."""
 
     code = "bench"

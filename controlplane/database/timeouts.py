@@ -95,7 +95,7 @@ _CANCELLER = _Canceller()
 
 
 def _cancel(raw: psycopg.Connection[Any]) -> None:
-    """Otherwise the server goes on with a statement whose result nobody reads."""
+    """Otherwise the server continues a statement whose result nobody reads."""
     with contextlib.suppress(psycopg.Error, OSError):
         raw.cancel_safe(timeout=_RETRY_AFTER_S)
 

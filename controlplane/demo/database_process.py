@@ -24,7 +24,7 @@ class Database:
         self._log = log
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "manage.py", "demo", "--seed"],
+                [sys.executable, "-m", "django", "demo", "--seed"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -6,6 +6,6 @@ from mirrors.domain.errors import UnderstudyError
 
 
 class DemoError(UnderstudyError):
-    """The demo cannot go on; the text says what, where, why and what to do. Never a secret."""
+    """The demo cannot continue; the text says what, where, why and what to do. Never a secret."""
 
     code = "demo"

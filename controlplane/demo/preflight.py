@@ -7,13 +7,13 @@ import os
 from controlplane.demo.errors import DemoError
 from controlplane.demo.processes.java import find_java
 from controlplane.demo.processes.ports import free_port, is_free
-from controlplane.demo.services import redis_server
+from controlplane.demo.processes.valkey import valkey_server
 from controlplane.demo.workspace import Workspace
 
 
 def check_programs() -> None:
     find_java()
-    redis_server()
+    valkey_server()
 
 
 def wanted_port(name: str) -> int:

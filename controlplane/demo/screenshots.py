@@ -10,15 +10,16 @@ import dataclasses
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page, sync_playwright
 from playwright.sync_api import Error as Unseen
 from playwright.sync_api import TimeoutError as Late
 
 from controlplane.demo.errors import DemoError
-from controlplane.demo.rest_client import Api
+from mirrors.rest_client import RestClient
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = (
@@ -68,7 +69,7 @@ def take_pictures(
             f"{chromium} is not there: run `make system`, or name another Chromium.",
             code="chromium_missing",
         )
-    special = _play(Api(facts.url, facts.token))
+    special = _play(RestClient(facts.url, facts.token, program="understudy-demo"))
     directory.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     with sync_playwright() as playwright:
@@ -86,7 +87,7 @@ def take_pictures(
     return written
 
 
-def _play(api: Api) -> dict[str, str]:
+def _play(api: RestClient) -> dict[str, str]:
     """Have something to show: a simulation and a comparison that have ended, with their pages."""
     flow = next(row for row in api.get("flows/")["results"] if row["name"] == _FLOW)
     made = {
@@ -139,8 +140,13 @@ def _pages(page: Page, special: dict[str, str]) -> dict[str, str]:
 
 
 def _links(page: Page, selector: str) -> list[str]:
+    """Addresses of pages; one with a file's suffix is a download."""
     links = page.locator(selector).evaluate_all("links => links.map(a => a.getAttribute('href'))")
-    return list(dict.fromkeys(path for path in links if path and path.startswith("/")))
+    return list(dict.fromkeys(path for path in links if path and is_page(path)))
+
+
+def is_page(path: str) -> bool:
+    return path.startswith("/") and not PurePosixPath(urlsplit(path).path).suffix
 
 
 def _name(path: str) -> str:

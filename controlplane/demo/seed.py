@@ -1,8 +1,9 @@
 """What a fresh demo's database holds: a person, a token, two clusters, a runner, two flows.
 
-Runs as a process of its own (`manage.py demo --seed`): migrates, says so, waits for the facts on
-standard input (the brokers choose their ports meanwhile), seeds, answers. One JSON object a line
-each way, so no secret is an argument or in a log. Again, it changes only what is not as it should.
+Runs as a process of its own (`python -m django demo --seed`): migrates, says so, waits for the
+facts on standard input (the brokers choose their ports meanwhile), seeds, answers. One JSON object
+a line each way, so no secret is an argument or in a log. Again, it changes only what is not as it
+should.
 """
 
 from __future__ import annotations

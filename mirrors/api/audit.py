@@ -10,8 +10,8 @@ from rest_framework import mixins, viewsets
 from mirrors.api.base import StrictModelSerializer
 from mirrors.api.viewsets import FlowRelatedViewSet
 from mirrors.lists.audit import AUDIT, SETTING_CHANGES
-from mirrors.models import Flow, SettingChange, Transition
-from mirrors.models.transitions import by_people, human_transitions
+from mirrors.models import Flow, SettingChange, Transition, may_audit
+from mirrors.models.audit.transitions import by_people, human_transitions, visible_to
 
 
 class SettingChangeSerializer(StrictModelSerializer):
@@ -35,7 +35,18 @@ class SettingChangeViewSet(FlowRelatedViewSet):
     filter_fields: ClassVar = {"key": "key", "who": "who"}
 
 
+_FILTERS = {name: name for name in ("field", "who", "subject", "kind", "result", "reference")}
+
+
 class ActSerializer(StrictModelSerializer):
+    """`address` is empty for everybody except admins and auditors."""
+
+    def to_representation(self, instance: Transition) -> dict[str, Any]:
+        found = super().to_representation(instance)
+        if not may_audit(self.context["request"].user):
+            found["address"] = ""
+        return dict(found)
+
     class Meta:
         model = Transition
         fields = AUDIT.fields
@@ -51,7 +62,7 @@ class AuditOfFlowViewSet(FlowRelatedViewSet):
     search_fields = AUDIT.search
     ordering_fields = ("id",)
     ordering_aliases: ClassVar = AUDIT.orderings
-    filter_fields: ClassVar = {"field": "field", "who": "who", "subject": "subject"}
+    filter_fields: ClassVar = _FILTERS
 
     def of_parent(self, rows: QuerySet[Any], parent: Flow) -> QuerySet[Any]:
         return human_transitions(parent).order_by("-id")
@@ -60,9 +71,14 @@ class AuditOfFlowViewSet(FlowRelatedViewSet):
 class AuditViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Transition]):
     """Actions of people on anything, with reasons; newest first."""
 
-    queryset = by_people(Transition.objects.order_by("-id"))
+    queryset = Transition.objects.order_by("-id")
     serializer_class = ActSerializer
     search_fields = AUDIT.search
     ordering_fields = ("id",)
     ordering_aliases: ClassVar = AUDIT.orderings
-    filter_fields: ClassVar = {"field": "field", "who": "who", "subject": "subject"}
+    filter_fields: ClassVar = _FILTERS
+
+    def get_queryset(self) -> QuerySet[Transition]:
+        if getattr(self, "swagger_fake_view", False):
+            return self.queryset.none()
+        return by_people(visible_to(self.queryset.all(), self.request.user))

@@ -9,9 +9,12 @@ from typing import Any
 from django.core.exceptions import FieldDoesNotExist
 from django.core.exceptions import ValidationError as DjangoValidationError
 from django.db.models import BooleanField, Field, IntegerField, Model, QuerySet
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import filters, serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
+
+from mirrors.models import Flow
 
 
 class StrictMixin:
@@ -57,6 +60,41 @@ class PropertiesField(serializers.DictField):
     child = serializers.CharField(allow_blank=True, max_length=20_000, trim_whitespace=False)
 
 
+@extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
+class FlowField(serializers.Field[Flow, Any, Any, Any]):
+    """A flow by id or by name, such as `primary->backup`; shown as its id."""
+
+    def to_internal_value(self, data: Any) -> Flow:
+        flows = Flow.objects.select_related("source", "target", "runner")
+        if isinstance(data, int) and not isinstance(data, bool) and 0 < data < 2**63:
+            found = flows.filter(pk=data).first()
+        elif isinstance(data, str) and data.isascii() and data.isdecimal() and len(data) < 19:
+            found = flows.filter(pk=int(data)).first()
+        elif isinstance(data, str):
+            found = flows.filter(pk=id_of_flow(data)).first()
+        else:
+            raise serializers.ValidationError("Enter a flow's id or its name.")
+        if found is None:
+            raise serializers.ValidationError(f"There is no flow {str(data)[:200]}.")
+        return found
+
+    def get_attribute(self, instance: Any) -> Any:
+        """The id as the row has it: the flow itself would cost a query for each row."""
+        if isinstance(instance, Model) and len(self.source_attrs) == 1:
+            return instance.serializable_value(self.source_attrs[0])
+        return super().get_attribute(instance)
+
+    def to_representation(self, value: Flow | int) -> int:
+        return value.pk if isinstance(value, Flow) else value
+
+
+def id_of_flow(name: str) -> int:
+    """The id of the flow with this name; 0, which no flow has, if there is none."""
+    source, _, target = name.replace("\x00", "").partition("->")
+    rows = Flow.objects.filter(source__alias=source, target__alias=target)
+    return rows.values_list("pk", flat=True).first() or 0
+
+
 class ReasonSerializer(StrictSerializer):
     """The person's reason; recorded in the transition."""
 
@@ -90,6 +128,8 @@ def _value_of(model: type[Model], name: str, lookup: str, text: str) -> Any:
     if "\x00" in text:
         raise ValidationError({name: ["It contains a NUL character."]})
     column = _column(model, lookup)
+    if name == "flow" and "->" in text and isinstance(column, IntegerField):
+        return id_of_flow(text)
     if isinstance(column, IntegerField):
         # Eighteen digits fit every database. int() alone would accept digits of other scripts.
         if not re.fullmatch(r"-?[0-9]{1,18}", text):

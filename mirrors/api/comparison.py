@@ -13,13 +13,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import (
+    FlowField,
     ReasonSerializer,
     StrictSerializer,
     body_of,
     person,
     reason_of,
 )
-from mirrors.api.failover.serializers import FlowField
 from mirrors.api.viewsets import RelatedViewSet, RunViewSet
 from mirrors.lists.comparison import COMPARISONS, FINDINGS, PARTITIONS
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart

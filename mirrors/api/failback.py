@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import (
+    FlowField,
     ReasonSerializer,
     StrictModelSerializer,
     StrictSerializer,
@@ -27,7 +28,7 @@ from mirrors.api.failover.serializers import FailoverSerializer
 from mirrors.api.viewsets import DecisionMixin, FindingViewSet, FlowRelatedViewSet, RunViewSet
 from mirrors.domain.failback.orphans import DECISIONS
 from mirrors.lists.failback import DIVERGENCE, FAILBACKS, ORPHANS
-from mirrors.models import Divergence, Failback, Flow, OrphanStretch, Role, role_of
+from mirrors.models import Divergence, Failback, OrphanStretch, Role, role_of
 from mirrors.services.failback import lifecycle, orphans, switchover
 
 
@@ -53,8 +54,7 @@ class OrphanSerializer(StrictModelSerializer):
 
 
 class FailbackAskSerializer(StrictSerializer):
-    flow = serializers.PrimaryKeyRelatedField(
-        queryset=Flow.objects.select_related("source", "target", "runner"),
+    flow = FlowField(
         help_text="The flow that failed over; the failback replicates in the other direction.",
     )
     reason = serializers.CharField(max_length=500)

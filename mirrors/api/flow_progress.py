@@ -5,15 +5,38 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from rest_framework import serializers
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import mixins, serializers, status
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from mirrors.api.account import AccountOfPartition, AccountOfTopic
-from mirrors.api.base import StrictModelSerializer, StrictSerializer
+from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
 from mirrors.api.viewsets import FlowRelatedViewSet
 from mirrors.domain.flows.lanes import LANES
+from mirrors.domain.flows.latency import Latency
 from mirrors.domain.flows.speed_limits import NAMES
-from mirrors.lists.flows import JOBS, PARTITIONS, TOPICS, TRANSITIONS
-from mirrors.models import Flow, FlowPartition, FlowTopic, Job, Transition
+from mirrors.lists.audit import EVENTS_OF_FLOW
+from mirrors.lists.flows import JOBS, PARTITIONS, TOPICS
+from mirrors.models import (
+    Flow,
+    FlowPartition,
+    FlowTopic,
+    Gap,
+    GroupOffset,
+    Job,
+    Role,
+    TopicConfigs,
+    Transition,
+)
+from mirrors.models.base import READING_STATES
+from mirrors.services.topics import readings
+
+# The clusters of a flow. Shipped: an enumeration of the OpenAPI document.
+SIDES = ("source", "target")
 
 
 class TopicSerializer(AccountOfTopic):
@@ -22,6 +45,94 @@ class TopicSerializer(AccountOfTopic):
         fields = TOPICS.fields
         extra_kwargs = TOPICS.extra_kwargs
         read_only_fields = fields
+
+
+class ConfigRowSerializer(StrictSerializer):
+    """One config of a topic and of its remote topic."""
+
+    key = serializers.CharField()
+    source = serializers.CharField(  # type: ignore[assignment]
+        allow_null=True, help_text="Null: it is not known there."
+    )
+    target = serializers.CharField(allow_null=True)
+    source_set = serializers.BooleanField(help_text="The topic sets it; else it is a default.")
+    target_set = serializers.BooleanField()
+    verdict = serializers.ChoiceField(
+        choices=("differs", "unknown", "excluded", "same"),
+        help_text=(
+            "differs: the sync task topic configs will set it. unknown: a side could not be read. "
+            "excluded: it differs and the flow leaves it."
+        ),
+    )
+    reason = serializers.CharField()
+
+
+class TopicConfigsSerializer(serializers.ModelSerializer[TopicConfigs]):
+    """The last reading of both clusters, differences first."""
+
+    state = serializers.SerializerMethodField()
+    rows = ConfigRowSerializer(many=True)
+
+    class Meta:
+        model = TopicConfigs
+        fields = ("state", "rows", "error", "requested_by", "requested_at", "ended_at")
+        read_only_fields = fields
+
+    @extend_schema_field(serializers.ChoiceField(READING_STATES))
+    def get_state(self, row: TopicConfigs) -> str:
+        return row.state_at(timezone.now())
+
+
+class LatencySerializer(StrictSerializer):
+    """Replication latency of the last minute: from a record's timestamp to its commit."""
+
+    records = serializers.IntegerField()
+    total_ms = serializers.IntegerField()
+    mean_ms = serializers.IntegerField()
+    min_ms = serializers.IntegerField()
+    max_ms = serializers.IntegerField()
+
+
+class TopicDetailSerializer(TopicSerializer):
+    """One topic with its partitions by state, the groups that read it, and its configs."""
+
+    states = serializers.DictField(
+        child=serializers.IntegerField(), help_text="Partitions by what they owe."
+    )
+    latency = serializers.SerializerMethodField()
+    open_gaps = serializers.SerializerMethodField()
+    groups = serializers.SerializerMethodField()
+    configs = serializers.SerializerMethodField()
+
+    class Meta(TopicSerializer.Meta):
+        fields = (*TOPICS.fields, "states", "latency", "open_gaps", "groups", "configs")
+        read_only_fields = fields
+
+    @extend_schema_field(LatencySerializer(allow_null=True))
+    def get_latency(self, row: FlowTopic) -> Any:
+        """Null if no record was committed in the last minute."""
+        if row.latency is None:
+            return None
+        found = Latency(*row.latency)
+        return {**found._asdict(), "mean_ms": round(found.mean_ms)}
+
+    @extend_schema_field(serializers.IntegerField(help_text="That need a decision."))
+    def get_open_gaps(self, row: FlowTopic) -> int:
+        gaps = Gap.objects.filter(flow=row.flow_id, topic=row.topic, closed_at=None)
+        return gaps.filter(state="open").count()
+
+    @extend_schema_field(
+        serializers.ListField(child=serializers.CharField(), help_text="At most 200.")
+    )
+    def get_groups(self, row: FlowTopic) -> list[str]:
+        rows = GroupOffset.objects.filter(flow=row.flow_id, topic=row.topic).order_by("group")
+        return list(rows.values_list("group", flat=True).distinct()[:200])
+
+    @extend_schema_field(TopicConfigsSerializer(allow_null=True))
+    def get_configs(self, row: FlowTopic) -> Any:
+        """Null until somebody requested a reading."""
+        found = TopicConfigs.objects.filter(flow=row.flow_id, topic=row.topic).first()
+        return None if found is None else TopicConfigsSerializer(found).data
 
 
 class PartitionSerializer(AccountOfPartition):
@@ -57,7 +168,7 @@ class SpeedLimitSerializer(StrictSerializer):
     )
     share = serializers.FloatField(read_only=True, help_text="Share of the last `seconds`, 0 to 1.")
     seconds = serializers.FloatField(read_only=True)
-    side = serializers.ChoiceField(choices=("source", "target", ""), read_only=True)
+    side = serializers.ChoiceField(choices=(*SIDES, ""), read_only=True)
     part = serializers.ChoiceField(
         choices=("bytes", "requests", "batches", "memory", ""),
         read_only=True,
@@ -105,8 +216,8 @@ class JobSerializer(StrictModelSerializer):
 class TransitionSerializer(StrictModelSerializer):
     class Meta:
         model = Transition
-        fields = TRANSITIONS.fields
-        extra_kwargs = TRANSITIONS.extra_kwargs
+        fields = ("id", "when", "field", "from", "to", "who", "why")
+        extra_kwargs: ClassVar = {"from": {"source": "from_state"}, "to": {"source": "to_state"}}
         read_only_fields = fields
 
 
@@ -136,15 +247,29 @@ class PreviewSerializer(StrictSerializer):
     warnings = serializers.ListField(child=serializers.CharField(), read_only=True)
 
 
-class TopicViewSet(FlowRelatedViewSet):
+class TopicViewSet(mixins.RetrieveModelMixin, FlowRelatedViewSet):
     """Topics of the flow; a skipped topic names the rule that excludes it."""
 
     queryset = FlowTopic.objects.order_by("topic")
     serializer_class = TopicSerializer
+    write_role = Role.OPERATOR
+    lookup_field = "topic"
+    lookup_value_regex = "[^/]{1,255}"
     search_fields = TOPICS.search
     ordering_fields = ()
     ordering_aliases: ClassVar = TOPICS.orderings
     filter_fields: ClassVar = {"topic": "topic", "state": "state"}
+
+    def get_serializer_class(self) -> Any:
+        return TopicDetailSerializer if self.action == "retrieve" else TopicSerializer
+
+    @extend_schema(request=None, responses={202: TopicConfigsSerializer})
+    @action(detail=True, methods=["post"], filter_backends=[], pagination_class=None)
+    def configs(self, request: Request, flow_id: str, topic: str) -> Response:
+        """Let a worker read the configs on both clusters; the topic's address has the answer."""
+        row = get_object_or_404(self.get_queryset().select_related("flow"), topic=topic)
+        reading = readings.request_configs(row=row, who=person(request))
+        return Response(TopicConfigsSerializer(reading).data, status=status.HTTP_202_ACCEPTED)
 
 
 class PartitionViewSet(FlowRelatedViewSet):
@@ -174,9 +299,9 @@ class TransitionViewSet(FlowRelatedViewSet):
 
     queryset = Transition.objects.order_by("-id")
     serializer_class = TransitionSerializer
-    search_fields = TRANSITIONS.search
+    search_fields = EVENTS_OF_FLOW.search
     ordering_fields = ("id",)
-    ordering_aliases: ClassVar = TRANSITIONS.orderings
+    ordering_aliases: ClassVar = EVENTS_OF_FLOW.orderings
     filter_fields: ClassVar = {"field": "field", "who": "who"}
 
     def of_parent(self, rows: QuerySet[Any], parent: Flow) -> QuerySet[Any]:

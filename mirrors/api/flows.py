@@ -20,6 +20,7 @@ from mirrors.api import flow_progress
 from mirrors.api.account import AccountOfFlow
 from mirrors.api.base import PropertiesField, ReasonSerializer, StrictModelSerializer, person
 from mirrors.api.drills.readiness import ProofSerializer
+from mirrors.domain.permissions.formats import FORMATS
 from mirrors.domain.states.flows import DESIRED
 from mirrors.lists.flows import FLOWS
 from mirrors.models import Cluster, Flow, Role, Runner
@@ -29,6 +30,31 @@ from mirrors.models.flows import DesiredState, speed_sentences
 from mirrors.models.readiness import proof_of, with_proof
 from mirrors.services import explanation as explain
 from mirrors.services.flows import commands, settings
+from mirrors.services.permissions import permissions_document
+
+
+class PermissionSerializer(serializers.Serializer[Any]):
+    side = serializers.CharField()
+    resource = serializers.CharField()
+    name = serializers.CharField()
+    pattern = serializers.ChoiceField(choices=["literal", "prefixed"])
+    operations = serializers.ListField(child=serializers.CharField())
+    why = serializers.CharField(help_text="The feature that uses it.")
+
+
+class PermissionsOfSideSerializer(serializers.Serializer[Any]):
+    side = serializers.ChoiceField(choices=flow_progress.SIDES)
+    cluster = serializers.CharField()
+    principal = serializers.CharField()
+    permissions = PermissionSerializer(many=True)
+    text = serializers.CharField(allow_blank=True, help_text="Ready to grant, in the asked form.")
+
+
+class PermissionsSerializer(serializers.Serializer[Any]):
+    flow = serializers.CharField()
+    form = serializers.ChoiceField(choices=FORMATS)
+    failover = serializers.BooleanField()
+    sides = PermissionsOfSideSerializer(many=True)
 
 
 class StoppedSerializer(StrictModelSerializer):
@@ -148,7 +174,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
     serializer_class = FlowSerializer
     write_role = Role.OPERATOR
     http_method_names = ["get", "post", "patch", "delete", "head", "options"]  # noqa: RUF012
-    lookup_value_regex = r"\d{1,18}"
+    lookup_value_regex = r"\d{1,18}|[A-Za-z0-9._-]{1,100}->[A-Za-z0-9._-]{1,100}"
     search_fields = ("source__alias", "target__alias", "reason")
     ordering_fields = (
         "id",
@@ -289,3 +315,21 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
             now = timezone.now()
             return Response(explain.explain_group_of(flow=flow, group=group, now=now))
         return Response(explain.explain_topic_of(flow=flow, topic=topic))
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("form", enum=FORMATS),
+            OpenApiParameter("failover", bool, description="Also what a failover needs."),
+        ],
+        responses=PermissionsSerializer,
+    )
+    @action(detail=True, filter_backends=[], pagination_class=None)
+    def permissions(self, request: Request, pk: str) -> Response:
+        """The least Kafka permissions of this flow on both clusters, ready to grant."""
+        given = request.query_params
+        document = permissions_document(
+            flow=self.get_object(),
+            form=given.get("form", FORMATS[0]),
+            failover=given.get("failover", "").lower() in ("1", "true"),
+        )
+        return Response(document)

@@ -14,8 +14,8 @@ from mirrors.api.base import ExactFilter, Ordering, Search, StrictModelSerialize
 from mirrors.api.viewsets import FlowRelatedViewSet
 from mirrors.lists.groups import CONSUMER_GROUPS, GROUP_PARTITIONS
 from mirrors.models import Cluster, GroupOffset
-from mirrors.models.group_summaries import group_summaries, keys_of, page_of_summaries
-from mirrors.models.groups import NO_PARTITION, flows_by_group, groups_named
+from mirrors.models.groups.offsets import NO_PARTITION, flows_by_group, groups_named
+from mirrors.models.groups.summaries import group_summaries, keys_of, page_of_summaries
 
 
 class GroupSerializer(StrictModelSerializer):

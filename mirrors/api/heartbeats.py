@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.shortcuts import get_object_or_404
+from drf_spectacular.helpers import forced_singular_serializer
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, viewsets
 from rest_framework.request import Request
@@ -30,7 +31,7 @@ class HeartbeatViewSet(viewsets.GenericViewSet[Any]):
     pagination_class = None
     filter_backends = ()
 
-    @extend_schema(responses=HeartbeatSerializer)
+    @extend_schema(responses=forced_singular_serializer(HeartbeatSerializer))
     def list(self, request: Request, flow_id: str) -> Response:
         flow = get_object_or_404(Flow.objects.only("pk"), pk=flow_id)
         row = HeartbeatState.objects.filter(flow=flow).first() or HeartbeatState(flow=flow)

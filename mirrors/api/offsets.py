@@ -12,7 +12,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors.api.base import StrictSerializer
+from mirrors.api.base import FlowField, StrictSerializer
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import policy_for
@@ -61,9 +61,7 @@ def _is_plain(row: Any) -> bool:
 class QuestionSerializer(StrictSerializer):
     """A translation request: either `offsets` or `group`."""
 
-    flow: Any = serializers.PrimaryKeyRelatedField(
-        queryset=Flow.objects.select_related("source", "target")
-    )
+    flow = FlowField()
     offsets = PlacesField(required=False, max_length=MOST)
     group = serializers.CharField(required=False, max_length=255)
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
+from drf_spectacular.helpers import forced_singular_serializer
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
@@ -40,7 +41,7 @@ class FlowLogViewSet(viewsets.GenericViewSet[Flow]):
     pagination_class = None
     filter_backends = ()
 
-    @extend_schema(responses=LogSerializer)
+    @extend_schema(responses=forced_singular_serializer(LogSerializer))
     def list(self, request: Request, flow_id: str) -> Response:
         flow = get_object_or_404(self.get_queryset(), pk=flow_id)
         return answer_with(logs.of_flow(flow=flow))

@@ -107,6 +107,7 @@ class FlowSettings:
     failover_fence: str
     failover_start_consumers: str
     failover_redirect_producers: str
+    failover_webhook: str | None
     failover_webhook_url: str | None
     failover_webhook_headers: str | None
     failover_webhook_secret: str | None

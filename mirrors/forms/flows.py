@@ -43,6 +43,22 @@ FLOW_KEYS = (
     "tasks.max",
     "refresh.topics.interval.seconds",
     "commit.interval.ms",
+    "groups",
+    "groups.exclude",
+    "sync.group.offsets.enabled",
+    "sync.group.offsets.interval.seconds",
+    "emit.checkpoints.enabled",
+    "emit.checkpoints.interval.seconds",
+    "sync.topic.acls.enabled",
+    "emit.heartbeats.enabled",
+    "emit.heartbeats.interval.seconds",
+)
+# Switches: a choice of on and off.
+_SWITCHES = (
+    "sync.group.offsets.enabled",
+    "emit.checkpoints.enabled",
+    "sync.topic.acls.enabled",
+    "emit.heartbeats.enabled",
 )
 # The first choice leaves the key unset, so that a later default reaches the flow.
 _CHOICES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -62,10 +78,27 @@ _CHOICES: dict[str, tuple[tuple[str, str], ...]] = {
         ("true", "Excluded"),
     ),
 }
+_CHOICES |= {
+    key: (
+        ("", f"By default: {'on' if KEYS[key].default == 'true' else 'off'}"),
+        ("true", "On"),
+        ("false", "Off"),
+    )
+    for key in _SWITCHES
+}
 _LABELS = {
+    "groups": "Consumer groups",
+    "groups.exclude": "Excluded groups",
+    "sync.group.offsets.enabled": "Synchronize group offsets",
+    "sync.group.offsets.interval.seconds": "Synchronize them every (seconds)",
+    "emit.checkpoints.enabled": "Write checkpoints",
+    "emit.checkpoints.interval.seconds": "Write them every (seconds)",
+    "sync.topic.acls.enabled": "Synchronize ACLs",
+    "emit.heartbeats.enabled": "Write heartbeats",
+    "emit.heartbeats.interval.seconds": "Write heartbeats every (seconds)",
     "topics": "Topics",
     "topics.exclude": "Excluded topics",
-    SKIP: "Records of another flow",
+    SKIP: "Already replicated records",
     "replication.policy.class": "Names of remote topics",
     "replication.policy.separator": "Separator",
     "replication.factor": "Replication factor",
@@ -75,11 +108,11 @@ _LABELS = {
     ZONE: "Time zone of the schedule",
     WINDOW: "Window (minutes)",
     "delivery": "Delivery",
-    BANDWIDTH: "Bytes per second, at most",
+    BANDWIDTH: "Bandwidth limit (bytes/s)",
     OVERLAP: "Repeated bytes per second, for sooner live records",
-    HIGH: "High priority in a backlog",
-    LOW: "Low priority in a backlog",
-    "tasks.max": "Slices",
+    HIGH: "High-priority topics",
+    LOW: "Low-priority topics",
+    "tasks.max": "Parallelism",
     "refresh.topics.interval.seconds": "Look for new topics every (seconds)",
     "commit.interval.ms": "Commit every (ms)",
 }
@@ -166,7 +199,11 @@ def flow_field(key: str, now: str | None) -> forms.Field:
             label=_LABELS[key], required=False, choices=choices, help_text=known.meaning
         )
     default = known.default or _UNSET.get(key, "")
-    area = 2 if key in {"topics", "topics.exclude", HIGH, LOW, *_BY_LINES} else 0
+    area = (
+        2
+        if key in {"topics", "topics.exclude", "groups", "groups.exclude", HIGH, LOW, *_BY_LINES}
+        else 0
+    )
     hint = (
         f"{known.meaning} Takes {known.kind.description}." if key in _SPELT_OUT else known.meaning
     )

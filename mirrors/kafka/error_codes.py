@@ -103,6 +103,7 @@ class ClientCode(enum.IntEnum):
     RETRY = -153
     PURGE_QUEUE = -152
     PURGE_INFLIGHT = -151
+    FATAL = -150
     UNKNOWN_BROKER = -146
     FENCED = -144
     AUTO_OFFSET_RESET = -140

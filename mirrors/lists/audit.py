@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from mirrors.domain.audit.actors import ACCOUNTS, ActorKind
 from mirrors.lists.columns import Column, ListSpec, in_files, in_rest
 
 SETTING_CHANGES = ListSpec(
@@ -20,8 +21,8 @@ SETTING_CHANGES = ListSpec(
     search=("key", "before", "after", "who"),
     default="-when",
 )
-AUDIT_OF_FLOW = ListSpec(
-    "audit of a flow",
+EVENTS_OF_FLOW = ListSpec(
+    "events of a flow",
     columns=(
         *in_rest("id"),
         Column("when", "When", ("pk",)),
@@ -32,14 +33,28 @@ AUDIT_OF_FLOW = ListSpec(
         Column("from_state", "From", field="from"),
         Column("to_state", "To", ("to_state",), field="to"),
         Column("why", "Why"),
+        Column("kind", "By", ("kind",), title="A person, a token of a person, or a process"),
+        Column("result", "Result", ("result",)),
+        *map(Column, ("address", "reference", "detail", "position", "digest")),
     ),
     search=("who", "why", "name", "to_state"),
     default="-when",
-    filters={"field": ("desired_state", "settings", "state")},
+    filters={
+        "subject": ("flow", "job", "failoverrun"),
+        "field": ("desired_state", "observed_state", "settings", "state"),
+        "kind": tuple(ActorKind),
+        "result": ("done", "refused"),
+    },
 )
-SUBJECTS = ("flow", "cluster", "runner", "failoverrun", "gap", "drill", "comparison")
+SUBJECTS = ("user", "flow", "cluster", "runner", "failoverrun", "gap", "drill", "comparison")
 AUDIT = dataclasses.replace(
-    AUDIT_OF_FLOW, name="audit", filters={**AUDIT_OF_FLOW.filters, "subject": SUBJECTS}
+    EVENTS_OF_FLOW,
+    name="audit",
+    filters={
+        **EVENTS_OF_FLOW.filters,
+        "field": ("desired_state", "settings", "state", *ACCOUNTS),
+        "subject": SUBJECTS,
+    },
 )
 # Pages show them as sentences.
 RECENT_TRANSITIONS = ListSpec(

@@ -31,5 +31,5 @@ CLUSTERS = ListSpec(
 )
 CONNECTION_TEST = ListSpec(
     "connection test",
-    columns=(Column("asked", "Asked"), Column("answer", "Answer"), Column("words", "Details")),
+    columns=(Column("asked", "Question"), Column("answer", "Answer"), Column("words", "Details")),
 )

@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.db.models import Expression
+
 SAME = "="
 
 
@@ -69,7 +71,7 @@ class ListSpec:
     default: str = ""
     filters: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     # Order of rows that are equal in the sorted column.
-    tie: tuple[str, ...] = ("pk",)
+    tie: tuple[str | Expression, ...] = ("pk",)
 
     def __post_init__(self) -> None:
         if SPECS.setdefault(self.name, self) is not self:

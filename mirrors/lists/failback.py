@@ -8,7 +8,7 @@ FAILBACKS = ListSpec(
     "failbacks",
     columns=(
         Column("pk", field="id"),
-        Column("created_at", "Asked"),
+        Column("created_at", "Requested"),
         Column("state", "State"),
         Column("requested_by", "By"),
         Column("reason", "Reason"),
@@ -101,7 +101,7 @@ SWITCHOVERS = ListSpec(
         Column("pk", "Run"),
         *in_files("kind"),
         Column("state", "State"),
-        Column("created_at", "Asked"),
+        Column("created_at", "Requested"),
         Column("reason", "Result"),
     ),
 )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import typing
 
+from django.db.models import Case, IntegerField, When
+
 from mirrors.domain.runners.job_files import TopicState
 from mirrors.domain.states.flows import JOB, OBSERVED
 from mirrors.lists.columns import Column, ListSpec, in_rest
 
 STATES = typing.get_args(TopicState)
+_SKIPPED_LAST = Case(When(state="skipped", then=1), default=0, output_field=IntegerField())
 
 FLOWS = ListSpec(
     "flows",
@@ -17,16 +20,18 @@ FLOWS = ListSpec(
         Column("label", "Flow", ("source__alias", "target__alias"), field="name"),
         *in_rest("source", "target", "properties", "desired_state"),
         Column("observed_state", "State", ("observed_state",)),
-        Column("offset_lag", "Behind", ("owed",), number=True, title="Records not yet replicated"),
+        Column("offset_lag", "Lag", ("owed",), number=True, title="Records not yet replicated"),
         Column(
             "time_lag_ms",
-            "Oldest",
+            "Time lag",
             ("time_lag_ms",),
             number=True,
             title="Age of the oldest record not yet replicated: what a failover would lose now",
         ),
         Column("copied", "Topics", ("copied",), number=True, field=None),
-        Column("proof.at", "Proven", ("proven_at",), title="When a drill last passed", field=None),
+        Column(
+            "proof.at", "Last drill", ("proven_at",), title="When a drill last passed", field=None
+        ),
         Column("runner.name", "Runner", ("runner__name",), field="runner"),
         Column("since", "Since", ("since",)),
         Column("reason", "Reason"),
@@ -45,21 +50,36 @@ TOPICS = ListSpec(
         Column("state", "State", ("state",)),
         Column(
             "offset_lag",
-            "Behind",
+            "Lag",
             ("owed",),
             number=True,
             title="Records not replicated, at most: markers and compacted records have offsets too",
         ),
-        Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
+        Column("time_lag_ms", "Time lag", ("time_lag_ms",), number=True),
         Column("partitions", "Partitions", ("partitions",), number=True),
         Column("remote_topic", "Remote topic", ("remote_topic",)),
         Column("reason", "Reason"),
         *in_rest("code", "owed", "as_of"),
+        Column(
+            "records", title="Records replicated since the flow first copied the topic", number=True
+        ),
+        Column("bytes", title="The same in bytes, as sent to the target", number=True),
     ),
     search=("topic", "remote_topic", "reason"),
     default="-offset_lag",
     filters={"state": STATES},
-    tie=("topic",),
+    tie=(_SKIPPED_LAST, "topic"),
+)
+BEHIND = ListSpec(
+    "topics behind",
+    rows="behind",
+    columns=(
+        Column("topic", "Topic"),
+        Column("state", "State"),
+        Column("offset_lag", "Lag", number=True),
+        Column("time_lag_ms", "Time lag", number=True),
+        Column("reason", "Reason"),
+    ),
 )
 PARTITIONS = ListSpec(
     "partitions",
@@ -67,8 +87,8 @@ PARTITIONS = ListSpec(
         Column("topic", "Topic", ("topic", "partition")),
         Column("partition", "Partition", ("partition", "topic"), number=True),
         Column("state", "State", ("state",)),
-        Column("offset_lag", "Behind", ("offset_lag",), number=True),
-        Column("time_lag_ms", "Oldest", ("time_lag_ms",), number=True),
+        Column("offset_lag", "Lag", ("offset_lag",), number=True),
+        Column("time_lag_ms", "Time lag", ("time_lag_ms",), number=True),
         Column(
             "position",
             "Position",
@@ -103,7 +123,7 @@ JOBS = ListSpec(
         Column("pk", "Job", ("pk",), number=True, field="id"),
         Column("state", "State", ("state",)),
         Column("started_at", "Started", ("started_at",), field="started"),
-        Column("ended_at", "Lasted", (), number=True, field="ended"),
+        Column("ended_at", "Duration", (), number=True, field="ended"),
         Column("records", "Records", ("records",), number=True),
         Column("bytes", "Bytes", ("bytes",), number=True),
         Column("attempt", "Attempt", ("attempt",), number=True),
@@ -115,21 +135,6 @@ JOBS = ListSpec(
     search=("reason", "error", "runner__name"),
     default="-pk",
     filters={"state": JOB.names},
-)
-TRANSITIONS = ListSpec(
-    "transitions",
-    columns=(
-        *in_rest("id"),
-        Column("when", "When", ("pk",)),
-        Column("field", "What", ("field",)),
-        Column("from_state", in_file=False, field="from"),
-        Column("to_state", "Change", ("to_state",), field="to"),
-        Column("who", "Who", ("who",)),
-        Column("why", "Why"),
-    ),
-    search=("who", "why", "to_state"),
-    default="-when",
-    filters={"field": ("desired_state", "observed_state", "settings")},
 )
 # Transitions of a job, and of its flow while the job ran.
 JOB_TRANSITIONS = ListSpec(

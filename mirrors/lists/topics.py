@@ -17,6 +17,16 @@ PLAN = ListSpec(
         Column("reason", "Reason"),
     ),
 )
+TOPIC_PREVIEW = ListSpec(
+    "previewed topics",
+    rows="preview.rows",
+    columns=(
+        Column("topic", "Topic on the source"),
+        Column("remote_topic", "Topic on the target"),
+        Column("replicated", "Replicated"),
+        Column("reason", "Rule"),
+    ),
+)
 DRIFT = ListSpec(
     "drift",
     columns=(

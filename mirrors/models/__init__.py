@@ -1,23 +1,46 @@
 """Django models of clusters, flows, runners and runs, and the audit log."""
 
 from mirrors.models.account import FlowAccount
-from mirrors.models.clusters import Cluster, ClusterTest
+from mirrors.models.audit.chain import AuditAnchor, AuditHead
+from mirrors.models.audit.transitions import Transition, claim
+from mirrors.models.clusters import Cluster, ClusterTest, TopicPreview
 from mirrors.models.comparison import Comparison, ComparisonFinding, ComparisonPart
-from mirrors.models.drift import AclPreview, CarriedAcl, Drift, TopicBaseline
+from mirrors.models.drift import AclPreview, CarriedAcl, Drift, TopicBaseline, TopicConfigs
 from mirrors.models.drills import Certificate, Drill, DrillRun, FlowObjectives, SigningKey
 from mirrors.models.failback import Divergence, Failback, OrphanChunk, OrphanStretch
-from mirrors.models.failover import FailoverRun, FailoverStep, LeftBehind
-from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job, SettingChange
+from mirrors.models.failover import FailoverRun, FailoverStep, Hook, LeftBehind
+from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job, RuleWaiver, SettingChange
 from mirrors.models.gaps import Gap
-from mirrors.models.groups import GroupBookmark, GroupOffset, KnownCheckpoint, SyncedPartition
-from mirrors.models.offsets import OffsetBounds, PartitionMap, RunBlock, RunIndex
-from mirrors.models.roles import Role, needs, role_of
+from mirrors.models.groups.offsets import (
+    GroupBookmark,
+    GroupOffset,
+    KnownCheckpoint,
+    SyncedPartition,
+)
+from mirrors.models.offsets import OffsetBounds, PartitionMap, PositionChange, RunBlock, RunIndex
+from mirrors.models.roles import (
+    ExtraRole,
+    OidcAccount,
+    OneTimeCode,
+    PersonSettings,
+    RecoveryCode,
+    Role,
+    Scope,
+    TokenFacts,
+    demand_approver,
+    may_approve,
+    may_audit,
+    needs,
+    role_in,
+    role_of,
+)
 from mirrors.models.runners import Runner, RunnerLog, Sighting
 from mirrors.models.sync import DutyRun, FlowPlan, HeartbeatState, StandbyNote
-from mirrors.models.transitions import Transition, claim
 
 __all__ = [
     "AclPreview",
+    "AuditAnchor",
+    "AuditHead",
     "CarriedAcl",
     "Certificate",
     "Cluster",
@@ -30,6 +53,7 @@ __all__ = [
     "Drill",
     "DrillRun",
     "DutyRun",
+    "ExtraRole",
     "Failback",
     "FailoverRun",
     "FailoverStep",
@@ -43,26 +67,41 @@ __all__ = [
     "GroupBookmark",
     "GroupOffset",
     "HeartbeatState",
+    "Hook",
     "Job",
     "KnownCheckpoint",
     "LeftBehind",
     "OffsetBounds",
+    "OidcAccount",
+    "OneTimeCode",
     "OrphanChunk",
     "OrphanStretch",
     "PartitionMap",
+    "PersonSettings",
+    "PositionChange",
+    "RecoveryCode",
     "Role",
+    "RuleWaiver",
     "RunBlock",
     "RunIndex",
     "Runner",
     "RunnerLog",
+    "Scope",
     "SettingChange",
     "Sighting",
     "SigningKey",
     "StandbyNote",
     "SyncedPartition",
+    "TokenFacts",
     "TopicBaseline",
+    "TopicConfigs",
+    "TopicPreview",
     "Transition",
     "claim",
+    "demand_approver",
+    "may_approve",
+    "may_audit",
     "needs",
+    "role_in",
     "role_of",
 ]

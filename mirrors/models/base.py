@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.db import models
@@ -65,6 +66,34 @@ class WorkerRun(RunLifecycle):
 
     class Meta:
         abstract = True
+
+
+# A reading that has not ended by then has lost its message or its worker.
+READING_LOST_AFTER = timedelta(seconds=30)
+
+
+READING_STATES = [(state, state) for state in ("requested", "read", "failed", "lost")]
+
+
+class Reading(models.Model):
+    """What a worker reads from clusters for a person, and that changes nothing.
+
+    `error`: why a cluster could not be read; empty otherwise.
+    """
+
+    requested_by = models.CharField(max_length=150)
+    requested_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        abstract = True
+
+    def state_at(self, now: datetime) -> str:
+        """requested, read, failed, or lost: no worker ended it in time."""
+        if self.ended_at is not None:
+            return "failed" if self.error else "read"
+        return "lost" if now - self.requested_at > READING_LOST_AFTER else "requested"
 
 
 class Decision(models.Model):

@@ -1,4 +1,4 @@
-"""Cluster: how to reach a Kafka cluster, and its last check. ClusterTest: one connection test."""
+"""Clusters, their last check, connection tests, and previews of the topics that a flow selects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.db import models
 
 from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.states.runs import CONNECTION_TEST, TestState
-from mirrors.models.base import RunLifecycle, StateField
+from mirrors.models.base import Reading, RunLifecycle, StateField
 
 
 class SecurityProtocol(models.TextChoices):
@@ -92,3 +92,26 @@ class ClusterTest(RunLifecycle):
 
     def __str__(self) -> str:
         return f"test {self.pk} of {self.cluster_id}"
+
+
+class TopicPreview(Reading):
+    """A request to list the topics of a source that a flow's settings select.
+
+    - `typed`: the form, so that its page shows it again beside the answer.
+    - `rows`: the first topics, each a `PreviewRow`.
+    """
+
+    source = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    target = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    properties = models.JSONField(default=dict)
+    typed = models.JSONField(default=dict)
+    selected = models.PositiveIntegerField(null=True)
+    excluded = models.PositiveIntegerField(null=True)
+    rows = models.JSONField(default=list)
+    missing = models.JSONField(default=list)
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"topic preview {self.pk} of {self.source_id}"

@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from mirrors.domain.states.findings import DRIFT, DriftState
-from mirrors.models.base import Decision, StateField
+from mirrors.models.base import Decision, Reading, StateField
 from mirrors.models.flows import Flow
 
 
@@ -111,3 +111,22 @@ class AclPreview(models.Model):
 
     def __str__(self) -> str:
         return f"ACLs of flow {self.flow_id}, reviewed by {self.who}"
+
+
+class TopicConfigs(Reading):
+    """The last reading of one topic's configs on both clusters.
+
+    `rows`: each a `ConfigRow`, differences first.
+    """
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="topic_configs")
+    topic = models.CharField(max_length=255)
+    rows = models.JSONField(default=list)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["flow", "topic"], name="one_config_reading_a_topic"),
+        )
+
+    def __str__(self) -> str:
+        return f"configs of {self.topic}"

@@ -46,6 +46,8 @@ class FailoverRun(WorkerRun):
     - An execution has a lease: `holder` is the worker's, `next_at` is when the next one is due.
     - `hooks`: the flow's settings of its hooks at the time of the request.
     - `lacking`: rights that a simulation found missing; null when it did not check.
+    - `failback`: the failback that requested this simulation or its switchover.
+      `switch_refused`: why its switchover was not begun.
     - `counted`: sums counted on the source after the run, to compare with `result`'s prediction.
       `counted_rows` are their addends. `count_due_at`: the next attempt, null when all is counted.
     """
@@ -58,6 +60,8 @@ class FailoverRun(WorkerRun):
     verification = models.CharField(max_length=16, choices=Verification, default=Verification.NONE)
     verification_reason = models.TextField(blank=True, default="")
     groups = models.JSONField(default=list)
+    # `domain.failover.scope.Scope` of one application; empty for everything.
+    scope = models.JSONField(default=dict, blank=True)
     mark = models.CharField(max_length=16)
     abort_asked_by = models.CharField(max_length=150, blank=True)
     progress = models.JSONField(default=dict)
@@ -68,6 +72,10 @@ class FailoverRun(WorkerRun):
     simulation = models.ForeignKey(
         "self", on_delete=models.SET_NULL, null=True, related_name="executions"
     )
+    failback = models.ForeignKey(
+        "mirrors.Failback", on_delete=models.SET_NULL, null=True, related_name="switches"
+    )
+    switch_refused = models.TextField(blank=True, default="", db_default="")
     hooks = models.JSONField(default=dict)
     holder = models.CharField(max_length=32, blank=True, default="")
     next_at = models.DateTimeField(null=True)
@@ -90,6 +98,26 @@ class FailoverRun(WorkerRun):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.pk}"
+
+
+class Hook(models.Model):
+    """An address that failovers call, with references to its secrets. Admins make hooks.
+
+    `headers`: comma-separated `Name=reference`. `secret`: the reference that signs the calls.
+    """
+
+    name = models.CharField(max_length=64, unique=True)
+    url = models.CharField(max_length=2000)
+    headers = models.CharField(max_length=2000, blank=True, default="")
+    secret = models.CharField(max_length=500, blank=True, default="")
+    changed_by = models.CharField(max_length=150)
+    changed_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class FailoverStep(models.Model):

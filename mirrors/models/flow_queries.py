@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce, Concat
 
 from mirrors.domain.account.totals import Total, combine
 from mirrors.models.flows import Flow, FlowTopic
-from mirrors.models.groups import GroupOffset
+from mirrors.models.groups.offsets import GroupOffset
 
 
 def flows_with_lag() -> QuerySet[Any]:
@@ -84,11 +84,13 @@ class WorstGroup:
         return self.total.exact_or_none
 
 
-def worst_topics(limit: int) -> list[FlowTopic]:
-    """The topics furthest behind, over all flows, with their flows."""
+def worst_topics(limit: int, flow: int | None = None) -> list[FlowTopic]:
+    """The topics furthest behind, over all flows or of one, with their flows."""
     worst_first = (F("time_lag_ms").desc(nulls_last=True), "-owed", "-unknown_partitions", "pk")
     owing = Q(owed__gt=0) | Q(unknown_partitions__gt=0)
     behind = FlowTopic.objects.filter(owing).exclude(state="skipped").order_by(*worst_first)
+    if flow is not None:
+        behind = behind.filter(flow=flow)
     rows = FlowTopic.objects.filter(pk__in=behind.values("pk")[:limit])
     return list(rows.select_related("flow__source", "flow__target").order_by(*worst_first))
 

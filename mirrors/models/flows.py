@@ -175,6 +175,18 @@ class FlowTopic(models.Model):
     certainty = models.CharField(max_length=16, default="counted")
     states = models.JSONField(default=dict)
     account_state = models.CharField(max_length=24, default="in_step")
+    # Replicated over all jobs; bytes as sent to the target. Of the last job: what it has reported.
+    records = models.BigIntegerField(default=0, db_default=0)
+    bytes = models.BigIntegerField(default=0, db_default=0)
+    job = models.BigIntegerField(null=True)
+    job_records = models.BigIntegerField(default=0, db_default=0)
+    job_bytes = models.BigIntegerField(default=0, db_default=0)
+    # The counts that its last sample contains, and the step of that sample.
+    sampled_records = models.BigIntegerField(default=0, db_default=0)
+    sampled_bytes = models.BigIntegerField(default=0, db_default=0)
+    sampled_at = models.DateTimeField(null=True)
+    # As in `FlowPartition`, of all its partitions.
+    latency = models.JSONField(null=True)
     observed_at = models.DateTimeField(null=True)
     as_of = models.DateTimeField()
 
@@ -184,6 +196,24 @@ class FlowTopic(models.Model):
 
     def __str__(self) -> str:
         return self.topic
+
+    def add_to(self, before: FlowTopic | None) -> None:
+        """Add what the job has reported since the stored row.
+
+        Each job counts from 0. A scan of the source (no job) reports no counts.
+        """
+        if before is None:
+            self.records, self.bytes = self.job_records, self.job_bytes
+            return
+        if self.job is None:
+            self.job, records, size = before.job, 0, 0
+            self.job_records, self.job_bytes = before.job_records, before.job_bytes
+        elif before.job == self.job:
+            records = max(0, self.job_records - before.job_records)
+            size = max(0, self.job_bytes - before.job_bytes)
+        else:
+            records, size = self.job_records, self.job_bytes
+        self.records, self.bytes = before.records + records, before.bytes + size
 
     @property
     def total(self) -> Total:
@@ -230,6 +260,11 @@ class FlowPartition(models.Model):
     # At-least-once delivery: duplicate records on the target; null where they are not counted.
     repeats = models.BigIntegerField(null=True)
     why = models.TextField(blank=True, default="")  # why its last batch took the lane `repack`
+    # Replicated by the last job; bytes as sent to the target.
+    records = models.BigIntegerField(default=0, db_default=0)
+    bytes = models.BigIntegerField(default=0, db_default=0)
+    # `domain.flows.latency.Latency` of the last minute at most; null if nothing was committed.
+    latency = models.JSONField(null=True)
     as_of = models.DateTimeField()
 
     class Meta:
@@ -268,6 +303,24 @@ class SettingChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.key} of flow {self.flow_id}"
+
+
+class RuleWaiver(models.Model):
+    """A request of an admin to drop a flow's rule that a second person approves its failovers."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="waivers")
+    requested_by = models.CharField(max_length=150)
+    why = models.CharField(max_length=500)
+    created_at = models.DateTimeField(auto_now_add=True)
+    decided_by = models.CharField(max_length=150, blank=True, default="")
+    decided_at = models.DateTimeField(null=True)
+    approved = models.BooleanField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"waiver {self.pk}"
 
 
 def record_edit(flow: Flow, changes: Iterable[Mapping[str, str | None]], *, who: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connection, models
 
@@ -182,3 +182,70 @@ VALUES @
 ON CONFLICT (map_id, first) DO UPDATE
 SET downstream = excluded.downstream, topic_offset = excluded.topic_offset, body = excluded.body
 """
+
+
+class PositionChange(models.Model):
+    """A request to move a stopped flow's positions: previewed by a worker, then perhaps applied.
+
+    `rows`: a `PositionMove` for each selected partition. `digest` identifies them.
+    """
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="position_changes")
+    topics = models.TextField()
+    partition = models.PositiveIntegerField(null=True)
+    to = models.CharField(max_length=64)
+    requested_by = models.CharField(max_length=150)
+    requested_at = models.DateTimeField()
+    previewed_at = models.DateTimeField(null=True)
+    digest = models.CharField(max_length=64, blank=True)
+    rows = models.JSONField(default=list)
+    applied_by = models.CharField(max_length=150, blank=True)
+    why = models.CharField(max_length=500, blank=True)
+    applied_at = models.DateTimeField(null=True)
+    failed_at = models.DateTimeField(null=True)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"position change {self.pk} of flow {self.flow_id}"
+
+    @property
+    def state(self) -> str:
+        """requested, previewed, applying, applied or failed."""
+        if self.failed_at is not None:
+            return "failed"
+        if self.applied_at is not None:
+            return "applied"
+        if self.applied_by:
+            return "applying"
+        return "requested" if self.previewed_at is None else "previewed"
+
+    @property
+    def moves(self) -> list[dict[str, Any]]:
+        """The rows that change a position."""
+        return [one for one in self.rows if one["effect"] in ("copied_again", "skipped")]
+
+    @property
+    def copied_again(self) -> int:
+        return self._offsets("copied_again")
+
+    @property
+    def skipped(self) -> int:
+        return self._offsets("skipped")
+
+    @property
+    def refused(self) -> int:
+        return sum(one["effect"] == "refused" for one in self.rows)
+
+    def _offsets(self, effect: str) -> int:
+        return sum(one["offsets"] for one in self.rows if one["effect"] == effect)
+
+    @property
+    def summary(self) -> str:
+        """What the move does, in one sentence."""
+        return (
+            f"Positions that move: {len(self.moves)}. Offsets: {self.copied_again} are copied "
+            f"again, {self.skipped} are skipped. Partitions that cannot move: {self.refused}."
+        )

@@ -15,8 +15,8 @@ from django.db.models.functions import Coalesce
 from mirrors.domain.account.partition import BLOCKING, State
 from mirrors.domain.account.sentences import STATE_TEXTS
 from mirrors.domain.account.totals import Total
-from mirrors.domain.drills.last_drill import DrillProof, LastDrills, last_proven
 from mirrors.domain.drills.objectives import Objectives
+from mirrors.domain.drills.proof import DrillProof, LastDrills, last_proven
 from mirrors.domain.drills.readiness import Readiness, ReadinessFacts, readiness
 from mirrors.domain.formatting import short_name
 from mirrors.domain.gaps.foreign_records import ONGOING
@@ -26,7 +26,7 @@ from mirrors.models.drills import ENDED_WELL, Drill, DrillRun, DrillState, FlowO
 from mirrors.models.failover import FailoverKind, FailoverRun
 from mirrors.models.flows import Flow, FlowTopic
 from mirrors.models.gaps import Gap, GapKind, GapState
-from mirrors.models.groups import LEFT_OUT, NO_PARTITION, GroupOffset
+from mirrors.models.groups.offsets import LEFT_OUT, NO_PARTITION, GroupOffset
 from mirrors.models.sync import DutyRun
 
 # A sync task whose last run is older is stopped together with its flow.
@@ -69,7 +69,7 @@ def with_readiness(rows: QuerySet[Any], now: datetime) -> QuerySet[Any]:
     counted = gaps.order_by().values("flow").annotate(amount=Count("pk")).values("amount")
     rows = with_proof(rows).select_related("objectives")
     simulated = FailoverRun.objects.filter(
-        flow=OuterRef("pk"), kind=FailoverKind.SIMULATION, lacking__isnull=False
+        flow=OuterRef("pk"), kind=FailoverKind.SIMULATION, lacking__isnull=False, scope={}
     )
     topics = FlowTopic.objects.filter(
         flow=OuterRef("pk"), account_state__in=[*BLOCKING, "left_behind"]

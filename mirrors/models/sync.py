@@ -63,6 +63,8 @@ class HeartbeatState(models.Model):
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="heartbeat")
     slot = models.BigIntegerField(default=0)
+    # Slots since the last check in which no heartbeat was written.
+    missed = models.PositiveIntegerField(default=0, db_default=0)
     # "source", or "target" where the flow may only read the source.
     place = models.CharField(max_length=8, default="source")
     place_since = models.DateTimeField(null=True)

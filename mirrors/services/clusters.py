@@ -11,14 +11,15 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import RECONCILER
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection_test.probe import ProbeReport, probe
 from mirrors.kafka.security import cleartext_logins, egress
 from mirrors.kafka.security.secrets import check_reference
 from mirrors.models import Cluster, ClusterTest, Flow
+from mirrors.models.audit.transitions import note
 from mirrors.models.clusters import TestState
-from mirrors.models.transitions import note
 from mirrors.services import run_lifecycle
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict, TooMany
@@ -231,7 +232,7 @@ def sweep_tests() -> int:
             ClusterTest.objects.filter(pk=test.pk, state=test.state),
             state=TestState.FAILED,
             reason=_lost(test),
-            who=run_lifecycle.RECONCILER,
+            who=RECONCILER,
         )
         for test in pending
     )

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from django.db import transaction
 
 from mirrors.models import Flow, claim
+from mirrors.models.audit.transitions import note
 from mirrors.models.base import Decision
-from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
 
 Finding = TypeVar("Finding", bound=Decision)

@@ -21,10 +21,11 @@ from mirrors.models import (
     FailoverRun,
     Gap,
     Job,
+    PositionChange,
     Sighting,
-    Transition,
 )
 from mirrors.models.failover import FailoverKind
+from mirrors.services.audit.chain import delete_old_entries
 
 AT_ONCE = 200
 _SHOWN_FINDINGS = 30
@@ -55,9 +56,10 @@ RULES = (
     Rule("jobs", Job, "ended_at", timedelta(days=90)),
     Rule("duty_runs", DutyRun, "ended_at", timedelta(days=30)),
     Rule("comparisons", Comparison, "ended_at", timedelta(days=90)),
+    # The audit log keeps what was applied.
+    Rule("position_changes", PositionChange, "requested_at", timedelta(days=30)),
     Rule("gaps", Gap, "closed_at", _LONG),
     Rule("drift", Drift, "closed_at", _LONG),
-    Rule("transitions", Transition, "when", _LONG),
     # Processes that no longer report.
     Rule("sightings", Sighting, "seen_at", timedelta(days=1)),
 )
@@ -112,6 +114,7 @@ def prune() -> dict[str, int]:
     now = timezone.now()
     return {
         **{rule.kind: rule.delete(now) for rule in RULES},
+        "transitions": delete_old_entries(now=now),
         "evidence": drop_old_rows(now=now),
         "simulations": delete_old_runs(now=now),
     }

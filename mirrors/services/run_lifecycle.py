@@ -21,15 +21,14 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.errors import UnderstudyError
 from mirrors.models import claim
+from mirrors.models.audit.transitions import record
 from mirrors.models.base import RunLifecycle
-from mirrors.models.transitions import record
+from mirrors.services.approvals import check_approver
 from mirrors.services.errors import Conflict
 
-# Actors of transitions that no person makes.
-WORKER = "worker"
-RECONCILER = "reconciler"
 WAITING = "Waiting for a worker."
 # The same in every kind of run.
 QUEUED, ABORTED = "queued", "aborted"
@@ -129,8 +128,7 @@ def approve(
     rows: QuerySet[Run], *, requested_by: str, state: str, who: str, **changes: Any
 ) -> bool:
     """Approve the waiting run of `rows`, as a second person; False when it does not wait."""
-    if who == requested_by:
-        raise Conflict(f"{who} requested this run, so another person must approve it.")
+    check_approver(requested_by=requested_by, who=who)
     return claim(rows, state=state, reason=f"Approved by {who}.", who=who, changes=changes)
 
 

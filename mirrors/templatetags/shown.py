@@ -8,6 +8,7 @@ from typing import Any
 
 from django import template
 from django.templatetags.static import static
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -16,6 +17,7 @@ from mirrors.domain import formatting
 from mirrors.domain.account import sentences
 from mirrors.domain.account.totals import Total
 from mirrors.services.clock import milliseconds
+from mirrors.views.time_zone import local
 
 register = template.Library()
 
@@ -32,8 +34,12 @@ _figure("size", formatting.size)
 _figure("seconds", lambda value: formatting.duration(None if value is None else value * 1000))
 register.filter("arrow", formatting.arrow)
 
+# A flow has the same color on every page; `[data-color]` in the style sheet has as many.
+_COLORS = 8
+register.filter("color", lambda pk: pk % _COLORS)
+
 # Values that are not simply themselves with spaces.
-_WORDS: dict[str, str] = {"in_sync": "in step", "absent": "not started"}
+_WORDS: dict[str, str] = {"in_sync": "in sync", "absent": "not started"}
 _WORDS.update({str(state): word for state, word in sentences.STATE_TEXTS.items()})
 _SELECTED = SafeString(" selected")
 
@@ -42,6 +48,12 @@ _SELECTED = SafeString(" selected")
 def shown(text: Any) -> str:
     """Text from outside (names, broker errors) with hidden letters made visible; still escaped."""
     return formatting.visible("" if text is None else str(text))
+
+
+@register.filter
+def without_stop(text: Any) -> str:
+    """A person's text for a sentence that the template ends: `shown`, without its full stop."""
+    return shown(text).rstrip().removesuffix(".")
 
 
 @register.filter
@@ -146,13 +158,26 @@ def ago(moment: datetime | None, never: str = "never") -> SafeString:
 
 @register.simple_tag
 def instant(moment: datetime | None, never: str = formatting.UNKNOWN) -> SafeString:
-    """A moment of today as its time, any other with its date; UTC, exact in its title."""
+    """A moment of today as its time, any other with its date; with its zone, UTC in its title."""
     if moment is None:
         return format_html("{}", never)
-    same_day = moment.astimezone(UTC).date() == timezone.now().astimezone(UTC).date()
-    return _time(
-        moment, f"{moment.astimezone(UTC):{'%H:%M:%S' if same_day else '%d %b %Y, %H:%M'}}"
-    )
+    here = local(moment)
+    is_today = here.date() == local(timezone.now()).date()
+    return _time(moment, f"{here:{'%H:%M:%S' if is_today else '%d %b %Y, %H:%M'} %Z}")
+
+
+@register.simple_tag
+def share(value: Any, of: Any) -> str:
+    """A value in percent of the greatest one, at least 1 so that a bar is visible."""
+    if not isinstance(value, int | float) or not isinstance(of, int | float) or not of:
+        return "0"
+    return f"{max(1.0, min(100.0, 100 * value / of)):.0f}"
+
+
+@register.simple_tag
+def clock(moment: datetime, zone: str = "") -> SafeString:
+    """Hour and minute, for the axis of a chart; with its zone if `zone` is not empty."""
+    return _time(moment, f"{local(moment):{'%H:%M %Z' if zone else '%H:%M'}}")
 
 
 @register.simple_tag
@@ -172,6 +197,13 @@ def _time(moment: datetime, text: str) -> SafeString:
         f"{utc:%Y-%m-%d %H:%M:%S}",
         text,
     )
+
+
+@register.simple_tag
+def topic_link(flow: int, topic: str, label: str = "") -> SafeString:
+    """The name of a flow's source topic, or a `label` of it, with a link to the topic's page."""
+    address = reverse("flow-topic", args=[flow, topic])
+    return format_html('<a class="name" href="{}">{}</a>', address, shown(label or topic))
 
 
 @register.simple_tag

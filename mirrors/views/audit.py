@@ -10,12 +10,19 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 
 from mirrors.lists.audit import AUDIT, SUBJECTS
-from mirrors.models import Flow, Role, SettingChange, Transition, needs
-from mirrors.models.transitions import by_people
+from mirrors.models import Flow, Role, SettingChange, Transition, may_audit, needs
+from mirrors.models.audit.transitions import by_people, visible_to
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import export, table_of
 
 RECENT = 12
+
+
+def without_address(row: Transition, user: Any) -> Transition:
+    """The addresses of people are for admins and auditors."""
+    if not may_audit(user):
+        row.address = ""
+    return row
 
 
 def setting_changes(flow: Flow) -> QuerySet[SettingChange]:
@@ -33,8 +40,12 @@ def recent_changes(flow: Flow) -> dict[str, Any]:
 def show_audit(request: HttpRequest) -> HttpResponseBase:
     """Lists changes by people; `?by=everybody` adds those of Understudy's own processes."""
     everybody = request.GET.get("by") == "everybody"
-    rows = Transition.objects.all() if everybody else by_people(Transition.objects.all())
-    if download := export(request, AUDIT, rows, "audit"):
+    rows = visible_to(Transition.objects.all(), request.user)
+    if not everybody:
+        rows = by_people(rows)
+    if download := export(
+        request, AUDIT, rows, "audit", lambda row: without_address(row, request.user)
+    ):
         return download
     table = table_of(request, AUDIT, rows)
     context = {
@@ -43,6 +54,8 @@ def show_audit(request: HttpRequest) -> HttpResponseBase:
         "filters": [
             filter_of("subject", "Of", SUBJECTS, table.chosen),
             filter_of("field", "What", AUDIT.filters["field"], table.chosen),
+            filter_of("kind", "By", AUDIT.filters["kind"], table.chosen),
+            filter_of("result", "Result", AUDIT.filters["result"], table.chosen),
         ],
         "commands": [curl(request, "Read it over REST", "GET", "audit/")],
     }

@@ -24,7 +24,7 @@ from mirrors.lists.groups import CLUSTER_GROUPS
 from mirrors.models import Cluster, ClusterTest, Flow, Role, Transition, needs
 from mirrors.models.clusters import SecurityProtocol
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.groups import flows_by_group, groups_named, groups_of
+from mirrors.models.groups.offsets import flows_by_group, groups_named, groups_of
 from mirrors.models.readiness import with_proof
 from mirrors.services import clusters as services
 from mirrors.views.drills.readiness import first_flows

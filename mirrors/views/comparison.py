@@ -24,7 +24,7 @@ from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Flow, 
 from mirrors.models.comparison import OPEN_COMPARISONS, Verdict
 from mirrors.services.comparison import lifecycle
 from mirrors.views.page import attempt, curl, filter_of, render_page
-from mirrors.views.tables import export, file_of, table_of
+from mirrors.views.tables import export, file_of, fold, table_of
 
 # A verdict, and the state whose icon and color it has.
 SHOWN = {"same": "succeeded", "partly": "attention", "differs": "critical", "unread": "unknown"}
@@ -148,8 +148,11 @@ def show_comparison(request: HttpRequest, pk: int, part: str = "findings") -> Ht
     if download := export(request, shown.spec, shown.rows(run), f"comparison-{pk}-{part}"):
         return download
     table = table_of(request, shown.spec, shown.rows(run))
+    rows, same = fold(table.page, lambda row: getattr(row, "verdict", "") == "same")
     context: dict[str, Any] = {
         "run": run,
+        "rows": rows,
+        "same": same,
         "title": f"Comparison of {arrow(run.flow.name)}",
         "is_open": run.state in OPEN_COMPARISONS,
         "aspects": aspects_of(run),

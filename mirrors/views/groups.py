@@ -17,7 +17,8 @@ from django.views.decorators.http import require_safe
 from mirrors.domain.groups.commands import describe_group
 from mirrors.lists.groups import CLUSTER_GROUPS, CONSUMER_GROUPS, GROUP_PARTITIONS, GROUP_STATES
 from mirrors.models import Cluster, Flow, GroupOffset, Role, needs
-from mirrors.models.group_summaries import (
+from mirrors.models.groups.offsets import flows_by_group, groups_named, groups_of
+from mirrors.models.groups.summaries import (
     finish_summaries,
     finish_summary,
     flow_names,
@@ -25,7 +26,6 @@ from mirrors.models.group_summaries import (
     keys_of,
     page_of_summaries,
 )
-from mirrors.models.groups import flows_by_group, groups_named, groups_of
 from mirrors.views.page import curl, filter_of, mark_cluster, render_page
 from mirrors.views.tables import (
     Table,

@@ -98,12 +98,12 @@ def export(
     name: str,
     mark: Callable[[Any], Any] = lambda row: row,
 ) -> StreamingHttpResponse | None:
-    """The whole list as CSV or JSON if the address asks for it (`?as=csv`), else None.
+    """The whole list as CSV, JSON or JSON lines if the address asks for it (`?as=csv`), else None.
 
     `?of=` asks for another table of the same page.
     """
     kind = request.GET.get("as")
-    if kind not in {"csv", "json"} or request.GET.get("of"):
+    if kind not in _FORMATS or request.GET.get("of"):
         return None
     rows = _searched(spec, rows, clean(request.GET.get("q", "")))
     rows = _sorted(request, spec, rows.filter(**_chosen(request, spec)))
@@ -163,12 +163,11 @@ def clean(text: str) -> str:
 
 
 def download(kind: str, spec: ListSpec, rows: Iterable[Any], name: str) -> StreamingHttpResponse:
-    """Rows as a streamed CSV or JSON file."""
+    """Rows as a streamed file."""
     keys = [column.key for column in spec.file_columns]
-    lines = _csv(keys, rows) if kind == "csv" else _json(keys, rows)
-    mime = "text/csv" if kind == "csv" else "application/json"
+    mime, write = _FORMATS[kind]
     return StreamingHttpResponse(
-        lines,
+        write(keys, rows),
         content_type=f"{mime}; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}.{kind}"'},
     )
@@ -194,6 +193,19 @@ def _json(keys: Sequence[str], rows: Iterable[Any]) -> Iterator[str]:
         facts = {key: _plain(value_of(row, key)) for key in keys}
         yield f"{',' if at else ''}\n{json.dumps(facts, ensure_ascii=False)}"
     yield "\n]\n"
+
+
+def _json_lines(keys: Sequence[str], rows: Iterable[Any]) -> Iterator[str]:
+    for row in rows:
+        facts = {key: _plain(value_of(row, key)) for key in keys}
+        yield f"{json.dumps(facts, ensure_ascii=False)}\n"
+
+
+_FORMATS: dict[str, tuple[str, Callable[[Sequence[str], Iterable[Any]], Iterator[str]]]] = {
+    "csv": ("text/csv", _csv),
+    "json": ("application/json", _json),
+    "jsonl": ("application/x-ndjson", _json_lines),
+}
 
 
 def value_of(row: Model | dict[str, Any], path: str) -> Any:
@@ -227,7 +239,7 @@ def whole_file(
 
 def is_file(request: HttpRequest) -> bool:
     """Whether the address asks for a file instead of the page."""
-    return request.GET.get("as") in {"csv", "json"} and request.method != "POST"
+    return request.GET.get("as") in _FORMATS and request.method != "POST"
 
 
 def file_of(
@@ -241,6 +253,21 @@ def file_of(
     of = request.GET.get("of", "")
     name = of if of in lists else next(iter(lists))
     return whole_file(request, context, lists[name], f"{page}-{name}" if page else name, name)
+
+
+# Fewer healthy rows are not folded.
+_FOLD_FROM = 4
+
+
+def fold(rows: Iterable[Any], is_healthy: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
+    """Rows that need a look, and the healthy rows that a page folds below them.
+
+    Without the former, or with few of the latter, nothing is folded.
+    """
+    found = list(rows)
+    healthy = [row for row in found if is_healthy(row)]
+    others = [row for row in found if not is_healthy(row)]
+    return (others, healthy) if others and len(healthy) >= _FOLD_FROM else (found, [])
 
 
 def first(context: dict[str, Any], count: int, *names: str) -> None:

@@ -7,8 +7,8 @@ from datetime import datetime
 from django.db.models import Model
 from django.utils import timezone
 
+from mirrors.models.audit.transitions import note
 from mirrors.models.base import move_all
-from mirrors.models.transitions import note
 from monitoring.models import Alert, Channel, Delivery, DeliveryState, Silence
 
 

@@ -13,6 +13,7 @@ from django.db.models import Count, OuterRef, Subquery
 
 from mirrors.domain.account.partition import BLOCKING
 from mirrors.domain.account.sentences import blocked_text
+from mirrors.domain.audit.actors import ActorKind
 from mirrors.domain.flows.schedule import RunSchedule
 from mirrors.domain.settings.flow_control import WINDOW
 from mirrors.domain.sync.tasks import CHECKPOINTS
@@ -30,12 +31,12 @@ from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState
 from mirrors.models.gaps import GapState
 from mirrors.services.gaps import foreign_records
-from mirrors.services.runners.processes import SUPERVISOR
 from monitoring.domain.alerts.rules import FlowFacts, ForecastFacts, RunnerFacts
+from monitoring.domain.costs import MonthCost, budget_sentence
 from monitoring.domain.epoch_time import milliseconds, moment
 from monitoring.domain.forecasts.retention import RetentionRisk, describe_risk
-from monitoring.forecasts import flow_outlook
-from monitoring.models import ClusterSweep, Feed, FlowOutlook
+from monitoring.forecasts import flow_outlook, usage
+from monitoring.models import ClusterSweep, Feed, FlowOutlook, TransferPrice
 
 _STORED_FIELDS = ("as_of", "offset_lag", "loses_at", "held_since")
 
@@ -49,6 +50,8 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
     flows = list(flows_with_lag().annotate(checkpoint_at=_last_checkpoints()))
     windows = _windows(flows, now)
     foreign = foreign_records.find_ongoing(now=now)
+    has_budget = TransferPrice.objects.filter(monthly_budget__isnull=False).exists()
+    costs = usage.costs(flows, now) if has_budget else {}
     for flow in flows:
         began_at, catches_up_until = windows.get(flow.pk, (None, None))
         feed, beat = feeds.get(flow.pk), beats.get(flow.pk)
@@ -78,8 +81,13 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
                 checkpoints_on=_is_on(flow, "emit.checkpoints.enabled"),
                 foreign_records=writes.records if writes else 0,
                 foreign_writes=writes.sentence(flow.target.alias) if writes else "",
+                **_budget(costs.get(flow.pk)),
             ),
         )
+
+
+def _budget(cost: MonthCost | None) -> dict[str, Any]:
+    return {} if cost is None else {"budget_share": cost.share, "cost": budget_sentence(cost)}
 
 
 def runner_facts(now: datetime) -> Iterator[tuple[Runner, RunnerFacts]]:
@@ -166,10 +174,10 @@ def _windows(flows: list[Any], now: datetime) -> dict[int, tuple[datetime, datet
         subject="flow", subject_id=OuterRef("pk"), field="desired_state"
     ).order_by("-id")
     begun = Flow.objects.filter(pk__in=runs).annotate(
-        asked_by=Subquery(asked.values("who")[:1]), asked_at=Subquery(asked.values("when")[:1])
+        asked_by=Subquery(asked.values("kind")[:1]), asked_at=Subquery(asked.values("when")[:1])
     )
     # A backlog from before a manual start was not planned: it counts at once.
-    rows = begun.filter(asked_by=SUPERVISOR).order_by()
+    rows = begun.filter(asked_by=ActorKind.PROCESS).order_by()
     for flow, began in rows.values_list("pk", "asked_at"):
         until = runs[flow].catches_up_until(asked_at=milliseconds(began), now=milliseconds(now))
         if until is not None:

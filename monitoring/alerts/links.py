@@ -39,7 +39,13 @@ def runbook_of(alert: Alert) -> str:
     """The URL that the rule names, otherwise the built-in runbook of its kind."""
     if alert.rule is None:
         return ""
-    return alert.rule.runbook or reverse("runbook", args=[alert.rule.kind])
+    return alert.rule.runbook or runbook_for(alert.rule.kind, alert.flow_id)
+
+
+def runbook_for(kind: str, flow: int | None) -> str:
+    """The built-in runbook; with a flow, the places that it names are links to that flow."""
+    address = reverse("runbook", args=[kind])
+    return f"{address}?flow={flow}" if flow else address
 
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -48,7 +54,7 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 @cache
 def read_runbook(kind: str) -> tuple[str, SafeString]:
     """Title and HTML of a built-in runbook. HTML in the Markdown is escaped."""
-    path = settings.BASE_DIR / "docs" / "runbooks" / f"{kind}.md"
+    path = settings.RESOURCE_DIR / "docs" / "runbooks" / f"{kind}.md"
     head, _, text = path.read_text(encoding="utf-8").partition("\n")
     # Links between the files become links between the pages.
     text = re.sub(r"\]\((\w+)\.md\)", r"](../\1/)", text)

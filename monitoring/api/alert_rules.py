@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers, viewsets
 
-from mirrors.api.base import StrictModelSerializer
-from mirrors.models import Flow, Role
+from mirrors.api.base import FlowField, StrictModelSerializer
+from mirrors.models import Role
 from monitoring.api.audit import METHODS, AuditedWrites
 from monitoring.domain.alerts.rules import LARGEST, problems_of
 from monitoring.lists import RULES
@@ -17,9 +17,7 @@ from monitoring.models import AlertRule, Channel
 
 @extend_schema_serializer(component_name="AlertRule")
 class RuleSerializer(StrictModelSerializer):
-    flow = serializers.PrimaryKeyRelatedField(
-        queryset=Flow.objects.all(), allow_null=True, required=False
-    )
+    flow = FlowField(allow_null=True, required=False)
     labels = serializers.DictField(child=serializers.CharField(max_length=200), required=False)
     channels = serializers.SlugRelatedField(
         slug_field="name", queryset=Channel.objects.all(), many=True, required=False

@@ -11,8 +11,8 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
-from mirrors.models import Cluster, Flow, Role
+from mirrors.api.base import FlowField, StrictModelSerializer, StrictSerializer, person
+from mirrors.models import Cluster, Role
 from monitoring.alerts import actions, links
 from monitoring.lists import ALERTS, SILENCES
 from monitoring.models import Alert, AlertRule, Silence
@@ -38,9 +38,7 @@ class AlertSerializer(StrictModelSerializer):
 
 
 class SilenceSerializer(StrictModelSerializer):
-    flow = serializers.PrimaryKeyRelatedField(
-        queryset=Flow.objects.all(), allow_null=True, required=False
-    )
+    flow = FlowField(allow_null=True, required=False)
     rule = serializers.SlugRelatedField(
         slug_field="name", queryset=AlertRule.objects.all(), allow_null=True, required=False
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.shortcuts import get_object_or_404
+from drf_spectacular.helpers import forced_singular_serializer
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, viewsets
 from rest_framework.request import Request
@@ -34,6 +35,7 @@ class HeldSerializer(StrictSerializer):
 
 
 class OutlookSerializer(StrictModelSerializer):
+    as_of = serializers.DateTimeField(allow_null=True, read_only=True)
     stale_since = serializers.DateTimeField(allow_null=True)
     reason = serializers.CharField(allow_blank=True)
     risks = RiskSerializer(many=True)
@@ -59,7 +61,7 @@ class OutlookSerializer(StrictModelSerializer):
 class OutlookViewSet(viewsets.ViewSet):
     """Forecast of a flow from the sweeps of its source; needs no report of a runner."""
 
-    @extend_schema(responses=OutlookSerializer, operation_id="flows_outlook_retrieve")
+    @extend_schema(responses=forced_singular_serializer(OutlookSerializer))
     def list(self, request: Request, flow_id: str) -> Response:
         """Before the first sweep, `as_of` is null and the other figures are unknown."""
         flow = get_object_or_404(Flow.objects.select_related("source"), pk=flow_id)

@@ -1,4 +1,4 @@
-"""Webhook: the message as JSON, in the format of docs/operations/alerts.md."""
+"""Webhook: the message as JSON, in the format of docs/operations/monitoring/alerts.md."""
 
 from __future__ import annotations
 

@@ -35,6 +35,15 @@ MINUTE = Resolution(60, timedelta(days=30))
 HOUR = Resolution(3600, timedelta(days=730))
 RESOLUTIONS = (FINE, MINUTE, HOUR)
 
+# Of topics, and of partitions that are not in sync.
+TOPIC_MINUTE = Resolution(60, timedelta(hours=26))
+TOPIC_HOUR = Resolution(3600, timedelta(days=31))
+TOPIC_RESOLUTIONS = (TOPIC_MINUTE, TOPIC_HOUR)
+# Rows of one minute, of the whole installation: those that owe the most first. What this takes on
+# disk is in `docs/operations/monitoring/alerts.md`.
+MAX_TOPICS = 2_000
+MAX_PARTITIONS = 1_000
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobCounters:

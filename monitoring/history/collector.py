@@ -26,13 +26,12 @@ from monitoring.domain.history import (
     is_fresh,
     measure,
 )
+from monitoring.history.pruning import delete_before
 from monitoring.models import Feed, LagSample
 
 _BATCH = 500
 # Steps to aggregate in one call; after a long outage the rest follows in later calls.
 _STEPS = 120
-_PRUNE_BATCH = 2_000
-_PRUNE_BATCHES = 5
 _FEED_FIELDS = (
     "as_of",
     "job",
@@ -77,20 +76,8 @@ def roll_up(*, now: datetime) -> int:
 
 
 def prune(*, now: datetime) -> int:
-    """Delete old samples in small batches; returns their number."""
-    removed = 0
-    for resolution in RESOLUTIONS:
-        old = LagSample.objects.filter(
-            resolution=resolution.seconds, at__lt=now - resolution.keep
-        ).order_by("at")
-        for _ in range(_PRUNE_BATCHES):
-            keys = list(old.values_list("pk", flat=True)[:_PRUNE_BATCH])
-            # Small lists of keys: SQLite limits them, and no lock is held for long.
-            for start in range(0, len(keys), _BATCH):
-                removed += LagSample.objects.filter(pk__in=keys[start : start + _BATCH]).delete()[0]
-            if len(keys) < _PRUNE_BATCH:
-                break
-    return removed
+    """Delete old samples; returns their number."""
+    return sum(delete_before(LagSample, one.seconds, now - one.keep) for one in RESOLUTIONS)
 
 
 def _partitions() -> dict[int, tuple[datetime | None, int]]:

@@ -2,8 +2,10 @@
 
 from monitoring.models.alerts import Alert, AlertRule, AlertState, Severity, Silence
 from monitoring.models.channels import Channel, ChannelKind, Delivery, DeliveryState
+from monitoring.models.costs import MonthlyUsage, TransferPrice
 from monitoring.models.forecasts import ClusterSweep, FlowOutlook, PartitionRange
 from monitoring.models.history import Feed, LagSample
+from monitoring.models.topic_history import PartitionSample, TopicSample
 
 __all__ = [
     "Alert",
@@ -17,7 +19,11 @@ __all__ = [
     "Feed",
     "FlowOutlook",
     "LagSample",
+    "MonthlyUsage",
     "PartitionRange",
+    "PartitionSample",
     "Severity",
     "Silence",
+    "TopicSample",
+    "TransferPrice",
 ]

@@ -18,7 +18,7 @@ from mirrors.models.readiness import readiness_of, with_readiness
 from mirrors.services.clock import milliseconds
 from monitoring.domain.history import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
-from monitoring.prometheus import engine_metrics, sync_metrics
+from monitoring.prometheus import engine_metrics, mm2_metrics, sync_metrics
 from monitoring.prometheus.text_format import MM2, Labels, Series, labelled, text_of
 
 
@@ -39,15 +39,16 @@ def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     yield from _copied(labels)
     yield from _rates(labels)
     yield from sync_metrics.forecast_series(labels, now)
+    yield from sync_metrics.cost_series(flows, labels, now)
     yield from sync_metrics.sync_series(labels, now)
     yield from engine_metrics.series(labels, now)
-    yield from _topics(labels)
+    yield from _topics(labels, by_partition=partitions)
+    yield from mm2_metrics.series(labels, now, by_partition=partitions)
+    yield from sync_metrics.replicated(labels, by_partition=partitions)
     yield from _runners(now)
     yield from _others(now)
     if partitions:
         yield from sync_metrics.partitions(labels)
-    else:
-        yield sync_metrics.record_counts(labels)
 
 
 def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterator[Series]:
@@ -121,14 +122,12 @@ def _copied(labels: dict[int, Labels]) -> Iterator[Series]:
     """Sums over the kept jobs of a flow; pruning of old jobs looks like a counter reset."""
     records = Series("understudy_flow_records_total", "Records replicated", "counter")
     size = Series("understudy_flow_bytes_total", "Bytes replicated", "counter")
-    mm2 = Series(f"{MM2}byte_count", "Bytes replicated, by flow")
     totals = Job.objects.order_by().values_list("flow").annotate(Sum("records"), Sum("bytes"))
     for flow, copied, volume in totals:
         if flow in labels:
             records.add(labels[flow].flow, copied)
             size.add(labels[flow].flow, volume)
-            mm2.add(labels[flow].mm2, volume)
-    yield from (records, size, mm2)
+    yield from (records, size)
 
 
 def _rates(labels: dict[int, Labels]) -> Iterator[Series]:
@@ -150,7 +149,7 @@ def _rates(labels: dict[int, Labels]) -> Iterator[Series]:
     yield from (behind, records, size)
 
 
-def _topics(labels: dict[int, Labels]) -> Iterator[Series]:
+def _topics(labels: dict[int, Labels], *, by_partition: bool) -> Iterator[Series]:
     lag = Series("understudy_topic_offset_lag_records", "Records not yet replicated")
     age = Series("understudy_topic_time_lag_seconds", "Age of the oldest record")
     parts = Series("understudy_topic_partitions", "Partitions of the source topic")
@@ -173,7 +172,9 @@ def _topics(labels: dict[int, Labels]) -> Iterator[Series]:
         if oldest is not None and (oldest or not hidden):
             age.add(key, oldest / 1000)
             mm2.add(f"{labels[flow].mm2},{labelled(topic=remote)}", oldest)
-    yield from (lag, age, owed, unknown, parts, mm2)
+    yield from (lag, age, owed, unknown, parts)
+    if not by_partition:
+        yield mm2
 
 
 def _runners(now: datetime) -> Iterator[Series]:

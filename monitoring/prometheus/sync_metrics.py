@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from django.db.models import OuterRef, Subquery, Sum
+from django.db.models import OuterRef, Subquery
 
 from mirrors.domain.sync.tasks import CHECKPOINTS
-from mirrors.models import DutyRun, Flow, FlowPartition, HeartbeatState
+from mirrors.models import DutyRun, Flow, FlowPartition, FlowTopic, HeartbeatState
+from monitoring.forecasts import usage
 from monitoring.models import ClusterSweep, FlowOutlook
 from monitoring.prometheus.text_format import MM2, Labels, Series, labelled
 
@@ -42,6 +43,26 @@ def forecast_series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Ser
     yield from (loses, risk, held, swept)
 
 
+def cost_series(
+    flows: Iterable[Flow], labels: Mapping[int, Labels], now: datetime
+) -> Iterator[Series]:
+    """The month so far. Without a price there is no cost, with a short history no forecast."""
+    sent = Series("understudy_flow_month_bytes", "Bytes sent to the target this month (UTC)")
+    cost = Series("understudy_flow_month_cost", "Their cost")
+    forecast = Series("understudy_flow_month_cost_forecast", "Cost of the month at the mean rate")
+    budget = Series("understudy_flow_month_budget", "Budget of the month")
+    for flow, found in usage.costs(flows, now).items():
+        if found.since is None:
+            continue
+        sent.add(labels[flow].flow, found.bytes)
+        key = f"{labels[flow].flow},{labelled(currency=found.currency)}"
+        amounts = ((cost, found.cost), (forecast, found.forecast), (budget, found.budget))
+        for series, amount in amounts:
+            if amount is not None:
+                series.add(key, float(amount))
+    yield from (sent, cost, forecast, budget)
+
+
 def sync_series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
     beat = Series(
         "understudy_flow_heartbeat_age_seconds", "Age of the newest heartbeat on the target"
@@ -72,59 +93,80 @@ def _checkpoints(labels: Mapping[int, Labels], now: datetime) -> Series:
     return age
 
 
-def record_counts(labels: Mapping[int, Labels]) -> Series:
-    """Source offsets passed. MM2 counts from its start, so only the rates are equal."""
-    rows = FlowPartition.objects.order_by().values_list("flow", "remote_topic")
-    return _record_counts(labels, rows.annotate(Sum("position")))
+def replicated(labels: Mapping[int, Labels], *, by_partition: bool) -> Iterator[Series]:
+    """Records and bytes of each topic, also with MirrorMaker 2's names.
+
+    Those with MirrorMaker 2's names count by partition if asked. A partition counts from the start
+    of the last job, which `rate()` sees as a counter reset.
+    """
+    records = Series("understudy_topic_records_total", "Records replicated", "counter")
+    size = Series("understudy_topic_bytes_total", "Bytes sent to the target", "counter")
+    record_count = Series(f"{MM2}record_count", "Records replicated")
+    byte_count = Series(f"{MM2}byte_count", "Bytes sent to the target")
+    rows = FlowTopic.objects.exclude(remote_topic=None).exclude(job=None).order_by()
+    fields = ("flow", "topic", "remote_topic", "records", "bytes")
+    for flow, topic, remote, count, volume in rows.values_list(*fields):
+        if flow not in labels:
+            continue
+        key = f"{labels[flow].flow},{labelled(topic=topic)}"
+        records.add(key, count)
+        size.add(key, volume)
+        if not by_partition:
+            mm2 = f"{labels[flow].mm2},{labelled(topic=remote)}"
+            record_count.add(mm2, count)
+            byte_count.add(mm2, volume)
+    if by_partition:
+        _add_partitions(labels, record_count, byte_count)
+    yield from (records, size, record_count, byte_count)
 
 
-def _record_counts(
-    labels: Mapping[int, Labels], sums: Iterable[tuple[int, str, int | None]]
-) -> Series:
-    totals: dict[tuple[int, str], int] = {}
-    for flow, remote, total in sums:
-        if flow in labels and total is not None:
-            totals[flow, remote] = totals.get((flow, remote), 0) + total
-    family = Series(f"{MM2}record_count", "Source offsets passed; use its rate")
-    for (flow, remote), total in totals.items():
-        family.add(f"{labels[flow].mm2},{labelled(topic=remote)}", total)
-    return family
+def _add_partitions(labels: Mapping[int, Labels], records: Series, size: Series) -> None:
+    heads: dict[tuple[int, str], str] = {}
+    rows = FlowPartition.objects.exclude(position=None).order_by()
+    for flow, remote, number, count, volume in rows.values_list(
+        "flow", "remote_topic", "partition", "records", "bytes"
+    ):
+        if flow not in labels:
+            continue
+        head = heads.get((flow, remote))
+        if head is None:
+            head = heads[flow, remote] = f"{labels[flow].mm2},{labelled(topic=remote)}"
+        key = f'{head},partition="{number}"'
+        records.add(key, count)
+        size.add(key, volume)
 
 
 @dataclasses.dataclass
 class _Topic:
-    """Beginnings of the lines of its partitions, and the sum of their positions."""
+    """Beginnings of the lines of its partitions."""
 
     lag: str
     age: str
     position: str
-    passed: int | None = None
 
 
 def partitions(labels: Mapping[int, Labels]) -> Iterator[Series]:
-    """Three series per partition, and `record_counts` from the same rows, read once."""
+    """Three series per partition."""
     lag = Series("understudy_partition_offset_lag_records", "Records not yet replicated")
     age = Series("understudy_partition_time_lag_seconds", "Age of the oldest record")
     position = Series("understudy_partition_position", "Next offset to replicate")
     lags, ages, positions = (one.lines.append for one in (lag, age, position))
-    topics: dict[tuple[int, str, str], _Topic] = {}
-    fields = ("flow", "topic", "remote_topic", "partition", "offset_lag", "time_lag_ms", "position")
+    topics: dict[tuple[int, str], _Topic] = {}
+    fields = ("flow", "topic", "partition", "offset_lag", "time_lag_ms", "position")
     # No `iterator()`: for its cursor, PostgreSQL would materialize all rows first.
     rows = FlowPartition.objects.order_by().values_list(*fields)
-    for flow, topic, remote, number, behind, oldest, at in rows:
-        seen = topics.get((flow, topic, remote))
+    for flow, topic, number, behind, oldest, at in rows:
+        seen = topics.get((flow, topic))
         if seen is None:
             if flow not in labels:
                 continue
             same = f'{{{labels[flow].flow},{labelled(topic=topic)},partition="'
             seen = _Topic(lag.name + same, age.name + same, position.name + same)
-            topics[flow, topic, remote] = seen
+            topics[flow, topic] = seen
         if behind is not None:
             lags(f'{seen.lag}{number}"}} {behind}')
         if oldest is not None:
             ages(f'{seen.age}{number}"}} {oldest / 1000}')
         if at is not None:
             positions(f'{seen.position}{number}"}} {at}')
-            seen.passed = (seen.passed or 0) + at
-    sums = ((flow, remote, seen.passed) for (flow, _, remote), seen in topics.items())
-    yield from (lag, age, position, _record_counts(labels, sums))
+    yield from (lag, age, position)

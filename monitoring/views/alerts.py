@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +11,14 @@ from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from mirrors.models import Role, needs
+from mirrors.models import Flow, Role, needs
+from mirrors.views.flows.tabs import places
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, table_of
 from monitoring import tasks
@@ -33,6 +38,14 @@ from monitoring.models import (
 
 _PENDING = frozenset({DeliveryState.QUEUED, DeliveryState.SENDING})
 HOURS = (1, 4, 24, 72)
+# Pages of the menu that runbooks name.
+_NAMED_PAGES = {
+    "Clusters": "clusters",
+    "Compare": "comparisons",
+    "Component health": "overview",
+    "Costs": "costs",
+    "Runners": "runners",
+}
 # CSS state of each severity.
 _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
 
@@ -141,8 +154,25 @@ def _is_pending_test(channel: Channel) -> bool:
 def show_runbook(request: HttpRequest, kind: str) -> HttpResponse:
     """The built-in runbook of a kind of rule."""
     title, text = links.read_runbook(kind)
-    context = {"title": title, "text": text}
+    given = request.GET.get("flow", "")
+    rows = Flow.objects.select_related("source", "target")
+    number = int(given) if given.isdecimal() and len(given) < 19 else 0
+    flow = rows.filter(pk=number).first()
+    context = {"title": title, "text": _linked(text, flow), "flow": flow}
     return render_page(request, "monitoring/alerts/runbook.html", context, section="alerts")
+
+
+def _linked(text: SafeString, flow: Flow | None) -> SafeString:
+    """Names of pages in a runbook become links; those of a flow's pages, with a flow."""
+    found = {name: reverse(page) for name, page in _NAMED_PAGES.items()}
+    html = str(text)
+    if flow is not None:
+        found |= places(flow.pk)
+        html = re.sub(r'(href="\.\./\w+/)"', rf'\1?flow={flow.pk}"', html)
+    for name, address in found.items():
+        link = format_html('<a href="{}">{}</a>', address, name)
+        html = html.replace(format_html("<em>{}</em>", name), link)
+    return mark_safe(html)  # noqa: S308
 
 
 @require_POST

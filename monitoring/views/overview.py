@@ -18,8 +18,7 @@ from mirrors.models.readiness import with_readiness
 from mirrors.views.drills.readiness import mark_proof
 from mirrors.views.heartbeats import direction
 from mirrors.views.page import mark_cluster, mark_flow, render_page
-from mirrors.views.tables import file_of, is_file
-from monitoring import overview as content
+from mirrors.views.tables import file_of, fold, is_file
 from monitoring.domain.overview.data_loss import FlowSummary
 from monitoring.domain.overview.summary import by_severity, is_stale, summarize
 from monitoring.lists import (
@@ -29,6 +28,9 @@ from monitoring.lists import (
     WORST_GROUPS,
     WORST_TOPICS,
 )
+from monitoring.overview import problems as content
+from monitoring.overview.components import components_of
+from monitoring.overview.rpo_chart import rpo_chart, set_trends
 
 LISTS = {
     "flows": FLOWS_BY_TROUBLE,
@@ -38,26 +40,6 @@ LISTS = {
     "curve": RPO_CURVE,
     "changes": RECENT_TRANSITIONS,
 }
-
-
-def component_health(context: dict[str, Any]) -> dict[str, Any]:
-    """Clusters, heartbeats, runners and processes as rows of one table."""
-    parts: list[tuple[str, str, str, datetime | None, str]] = [
-        ("cluster", one.alias, one.seen, one.checked_at, one.reason) for one in context["clusters"]
-    ]
-    for beat in context["beats"]:
-        heart = beat["heartbeat"]
-        parts.append(("heartbeat", beat["flow"].label, beat["state"], heart.seen_at, heart.error))
-    parts += [
-        ("runner", one.name, one.health_now.state, one.seen_at, one.health_now.reason)
-        for one in context["runners"]
-    ]
-    parts += [
-        ("process", one["label"], one["state"], one["seen_at"], "") for one in context["engine"]
-    ]
-    parts.append(("process", "Database", "running", context["now"], ""))
-    columns = [column.key for column in COMPONENTS.columns]
-    return {"whose": [dict(zip(columns, part, strict=True)) for part in parts]}
 
 
 ROWS = 25
@@ -70,8 +52,8 @@ MISSING_AFTER = timedelta(seconds=45)
 # When figures are stale, a component of Understudy is suspected first.
 MISSING_SOON_AFTER = timedelta(seconds=20)
 ENGINE = {"beat": "Celery beat", "reconcile worker": "Reconciler", "worker": "Celery worker"}
-# Stores history and sends alerts; without it copying and these figures go on.
-WATCHER = {"watcher": "Watcher of alerts"}
+# Stores history and sends alerts; without it flows still copy and these figures are still read.
+WATCHER = {"watcher": "Alert evaluator"}
 
 
 @require_safe
@@ -80,9 +62,7 @@ def overview(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
     whole = is_file(request)
     context = _context(now, whole=whole)
-    if whole and (
-        file := file_of(request, {**context, **component_health(context)}, LISTS, "overview")
-    ):
+    if whole and (file := file_of(request, context, LISTS, "overview")):
         return file
     return render_page(
         request, "monitoring/overview/page.html", context, section="overview", every=3
@@ -98,20 +78,39 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
     ordered = [keys[summary] for summary in by_severity(list(keys), now)]
     flows = _table_rows(ordered if whole else ordered[:ROWS], now)
     topics, transitions = worst_topics(WORST), list(content.recent_transitions())
+    sentences = _sentences(keys, flows, alerts, most_severe, now)
+    beats = [direction(flow, now) for flow in flows[:BEATS]]
+    runners = list(Runner.objects.all()[:10])
     return {
-        **_sentences(keys, flows, alerts, most_severe, now),
+        **sentences,
         "now": now,
-        "trust": content.drill_summary(keys, now),
+        "proof": content.proof_of_standbys(keys, flows, now),
         "flows": flows,
+        **_folded(flows, sentences["troubles"]),
         "more": max(0, len(keys) - ROWS),
         "worst": topics if whole else topics[:WORST_SHOWN],
         "groups": worst_groups(topics, WORST if whole else WORST_SHOWN),
         "transitions": transitions,
-        "curve": content.rpo_curve(flows, transitions, now),
+        "chart": rpo_chart(flows, transitions, now),
         "clusters": clusters,
-        "runners": Runner.objects.all()[:10],
-        "beats": [direction(flow, now) for flow in flows[:BEATS]],
+        "runners": runners,
+        "beats": beats,
+        "whose": components_of(clusters, beats, runners, sentences["engine"], now),
     }
+
+
+def _folded(flows: list[Any], troubles: list[content.ProblemRow]) -> dict[str, Any]:
+    """The rows of the table: those that need a look, and the healthy ones folded below them.
+
+    A reason that the page states above is not repeated in its row.
+    """
+    stated = {row.flow.pk for row in troubles}
+    for flow in flows:
+        flow.reason_above = flow.pk in stated
+    rows, healthy = fold(
+        flows, lambda flow: flow.shown_state == "running" and flow.pk not in stated
+    )
+    return {"rows": rows, "healthy": healthy} if stated else {"rows": flows, "healthy": []}
 
 
 def _sentences(
@@ -131,13 +130,16 @@ def _sentences(
         if part["state"] == "missing" and part["label"] in ENGINE.values()
     ]
     summary = summarize(list(keys), now, silent)
+    loudest = [alarm for alarm in alerts if alarm.alert.severity != "info"] or alerts
+    by_name = {known.name: pk for known, pk in keys.items()}
     troubles = content.problem_rows(summary.troubles, flows, most_severe)
     return {
         "summary": summary,
         "engine": engine,
         "troubles": troubles,
-        "alarms": content.other_alerts(alerts, troubles)[:ALARMS],
         "firing": len(alerts),
+        "loudest": loudest[:ALARMS],
+        "losses": [(one, by_name.get(one.flow)) for one in summary.losses],
     }
 
 
@@ -171,7 +173,7 @@ def _table_rows(keys: list[int], now: datetime) -> list[Any]:
         .filter(pk__in=keys)
     }
     found = [mark_proof(mark_flow(rows[key], now), now) for key in keys if key in rows]
-    content.set_trends(found, now)
+    set_trends(found, now)
     return found
 
 

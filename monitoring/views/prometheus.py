@@ -29,6 +29,8 @@ class Metrics(APIView):
     """Metrics in Prometheus' text format; `?partitions=1` adds a series for every partition."""
 
     role = Role.VIEWER
+    # A token with the scope metrics reads this.
+    has_metrics = True
     content_negotiation_class = _AnyAnswer
 
     @extend_schema(exclude=True)

@@ -138,11 +138,7 @@ def _picture(
     table: Table,
 ) -> dict[str, Any]:
     """The drawing; flows and clusters outside the filter are dimmed."""
-    whole = len(drawn) == len(topology.flows)
-    names = (
-        {cluster.alias for cluster in topology.clusters} if whole else {chosen["cluster"]} - {""}
-    )
-    drawing = draw(names, [edge.ends for edge in drawn])
+    drawing = draw((), [edge.ends for edge in drawn], topology.sources)
     by_pk = {flow.pk: flow for flow in flows}
     by_ends = {edge.ends: edge for edge in drawn}
     state = table.chosen.get("observed_state", "")
@@ -157,13 +153,35 @@ def _picture(
             facts = {"line": line, "flow": flow, "dim": not is_lit, "width": width, "link": link}
             lines.append(facts)
     clusters = {cluster.alias: cluster for cluster in topology.clusters}
+    content = topology.content()
     nodes = [
         {
             "box": box,
             "cluster": clusters[box.name],
+            "content": content[box.name],
             "dim": table.filtered and box.name not in bright,
             "is_chosen": box.name == chosen["cluster"],
         }
         for box in drawing.boxes
     ]
-    return {"drawing": drawing, "lines": lines, "nodes": nodes}
+    ends = {end for edge in topology.flows for end in edge.ends}
+    lone = [cluster for cluster in topology.clusters if cluster.alias not in ends]
+    return {
+        "drawing": drawing,
+        "lines": lines,
+        "nodes": nodes,
+        "by_source": _by_source(nodes, lines),
+        "lone": lone[:MOST_LISTED],
+        "more_lone": max(0, len(lone) - MOST_LISTED),
+    }
+
+
+def _by_source(
+    nodes: list[dict[str, Any]], lines: list[dict[str, Any]]
+) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """The drawing as a list for a narrow screen: each source with its flows."""
+    return [
+        (node, own)
+        for node in nodes
+        if (own := [line for line in lines if line["line"].source == node["box"].name])
+    ]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from mirrors.domain.flows.speed_limits import SliceSpeed, milliseconds
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
+from mirrors.kafka.producers.identity import ProducerIdentity, ProducerLost
 from spark_runner.engine.commit_records import CommitRecords
 from spark_runner.engine.commit_timing import CommitTiming
 from spark_runner.engine.flush import Flush
@@ -222,8 +222,9 @@ class CopyLoop:
         self._end_transaction(is_urgent)
         self._commit_records.committed()
         self._duplicates.committed(moved)
+        now = int(time.time() * 1000)
         for partition in moved:
-            partition.commit(self._commit_records.after_commit(partition))
+            partition.commit(self._commit_records.after_commit(partition), now)
         self.commits += 1
         ended = time.monotonic()
         self._timing.committed(began, ended)

@@ -12,7 +12,7 @@ import time
 
 from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.kafka.error_codes import name_of
-from mirrors.kafka.producers.producer_id import ProducerLost
+from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.engine import setup
 from spark_runner.engine.commit_timing import CommitTiming
 from spark_runner.engine.copy_loop import CopyLoop

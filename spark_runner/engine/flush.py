@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.producers.producer_id import ProducerLost
+from mirrors.kafka.producers.identity import ProducerLost
 from mirrors.kafka.quotas import timeout_error
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.poller import Selector

@@ -9,7 +9,7 @@ import time
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.offsets.runs import runs_topic
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
-from mirrors.kafka.producers.producer_id import ProducerIdentity
+from mirrors.kafka.producers.identity import ProducerIdentity
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
 from mirrors.kafka.protocol.metadata import id_bytes
 from mirrors.kafka.retry import RetryBackoff

@@ -129,4 +129,7 @@ class SliceReport:
             next_downstream=partition.committed_downstream
             if partition.committed_downstream >= 0
             else None,
+            records=partition.counts.committed_records,
+            bytes=partition.counts.committed_bytes,
+            latency=partition.counts.take_latency(),
         )

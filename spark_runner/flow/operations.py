@@ -159,7 +159,10 @@ class Operations:
         elif operation == "owner":
             self._supervisor.is_fenced = False
             events = [] if value else ["ownership_lost"]
-        self.schedule.mark_done(operation, now, is_busy=self._progress.has_backlog())
+        is_busy = operation == "ends" and (
+            self._progress.has_backlog() or self._progress.has_uncounted()
+        )
+        self.schedule.mark_done(operation, now, is_busy=is_busy)
         if operation == "ends" and self._is_sample_outdated:
             self.schedule.request("ends")
         return events

@@ -119,6 +119,7 @@ class SliceSupervisor:
                         for row in message.partitions
                         if self._is_current(row, self._figures_ignored, epoch)
                     ],
+                    now,
                 )
                 self._progress.add_errors(
                     row

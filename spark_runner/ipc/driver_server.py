@@ -16,8 +16,13 @@ from typing import Any
 
 from spark_runner.ipc.messages import Figures
 from spark_runner.ipc.task_channel import CONNECT_DEADLINE_S, Order, encode_line, token_mac
+from spark_runner.ipc.tls import Identity, TlsStream
 
 PING_INTERVAL_S = 10.0
+# A peer proves itself within this time. Of those that have not, this many are kept.
+HELLO_DEADLINE_S = 10.0
+MOST_SILENT = 256
+SILENT_CHECK_S = 2.0
 
 log = logging.getLogger("spark_runner.control")
 
@@ -41,7 +46,7 @@ class TaskConnection:
         self.since = time.monotonic()
         self._sent: list[bytes] = []
         self._share: bytes = b""
-        self._socket: socket.socket | None = None
+        self._peer: _AcceptedConnection | None = None
         self._lock = threading.Lock()
 
     def send_order(self, order: Order) -> None:
@@ -61,20 +66,20 @@ class TaskConnection:
         with self._lock:
             self._push(encode_line({"ping": True}))
 
-    def attach(self, connection: socket.socket) -> None:
+    def attach(self, peer: _AcceptedConnection) -> None:
         with self._lock:
-            self._socket = connection
+            self._peer = peer
             self.is_connected, self.since = True, time.monotonic()
             self.seen_at = self.since
             for data in [*self._sent, self._share]:
                 self._push(data)
 
-    def detach(self, connection: socket.socket) -> None:
+    def detach(self, peer: _AcceptedConnection) -> None:
         """The task has disconnected. Spark may retry it, and the retry may have connected
         already."""
         with self._lock:
-            if self._socket is connection:
-                self._socket = None
+            if self._peer is peer:
+                self._peer = None
                 self.is_connected, self.since = False, time.monotonic()
 
     def handle(self, message: dict[str, Any]) -> None:
@@ -93,20 +98,27 @@ class TaskConnection:
 
     def _push(self, data: bytes) -> None:
         # If the task is gone, its Spark job ends. Nothing to do here.
-        if self._socket is not None:
+        if self._peer is not None:
             with contextlib.suppress(OSError):
-                self._socket.sendall(data)
+                self._peer.send(data)
 
 
 class ControlServer:
-    """Accepts the tasks of one runner. One thread serves all of them."""
+    """Accepts the tasks of one runner, over TLS. One thread serves all of them.
 
-    def __init__(self, host: str, bind: str) -> None:
+    `certificate`: PEM, which a task must have to connect.
+    """
+
+    def __init__(self, host: str, bind: str, port: int = 0) -> None:
         self._tasks: dict[str, TaskConnection] = {}
+        self._identity = Identity()
+        self.certificate = self._identity.certificate
         self._selector = selectors.DefaultSelector()
-        self._listener = socket.create_server((bind, 0), backlog=64)
+        self._listener = socket.create_server((bind, port), backlog=64)
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, None)
+        # Peers that have not proved themselves yet, oldest first.
+        self._silent: dict[socket.socket, _AcceptedConnection] = {}
         self._closed = False
         self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve, name="control", daemon=True)
@@ -127,11 +139,14 @@ class ControlServer:
     def _serve(self) -> None:
         pinged_at = time.monotonic()
         while not self._closed:
-            for key, _ in self._selector.select(timeout=PING_INTERVAL_S):
+            for key, _ in self._selector.select(
+                timeout=SILENT_CHECK_S if self._silent else PING_INTERVAL_S
+            ):
                 if key.data is None:
                     self._accept()
                 else:
                     self._receive(key.data)
+            self._drop_silent()
             if time.monotonic() - pinged_at >= PING_INTERVAL_S:
                 pinged_at = time.monotonic()
                 for task in list(self._tasks.values()):
@@ -142,14 +157,16 @@ class ControlServer:
             connection, _ = self._listener.accept()
             connection.setblocking(True)
             connection.settimeout(CONNECT_DEADLINE_S)
-            peer = _AcceptedConnection(connection)
-            connection.sendall(encode_line({"nonce": peer.nonce}))
+            peer = _AcceptedConnection(connection, self._identity.accept())
+            if len(self._silent) >= MOST_SILENT:
+                self._close(next(iter(self._silent.values())))
+            self._silent[connection] = peer
             self._selector.register(connection, selectors.EVENT_READ, peer)
 
     def _receive(self, peer: _AcceptedConnection) -> None:
         try:
             data = peer.connection.recv(1 << 16)
-            for message in peer.messages(data):
+            for message in peer.messages(data) if data else ():
                 self._handle(peer, message)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             data = b""
@@ -158,10 +175,22 @@ class ControlServer:
             log.exception("Error in a message on the control connection")
             data = b""
         if not data:
+            self._close(peer)
+
+    def _drop_silent(self) -> None:
+        """Close peers that did not prove themselves in time, so that they hold no descriptors."""
+        now = time.monotonic()
+        for peer in list(self._silent.values()):
+            if now - peer.since > HELLO_DEADLINE_S:
+                self._close(peer)
+
+    def _close(self, peer: _AcceptedConnection) -> None:
+        self._silent.pop(peer.connection, None)
+        with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(peer.connection)
-            if peer.task is not None:
-                peer.task.detach(peer.connection)
-            peer.connection.close()
+        if peer.task is not None:
+            peer.task.detach(peer)
+        peer.connection.close()
 
     def _handle(self, peer: _AcceptedConnection, message: dict[str, Any]) -> None:
         if peer.task is None:
@@ -171,7 +200,8 @@ class ControlServer:
             ):
                 raise ValueError("unknown task or wrong token")
             peer.task = task
-            task.attach(peer.connection)
+            self._silent.pop(peer.connection, None)
+            task.attach(peer)
         else:
             peer.task.handle(message)
 
@@ -182,14 +212,27 @@ class _AcceptedConnection:
     _LONGEST_LINE = 64 << 20
     _LONGEST_HELLO = 4096
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, tls: TlsStream) -> None:
         self.connection = connection
+        self._tls = tls
         self.nonce = secrets.token_hex(16)
+        self.since = time.monotonic()
         self.task: TaskConnection | None = None
         self._rest = b""
 
+    def send(self, data: bytes) -> None:
+        """Blocks until the peer has taken it. The caller sends one message at a time."""
+        self.connection.sendall(self._tls.encrypt(data))
+
     def messages(self, data: bytes) -> list[dict[str, Any]]:
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        """Take bytes from the peer; after the handshake the first answer is the nonce."""
+        was_ready = self._tls.is_ready
+        said, answer = self._tls.receive(data)
+        if answer:
+            self.connection.sendall(answer)
+        if self._tls.is_ready and not was_ready:
+            self.send(encode_line({"nonce": self.nonce}))
+        *lines, self._rest = (self._rest + said).split(b"\n")
         limit = self._LONGEST_HELLO if self.task is None else self._LONGEST_LINE
         if len(self._rest) > limit:
             raise ValueError("a line too long")

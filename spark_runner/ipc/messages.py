@@ -24,6 +24,7 @@ import json
 from typing import Any, Literal, Self
 
 from mirrors.domain.flows.lanes import Lane, LaneFigure
+from mirrors.domain.flows.latency import Latency
 from mirrors.domain.flows.speed_limits import UNMEASURED, SliceSpeed
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import GapFacts
@@ -79,6 +80,8 @@ class SliceWork:
     owner: str = ""
     control_address: str = ""
     control_token: str = dataclasses.field(default="", repr=False)
+    # The driver's certificate in PEM; the task trusts no other.
+    control_certificate: str = dataclasses.field(default="", repr=False)
 
     @property
     def spec(self) -> FlowSpec:
@@ -123,10 +126,20 @@ class PartitionFigure:
     repeats: int | None = None
     # The remote offset of the next batch. None if the lane does not know it.
     next_downstream: int | None = None
+    # Committed in this epoch so far; bytes as sent to the target.
+    records: int = 0
+    bytes: int = 0
+    # Since the last report; None if nothing was committed, or records have no timestamps.
+    latency: Latency | None = None
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:
-        return cls(foreign=tuple(ForeignRange(*row) for row in raw.pop("foreign")), **raw)
+        latency = raw.pop("latency", None)
+        return cls(
+            foreign=tuple(ForeignRange(*row) for row in raw.pop("foreign")),
+            latency=Latency(*latency) if latency else None,
+            **raw,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

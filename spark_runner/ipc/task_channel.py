@@ -1,9 +1,10 @@
 """The task's end of its connection to the driver: it receives orders and sends live figures.
 
-One TCP connection per task, JSON lines. The driver sends a nonce. The task answers with its key and
-an HMAC of the nonce under the token from its work, so the token is never sent. A task that loses
-the connection commits and stops, because nobody could stop it any more. Figures never block: if the
-driver does not read, the task continues to copy. The driver's end is in `driver_server`.
+One TCP connection per task, with TLS (`tls`), JSON lines. The driver sends a nonce. The task
+answers with its key and an HMAC of the nonce under the token from its work, so the token is never
+sent. A task that loses the connection commits and stops, because nobody could stop it any more.
+Figures never block: if the driver does not read, the task continues to copy. The driver's end is in
+`driver_server`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from spark_runner.ipc.messages import Figures, SliceWork
+from spark_runner.ipc.tls import connect
 
 Order = Literal["stop", "replan", "handover", "lost_control"]
 
@@ -36,6 +39,7 @@ class Channel:
         # The same connection in non-blocking mode, and the bytes that it has not accepted yet.
         self._nonblocking = self._socket.dup()
         self._nonblocking.setblocking(False)
+        # Encrypted, so that its order is fixed.
         self._unsent = bytearray()
         self._order: Order | None = None
         self._changed = threading.Condition()
@@ -45,11 +49,17 @@ class Channel:
         # The committed totals of the last report. The first change of an epoch is sent at once.
         self._progress_reported_at = 0.0
         self._reported: tuple[int, int] = (0, 0)
-        reader = self._socket.makefile("rb")
-        nonce = json.loads(reader.readline())["nonce"]
-        self._send({"hello": slice_key(work), "mac": token_mac(work.control_token, nonce)})
+        try:
+            self._tls = connect(work.control_certificate)
+            self._socket.sendall(self._tls.start())
+            lines = self._lines()
+            nonce = json.loads(next(lines))["nonce"]
+            self._send({"hello": slice_key(work), "mac": token_mac(work.control_token, nonce)})
+        except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+            self.close()
+            raise ConnectionError(f"no driver of this runner is there ({error})") from None
         self._socket.settimeout(SILENCE_S)
-        threading.Thread(target=self._read, args=(reader,), name="control", daemon=True).start()
+        threading.Thread(target=self._read, args=(lines,), name="control", daemon=True).start()
 
     def order(self) -> Order | None:
         """The driver's order. Once given, it does not change."""
@@ -76,7 +86,7 @@ class Channel:
         Spark delivers the result later. Does not block: if the report is lost, the result gives the
         turn.
         """
-        self._unsent += encode_line({"released": True})
+        self._unsent += self._tls.encrypt(encode_line({"released": True}))
         self._flush()
 
     def wait_for_order(self, seconds: float) -> None:
@@ -102,7 +112,7 @@ class Channel:
         if (figures.records, len(figures.errors)) != self._reported:
             self._reported = figures.records, len(figures.errors)
             self._progress_reported_at = self._reported_at
-        self._unsent += encode_line({"figures": figures.to_json()})
+        self._unsent += self._tls.encrypt(encode_line({"figures": figures.to_json()}))
         self._flush()
 
     def close(self) -> None:
@@ -111,10 +121,23 @@ class Channel:
         self._nonblocking.close()
         self._socket.close()
 
-    def _read(self, reader: Any) -> None:
+    def _lines(self) -> Iterator[bytes]:
+        """The driver's lines, until it closes the connection. Raises OSError."""
+        rest = b""
+        while data := self._socket.recv(1 << 16):
+            in_handshake = not self._tls.is_ready
+            said, answer = self._tls.receive(data)
+            if answer and not in_handshake:
+                # It would have to be sent between the lines of the lane. The driver never asks.
+                raise ConnectionError("the driver asks for a renegotiation")
+            self._socket.sendall(answer)
+            *lines, rest = (rest + said).split(b"\n")
+            yield from lines
+
+    def _read(self, lines: Iterator[bytes]) -> None:
         # Every exit from this loop means that nobody can stop this task, so it stops itself.
         with contextlib.suppress(OSError, ValueError):
-            for line in reader:
+            for line in lines:
                 message = json.loads(line)
                 if "order" in message:
                     self._set_order(message["order"])
@@ -133,7 +156,7 @@ class Channel:
 
     def _send(self, message: dict[str, Any]) -> None:
         """Block until the driver has read the message. Only before anything is copied."""
-        self._unsent += encode_line(message)
+        self._unsent += self._tls.encrypt(encode_line(message))
         data, self._unsent = self._unsent, bytearray()
         self._socket.sendall(data)
 

@@ -104,9 +104,9 @@ class FetchSession:
             self._changed.pop((key, index), None)
             self._forgotten.append((key, index))
 
-    def set_max_bytes(self, max_bytes: int) -> None:
-        """Set the maximum size of the next response."""
-        self._limits = (*self._limits[:2], max_bytes, self._limits[3])
+    def limit(self, *, max_bytes: int, max_wait_ms: int) -> None:
+        """Set the maximum size of the next response, and how long the broker may wait for data."""
+        self._limits = (max_wait_ms, self._limits[1], max_bytes, self._limits[3])
 
     def reset(self) -> None:
         """Start a new session with all wanted partitions. The broker drops the old one."""

@@ -18,6 +18,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+from mirrors.kafka.security import librdkafka_egress
 from spark_runner.native import loader
 
 _CONFIG = "[mypy]\nfollow_imports = silent\nignore_missing_imports = True\n"
@@ -26,13 +27,15 @@ _SHOWN = 2000
 
 
 def main() -> int:
+    if failed := librdkafka_egress.build():
+        _print(f"The egress rules of librdkafka are not compiled: {failed}", 0)
     directory = loader.directory()
     if loader.files(directory):
         return _print("The engine is compiled already.", 0)
     missing = _missing()
     if missing:
         return _print(f"Not compiled, since {missing}; {loader.NOT_COMPILED}.", 1)
-    loader.FOLDER.mkdir(exist_ok=True)
+    loader.FOLDER.mkdir(parents=True, exist_ok=True)
     with (loader.FOLDER / "lock").open("w") as lock:
         # A second process waits for the first one and finds its result.
         fcntl.flock(lock, fcntl.LOCK_EX)

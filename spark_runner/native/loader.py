@@ -24,8 +24,10 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from mirrors.installation import state_directory
+
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / ".compiled"
+FOLDER = state_directory() / ".compiled"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 SWITCH = "UNDERSTUDY_COMPILED"
 # Their folder in the zip for executors.

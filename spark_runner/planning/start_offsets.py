@@ -14,11 +14,11 @@ from mirrors.domain.flows.named_offsets import (
     why_missing,
     why_out_of_range,
 )
+from mirrors.domain.gaps.lost_ranges import describe_range_gap
 from mirrors.domain.settings.flow_control import START
 from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.topics.plan import TopicPlan
 from mirrors.kafka.admin.topics import Admin, OffsetQuery, Partial
-from spark_runner.positions.validation import describe_range_gap
 
 SETTLE_S = 2.0
 

@@ -31,21 +31,6 @@ def describe_generation_gap(
     return None
 
 
-def describe_range_gap(name: str, source: str, position: int, first: int, end: int) -> str | None:
-    """What is missing if a position is outside the source's range; else None."""
-    if position < first:
-        return (
-            f"{name} on {source} now begins at {first}: offsets {position} to {first - 1} were "
-            "deleted (retention or a request) before they were copied. Nothing was skipped."
-        )
-    if position > end:
-        return (
-            f"{name} on {source} now ends at {end}, before the position {position}: the source "
-            "lost records that were already copied. Nothing was skipped."
-        )
-    return None
-
-
 def describe_truncation(facts: GapFacts, name: str, source: str, epoch: int | None) -> str:
     """What is missing from a truncated source log, by its leader epochs.
 

@@ -44,7 +44,10 @@ class Epoch:
         self.connection.on_ready = self._became_ready
         self.connection.on_released = self._released
         self.work = dataclasses.replace(
-            work, control_address=control.address, control_token=self.connection.token
+            work,
+            control_address=control.address,
+            control_token=self.connection.token,
+            control_certificate=control.certificate,
         )
         self.is_ready = False
         self.ordered = False

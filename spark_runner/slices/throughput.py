@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Self
 
+from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.flows.lanes import LaneFigure, counter_increase
 from spark_runner.ipc.messages import Figures, SliceResult
 
@@ -21,6 +22,15 @@ class Amount:
     records: int = 0
     bytes: int = 0
     lanes: Sequence[LaneFigure] = ()
+    # Records and bytes by partition. A report has only partitions that moved.
+    partitions: dict[TopicPartition, tuple[int, int]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, message: Figures | SliceResult) -> Self:
+        partitions = {
+            (row.topic, row.partition): (row.records, row.bytes) for row in message.partitions
+        }
+        return cls(message.records, message.bytes, message.lanes, partitions)
 
     def since(self, before: Self) -> Self:
         """Never negative: the result of a job that Spark gave up counts no records."""
@@ -29,6 +39,11 @@ class Amount:
             records=max(0, self.records - before.records),
             bytes=max(0, self.bytes - before.bytes),
             lanes=counter_increase(before.lanes, self.lanes),
+            partitions={
+                tp: (max(0, records - known[0]), max(0, size - known[1]))
+                for tp, (records, size) in self.partitions.items()
+                if (known := before.partitions.get(tp, (0, 0))) < (records, size)
+            },
         )
 
 
@@ -44,12 +59,13 @@ class Throughput:
 
     def count(self, epoch: int, message: Figures | SliceResult) -> Amount:
         """What was added since the last report of this epoch."""
-        total = Amount(message.records, message.bytes, message.lanes)
-        growth = total.since(self._counted.get(epoch, Amount()))
+        total, before = Amount.of(message), self._counted.get(epoch, Amount())
+        growth = total.since(before)
         if isinstance(message, SliceResult):
             self._counted = {number: one for number, one in self._counted.items() if number > epoch}
         else:
-            self._counted[epoch] = total
+            before.partitions.update(total.partitions)
+            self._counted[epoch] = dataclasses.replace(total, partitions=before.partitions)
         self.records += growth.records
         self.bytes += growth.bytes
         self._marks.append((time.monotonic(), self.records, self.bytes))

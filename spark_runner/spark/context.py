@@ -21,16 +21,23 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.kafka.security import librdkafka_egress
 from mirrors.kafka.security.secret_scopes import RESERVED_FILES
 from spark_runner.native import loader
 from spark_runner.spark.java import java_options, keep_archive
-from spark_runner.spark.settings import merge_settings, operator_settings
+from spark_runner.spark.settings import (
+    UNAUTHENTICATED,
+    authentication_refusal,
+    merge_settings,
+    operator_settings,
+)
 
 MASTER_DEADLINE_S = 5.0
 # Threads of a local master cost nothing until used. The 4 is the number of tries of a task.
 LOCAL = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?$")
 CLUSTER = re.compile(r"(spark://[^/\s]+:\d+(,[^/\s]+:\d+)*|yarn|k8s://\S+)$")
 _SENT_PACKAGES = ("spark_runner", "mirrors/domain", "mirrors/kafka")
+_SENT_MODULES = ("mirrors/__init__.py", "mirrors/installation.py")
 
 
 class InvalidMaster(UnderstudyError):
@@ -61,9 +68,12 @@ def open_context(*, name: str, master: str, directory: Path, java: str) -> Spark
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     conf = SparkConf().setMaster(master).setAppName(f"understudy-{name}")
     chosen = operator_settings(os.environ)
+    if not is_local(master) and (why := authentication_refusal(master, chosen, os.environ)):
+        raise InvalidMaster(why)
     settings = merge_settings(
         chosen,
         local=is_local(master),
+        unauthenticated=bool(os.environ.get(UNAUTHENTICATED)),
         directory=directory,
         java_options=java_options(java, directory),
     )
@@ -120,11 +130,14 @@ def _zipped_package(directory: Path) -> Path:
     root = Path(__file__).resolve().parents[2]
     path = directory / "understudy.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(root / "mirrors/__init__.py", "mirrors/__init__.py")
+        for name in _SENT_MODULES:
+            archive.write(root / name, name)
         for package in _SENT_PACKAGES:
             for file in sorted((root / package).rglob("*.py")):
                 archive.write(file, str(file.relative_to(root)))
         machine_code = loader.directory()
         for file in loader.files(machine_code).values():
             archive.write(file, loader.IN_ZIP + str(file.relative_to(machine_code)))
+        if (plugin := librdkafka_egress.find()) is not None:
+            archive.write(plugin, loader.IN_ZIP + plugin.name)
     return path

@@ -38,6 +38,20 @@ _LOCAL_DEFAULTS = {
 }
 _CLUSTER_DEFAULTS = {"spark.executor.memory": "512m"}
 
+AUTHENTICATE = "spark.authenticate"
+_SECRETS = ("spark.authenticate.secret", "spark.authenticate.secret.file")
+# Spark's RPC and block manager deserialize Java objects, so nobody else may send them any. A local
+# runner's secret exists in the memory of its Java process only.
+_AUTHENTICATED = {
+    AUTHENTICATE: "true",
+    "spark.authenticate.enableSaslEncryption": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.authEngineVersion": "2",
+    # Also for blocks that are written to the local disk.
+    "spark.io.encryption.enabled": "true",
+}
+UNAUTHENTICATED = "UNDERSTUDY_SPARK_UNAUTHENTICATED"
+
 # Fixed: otherwise flows would starve each other, or a speculative task would fence its twin.
 _FIXED = {
     "spark.scheduler.mode": "FAIR",
@@ -45,6 +59,9 @@ _FIXED = {
 }
 # The same file may serve a runner on a cluster. A local runner listens on this machine only.
 _LOCAL_FIXED = {
+    **_AUTHENTICATED,
+    # On a cluster, a master or shuffle service may know SASL only. It asks for the same secret.
+    "spark.network.crypto.saslFallback": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.daemon.module": "spark_runner.spark.worker_daemon",
@@ -63,13 +80,48 @@ def operator_settings(environment: Mapping[str, str]) -> dict[str, str]:
     return {line.key: line.value.strip() for line in lines if line.key.startswith("spark.")}
 
 
+def authentication_refusal(
+    master: str, chosen: Mapping[str, str], environment: Mapping[str, str]
+) -> str:
+    """Why a runner may not use this cluster's master; empty when it may.
+
+    YARN and Kubernetes distribute a secret of their own. A standalone master knows only the one
+    that it was started with.
+    """
+    if environment.get(UNAUTHENTICATED, "").strip().lower() in {"1", "true", "yes", "on"}:
+        return ""
+    if chosen.get(AUTHENTICATE, "true").lower() != "true":
+        return (
+            f"{AUTHENTICATE} is false, so anybody who reaches the driver could run code in it. "
+            f"Set it to true, or allow it with {UNAUTHENTICATED}=1."
+        )
+    named = any(chosen.get(key) for key in _SECRETS) or environment.get("_SPARK_AUTH_SECRET")
+    if master.startswith("spark://") and not named:
+        return (
+            "A standalone master needs a secret that it shares with the runner: set "
+            f"{AUTHENTICATE}=true and {_SECRETS[0]} in the spark-defaults.conf (mode 0600) of "
+            f"master, workers and runner. Without it, allow that with {UNAUTHENTICATED}=1."
+        )
+    return ""
+
+
 def merge_settings(
-    chosen: Mapping[str, str], *, local: bool, directory: Path, java_options: str
+    chosen: Mapping[str, str],
+    *,
+    local: bool,
+    directory: Path,
+    java_options: str,
+    unauthenticated: bool = False,
 ) -> dict[str, str]:
-    """The settings to add to the operator's. They take precedence over that file."""
+    """The settings to add to the operator's. They take precedence over that file.
+
+    `unauthenticated`: a cluster without a secret is allowed.
+    """
+    is_allowed = unauthenticated and chosen.get(AUTHENTICATE, "").lower() != "true"
+    authenticated = {} if is_allowed else _AUTHENTICATED
     defaults = {
         **_DEFAULTS,
-        **(_LOCAL_DEFAULTS if local else _CLUSTER_DEFAULTS),
+        **(_LOCAL_DEFAULTS if local else _CLUSTER_DEFAULTS | authenticated),
         "spark.local.dir": str(directory / "spark"),
     }
     fixed = _FIXED | (_LOCAL_FIXED if local else {})

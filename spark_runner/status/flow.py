@@ -6,11 +6,10 @@ No I/O here. The flow's thread applies updates and writes the file.
 from __future__ import annotations
 
 import dataclasses
-import heapq
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
+from mirrors.domain.account.partition import REMOTE_MISSING
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.cron import shown
 from mirrors.domain.flows.lanes import LaneFigure, sum_by_lane
@@ -22,7 +21,6 @@ from mirrors.domain.runners.job_files import (
     JobStatus,
     PartitionStatus,
     SliceStatus,
-    TopicState,
     TopicStatus,
 )
 from mirrors.domain.specs import FlowSpec
@@ -35,7 +33,6 @@ from spark_runner.planning.selected_topics import SelectedTopic
 from spark_runner.slices.run import EpochReport
 from spark_runner.slices.throughput import Amount
 from spark_runner.status.foreign_records import RemotePartition
-from spark_runner.status.owed_headers import MAX_READS
 from spark_runner.status.partition import (
     REPLACED_LOG,
     PartitionProgress,
@@ -43,6 +40,7 @@ from spark_runner.status.partition import (
     state_of,
 )
 from spark_runner.status.source_offsets import LogOffsets
+from spark_runner.status.topics import topic_statuses
 
 
 class FlowProgress:
@@ -54,6 +52,8 @@ class FlowProgress:
         self._records = 0
         self._bytes = 0
         self._lanes: tuple[LaneFigure, ...] = ()
+        # Records and bytes by partition since the job began, also of partitions no longer planned.
+        self._copied: dict[TopicPartition, tuple[int, int]] = {}
         self.errors: dict[TopicPartition, PartitionError] = {}
         # Why the flow copies more slowly than it could: a limit, or too few slots.
         self.throttle_reason = ""
@@ -99,6 +99,9 @@ class FlowProgress:
             self._check_source_log(tp, error)
         self.errors = {tp: e for tp, e in self.errors.items() if tp in self._rows}
         self.errors |= plan.stopped
+        # A topic that comes back counts from zero, as its row does.
+        listed = {topic.topic for topic in plan.topics}
+        self._copied = {tp: copied for tp, copied in self._copied.items() if tp[0] in listed}
         self._plan = plan
         self._blocked = blocked_topics(plan.topics, plan.stopped, self.job.target.alias)
         return recovered
@@ -167,19 +170,22 @@ class FlowProgress:
         self._bytes += growth.bytes
         if growth.lanes:
             self._lanes = sum_by_lane((*self._lanes, *growth.lanes))
+        for tp, (records, size) in growth.partitions.items():
+            known = self._copied.get(tp, (0, 0))
+            self._copied[tp] = (known[0] + records, known[1] + size)
 
-    def apply_figures(self, figures: Iterable[PartitionFigure]) -> None:
+    def apply_figures(self, figures: Iterable[PartitionFigure], now: int) -> None:
         for figure in figures:
             row = self._rows.get((figure.topic, figure.partition))
             if row is not None:
-                row.apply_figure(figure)
+                row.apply_figure(figure, now)
 
     def add_errors(self, errors: Iterable[PartitionError]) -> None:
         """Add errors. An epoch repeats its errors when it ends: keep ranges that are already
         known."""
         for error in errors:
             tp = (error.topic, error.partition)
-            if not _has_range(self.errors.get(tp), error):
+            if not _says_more(self.errors.get(tp), error):
                 self.errors[tp] = error
 
     def gaps(self) -> dict[TopicPartition, PartitionError]:
@@ -211,6 +217,8 @@ class FlowProgress:
 
     def apply_offsets(self, offsets: LogOffsets) -> None:
         for tp, row in self._rows.items():
+            if (batches := offsets.headers.get(tp)) is not None:
+                row.note_header_read(self._header_turn, is_empty=not batches)
             row.apply_sample(
                 offsets.end.get(tp),
                 offsets.stable.get(tp),
@@ -229,7 +237,7 @@ class FlowProgress:
             for tp, row in self._rows.items()
             if row.position is None
             or row.is_end_below_position
-            or ((error := self.errors.get(tp)) is not None and error.state == "gap")
+            or ((error := self.errors.get(tp)) is not None and _has_lost_log(error))
         ]
 
     @cached_property
@@ -240,19 +248,26 @@ class FlowProgress:
         return not spec.settings.skip_replicated
 
     def header_requests(self) -> dict[TopicPartition, int]:
-        """Offsets from which to read headers of owed records, least often asked first."""
-        wanted = [
-            (row.header_turn, tp, at)
-            for tp, row in self._rows.items()
-            if (at := row.next_header(self.errors.get(tp))) is not None
-            and (at == row.log_start or self._counts_records)
-        ]
-        found = {tp: at for _, tp, at in heapq.nsmallest(MAX_READS, wanted)}
+        """Offsets from which to read headers of owed records, least often asked first.
+
+        Some of the partitions may hold nothing from there on.
+        """
         self._header_turn += 1
-        for tp in found:
-            self._rows[tp].header_turn = self._header_turn
-            self._rows[tp].header_tries += 1
-        return found
+        wanted = ((self._rows[tp].header_turn, tp, at) for tp, at in self._next_headers())
+        return {tp: at for _, tp, at in sorted(wanted)}
+
+    def _next_headers(self) -> Iterator[tuple[TopicPartition, int]]:
+        for tp, row in self._rows.items():
+            if (
+                row.is_header_due(self._header_turn)
+                and (at := row.next_header(self.errors.get(tp))) is not None
+                and (at == row.log_start or self._counts_records)
+            ):
+                yield tp, at
+
+    def has_uncounted(self) -> bool:
+        """Whether owed records wait to be counted, so that the next sample is due soon."""
+        return any(at < (self._rows[tp].stable_end or 0) for tp, at in self._next_headers())
 
     def problems(self) -> tuple[str, ...]:
         """Why partitions are stopped and topics not replicated. Whole topics come first, in one
@@ -347,7 +362,15 @@ class FlowProgress:
     ) -> JobStatus:
         partitions = [self._partition(tp, row, state, now) for tp, row in self._rows.items()]
         partitions.sort(key=lambda row: (row.topic, row.partition))
-        topics = tuple(self._topics(partitions))
+        topics = tuple(
+            topic_statuses(
+                self._listed_topics(),
+                partitions,
+                copied=self._copied,
+                left_out={tp: row.left_out for tp, row in self._rows.items() if row.left_out},
+                describe_left_out=self._left_out,
+            )
+        )
         partitions += self._deleted(now)
         return JobStatus(
             job=self.job.job,
@@ -377,6 +400,7 @@ class FlowProgress:
         shown = state_of(row, error, state, time_lag)
         held = self.throttle_reason if shown in ("lagging", "syncing") else ""
         held = held or self._left_out(row.left_out)
+        records, size = self._copied.get(tp, (0, 0))
         return PartitionStatus(
             topic=tp[0],
             partition=tp[1],
@@ -399,6 +423,9 @@ class FlowProgress:
             code=error.code if error else "",
             source_first=row.log_start,
             source_end_below_position=is_log_replaced(row, error),
+            records=records,
+            bytes=size,
+            latency=row.latency.read(now),
         )
 
     def _remote_topic(self, topic: str) -> str:
@@ -433,43 +460,14 @@ class FlowProgress:
             f"{self.job.source.alias} (skip.replicated)."
         )
 
-    def _topics(self, partitions: list[PartitionStatus]) -> Iterable[TopicStatus]:
-        worst: dict[str, PartitionStatus] = {}
-        codes: dict[str, str] = {}
-        left_out: Counter[str] = Counter()
-        for (name, _), tp in self._rows.items():
-            left_out[name] += tp.left_out
-        for row in partitions:
-            if row.code in BLOCKED:
-                codes[row.topic] = row.code
-            known = worst.get(row.topic)
-            if known is None or _RANK[row.state] > _RANK[known.state]:
-                worst[row.topic] = row
-        for topic in self._listed_topics():
-            found = worst.get(topic.topic)
-            if found is None:
-                yield topic
-                continue
-            yield TopicStatus(
-                topic=topic.topic,
-                remote_topic=topic.remote_topic,
-                state=found.state,
-                reason=self._left_out(left_out[topic.topic]) or found.reason or topic.reason
-                if found.state in _HEALTHY
-                else found.reason or topic.reason,
-                partitions=topic.partitions,
-                code=topic.code or codes.get(topic.topic, ""),
-                source_topic_id=topic.source_topic_id,
-                remote_topic_id=self._remote_ids.get(topic.topic, ""),
-            )
-
     def _listed_topics(self) -> Iterable[TopicStatus]:
         """The topics of the plan, and those that the source has got since."""
         planned = self._plan.topics if self._plan else ()
         for topic in planned:
             unplanned = self._unplanned.get(topic.topic)
             count = unplanned.partitions if unplanned else topic.partitions
-            yield dataclasses.replace(topic, partitions=count)
+            remote_id = self._remote_ids.get(topic.topic, "")
+            yield dataclasses.replace(topic, partitions=count, remote_topic_id=remote_id)
         for name in self._unplanned.keys() - {topic.topic for topic in planned}:
             selected = self._unplanned[name]
             yield TopicStatus(
@@ -481,24 +479,19 @@ class FlowProgress:
             )
 
 
-_HEALTHY = ("in_sync", "syncing", "paused")
-_RANK: dict[TopicState, int] = {
-    "skipped": 0,
-    "in_sync": 1,
-    "paused": 2,
-    "syncing": 3,
-    "lagging": 4,
-    "pending": 5,
-    "faulted": 6,
-    "gap": 7,
-}
-
-
-def _has_range(known: PartitionError | None, said: PartitionError) -> bool:
+def _says_more(known: PartitionError | None, said: PartitionError) -> bool:
     """Whether the planner has already found the range of this gap."""
     if known is None or known.gap is None or known.gap.first is None:
         return False
-    return (said.state, said.offset) == (known.state, known.gap.position)
+    if (said.state, said.offset) == (known.state, known.gap.position):
+        return True
+    # A task sees that the remote topic is missing, but not what the source still holds.
+    return known.state == "gap" and said.code == known.code and said.gap is None
+
+
+def _has_lost_log(error: PartitionError) -> bool:
+    """Whether the source or the target may have lost the log that was copied."""
+    return error.state == "gap" or error.code == REMOTE_MISSING
 
 
 def _names_log(error: PartitionError | None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 
 from mirrors.domain.account.counted_range import BatchCount
@@ -39,6 +40,8 @@ _EACH_BYTES = 16 << 10, 256 << 10
 _EACH_S = 1.0
 _ALL_S = 1.5
 _THROTTLED_S = 30.0
+# Of one broker: the first may use a connection that its restart has closed.
+_ATTEMPTS = 2
 _MAGIC = 2
 
 
@@ -55,52 +58,81 @@ class HeaderReader:
         self._refilled_at = time.monotonic()
 
     def read(
-        self, wanted: Mapping[TopicPartition, int], deadline: float
+        self,
+        wanted: Mapping[TopicPartition, int],
+        deadline: float,
+        ends: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, tuple[BatchCount, ...]]:
-        """The batches from each offset on. Partitions that do not respond, are empty or exceed the
-        budget are left out."""
-        found: dict[TopicPartition, tuple[BatchCount, ...]] = {}
+        """The batches from each offset on, up to the offsets `ends`, in turns of one fetch each.
+
+        Partitions that were asked and gave nothing have no batches. Those that were not asked, for
+        lack of bytes or time, are left out.
+        """
         now = time.monotonic()
         self._left = min(self._most, self._left + self._rate * (now - self._refilled_at))
         self._refilled_at = max(now, self._refilled_at)
         deadline = min(deadline, now + _ALL_S)
         if self._left <= 0:
-            return found
+            return {}
         try:
             views = self._cluster.describe({topic for topic, _ in wanted}, deadline)
         except UnderstudyError as error:
             log.info("No headers of owed records were read: %s", error.message)
-            return found
+            return {}
+        return self._read(wanted, views, deadline, ends)
+
+    def _read(
+        self,
+        wanted: Mapping[TopicPartition, int],
+        views: Mapping[str, TopicView],
+        deadline: float,
+        ends: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, tuple[BatchCount, ...]]:
+        found: dict[TopicPartition, tuple[BatchCount, ...]] = {}
+        failures: Counter[int] = Counter()
         least, most = _EACH_BYTES
         size = round(max(least, min(most, self._left / max(1, len(wanted)))))
-        for tp, offset in wanted.items():
-            if self._left <= 0 or time.monotonic() >= deadline:
-                break
+        queue = deque(wanted.items())
+        while queue and self._left > 0 and time.monotonic() < deadline:
+            tp, offset = queue.popleft()
             view = views.get(tp[0])
-            if view is None:
+            leader = None if view is None else view.leaders.get(tp[1])
+            if view is None or leader is None or leader.node < 0:
+                found.setdefault(tp, ())
+                continue
+            if failures[leader.node] == _ATTEMPTS:
                 continue
             try:
-                read = self._fetch(view, tp, offset, size, deadline)
+                read = self._fetch(view, leader.node, tp, offset, size, deadline)
             except UnderstudyError as error:
                 log.info("No headers of %s-%s were read: %s", *tp, error.message)
-                break
-            if read:
-                found[tp] = read
+                failures[leader.node] += 1
+                queue.appendleft((tp, offset))
+                continue
+            found[tp] = found.get(tp, ()) + read
+            if read and read[-1].last + 1 < ends[tp]:
+                queue.append((tp, read[-1].last + 1))
         return found
 
     def _fetch(
-        self, view: TopicView, tp: TopicPartition, offset: int, size: int, deadline: float
+        self,
+        view: TopicView,
+        node: int,
+        tp: TopicPartition,
+        offset: int,
+        size: int,
+        deadline: float,
     ) -> tuple[BatchCount, ...]:
-        topic, partition = tp
-        leader = view.leaders.get(partition)
-        if leader is None or leader.node < 0:
-            return ()
         until = min(deadline, time.monotonic() + _EACH_S)
-        connection = self._cluster.connection(leader.node, "peek", until)
-        frame, reply = fetch_once(
-            connection, (topic, view.topic_id), partition, offset, until=until,
-            isolation=fetch.READ_UNCOMMITTED, most_bytes=size,
-        )  # fmt: skip
+        connection = self._cluster.connection(node, "peek", until)
+        try:
+            frame, reply = fetch_once(
+                connection, (tp[0], view.topic_id), tp[1], offset, until=until,
+                isolation=fetch.READ_UNCOMMITTED, most_bytes=size,
+            )  # fmt: skip
+        except BaseException:
+            self._cluster.discard(connection)
+            raise
         self._left -= len(frame)
         if reply.throttle_ms:
             # These reads must not take what a quota leaves for copying.

@@ -6,17 +6,21 @@ from collections import deque
 from collections.abc import Iterable
 
 from mirrors.domain.account.counted_range import BatchCount, CountedRange, RecordCounter
-from mirrors.domain.account.partition import PartitionFacts, owed_from
+from mirrors.domain.account.partition import (
+    REMOTE_MISSING,
+    PartitionFacts,
+    owed_from,
+)
+from mirrors.domain.flows.latency import LatencyWindow
 from mirrors.domain.gaps.foreign_records import ForeignRange, unreported_ranges
-from mirrors.domain.gaps.lost_ranges import GapKind
+from mirrors.domain.gaps.lost_ranges import LOST_COPIES, GapKind
 from mirrors.domain.runners.job_files import JobState, TopicState
 from spark_runner.ipc.messages import PartitionError, PartitionFigure
 
 # A partition that is further behind is lagging. A smaller lag is normal between commits.
 LAGGING_MS = 10_000
-# How often headers are requested from an offset that gives none: the log may be empty, or READ may
-# be denied.
-HEADER_TRIES = 5
+# A power of two of samples: the longest backoff of reads that give nothing, as when READ is denied.
+MAX_HEADER_BACKOFF = 6
 # Gaps where the source holds another log than the one that was copied.
 REPLACED_LOG: tuple[GapKind, ...] = ("recreated", "source_replaced", "truncated")
 # The control plane reads them every two seconds.
@@ -37,6 +41,7 @@ class PartitionProgress:
         "is_end_below_position",
         "is_lasting_lag",
         "lane",
+        "latency",
         "left_out",
         "log_start",
         "log_start_timestamp",
@@ -59,9 +64,9 @@ class PartitionProgress:
         self.log_start_timestamp: int | None = None
         # Counts the owed records by their batch headers; None where nothing was read.
         self.counter: RecordCounter | None = None
-        # Consecutive requests for headers without a result.
+        # Consecutive reads of headers without a result.
         self.header_tries = 0
-        # When they were last requested: a count of requests of the flow.
+        # When they were last read: a count of samples of the flow.
         self.header_turn = 0
         # What the source held one sample ago is not copied yet.
         self.is_lasting_lag = False
@@ -70,6 +75,7 @@ class PartitionProgress:
         self.ends_as_of = 0
         self.lane = self.why = ""
         self.left_out = 0
+        self.latency = LatencyWindow()
         # The newest foreign records in the remote partition.
         self.foreign: deque[ForeignRange] = deque(maxlen=MAX_FOREIGN_RANGES)
         self.repeats: int | None = None
@@ -78,7 +84,8 @@ class PartitionProgress:
         # The moment of the newest source sample of which everything is copied.
         self.caught_up_at: int | None = None
 
-    def apply_figure(self, figure: PartitionFigure) -> None:
+    def apply_figure(self, figure: PartitionFigure, now: int) -> None:
+        self.latency.add(figure.latency, now)
         self.position, self.lane, self.why = figure.position, figure.lane, figure.why
         self.left_out += figure.left_out
         self.add_foreign(figure.foreign)
@@ -148,29 +155,40 @@ class PartitionProgress:
 
     def _count(self, headers: Iterable[BatchCount]) -> None:
         for batch in headers:
-            counter, self.header_tries = self.counter, 0
+            counter = self.counter
             if counter is None:
                 return
             if counter.end == self.log_start == counter.first and batch.commits is None:
                 self.log_start_timestamp = batch.timestamp if batch.timestamp >= 0 else None
             counter.add((batch,))
 
+    def note_header_read(self, turn: int, *, is_empty: bool) -> None:
+        self.header_turn = turn
+        self.header_tries = self.header_tries + 1 if is_empty else 0
+
+    def is_header_due(self, turn: int) -> bool:
+        """Reads without a result are repeated with backoff: after 2, 4, 8 samples and so on."""
+        if not self.header_tries:
+            return True
+        return turn >= self.header_turn + (1 << min(self.header_tries, MAX_HEADER_BACKOFF))
+
     def next_header(self, error: PartitionError | None = None) -> int | None:
-        """The offset from which headers of owed records are to be read next; None if they are not
-        needed.
+        """The offset from which headers of owed records are to be read next, if the source holds
+        records there; None if they are not needed.
 
         Records that are copied a moment later are not read twice: a partition without an error must
         have been behind for a whole sample.
         """
-        if error is None and not self.is_lasting_lag and self.position is not None:
+        is_behind = self.is_lasting_lag and not self.is_caught_up
+        if error is None and not is_behind and self.position is not None:
             return None
         start = self._owed_from(error)
-        if start is None or self.stable_end is None or self.header_tries >= HEADER_TRIES:
+        if start is None:
             return None
         counter = self.counter
         if counter is None or not counter.first <= start < counter.end:
             counter = self.counter = RecordCounter(start)
-        return counter.end if counter.end < self.stable_end else None
+        return counter.end
 
     def counted(self, error: PartitionError | None = None) -> CountedRange | None:
         """The counted part of what is owed."""
@@ -204,6 +222,9 @@ class PartitionProgress:
             return 0
         if start == self.log_start and self.log_start_timestamp is not None:
             return max(0, now - self.log_start_timestamp)
+        if _has_lost_copies(error):
+            # They are older than the time since nothing was owed.
+            return None
         known = [t for t in (self.caught_up_at, self.timestamp) if t is not None]
         return max(0, now - max(known)) if known else None
 
@@ -217,10 +238,17 @@ class PartitionProgress:
                 partition=0,
                 position=self.position,
                 first=self.log_start,
+                code=error.code if error else "",
                 gap=error.gap if error else None,
                 end_below_position=is_log_replaced(self, error),
             )
         )
+
+
+def _has_lost_copies(error: PartitionError | None) -> bool:
+    if error is None:
+        return False
+    return error.code == REMOTE_MISSING or (error.gap is not None and error.gap.kind in LOST_COPIES)
 
 
 def is_log_replaced(row: PartitionProgress, error: PartitionError | None) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from mirrors.domain.account.counted_range import BatchCount
@@ -27,7 +28,7 @@ from mirrors.kafka.protocol.list_offsets import (
 from mirrors.kafka.protocol.messages import RepeatedRequest
 from mirrors.kafka.retry import retry_until_available
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.status.owed_headers import HeaderReader
+from spark_runner.status.owed_headers import MAX_READS, HeaderReader
 
 DEADLINE_S = 5.0
 # For one of several brokers, connecting included. The last broker may use the remaining time.
@@ -78,16 +79,20 @@ class OffsetSampler:
     ) -> LogOffsets:
         """Offsets of `partitions`, with log starts for those in `starts`.
 
-        `headers`: offsets from which batch headers are read.
+        `headers`: offsets from which batch headers are read, the most wanted first. Only of
+        partitions that hold committed records from there on, by this sample.
         """
         deadline = time.monotonic() + DEADLINE_S
         wanted = frozenset(starts)
         offsets = retry_until_available(
             lambda: self._sample(partitions, wanted, deadline), deadline
         )
-        if not headers:
+        stable = offsets.stable
+        due = ((tp, at) for tp, at in (headers or {}).items() if stable.get(tp, 0) > at)
+        if not (most_wanted := dict(islice(due, MAX_READS))):
             return offsets
-        return dataclasses.replace(offsets, headers=self._header_reader.read(headers, deadline))
+        found = self._header_reader.read(most_wanted, deadline, stable)
+        return dataclasses.replace(offsets, headers=found)
 
     def _sample(
         self, partitions: list[TopicPartition], starts: frozenset[TopicPartition], deadline: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group, User
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -98,6 +99,7 @@ def test_two_people_where_the_flow_says_so(
     made = ask(operator, simulation).json()
     assert (made["state"], made["waits_for"]) == ("waiting", "approval")
     path = f"{PATH}{made['id']}/"
+    User.objects.get(username="operator").groups.add(Group.objects.get(name="approver"))
     own = operator.post(f"{path}approve/")
     assert own.status_code == 409
     assert "another person" in own.json()["error"]["message"]
@@ -111,7 +113,8 @@ def test_only_operators_steer_and_each_verb_says_when_it_does_not_fit(
     path = f"{PATH}{ask(operator, simulation).json()['id']}/"
     for verb in ("approve", "confirm", "pause", "resume", "abort"):
         assert viewer.post(f"{path}{verb}/").status_code == 403
-    for verb in ("approve", "confirm", "resume"):
+    assert operator.post(f"{path}approve/").status_code == 403
+    for verb in ("confirm", "resume"):
         assert operator.post(f"{path}{verb}/").status_code == 409, verb
     assert operator.post(f"{path}pause/").json()["pause_asked_by"] == "operator"
     assert operator.post(f"{path}resume/").status_code == 409  # a worker has to hold it first
@@ -151,3 +154,24 @@ def test_hooks_that_could_not_work_are_refused_before_anything_begins(
     refused = ask(operator, simulation)
     assert refused.status_code == 400
     assert "UNDERSTUDY_FAILOVER_COMMANDS" in refused.json()["error"]["message"]
+
+
+def test_a_scope_is_simulated_kept_and_may_not_differ(
+    operator: APIClient, simulation: FailoverRun
+) -> None:
+    scope = {"topics": ["orders"], "groups": ["billing"]}
+    body = {"flow": "primary->backup", "kind": "simulation", "scope": scope}
+    made = operator.post(PATH, body).json()
+    assert made["scope"] == scope
+    FailoverRun.objects.filter(pk=made["id"]).update(
+        state="succeeded", ended_at=timezone.now(), plan=PLAN, result={"partitions": []}
+    )
+    scoped = FailoverRun.objects.get(pk=made["id"])
+    other = ask(operator, scoped, scope={"topics": ["payments"]})
+    assert other.status_code == 400
+    assert "was not simulated" in str(other.json())
+    assert ask(operator, scoped).json()["scope"] == scope
+    bad = operator.post(PATH, {**body, "scope": {"topics": ["("]}})
+    assert bad.status_code == 400
+    assert operator.post(PATH, {**body, "scope": {"topics": []}}).status_code == 400
+    assert operator.post(PATH, {**body, "groups": ["x"]}).status_code == 400

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
+import re
+import urllib.parse
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +21,9 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from controlplane import checks
+from controlplane.environment import env_secret
 from controlplane.redaction import RedactSecrets, redact
+from mirrors.kafka.security import live_secrets, secrets
 from mirrors.models import Flow, Runner, Sighting
 from mirrors.services import process_liveness
 from monitoring import tasks as monitoring
@@ -101,7 +107,7 @@ def test_the_document_and_its_page_name_every_address(viewer: APIClient, people:
     text = page.content.decode()
     missing = [path for path in document["paths"] if path not in text]
     assert missing == []
-    assert "https://" not in text
+    assert not re.search(r'(src|href)="https?://', text)
     assert "default-src 'self'" in page["Content-Security-Policy"]
 
 
@@ -135,12 +141,48 @@ def test_old_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> No
         ("{'sasl_password': 'hunter2', 'alias': 'west'}", "'alias': 'west'"),
         ('sasl.jaas.config="x required password=hunter2;"', "sasl.jaas.config"),
         ("Authorization: Token hunter2hunter2hunter2", "Token ***"),
+        ("Authorization: Basic hunter2=", "Basic ***"),
+        ("GET /metrics?token=hunter2&page=2", "&page=2"),
+        ("X-Api-Key: hunter2 was sent", "was sent"),
+        ("{'X-Auth-Token': 'hunter2'}", "X-Auth-Token"),
+        ("POST https://hooks.slack.com/services/T0/B0/hunter2 -> 403", "-> 403"),
+        ("https://x.webhook.office.com/webhookb2/a@b/IncomingWebhook/hunter2 failed", "failed"),
+        ("https://prod.logic.azure.com/workflows/1/triggers?sp=a&sig=hunter2 failed", "failed"),
         ("-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----", "***"),
     ],
 )
 def test_secrets_are_blotted_out_of_log_lines(line: str, kept: str) -> None:
     assert "hunter2" not in redact(line)
     assert kept in redact(line)
+
+
+def test_a_secret_that_was_read_is_hidden_in_any_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = 'pä"ss/wörd+7&x'
+    monkeypatch.setenv("KAFKA_SHAPELESS", value)
+    assert redact(f"the broker said {value}") == f"the broker said {value}"
+    assert secrets.resolve("env:KAFKA_SHAPELESS").reveal() == value
+    forms = (
+        *(value, urllib.parse.quote(value, safe=""), json.dumps(value), repr([value])),
+        base64.b64encode(value.encode()).decode(),
+    )
+    for form in forms:
+        line = redact(f"the broker said {form} and closed")
+        assert line.startswith("the broker said ")
+        assert line.endswith(" and closed")
+        assert "***" in line
+        assert form not in line
+    # Nor is a database's password shown, whichever library repeats it.
+    database = "hidden-of-the-database-1"
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://app:{database}@db/x")
+    env_secret("DATABASE_URL")
+    assert database not in redact(f"could not log in with {database}")
+
+
+def test_short_values_words_and_certificates_hide_nothing() -> None:
+    for value in ("", "abc", "understudy", "-----BEGIN CERTIFICATE-----\nabcdefgh"):
+        live_secrets.note(value)
+    line = "abc understudy abcdefgh"
+    assert redact(line) == line
 
 
 def test_references_to_secrets_stay_readable() -> None:

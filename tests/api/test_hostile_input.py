@@ -74,7 +74,8 @@ def test_an_address_that_takes_no_body_refuses_it_unread(admin: APIClient, rest:
         for body in (b"{", b"[" * 100_000, b" " * 2_700_000):
             answer = send(admin, verb, path, body)
             check(answer, f"{verb} {path}")
-            assert answer.status_code == 405
+            # Too large a body is refused before its address is looked up.
+            assert answer.status_code in ((405, 413) if len(body) > 1_000 else (405,))
 
 
 def test_other_content_types(admin: APIClient, rest: list[str]) -> None:
@@ -212,4 +213,4 @@ def test_a_flow_that_is_not_given_by_its_id_is_refused_with_a_reason(admin: APIC
     for path in ("offsets/translate/", "failbacks/", "exports/"):
         name, given = ("flows", ["west"]) if path == "exports/" else ("flow", "west")
         error = admin.post(f"/api/v1/{path}", {name: given}).json()["error"]
-        assert error["fields"][name] == ["Enter the id, a whole number."], (path, error)
+        assert "There is no flow west." in str(error), (path, error)

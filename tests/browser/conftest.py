@@ -73,6 +73,10 @@ def flow(person: str) -> Flow:
     world.gap(made, pk=made.pk)
     lately(made)
     fenced(made)
+    world.topic_preview(made, pk=made.pk)
+    world.application_run(made)
+    world.costs(made)
+    world.topic_configs(made)
     return made
 
 

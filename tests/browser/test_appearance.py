@@ -9,14 +9,19 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
+from playwright.sync_api import expect
 
-from mirrors.models import Flow
+from mirrors.models import FailoverRun, Flow
 from tests.browser.conftest import Visitor
+from tests.pages import world
 
 PAGES = {
     "overview": "/",
     "topology": "/topology/",
     "schedules": "/schedules/",
+    "costs": "/costs/",
+    "flow-cost": "/flows/{pk}/cost/",
     "flows": "/flows/",
     "flow": "/flows/{pk}/",
     "flow-partitions": "/flows/{pk}/partitions/",
@@ -29,11 +34,14 @@ PAGES = {
     "flow-duties": "/flows/{pk}/duties/",
     "flow-takeover": "/flows/{pk}/takeover/",
     "flow-jobs": "/flows/{pk}/jobs/",
-    "flow-transitions": "/flows/{pk}/transitions/",
+    "flow-topics": "/flows/{pk}/topics/",
+    "flow-topic": "/flows/{pk}/topics/orders/",
+    "flow-positions": "/flows/{pk}/positions/",
+    "flow-permissions": "/flows/{pk}/permissions/",
     "flow-configuration": "/flows/{pk}/configuration/",
     "flow-job": "/flows/{pk}/jobs/{job}/",
     "flow-history": "/flows/{pk}/history/",
-    "flow-audit": "/flows/{pk}/audit/",
+    "flow-audit": "/flows/{pk}/events/",
     "flow-heartbeats": "/flows/{pk}/heartbeats/",
     "flow-alerts": "/flows/{pk}/alerts/",
     "audit": "/audit/",
@@ -49,6 +57,7 @@ PAGES = {
     "flow-drift": "/flows/{pk}/drift/",
     "drift": "/flows/{pk}/drift/{pk}/",
     "flow-add": "/add/flow/",
+    "flow-add-preview": "/add/flow/?preview={pk}",
     "flow-template": "/add/template/?kind=chain",
     "flow-readiness": "/flows/{pk}/readiness/",
     "flow-objectives": "/flows/{pk}/objectives/",
@@ -70,6 +79,10 @@ PAGES = {
     "cluster-groups": "/clusters/primary/groups/",
     "cluster-edit": "/clusters/primary/edit/",
     "failovers": "/failovers/",
+    "failover-run": "/failovers/{switch}/",
+    "application-failback": "/failovers/{switch}/failback/",
+    "approvals": "/approvals/",
+    "flow-application": "/flows/{pk}/failover/application/?topics=orders",
     "comparisons": "/comparisons/",
     "comparison-add": "/add/comparison/",
     "runner-add": "/add/runner/",
@@ -78,7 +91,10 @@ PAGES = {
     "import": "/imports/",
     "tokens": "/account/tokens/",
     "people": "/people/",
+    "person": "/people/{person}/",
     "password": "/account/password/",
+    "time-zone": "/account/time-zone/",
+    "one-time-codes": "/account/one-time-codes/",
     "search": "/search/?q=prim",
     "help": "/help/",
     "api": "/api/v1/docs/",
@@ -137,9 +153,11 @@ def test_every_page_is_accessible_quiet_in_the_console_and_fits_every_width_in_b
 ) -> None:
     visitor = visit(color_scheme="light")
     found: dict[str, list[str]] = {}
+    failed, admin = flow.jobs.get(state="failed"), User.objects.get(username="admin")
+    switch = FailoverRun.objects.filter(scope__topics__isnull=False).latest("pk")
+    keys = {"pk": flow.pk, "job": failed.pk, "person": admin.pk, "switch": switch.pk}
     for name in list(PAGES)[part::PARTS]:
-        path = PAGES[name]
-        visitor.page.goto(path.format(pk=flow.pk, job=flow.jobs.get(state="failed").pk))
+        visitor.page.goto(PAGES[name].format(**keys))
         bad = _axe(visitor)
         bad += _in_the_dark(visitor, name)
         bad += _widths_that_scroll_sideways(visitor, name, "light")
@@ -162,6 +180,50 @@ def test_the_theme_follows_the_system_until_switched_and_then_stays(
     assert dark != light
     assert page.evaluate(ground) == light
     assert page.locator("html").get_attribute("data-theme") == "light"
+
+
+def test_on_a_phone_the_menu_opens_from_a_button_and_its_pages_fit(
+    visit: Callable[..., Visitor], flow: Flow
+) -> None:
+    visitor = visit(viewport={"width": 390, "height": 844})
+    page = visitor.page
+    link = page.get_by_role("link", name="Audit", exact=True)
+    expect(link).to_be_hidden()
+    page.get_by_role("button", name="Menu").click()
+    expect(link).to_be_visible()
+    assert _axe(visitor) == []
+    page.keyboard.press("Escape")
+    expect(link).to_be_hidden()
+    page.get_by_role("button", name="Menu").click()
+    link.click()
+    page.wait_for_url("**/audit/")
+    # A reason wraps instead of pushing the page aside.
+    page.goto("/flows/")
+    wide = "[...document.querySelectorAll('td.reason')].map((one) => one.offsetWidth)"
+    assert max(page.evaluate(wide), default=0) <= 400
+
+
+def test_heads_of_a_long_table_stay_in_view_and_its_links_look_like_links(
+    visit: Callable[..., Visitor], flow: Flow
+) -> None:
+    for number in range(30):
+        world.flow(flow.source, world.cluster(f"spoke{number:02}"))
+    page = visit(viewport={"width": 1440, "height": 700}).page
+    page.goto("/flows/")
+    table = page.get_by_role("region", name="Table of flows")
+    table.evaluate("one => { one.scrollTop = 400; }")
+    head, first = (page.locator(one).first.bounding_box() for one in ("thead th", ".scroll"))
+    assert head is not None
+    assert first is not None
+    assert abs(head["y"] - first["y"]) < 2
+    looks = """one => {
+      const seen = getComputedStyle(one);
+      return [seen.color !== getComputedStyle(document.body).color, seen.textDecorationColor];
+    }"""
+    differs, line = page.locator("tbody th a").first.evaluate(looks)
+    assert differs
+    assert not line.endswith("/ 0)")
+    assert line != "rgba(0, 0, 0, 0)"
 
 
 def test_a_state_is_a_word_a_shape_and_a_colour(visit: Callable[..., Visitor], flow: Flow) -> None:

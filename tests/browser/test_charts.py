@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -50,7 +51,11 @@ def test_the_charts_draw_under_the_strict_policy_follow_their_rows_and_zoom_toge
     box = page.locator("[data-figure*='/rpo/'] .nsewdrag").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 50)
-    expect(page.locator(".hoverlayer .legendtext, .hoverlayer text").first).to_be_attached()
+    hovered = page.locator("[data-figure*='/rpo/'] .hoverlayer")
+    expect(hovered).to_contain_text("UTC")
+    expect(hovered).to_contain_text("by your clock")
+    # What the server drew is replaced, not covered.
+    expect(page.locator(".chart .frame")).to_have_count(0)
     wide = page.evaluate(RANGES)[0]
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.95, box["y"] + 60, steps=4)
@@ -64,6 +69,23 @@ def test_the_charts_draw_under_the_strict_policy_follow_their_rows_and_zoom_toge
     assert visitor.complaints == []
     assert _axe(visitor) == []
     assert _widths_that_scroll_sideways(visitor, "flow-charts", "dark") == []
+
+
+def test_the_overview_reads_a_minute_of_its_chart_in_utc_and_by_the_browsers_clock(
+    visit: Callable[..., Visitor], flow: Flow
+) -> None:
+    _history(flow)
+    visitor = visit(timezone_id="Asia/Kolkata")
+    plot = visitor.page.locator(".line-chart .plot")
+    box = plot.bounding_box()
+    assert box is not None
+    visitor.page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 50)
+    values = visitor.page.locator(".chart-values")
+    expect(values).to_contain_text(re.compile(r"\d\d:\d\d UTC · \d\d:\d\d GMT\+5:30"))
+    expect(values).to_contain_text("primary→backup")
+    visitor.page.mouse.move(box["x"] + 5, box["y"] - 100)
+    expect(values).to_be_hidden()
+    assert visitor.complaints == []
 
 
 def _until(page: Page, said: str) -> None:

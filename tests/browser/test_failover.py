@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from django.utils import timezone
 from playwright.sync_api import expect
 
 from mirrors.models import FailoverRun, Flow
 from mirrors.services.failover import lifecycle
+from tests.api.test_failover_runs import PLAN
 from tests.browser.conftest import Visitor
 from tests.browser.test_appearance import _axe, _widths_that_scroll_sideways
 from tests.pages.test_failover_runbook import simulated_for
@@ -46,6 +48,32 @@ def test_a_simulation_is_two_clicks_away_and_shows_its_end_by_itself(
     assert visitor.complaints == []
 
 
+def test_from_the_failover_page_to_the_last_confirmation_in_three_clicks(
+    visit: Callable[..., Visitor], flow: Flow
+) -> None:
+    visitor = visit()
+    page = visitor.page
+    page.goto("/")
+    page.get_by_role("link", name="Failover", exact=True).click()
+    expect(page.get_by_role("heading", name="primary→backup")).to_be_visible()
+    assert [*_axe(visitor), *_widths_that_scroll_sideways(visitor, "failovers", "light")] == []
+    card = page.get_by_role("article", name="primary→backup")
+    card.get_by_role("button", name="Planned switchover…").click()
+    expect(page.get_by_role("heading", name="Simulating primary→backup")).to_be_visible()
+    run = FailoverRun.objects.latest("pk")
+    facts = {"state": "succeeded", "ended_at": timezone.now(), "plan": PLAN, "result": {}}
+    FailoverRun.objects.filter(pk=run.pk).update(**facts, reason="12 records would be lost.")
+    button = page.get_by_role("button", name="Switch over primary to backup")
+    expect(button).to_be_disabled()
+    page.get_by_label("Reason").fill("maintenance")
+    page.get_by_label("to confirm").fill("backup")
+    page.wait_for_timeout(2500)
+    expect(button).to_be_enabled()
+    button.click()
+    expect(page.get_by_role("heading", name="Switchover primary→backup")).to_be_visible()
+    assert visitor.complaints == []
+
+
 def test_a_switchover_is_begun_from_its_simulation_and_steered_on_its_page(
     visit: Callable[..., Visitor], flow: Flow
 ) -> None:
@@ -53,12 +81,13 @@ def test_a_switchover_is_begun_from_its_simulation_and_steered_on_its_page(
     page = visitor.page
     simulation = simulated_for(flow)
     page.goto(f"/failovers/{simulation.pk}/")
-    page.get_by_role("link", name="Fail over for real…").click()
+    page.get_by_role("link", name="Emergency failover…").click()
+    expect(page.get_by_role("button", name="Fail over to backup without waiting")).to_be_visible()
+    page.get_by_role("link", name="Planned switchover").click()
     expect(page.get_by_text("12 records would be lost.")).to_be_visible()
-    button = page.get_by_role("button", name="Hand over primary to backup")
+    button = page.get_by_role("button", name="Switch over primary to backup")
     expect(button).to_be_disabled()
     assert [*_axe(visitor), *_widths_that_scroll_sideways(visitor, "failover-begin", "light")] == []
-    page.get_by_role("radio", name="Switchover").check()
     page.get_by_label("Reason").fill("maintenance")
     page.get_by_label("to confirm").fill("backup")
     button.click()

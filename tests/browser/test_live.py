@@ -18,7 +18,7 @@ def test_a_page_follows_its_rows_without_reloading_or_losing_what_a_person_does(
 ) -> None:
     page = visit().page
     page.goto(f"/flows/{flow.pk}/configuration/")
-    page.get_by_text("The same over REST").click()
+    page.get_by_text("REST API equivalent").click()
     page.evaluate("window.sameDocument = true")
     expect(page.locator("#live-sign")).to_contain_text(re.compile(r"live, \d+ s ago"))
     world.owes(Flow.objects.get(topics__topic="orders"), "orders", offset_lag=777_123)
@@ -29,7 +29,7 @@ def test_a_page_follows_its_rows_without_reloading_or_losing_what_a_person_does(
 
 def test_typing_into_a_filter_survives_a_refresh(visit: Callable[..., Visitor], flow: Flow) -> None:
     page = visit().page
-    page.goto(f"/flows/{flow.pk}/")
+    page.goto(f"/flows/{flow.pk}/topics/")
     page.get_by_label("Filter topics by name").press_sequentially("ord")
     world.owes(Flow.objects.get(topics__topic="orders"), "orders", offset_lag=777_123)
     expect(page.locator(".figures")).to_contain_text("777,123", timeout=15_000)
@@ -142,12 +142,15 @@ def _goes_by_the_palette(visitor: Visitor, flow: Flow) -> None:
     field.press_sequentially("orders")
     expect(topic).to_be_visible()
     page.keyboard.press("Enter")
-    page.wait_for_url(f"**/flows/{flow.pk}/?q=orders")
+    page.wait_for_url(f"**/flows/{flow.pk}/topics/orders/")
     assert visitor.complaints == []
     page.set_viewport_size({"width": 360, "height": 800})
-    page.goto(f"/flows/{flow.pk}/audit/")
-    expect(page.locator(".tabs [aria-current]")).to_be_in_viewport()
+    page.goto(f"/flows/{flow.pk}/events/")
+    for tabs in ("Parts of this flow", "Parts of this tab"):
+        current = page.get_by_role("navigation", name=tabs).locator("[aria-current]")
+        expect(current).to_be_in_viewport()
     page.goto("/clusters/")
+    page.get_by_role("button", name="Menu").click()
     expect(page.locator(".side [aria-current]")).to_be_in_viewport()
 
 
@@ -155,7 +158,7 @@ def test_everything_can_be_read_without_javascript(
     visit: Callable[..., Visitor], flow: Flow
 ) -> None:
     page = visit(java_script_enabled=False).page
-    page.goto(f"/flows/{flow.pk}/")
+    page.goto(f"/flows/{flow.pk}/topics/")
     expect(page.get_by_role("rowheader", name="orders")).to_be_visible()
     page.get_by_role("link", name="Topic", exact=True).click()
     page.wait_for_url("**sort=topic**")

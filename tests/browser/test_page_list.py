@@ -22,7 +22,7 @@ SAME = {
     "alert-rule-delete",
     "channel-delete",
 }
-ANY = {"pk": 1, "job": 1}
+ANY = {"pk": 1, "job": 1, "person": 1, "switch": 1}
 
 
 def test_every_page_is_looked_at() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.demo.processes.ownership import ProcessMark
-from controlplane.demo.rest_client import Api
+from mirrors.rest_client import RestClient
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "manage.py", "demo"]
@@ -98,6 +98,7 @@ def test_the_check_compares_what_crossed_both_ways_and_stops_all(directory: Path
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Both clusters hold the same records." in done.stdout
     assert "0 differences" in done.stdout
+    assert "HTTP Request" not in done.stdout + done.stderr
     assert "\x1b" not in done.stdout
     assert process_mark(directory).running_processes() == []
     assert not (directory / "demo.json").exists()
@@ -111,7 +112,7 @@ def test_demo_json_lets_a_program_in_and_ctrl_c_ends_all(demo: Demo, directory: 
     facts = json.loads(path.read_text())
     assert set(facts) == {"url", "username", "password", "token", "clusters"}
     assert set(facts["clusters"]) == {"primary", "backup"}
-    flows = Api(facts["url"], facts["token"]).rows("flows/")
+    flows = RestClient(facts["url"], facts["token"], program="understudy-demo").rows("flows/")
     assert {flow["name"]: flow["observed_state"] for flow in flows} == {
         "primary->backup": "running",
         "backup->primary": "running",

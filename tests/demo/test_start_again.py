@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from controlplane.demo.console import Console
-from controlplane.demo.rest_client import Api
 from controlplane.demo.stack import DemoStack
 from controlplane.demo.workspace import Workspace
+from mirrors.rest_client import RestClient
 from tests.demo_stage import on_stage
 
 pytestmark = pytest.mark.timeout(900)
@@ -38,8 +38,8 @@ class Said:
         return DemoStack(workspace, console)
 
 
-def api(stage: DemoStack) -> Api:
-    return Api(stage.url, stage.facts["token"])
+def api(stage: DemoStack) -> RestClient:
+    return RestClient(stage.url, stage.facts["token"], program="understudy-demo")
 
 
 def flows(stage: DemoStack) -> dict[str, dict[str, Any]]:

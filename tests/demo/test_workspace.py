@@ -7,6 +7,8 @@ import os
 import shutil
 import stat
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -100,3 +102,24 @@ def test_clean_removes_everything(tmp_path: Path) -> None:
     space.clean()
     assert not space.directory.exists()
     assert psutil.pid_exists(os.getpid())
+
+
+def test_services_that_start_at_the_same_time_have_the_same_secrets(tmp_path: Path) -> None:
+    for attempt in range(20):
+        workspace = Workspace(tmp_path / f"demo-{attempt}")
+        workspace.enter()
+        everyone = threading.Barrier(6)
+
+        def ask(
+            number: int, here: Workspace = workspace, all_: threading.Barrier = everyone
+        ) -> str:
+            all_.wait()
+            if number % 3 == 0:
+                here.keep_secret(f"token-{number}", "known")
+            return here.secret("redis_password")
+
+        with ThreadPoolExecutor(6) as pool:
+            told = set(pool.map(ask, range(6)))
+        assert told == {workspace.secret("redis_password")}
+        assert workspace.known_secret("token-0") == workspace.known_secret("token-3") == "known"
+        workspace.leave()

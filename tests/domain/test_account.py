@@ -57,6 +57,14 @@ def test_copies_that_are_gone_are_owed_again(kind: GapKind) -> None:
     assert evaluate(recreated(10, 90, position=90, kind=kind)).records == 80
 
 
+def test_all_copies_are_owed_as_soon_as_a_task_finds_the_remote_topic_missing() -> None:
+    facts = PartitionFacts(
+        "orders", 0, position=90, end=90, observed_at=1, is_stopped=True, code="remote_missing"
+    )
+    assert evaluate(facts).records is None, "the log start is not known yet"
+    assert evaluate(facts._replace(first=10)).records == 80
+
+
 def test_a_truncated_log_owes_what_was_written_behind_the_cut() -> None:
     gap = GapFacts(kind="truncated", position=100, first=0, end=60)
     facts = PartitionFacts("orders", 0, position=100, first=0, end=75, observed_at=1, gap=gap)

@@ -16,7 +16,7 @@ from mirrors.domain.specs import FlowSpec
 from tests.domain.cases import IDENTITY, cluster, flow, laws
 
 
-def keeping(source: str, target: str, topics: str = ".*", **keys: str) -> FlowSpec:
+def identity(source: str, target: str, topics: str = ".*", **keys: str) -> FlowSpec:
     return flow(source, target, replication_policy_class=IDENTITY, topics=topics, **keys)
 
 
@@ -37,22 +37,22 @@ def refusal(spec: FlowSpec, *others: FlowSpec) -> str:
     ("spec", "others", "words"),
     [
         (flow("a", "a"), [], "a is both source and target"),
-        (keeping("a", "b"), [keeping("b", "a")],
+        (identity("a", "b"), [identity("b", "a")],
          "A topic such as a would be replicated in an endless loop: a->b and b->a"),
-        (keeping("a", "b", "ord.*"), [keeping("b", "a", r"orders\.eu")], "such as orders.eu"),
-        (keeping("a", "b"), [keeping("b", "c"), keeping("c", "a", "x,y")],
+        (identity("a", "b", "ord.*"), [identity("b", "a", r"orders\.eu")], "such as orders.eu"),
+        (identity("a", "b"), [identity("b", "c"), identity("c", "a", "x,y")],
          "such as x would be replicated in an endless loop: a->b and b->c and c->a"),
-        (keeping("a", "b", "a.*b"), [keeping("b", "a", ".*xb")], "such as axb"),
+        (identity("a", "b", "a.*b"), [identity("b", "a", ".*xb")], "such as axb"),
         (flow("a", "b"), [flow("b", "a", replication_policy_separator="_")],
          "rename topics in a way that hides their origin"),
-        (keeping("a", "c"), [keeping("b", "c")], "a->c and b->c would both write topics on c, "
+        (identity("a", "c"), [identity("b", "c")], "a->c and b->c would both write topics on c, "
          "for example a"),
-        (keeping("a", "c", "x,y"), [keeping("b", "c", "[yz]")], "for example y"),
-        (keeping("a", "c", "b.orders"), [flow("b", "c", topics="orders")],
+        (identity("a", "c", "x,y"), [identity("b", "c", "[yz]")], "for example y"),
+        (identity("a", "c", "b.orders"), [flow("b", "c", topics="orders")],
          "for example b.orders"),
-        (keeping("a", "b", "(x|y)*x(x|y){14}"), [keeping("b", "a", "(x|y)*y(x|y){14}")],
+        (identity("a", "b", "(x|y)*x(x|y){14}"), [identity("b", "a", "(x|y)*y(x|y){14}")],
          "The topics of these flows would be replicated in an endless loop"),
-        (keeping("a", "c", "(x|y)*x(x|y){14}"), [keeping("b", "c", "(x|y)*y(x|y){14}")],
+        (identity("a", "c", "(x|y)*x(x|y){14}"), [identity("b", "c", "(x|y)*y(x|y){14}")],
          "Cannot determine whether"),
     ],
     ids=named,
@@ -70,15 +70,15 @@ def test_loops_and_collisions_are_refused(
         (flow("a", "b"), [flow("b", "a")]),
         (flow("a", "b"), [flow("b", "c"), flow("c", "a"), flow("b", "a")]),
         (flow("a", "c"), [flow("b", "c")]),
-        (keeping("a", "b"), [flow("b", "a")]),
-        (keeping("a", "b"), [flow("b", "c"), keeping("c", "a")]),
-        (keeping("a", "b", "orders"), [keeping("b", "a", "payments")]),
-        (keeping("a", "b", r"a\..*"), [keeping("b", "a", r"b\..*")]),
-        (keeping("a", "b", topics_exclude=r"b\..*"), [keeping("b", "a", r"b\..*")]),
-        (keeping("a", "c", "x,y"), [keeping("b", "c", "z")]),
-        (keeping("a", "c", "__x"), [keeping("b", "c", "__x")]),
-        (keeping("a", "b"), [keeping("a", "c")]),
-        (keeping("a", "b", "orders"), [keeping("a", "b")]),
+        (identity("a", "b"), [flow("b", "a")]),
+        (identity("a", "b"), [flow("b", "c"), identity("c", "a")]),
+        (identity("a", "b", "orders"), [identity("b", "a", "payments")]),
+        (identity("a", "b", r"a\..*"), [identity("b", "a", r"b\..*")]),
+        (identity("a", "b", topics_exclude=r"b\..*"), [identity("b", "a", r"b\..*")]),
+        (identity("a", "c", "x,y"), [identity("b", "c", "z")]),
+        (identity("a", "c", "__x"), [identity("b", "c", "__x")]),
+        (identity("a", "b"), [identity("a", "c")]),
+        (identity("a", "b", "orders"), [identity("a", "b")]),
     ],
     ids=named,
 )
@@ -89,7 +89,7 @@ def test_flows_that_do_not_meet_are_fine(spec: FlowSpec, others: list[FlowSpec])
 def test_a_meeting_that_needs_an_unlikely_topic_is_warned_of() -> None:
     (warning,) = check_flow(flow("us", "c"), [flow("us.east", "c")])
     assert "would both write us.east.a on c if east.a on us and a on us.east existed" in warning
-    (warning,) = check_flow(keeping("a", "c"), [flow("b", "c")])
+    (warning,) = check_flow(identity("a", "c"), [flow("b", "c")])
     assert "would both write b.a on c if b.a on a and a on b existed" in warning
 
 
@@ -124,7 +124,7 @@ def test_two_flows_from_one_alias_to_one_cluster_under_two_names_are_refused() -
 
 
 def test_a_flow_does_not_conflict_with_its_own_older_version() -> None:
-    assert check_flow(keeping("a", "b"), [keeping("a", "b", "orders")]) == []
+    assert check_flow(identity("a", "b"), [identity("a", "b", "orders")]) == []
 
 
 def test_many_flows_are_checked_quickly() -> None:
@@ -145,8 +145,8 @@ NAMES = ["a", "b", "ab", "a.b", "b.a", "b.b", "c", "a.a"]
 def test_two_flows_that_keep_names_are_refused_exactly_when_a_topic_passes_both(
     first: str, second: str, exclude: str
 ) -> None:
-    there = keeping("p", "q", first, topics_exclude=exclude)
-    back = keeping("q", "p", second)
+    there = identity("p", "q", first, topics_exclude=exclude)
+    back = identity("q", "p", second)
     chosen = [
         TopicSelection(spec.settings, policy_for(spec.settings, spec.source.alias, "x"))
         for spec in (there, back)

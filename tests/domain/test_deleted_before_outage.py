@@ -11,7 +11,7 @@ NOW = 1_800_000_000_000
 BEFORE = NOW - MAX_CLOCK_SKEW_MS
 
 
-def gone(
+def deleted_of(
     partitions: dict[str, int], written: dict[tuple[str, int], int], *selected: str
 ) -> set[tuple[str, int]]:
     found = deleted_partitions(
@@ -22,22 +22,22 @@ def gone(
 
 def test_a_topic_that_is_not_in_the_list_behind_its_position_was_not_there() -> None:
     written = {("orders", 0): BEFORE, ("old", 0): BEFORE, ("old", 1): BEFORE}
-    assert gone({"orders": 1}, written, "orders", "old") == {("old", 0), ("old", 1)}
+    assert deleted_of({"orders": 1}, written, "orders", "old") == {("old", 0), ("old", 1)}
 
 
 def test_of_one_that_was_made_again_smaller_the_rest_was_not_there() -> None:
     written = {("orders", number): BEFORE for number in range(3)}
-    assert gone({"orders": 2}, written, "orders") == {("orders", 2)}
+    assert deleted_of({"orders": 2}, written, "orders") == {("orders", 2)}
 
 
 def test_nothing_is_gone_by_a_list_that_may_not_know_it_yet() -> None:
-    assert gone({"orders": 1}, {("new", 0): BEFORE + 1}, "new") == set()
-    assert gone({}, {("old", 0): BEFORE}, "old") == set(), "it never planned"
+    assert deleted_of({"orders": 1}, {("new", 0): BEFORE + 1}, "new") == set()
+    assert deleted_of({}, {("old", 0): BEFORE}, "old") == set(), "it never planned"
 
 
 def test_nothing_is_gone_that_nobody_could_look_into_or_that_nobody_selects() -> None:
-    assert gone({"orders": 0}, {("orders", 0): BEFORE}, "orders") == set()
-    assert gone({"orders": 1}, {("old", 0): BEFORE}, "orders") == set()
+    assert deleted_of({"orders": 0}, {("orders", 0): BEFORE}, "orders") == set()
+    assert deleted_of({"orders": 1}, {("old", 0): BEFORE}, "orders") == set()
 
 
 names = st.sampled_from("abc")
@@ -50,6 +50,6 @@ names = st.sampled_from("abc")
 def test_what_the_list_names_is_never_gone(
     partitions: dict[str, int], written: dict[tuple[str, int], int]
 ) -> None:
-    for topic, number in gone(partitions, written, *"abc"):
+    for topic, number in deleted_of(partitions, written, *"abc"):
         assert written[topic, number] <= BEFORE
         assert topic not in partitions or number >= partitions[topic] > 0

@@ -156,6 +156,7 @@ def test_a_topic_that_is_not_there_is_told_once_not_for_each_partition() -> None
     ("side", "kind", "name", "operation", "words"),
     [
         ("target", "topics", "east.orders", "READ", "no group offset can be set in it"),
+        ("target", "topics", "east.orders", "WRITE", "never drains it"),
         ("target", "topics", KEPT_IN, "WRITE", "lacks Write on the topic"),
         ("target", "groups", "billing", "READ", "lacks Read on the group billing"),
         ("target", "groups", THROWAWAY, "READ", "a failover needs a simulation"),
@@ -177,6 +178,13 @@ def test_a_right_that_a_step_cannot_do_without_is_in_the_way(
     rest = {other: may for other, may in some.items() if other != name}
     silent = plan_of(**{f"{side}_rights": dataclasses.replace(whole, **{kind: rest})})
     assert silent.blockers == ()
+
+
+def test_a_dead_source_needs_no_write_permission() -> None:
+    """Nothing more is replicated."""
+    some = {**TARGET.topics, "east.orders": ALL - {"WRITE"}}
+    rights = dataclasses.replace(TARGET, topics=some)
+    assert plan_of(source_rights=None, target_rights=rights).blockers == ()
 
 
 def test_who_may_not_make_the_topic_of_the_parting_learns_it_before_the_fence() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mirrors.domain.cluster_snapshot import ConfigEntry
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.filters.topics import ConfigSelection, TopicSelection
+from mirrors.domain.filters.topics import ConfigSelection, TopicSelection, preview_selection
 from mirrors.domain.patterns.matcher import NamePatterns
 from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import FlowSettings
@@ -193,3 +193,31 @@ def test_a_new_topic_takes_over_the_configs_that_mm2_would_take(case: dict[str, 
 ])  # fmt: skip
 def test_what_cannot_be_set_or_seen_is_not_taken_over(entry: ConfigEntry) -> None:
     assert ConfigSelection(settings()).at_creation({"retention.ms": entry}) == {}
+
+
+@laws
+@given(
+    names=st.sets(st.text("abm2.", min_size=1, max_size=4), max_size=12),
+    topics=st.sampled_from(["a.*", "a, ab, zz", ""]),
+    most=st.integers(0, 3),
+)
+def test_a_preview_counts_every_topic_and_lists_the_first(
+    names: set[str], topics: str, most: int
+) -> None:
+    chosen = settings(topics=topics, topics_exclude="ab.*")
+    policy = policy_for(chosen, "a", "b")
+    found = preview_selection(chosen, policy, names, most=most)
+    selection = TopicSelection(chosen, policy)
+    wanted = sorted(name for name in names if selection.decide(name).replicated)
+    assert found.selected == len(wanted)
+    assert [row.topic for row in found.rows if row.replicated] == wanted[:most]
+    assert all(row.remote_topic == f"a.{row.topic}" for row in found.rows if row.replicated)
+    assert sum(not row.replicated for row in found.rows) == min(most, found.excluded)
+
+
+def test_a_preview_names_what_is_not_on_the_source() -> None:
+    chosen = settings(topics="orders, orders-old, pay.*")
+    names = ["orders", "__orders"]
+    found = preview_selection(chosen, policy_for(chosen, "a", "b"), names, most=5)
+    assert found.missing == ("orders-old",)
+    assert (found.selected, found.excluded) == (1, 0)

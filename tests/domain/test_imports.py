@@ -86,6 +86,14 @@ def test_what_mm2_ignores_at_the_top_is_ignored_and_said(key: str) -> None:
     assert not found.refused
 
 
+@pytest.mark.parametrize("name", ["admin", "consumer.poll", "transaction"])
+@pytest.mark.parametrize("owner", ["", "A.", "B.", "A->B."])
+def test_timeouts_that_change_no_record_stop_no_import(owner: str, name: str) -> None:
+    key = f"{owner}{name}.timeout.ms"
+    found = plan(f"{key}=5\n")
+    assert (line(found, key).verdict, found.refused) == ("different", ())
+
+
 def test_old_names_count_unless_the_new_one_is_given() -> None:
     assert properties(plan("topics.blacklist=tmp.*\n"))["topics.exclude"] == "tmp.*"
     found = plan("topics.blacklist=tmp.*\ntopics.exclude=x\n")

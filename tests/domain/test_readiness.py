@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.drills.last_drill import DrillProof, LastDrills, last_proven
 from mirrors.domain.drills.objectives import Objectives
+from mirrors.domain.drills.proof import DrillProof, LastDrills, last_proven
 from mirrors.domain.drills.readiness import ReadinessFacts, Term, readiness
 from tests.domain.cases import laws
 

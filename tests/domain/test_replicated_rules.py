@@ -10,13 +10,13 @@ from mirrors.domain.specs import FlowSettings, FlowSpec
 from tests.domain.cases import IDENTITY, flow
 
 
-def keeping(source: str, target: str, skip: str = "true", **keys: str) -> FlowSpec:
+def identity(source: str, target: str, skip: str = "true", **keys: str) -> FlowSpec:
     return flow(source, target, replication_policy_class=IDENTITY, skip_replicated=skip, **keys)
 
 
 def test_both_directions_are_allowed_when_both_leave_out_what_the_other_wrote() -> None:
-    assert check_flow(keeping("a", "b"), [keeping("b", "a")]) == []
-    assert check_flow(keeping("a", "b"), [keeping("b", "c"), keeping("c", "a")]) == []
+    assert check_flow(identity("a", "b"), [identity("b", "a")]) == []
+    assert check_flow(identity("a", "b"), [identity("b", "c"), identity("c", "a")]) == []
 
 
 @pytest.mark.parametrize(
@@ -24,16 +24,16 @@ def test_both_directions_are_allowed_when_both_leave_out_what_the_other_wrote() 
 )
 def test_else_the_loop_is_refused_and_the_key_is_named(one: str, other: str) -> None:
     with pytest.raises(InvalidSettings, match=r"set skip\.replicated=true on each of them\."):
-        check_flow(keeping("a", "b", one), [keeping("b", "a", other)])
+        check_flow(identity("a", "b", one), [identity("b", "a", other)])
 
 
 def test_a_writer_whose_notes_come_late_is_refused() -> None:
     careless = flow("c", "a", delivery="at_least_once")
     with pytest.raises(InvalidSettings, match="Set delivery=exactly_once on c->a"):
-        check_flow(keeping("a", "b"), [careless])
+        check_flow(identity("a", "b"), [careless])
     with pytest.raises(InvalidSettings, match="Set delivery=exactly_once on c->a"):
-        check_flow(careless, [keeping("a", "b")])
-    assert check_flow(careless, [keeping("a", "b", "false")]) == []
+        check_flow(careless, [identity("a", "b")])
+    assert check_flow(careless, [identity("a", "b", "false")]) == []
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Iterator
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +16,7 @@ from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.standby import records
 from mirrors.domain.standby.flow_definition import flow_body, read_flow
-from mirrors.domain.standby.records import BackupRecord, backup_topic, from_records, to_records
+from mirrors.domain.standby.records import BackupRecord, Signer, backup_topic
 from tests.domain.cases import is_internal
 
 SOURCE = ClusterSpec(
@@ -34,6 +37,20 @@ JSON = st.recursive(
 )
 
 
+AT = 1_790_000_000_000
+
+
+def signer_of(key: Ed25519PrivateKey) -> Signer:
+    return Signer(public_key=key.public_key().public_bytes_raw(), sign=key.sign)
+
+
+OURS = signer_of(Ed25519PrivateKey.from_private_bytes(b"o" * 32))
+OTHER = signer_of(Ed25519PrivateKey.from_private_bytes(b"x" * 32))
+KEYS = {OURS.fingerprint: OURS.public_key.hex()}
+to_records = functools.partial(records.to_records, signer=OURS, now=AT)
+from_records = functools.partial(records.from_records, keys=KEYS)
+
+
 def spec(source: ClusterSpec = SOURCE) -> FlowSpec:
     return FlowSpec(source=source, target=TARGET, properties={"topics": "orders.*"})
 
@@ -50,7 +67,7 @@ def test_the_last_writing_is_read_back_whatever_its_size(flow: str, old: dict, n
         # As compaction leaves them: for each key the last value, parts of the longer one left over.
         rows = dict(to_records(flow, "plan", old)) | dict(to_records(flow, "plan", new))
         found, trouble = from_records(rows.items())
-    assert (found, trouble) == ([BackupRecord(flow=flow, kind="plan", body=new)], [])
+    assert (found, trouble) == ([BackupRecord(flow=flow, kind="plan", body=new, written_at=AT)], [])
 
 
 def test_parts_of_two_writings_are_never_put_together() -> None:
@@ -73,6 +90,40 @@ def test_a_later_version_is_left_out_by_name_and_so_is_what_others_wrote() -> No
     assert sum("did not write" in sentence for sentence in trouble) == 3
     assert any("version 2" in sentence for sentence in trouble)
     assert from_records([(key, value), (key, None)]) == ([], [])
+
+
+def forgeries() -> Iterator[tuple[str, tuple[bytes, bytes]]]:
+    """What somebody without the key can write, each with a part of the sentence about it."""
+    key, value = next(to_records("a->b", "flow", {"x": 1}))
+    whole = json.loads(value)
+    unsigned = {name: whole[name] for name in ("version", "parts", "digest", "text")}
+    yield "it is not signed", (key, json.dumps(unsigned).encode())
+    yield (
+        "not trusted here",
+        next(records.to_records("a->b", "flow", {"x": 1}, signer=OTHER, now=AT)),
+    )
+    claimed = Signer(public_key=OURS.public_key, sign=OTHER.sign)
+    yield (
+        "does not match",
+        next(records.to_records("a->b", "flow", {"x": 1}, signer=claimed, now=AT)),
+    )
+    text, digest = '{"x":2}', records.digest_of({"x": 2})
+    yield "does not match", (key, json.dumps(whole | {"text": text, "digest": digest}).encode())
+    yield "does not match", (key, json.dumps(whole | {"at": AT + 1}).encode())
+    yield "does not match", (key, json.dumps(whole | {"signature": "zz"}).encode())
+    yield "not signed", (key, json.dumps(whole | {"signature": 1}).encode())
+    yield "not signed", (key, json.dumps(whole | {"at": "now"}).encode())
+    for field in ({"kind": "plan"}, {"flow": "a->c"}):
+        yield "does not match", (json.dumps(json.loads(key) | field).encode(), value)
+
+
+@pytest.mark.parametrize(("words", "record"), list(forgeries()))
+def test_what_is_not_signed_by_a_trusted_key_is_refused_with_a_sentence(
+    words: str, record: tuple[bytes, bytes]
+) -> None:
+    found, (sentence,) = from_records([record])
+    assert found == []
+    assert words in sentence
 
 
 def test_a_flow_comes_back_as_it_was_with_references_only() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from controlplane.demo.rest_client import Api
 from controlplane.demo.stack import DemoStack
+from mirrors.rest_client import RestClient
 from spark_runner.engine.batches.header_scan import REJECTED
 
 # In the broker's words: the partition, and on the next line what was wrong with the records.
@@ -37,7 +37,7 @@ def refusals(stage: DemoStack) -> list[str]:
 
 def sent_again(stage: DemoStack) -> list[str]:
     """What the flows say: partitions whose last records a broker refused at first."""
-    api = Api(stage.url, stage.facts["token"])
+    api = RestClient(stage.url, stage.facts["token"], program="understudy-demo")
     return [
         f"{flow['name']} {row['topic']}-{row['partition']}: {row['why']}"
         for flow in api.rows("flows/")

@@ -118,7 +118,7 @@ def test_positions_and_ends_of_every_partition_are_those_of_the_moment(
             (row["Topic"], figure(row["Partition"])): {
                 name: figure(row[name]) for name in ("Position", "Stable end", "Source end")
             }
-            | {"Behind": figure(row["Behind"])}
+            | {"Lag": figure(row["Lag"])}
             for row in person.table(path)
         }
 
@@ -147,7 +147,7 @@ def test_positions_and_ends_of_every_partition_are_those_of_the_moment(
     for place, row in page.items():
         for name, last in after[place].items():
             assert before[place][name] <= row[name] <= last, (place, name)
-        assert row["Behind"] == max(0, row["Stable end"] - row["Position"])
+        assert row["Lag"] == max(0, row["Stable end"] - row["Position"])
 
 
 def test_groups_stand_where_the_page_says_and_there_lies_the_same_record(

@@ -172,7 +172,8 @@ class Check:
             for topic, since in world.trouble.items()
             if max(since, world.started_at) < late and world.ledger.owed(now_ms(), topic).least
         ]
-        if world.target_is_dead and world.target_died_at < late:
+        # A paused flow was stopped by a person; its alerts begin when it is resumed.
+        if world.target_is_dead and max(world.target_died_at, world.started_at) < late:
             stuck += [name for name in world.ledger.topics if world.ledger.owed(late, name).least]
         if not stuck:
             return

@@ -192,6 +192,10 @@ class SlowFlow(Move):
         return f"1,000 bytes a second, and 60 KB in {topic}"
 
 
+# The target lost what was copied.
+LOST_COPIES = ("remote_missing", "remote_recreated", "remote_truncated", "target_replaced")
+
+
 class DecideGaps(Move):
     """A person decides what waits for it."""
 
@@ -210,6 +214,10 @@ class DecideGaps(Move):
                 body = {"choice": choice, "reason": "the judge"}
                 code, said = world.ask(f"{world.path}gaps/{row['id']}/decide/", body)
                 refused += [str(said)] if code >= 400 else []
+                if code < 400 and row["kind"] in LOST_COPIES:
+                    at = now_ms() if choice == "accept" else None
+                    end = int(str(row["position"]))
+                    world.ledger.give_up(topic, int(str(row["partition"])), end, at)
         if not refused and topic not in world.denied and topic not in world.small:
             world.trouble.pop(topic, None)
         return f"decide {choice} for {topic}{': ' + refused[0] if refused else ''}"

@@ -24,6 +24,7 @@ class Record:
 
     `visible_at`: a reader of committed records could read it from then on; None while its
     transaction is open and for ever when that was aborted. `gone_at`: it was deleted there.
+    `given_up_at`: a person accepted that the target lost its copy.
     """
 
     offset: int
@@ -31,6 +32,7 @@ class Record:
     sent_at: int
     visible_at: int | None
     gone_at: int | None = None
+    given_up_at: int | None = None
 
     def is_there(self, at: int) -> bool:
         """Whether a reader of committed records finds it at that moment."""
@@ -126,6 +128,30 @@ class Ledger:
             if record.offset < start:
                 record.gone_at = record.gone_at or at
 
+    def give_up(self, topic: str, partition: int, end: int, at: int | None) -> None:
+        """A person accepts the loss of copies below the offset `end`; None: they come again."""
+        generation = self.current(topic)
+        if generation is None:
+            return
+        for record in generation.partitions.get(partition, ()):
+            if record.offset < end:
+                record.given_up_at = at
+
+    def given_up(self, at: int) -> set[str]:
+        """Topics with records that were given up by then, that the source still holds and the
+        target does not."""
+        copies = self.looks[-1].values if self.looks else {}
+        return {
+            generation.topic
+            for generation in self.living()
+            for number, records in generation.partitions.items()
+            for record in records
+            if record.given_up_at is not None
+            and record.given_up_at <= at
+            and record.is_there(at)
+            and record.value not in copies.get((self.remote(generation.topic), number), ())
+        }
+
     def lose_copies(self, at: int) -> None:
         """Copies were deleted on the target, so what was seen before says nothing now."""
         self.looks.clear()
@@ -214,7 +240,8 @@ class Ledger:
 
 def _is_owed(record: Record, at: int) -> bool:
     """Whether it was there at `at`, and still is: what is gone since may have been gone then."""
-    return record.is_there(at - ASKED_WITHIN_MS) and record.gone_at is None
+    is_asked = record.gone_at is None and record.given_up_at is None
+    return is_asked and record.is_there(at - ASKED_WITHIN_MS)
 
 
 def _may_be_owed(record: Record, at: int) -> bool:

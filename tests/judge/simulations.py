@@ -22,6 +22,8 @@ from tests.judge.world import World
 ENDED = {"succeeded", "failed", "aborted"}
 SIMULATION_S = 150.0
 RUN_S = 240.0
+# By then the runner has applied a decision.
+GIVEN_UP_WITHIN_MS = 30_000
 _CERTAINTIES: dict[str, Certainty] = {
     "counted": "counted",
     "at_most": "at_most",
@@ -104,13 +106,16 @@ def judge_run(world: World, run: Mapping[str, Any]) -> Iterator[Finding]:
         if (found := judge_amount(claim, truth)) is not None:
             yield found
         is_total = claim.topic is None and claim.statement.startswith("result of")
-        if is_total and not world.hidden and (vague := judge_interval(claim, truth)):
+        # Under a quota of the source, records are counted as slowly as they are copied.
+        is_countable = not world.hidden and not world.is_source_throttled(claim.as_of)
+        if is_total and is_countable and (vague := judge_interval(claim, truth)):
             yield vague
         hides = claim.topic is None and claim.certainty == "unknown" and not world.source_is_dead
         if hides and (known := world.known_owed(claim.as_of)):
             yield Finding(
                 kind="unknown_without_cause", statement=claim.statement, said="unknown", true=known
             )
+    yield from _given_up(world, run, at)
     result = run["result"] or {}
     unknown = (result.get("totals") or {}).get("loss_unknown") or 0
     if unknown and not world.source_is_dead and not world.hidden:
@@ -129,6 +134,20 @@ def judge_run(world: World, run: Mapping[str, Any]) -> Iterator[Finding]:
     if wrong and run.get("verification") == "verified":
         yield Finding(
             kind="too_good", statement=f"verification of a {kind}", said="verified", true="wrong"
+        )
+
+
+def _given_up(world: World, run: Mapping[str, Any], at: int) -> Iterator[Finding]:
+    """A loss that a person accepted is named by every later run."""
+    plan = run["plan"] or {}
+    rows = [*plan.get("left_behind", ()), *plan.get("blockers", ())]
+    named = {row.get("topic") for row in rows}
+    for topic in sorted(world.ledger.given_up(at - GIVEN_UP_WITHIN_MS) - named):
+        yield Finding(
+            kind="silent",
+            statement=f"accepted losses in a {run['kind']}",
+            said=", ".join(sorted(filter(None, named))) or "nothing",
+            true=f"records of {topic} were given up by decision",
         )
 
 

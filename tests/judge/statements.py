@@ -16,7 +16,7 @@ _AGE = re.compile(r"([\d,.]+) ?(ms|s|min|h|d)\b(?: ([\d,.]+) ?(ms|s|min)\b)? (?:
 _AMOUNT = re.compile(
     r"(at least |at most )?([\d,]+) records?\b( at least| at most)?", re.IGNORECASE
 )
-_LOSSES = "Data loss if a source fails now: "
+_LOSS = re.compile(r"(?:If )?(.+?) (?:fails now|is unreachable): (.*)")
 # What an amount must be about; records that are read again or foreign ones are other amounts.
 _ABOUT = re.compile(r"lost|loss|owed|behind|not (?:copied|replicated)|missing", re.IGNORECASE)
 _NOT_ABOUT = re.compile(r"re-?read|again|twice|foreign|duplicate|another producer", re.IGNORECASE)
@@ -118,29 +118,24 @@ def sentence_claims(where: str, text: str, *, as_of: int | None = None) -> Itera
 
 
 def headline_claims(text: str, alias: str) -> Iterator[Claim]:
-    """What the overview says of one source: `east at most 12 records; none for west (…)`."""
-    if not text.startswith(_LOSSES):
+    """What the overview says of one source: `If east or west fails now: no data loss (…).`"""
+    found = _LOSS.match(text)
+    if found is None or not re.search(rf"(?<![\w.-]){re.escape(alias)}(?![\w-])", found[1]):
         return
-    for clause in text.removeprefix(_LOSSES).split("; "):
-        if re.search(rf"(?<![\w.-]){re.escape(alias)}(?![\w-])", clause) is None:
-            continue
-        as_of = now_ms() - age_of(clause)
-        if clause.startswith("none for"):
-            yield Claim(
-                statement="overview", records=0, certainty="counted", as_of=as_of, text=clause
-            )
-        elif clause.startswith("unknown for"):
-            yield Claim(
-                statement="overview", records=None, certainty="unknown", as_of=as_of, text=clause
-            )
-        elif (amount := _AMOUNT.search(clause)) is not None:
-            yield Claim(
-                statement="overview",
-                records=int(amount[2].replace(",", "")),
-                certainty=_certainty(amount, clause),
-                as_of=as_of,
-                text=clause,
-            )
+    said = found[2]
+    as_of = now_ms() - age_of(said)
+    if said.startswith("no data loss"):
+        yield Claim(statement="overview", records=0, certainty="counted", as_of=as_of, text=text)
+    elif said.startswith(("unknown data loss", "an unknown number")):
+        yield Claim(statement="overview", records=None, certainty="unknown", as_of=as_of, text=text)
+    elif (amount := _AMOUNT.search(said)) is not None:
+        yield Claim(
+            statement="overview",
+            records=int(amount[2].replace(",", "")),
+            certainty=_certainty(amount, said),
+            as_of=as_of,
+            text=text,
+        )
 
 
 def _certainty(amount: re.Match[str], text: str) -> Certainty:
@@ -198,8 +193,8 @@ _BEHIND = re.compile(r"The flow is (at least )?(.+?) behind;")
 
 def flow_page_claims(page: str, as_of: int) -> Iterator[Claim]:
     """The two figures at the head of the flow's page. `as_of`: when its source was observed."""
-    amount = re.search(_FIGURE.format("Behind"), page)
-    oldest = re.search(_FIGURE.format("Oldest not replicated"), page)
+    amount = re.search(_FIGURE.format("Not replicated"), page)
+    oldest = re.search(_FIGURE.format("RPO"), page)
     assert amount is not None, "the flow's page has no figure of what is behind"
     assert oldest is not None, "the flow's page has no age of the oldest record"
     said, shown = html.unescape(amount[1]), html.unescape(amount[2]).strip()

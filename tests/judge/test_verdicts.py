@@ -227,19 +227,22 @@ def test_sentences_are_read_as_a_person_reads_them() -> None:
     assert said("All 7 group-partitions resume at the correct record.") == []
 
 
-def test_the_headline_is_read_clause_by_clause() -> None:
-    text = (
-        "Data loss if a source fails now: s1 at most 12 records (oldest 3 s, most in a); s2 at "
-        "least 4 records (unreachable, seen 1 min ago); unknown for s3 (no figures yet); none for "
-        "s4, s5 (checked 2 s ago)."
+def test_each_sentence_of_the_overview_is_read_for_its_sources() -> None:
+    sentences = (
+        "If s1 fails now: at most 12 records lost (oldest 3 s, mostly a). s1→t",
+        "s2 is unreachable: at least 4 records not replicated (seen 1 min ago). s2→t",
+        "If s3 fails now: unknown data loss (no metrics from s3→t yet). s3→t",
+        "If s4, s5 or one of 2 more fails now: no data loss (checked 2 s ago).",
     )
     found = {
-        alias: list(headline_claims(text, alias)) for alias in ("s1", "s2", "s3", "s4", "s5", "s9")
+        alias: [claim for text in sentences for claim in headline_claims(text, alias)]
+        for alias in ("s1", "s2", "s3", "s4", "s5", "s9")
     }
     assert [(one.records, one.certainty) for one in found["s1"]] == [(12, "at_most")]
     assert [(one.records, one.certainty) for one in found["s2"]] == [(4, "at_least")]
     assert [(one.records, one.certainty) for one in found["s3"]] == [(None, "unknown")]
     assert [(one.records, one.certainty) for one in found["s4"]] == [(0, "counted")]
+    assert [(one.records, one.certainty) for one in found["s5"]] == [(0, "counted")]
     assert found["s9"] == []
 
 
@@ -273,8 +276,9 @@ def test_a_metric_speaks_of_the_moment_of_its_figures() -> None:
 
 def test_the_figures_at_the_head_of_a_flows_page_are_read() -> None:
     page = (
-        '<dt>Behind</dt><dd class="old"><span title="at least 2,485 records (seen 40 s ago)">'
-        "≥ 2,485</span></dd><dt>Oldest not replicated</dt>"
+        '<dt>Not replicated</dt><dd class="old">'
+        '<span title="at least 2,485 records (seen 40 s ago)">'
+        "≥ 2,485</span></dd><dt>RPO</dt>"
         '<dd><span title="3,050 ms">3.1 s</span></dd>'
     )
     [found] = flow_page_claims(page, LATE)

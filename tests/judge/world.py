@@ -23,6 +23,8 @@ IDENTITY = 5
 # A runner and its Spark application start meanwhile, on a busy machine too.
 RUNNING_S = 240.0
 ABORTED_S = 60.0
+# So long after a quota the counts of records are still behind.
+QUOTA_TAIL_MS = 60_000
 
 
 @dataclasses.dataclass
@@ -70,6 +72,8 @@ class World:
         # A quota that throttles the product, and since when.
         self.quota: tuple[KafkaSide, str] | None = None
         self.quota_set_at = 0
+        # None: while the source was dead.
+        self.source_quota_lifted_at: int | None = 0
         self.target_died_at = 0
         self.target_back_at = 0
         self.transaction: OpenTransaction | None = None
@@ -367,6 +371,20 @@ class World:
             side, key = self.quota
             side.set_quota(key, None)
             self.quota = None
+            if side is self.source and not self.source_is_dead:
+                self.source_quota_lifted_at = now_ms()
+            elif side is self.source:
+                self.source_quota_lifted_at = None
+
+    def is_source_throttled(self, at: int) -> bool:
+        """Whether a quota slows the product's reads of the source, or did until shortly before.
+
+        One that is lifted while the source is dead slowed them until its death.
+        """
+        if self.quota is not None:
+            return self.quota[0] is self.source
+        lifted = self.source_quota_lifted_at
+        return lifted is None or at < lifted + QUOTA_TAIL_MS
 
     # Who reads.
 

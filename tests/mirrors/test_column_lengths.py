@@ -40,7 +40,7 @@ from mirrors.models import (
     KnownCheckpoint,
     RunnerLog,
 )
-from mirrors.models.groups import LONGEST_GROUP
+from mirrors.models.groups.offsets import LONGEST_GROUP
 from mirrors.services.clusters import observe_cluster
 from mirrors.services.flows import progress
 from mirrors.services.groups import store
@@ -114,7 +114,7 @@ def told_by_a_runner(flow: Flow, why: str) -> PartitionStatus:
             warnings=(),
         )
     )  # fmt: skip
-    board.apply_figures(account.result("stop").partitions)
+    board.apply_figures(account.result("stop").partitions, 0)
     [row] = board.status("running", "", (), 0).partitions
     return row
 

@@ -123,3 +123,19 @@ def test_pages_and_files_lead_from_the_run_to_both(
     assert "2,844 records" in page
     assert COUNTED["sentence"] in page
     assert COUNTED["sentence"] in viewer.get("/failovers/").content.decode()
+
+
+def test_a_run_of_one_application_says_so(flow: Flow, client: Client) -> None:
+    ended(flow, scope={"topics": ["shop\\..*"], "groups": []})
+    issuance.issue_missing(now=timezone.now())
+    document = json.loads(Certificate.objects.get().text)
+    assert document["scope"]["application"] == {"topics": ["shop\\..*"], "groups": []}
+    assert title_of(document) == f"Failover of one application of {arrow(flow.name)}: succeeded"
+    rows = {row for sheet in tables_of(document) for row in sheet.rows}
+    assert ("Extent", "One application; the flow went on with its other topics") in rows
+    assert ("Topics by pattern", "shop\\..*") in rows
+    assert ("Groups by pattern", "each group with an offset in one of the topics") in rows
+    # Certificates that were issued before say nothing of an application.
+    del document["scope"]["application"]
+    assert title_of(document) == f"Failover of {arrow(flow.name)}: succeeded"
+    assert not any(row[0] == "Extent" for sheet in tables_of(document) for row in sheet.rows)

@@ -17,12 +17,13 @@ from pytest_django import Settings
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.kafka.admin.groups import GroupOffset, list_groups, read_offsets, write_offsets
-from mirrors.models import FailoverRun, FailoverStep, Gap
+from mirrors.models import FailoverRun, FailoverStep, Gap, Role
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.runbook.steps import hooks
 from mirrors.services.failover.runbook.worker import advance
+from mirrors.services.users import ensure_person
 from tests.groups.world import World
 from tests.mirrors.switchover import (
     OPEN,
@@ -127,6 +128,7 @@ def test_what_is_asked_of_a_run_is_refused_in_words_where_it_does_not_fit(
             act(run=run, who="ann")
     with pytest.raises(Conflict, match="is already running"):
         begin(world, simulation=simulation.pk)
+    ensure_person(username="ben", password=None, role=Role.ADMIN)
     commands.approve(run=run, who="ben")
     assert (run.state, run.approved_by) == ("running", "ben")
     commands.pause(run=run, who="ann")

@@ -158,3 +158,20 @@ def test_an_interval_shorter_than_celery_beats_requeues_the_task_until_the_next_
     assert waiting == [0, 1]
     tasks.beat_hearts(until=datetime.now(tz=UTC).timestamp())
     assert queue() == 0
+
+
+def test_a_late_worker_is_reported_with_the_interval_that_was_kept(
+    flow: Flow, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "WATCH_S", 0.1)
+    Flow.objects.filter(pk=flow.pk).update(
+        desired_state="running", since=now - timedelta(minutes=5)
+    )
+    start = now - timedelta(seconds=now.second % 5)
+    emitter.emit_heartbeats(now=start)
+    emitter.emit_heartbeats(now=start + timedelta(seconds=20))
+    run = DutyRun.objects.filter(flow=flow, duty="heartbeats").first()
+    assert run is not None
+    assert run.counts["missed"] == 3
+    assert "3 of the last 4 heartbeats were not written" in " ".join(run.reasons)
+    assert HeartbeatState.objects.get(flow=flow).missed == 0

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.standby.records import backup_topic
+from mirrors.domain.standby.flow_definition import flow_body
+from mirrors.domain.standby.records import Signer, backup_topic, to_records
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
+from mirrors.kafka.internal_topics.topic import NewRecord, append
 from mirrors.models import (
     Cluster,
     FailoverRun,
@@ -22,9 +27,11 @@ from mirrors.models import (
     PartitionMap,
     RunBlock,
     Runner,
+    SigningKey,
     StandbyNote,
 )
 from mirrors.services import clusters
+from mirrors.services.drills.certificates.signing_key import load_key
 from mirrors.services.failover.simulation import simulator
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
@@ -49,7 +56,9 @@ def sides(primary: str, backup: str) -> Iterator[tuple[Side, Side]]:
 
 
 @pytest.fixture
-def world(sides: tuple[Side, Side], db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(
+    sides: tuple[Side, Side], db: None, signing_key: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
     monkeypatch.setenv(SECRET, "a-very-secret-word")
     here = World.make(*sides, topics=unique("kept") + ".*")
     yield here
@@ -99,7 +108,15 @@ def test_the_flow_comes_back_from_its_target_with_plan_simulation_and_positions(
     forget_all()
 
     out = io.StringIO()
-    call_command("rebuild_from_kafka", bootstrap=spec.target.bootstrap_servers, stdout=out)
+    with pytest.raises(CommandError, match="Not confirmed: nothing was restored"):
+        call_command("rebuild_from_kafka", bootstrap=spec.target.bootstrap_servers, stdout=out)
+    assert not Flow.objects.exists()
+    assert not Cluster.objects.exists()
+    for side in (spec.source, spec.target):
+        assert f"cluster {side.alias} at {side.bootstrap_servers} (PLAINTEXT)" in out.getvalue()
+    call_command(
+        "rebuild_from_kafka", bootstrap=spec.target.bootstrap_servers, yes=True, stdout=out
+    )
 
     again = restored(world, name)
     assert again.spec == spec
@@ -120,6 +137,61 @@ def test_the_flow_comes_back_from_its_target_with_plan_simulation_and_positions(
     world.fill(topic, 10)
     world.copy.copy()
     assert len(world.truth(topic)) == 50
+
+
+def test_forged_and_unsigned_records_make_no_cluster(world: World, signing_key: Path) -> None:
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    Cluster.objects.filter(pk=world.flow.source_id).update(
+        sasl_username="copier", sasl_password=f"env:{SECRET}", **login
+    )
+    flow = Flow.objects.select_related("source", "target").get(pk=world.flow.pk)
+    world.flow = flow
+    world.do(back_up_flow)
+    spec, topic, name = flow.spec, backup_topic(world.alias), flow.name
+    body = flow_body(spec, runner="", desired="running")
+    evil = json.loads(json.dumps(body).replace(spec.source.bootstrap_servers, "6.6.6.6:9092"))
+    theirs = Ed25519PrivateKey.generate()
+    signer = Signer(public_key=theirs.public_key().public_bytes_raw(), sign=theirs.sign)
+    forged = list(to_records(f"x{name}", "flow", evil, signer=signer, now=1))
+    other = Signer(public_key=load_key().public_key().public_bytes_raw(), sign=theirs.sign)
+    forged += to_records(f"y{name}", "flow", evil, signer=other, now=1)
+    key, value = next(to_records(f"z{name}", "flow", evil, signer=signer, now=1))
+    plain = json.loads(value)
+    del plain["signature"]
+    rows = [*forged, (key, json.dumps(plain).encode())]
+    append(spec.target, topic, [NewRecord(key, value, 0) for key, value in rows], deadline_s=10)
+    forget_all()
+    done = rebuild(spec=spec.target, who="tester")
+    assert name in done.flows
+    assert not [flow for flow in done.flows if flow.startswith(("x", "y", "z"))]
+    assert not Cluster.objects.filter(bootstrap_servers__contains="6.6.6.6").exists()
+    told = " ".join(done.sentences)
+    for words in ("not trusted here", "does not match its content", "it is not signed"):
+        assert words in told
+
+    # A host without the key restores with the public half only, and without it nothing.
+    public = load_key().public_key().public_bytes_raw().hex()
+    signing_key.unlink()
+    forget_all()
+    SigningKey.objects.all().delete()
+    with pytest.raises(UnderstudyError, match=r"nothing that can be restored.*not trusted here"):
+        rebuild(spec=spec.target, who="tester")
+    assert not signing_key.exists()
+    assert name in rebuild(spec=spec.target, who="tester", public_keys=[public]).flows
+    with pytest.raises(CommandError, match="64 hexadecimal digits"):
+        call_command(
+            "rebuild_from_kafka",
+            bootstrap=spec.target.bootstrap_servers,
+            merge=True,
+            public_key=["ab"],
+        )
+
+
+def test_another_key_signs_everything_again(world: World, signing_key: Path) -> None:
+    assert world.do(back_up_flow).counts == {"written": 1}
+    assert world.do(back_up_flow).counts == {"written": 0}
+    signing_key.unlink()
+    assert world.do(back_up_flow).counts == {"written": 1}
 
 
 def test_a_secret_never_lies_on_the_standby_only_its_reference(world: World) -> None:

@@ -32,4 +32,4 @@ def test_old_rows_are_deleted_and_open_and_young_ones_stay() -> None:
     assert (found["jobs"], found["sightings"]) == (1, 1)
     assert {*Job.objects.values_list("reason", flat=True)} == {"young", "open"}
     assert [row.name for row in Sighting.objects.all()] == ["two"]
-    assert {*found} == {*(rule.kind for rule in RULES), "evidence", "simulations"}
+    assert {*found} == {*(rule.kind for rule in RULES), "transitions", "evidence", "simulations"}

@@ -111,3 +111,16 @@ def test_a_group_of_a_topic_that_a_failback_left_out_gets_no_offset_and_stops_no
     group = GroupSnapshot(group="g", places=places)
     (found,) = with_resume_offsets(back, [group], (), ({}, Partial({}, {})), {}, {}, {})
     assert [(place.topic, place.left_out) for place in found.places] == [("t", reason), ("u", "")]
+
+
+def test_the_map_does_not_lead_to_a_topic_that_was_deleted_and_created_again(
+    there: Flow, back: Flow
+) -> None:
+    """The reverse flow creates it for its own records: only its own map says where those are."""
+    decided(there, "dropped")
+    there.maps.update(position=25)
+    Failback.objects.update(
+        starts=[{"topic": "t", "partition": 0, "kind": "gone", "offset": None, "reason": "x"}]
+    )
+    assert ask(back, 5, 25, 29) == [None, 28, 32]
+    assert upstream_of(there=there, places={("t", 0): [5]}) == {}

@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from mirrors import tasks
-from mirrors.models import FailoverRun
+from mirrors.models import FailoverRun, Role
 from mirrors.services import clusters, run_lifecycle
 from mirrors.services.comparison import lifecycle as comparisons
 from mirrors.services.drills import schedules
@@ -20,6 +20,7 @@ from mirrors.services.failover import lifecycle as failovers
 from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.simulation import simulator
 from mirrors.services.migration import takeover
+from mirrors.services.users import ensure_person
 from tests.pages import world
 
 pytestmark = pytest.mark.django_db
@@ -110,6 +111,7 @@ def test_a_run_that_needs_an_approval_is_sent_when_a_second_person_approves(
     with pytest.raises(Conflict, match="another person must approve"):
         commands.approve(run=run, who="ann")
     with django_capture_on_commit_callbacks(execute=True):
+        ensure_person(username="ben", password=None, role=Role.ADMIN)
         run = commands.approve(run=run, who="ben")
     assert (run.state, run.approved_by) == ("running", "ben")
     assert sent == [("mirrors.tasks.run_failover", (run.pk,))]

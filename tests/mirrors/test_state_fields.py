@@ -26,8 +26,8 @@ from mirrors.models import (
     Transition,
     claim,
 )
+from mirrors.models.audit.transitions import record
 from mirrors.models.base import StateField, machine_of, move, move_all
-from mirrors.models.transitions import record
 from spark_runner.flow.state import PHASES
 from tests.pages import world
 

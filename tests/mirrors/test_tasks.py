@@ -9,6 +9,7 @@ from controlplane.celery import BEAT, app
 PREFIX = "mirrors.tasks."
 NAMES = {
     "apply_plan",
+    "apply_positions",
     "beat_hearts",
     "bring_groups_back",
     "check_cluster",
@@ -18,7 +19,10 @@ NAMES = {
     "fix_drift",
     "lift_fence",
     "look_at_plan",
+    "preview_positions",
+    "preview_topics",
     "prune",
+    "read_topic_configs",
     "reconcile",
     "reconcile_flow",
     "reconcile_host",
@@ -35,6 +39,7 @@ NAMES = {
     "run_failback",
     "run_failover",
     "run_test",
+    "seal_audit",
     "settle_orphans",
     "show_sign",
     "sweep_comparisons",

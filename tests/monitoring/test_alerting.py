@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import RECONCILER, kind_of
 from mirrors.models import DutyRun, Flow, FlowAccount, HeartbeatState, Runner, Transition
 from monitoring.alerts import actions, evaluation
 from monitoring.channels import delivery
@@ -234,7 +235,7 @@ def test_a_heartbeat_that_came_long_ago_is_told_until_a_newer_one_comes(flow: Fl
     assert Alert.objects.get().state == "resolved"
 
 
-@pytest.mark.parametrize(("who", "states"), [("reconciler", []), ("ana", ["firing"])])
+@pytest.mark.parametrize(("who", "states"), [(RECONCILER, []), ("ana", ["firing"])])
 def test_a_flow_that_its_window_began_may_be_behind_by_what_waited(
     flow: Flow, who: str, states: list[str]
 ) -> None:
@@ -243,7 +244,7 @@ def test_a_flow_that_its_window_began_may_be_behind_by_what_waited(
     properties = {"run.schedule": f"{opens:%M %H} * * *", "run.window.minutes": "60"}
     Flow.objects.filter(pk=flow.pk).update(properties=properties)
     Transition.objects.create(
-        subject="flow", subject_id=flow.pk, field="desired_state", who=who,
+        subject="flow", subject_id=flow.pk, field="desired_state", who=who, kind=kind_of(who),
         from_state="stopped", to_state="running", when=opens, name="f", why="its window is open",
     )  # fmt: skip
     for seconds in (90, 120, 150):

@@ -157,7 +157,7 @@ def test_a_gap_is_told_until_it_is_decided() -> None:
 def test_silence_of_a_flow_that_should_run_is_itself_a_thing_to_tell() -> None:
     stale = Condition(kind="stale", threshold=60.0)
     silent = flow(as_of=NOW - timedelta(minutes=2))
-    assert read_flow(stale, silent, NOW).sentence == "sent no figures for 2 min"
+    assert read_flow(stale, silent, NOW).sentence == "sent no metrics for 2 min"
     never = flow(as_of=None, since=NOW - timedelta(minutes=2))
     assert read_flow(stale, never, NOW).holds is True
     assert read_flow(stale, flow(desired="paused", as_of=None), NOW).clears is True

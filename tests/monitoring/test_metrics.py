@@ -67,6 +67,10 @@ def flow(db: None) -> Flow:
         flow=flow, as_of=now, loses_at=now + timedelta(hours=2), at_risk=3, held_records=7
     )
     ClusterSweep.objects.create(cluster=flow.source, as_of=now)
+    flow.topics.update(job=1, records=300, bytes=9_000)
+    flow.topics.filter(topic="orders").update(latency=[10, 2_500, 40, 900])
+    for number, size in enumerate((4_000, 5_000)):
+        flow.partitions.filter(partition=number).update(records=size // 30, bytes=size)
     collector.collect(now=now)
     LagSample.objects.update(records_per_second=12.5, bytes_per_second=300.0)
     return flow
@@ -101,8 +105,12 @@ def test_a_scrape_says_what_the_pages_say_in_the_units_of_its_names(
     assert "understudy_partition_position" not in found
     each = scraped(scraper, "?partitions=1")
     assert len(each["understudy_partition_position"]) == 3
-    passed = f"{MM2}record_count"
-    assert each[passed] == found[passed] != {}
+    name = f"{MM2}byte_count"
+    assert [dict(key)["topic"] for key in found[name]] == ["primary.orders"]
+    assert [(dict(key)["partition"], size) for key, size in each[name].items()] == [
+        ("0", 4_000.0), ("1", 5_000.0), ("2", 0.0),
+    ]  # fmt: skip
+    assert sum(each[name].values()) == sum(found[name].values())
 
 
 def test_what_limits_a_flow_has_series_while_it_runs(scraper: Client, flow: Flow) -> None:
@@ -171,7 +179,66 @@ def test_mirror_maker_s_own_names_carry_the_labels_of_its_exporter(
     assert [*found[f"{prefix}record_count"].values()] == [300]
     assert [*found[f"{prefix}record_rate"].values()] == [12.5]
     assert [*found[f"{prefix}byte_rate"].values()] == [300.0]
-    assert [*found[f"{prefix}byte_count"].values()] == [18_000]
+    assert [*found[f"{prefix}byte_count"].values()] == [9_000]
+
+
+def test_latencies_ages_and_failed_records_have_the_names_of_mirror_maker(
+    scraper: Client, flow: Flow
+) -> None:
+    flow.partitions.filter(partition=0).update(latency=[10, 2_500, 40, 900], time_lag_ms=30)
+    flow.partitions.filter(partition=1).update(time_lag_ms=10)
+    flow.partitions.filter(partition=2).update(time_lag_ms=20)
+    world.gap(flow, kind="refused", state="accepted")
+    flow.gaps.update(partition=1)
+    world.gap(flow, kind="damaged")
+    found = scraped(scraper)
+    latency = f"{MM2}replication_latency_ms"
+    [(labels, mean)] = found[latency].items()
+    assert dict(labels) == {"source": "primary", "target": "backup", "topic": "primary.orders"}
+    assert mean == 250
+    ends = ("_avg", "_min", "_max")
+    assert [[*found[f"{latency}{end}"].values()] for end in ends] == [[250], [40], [900]]
+    ages = [[*found[f"{MM2}record_age_ms{end}"].values()] for end in ends]
+    assert ages == [[20], [10], [30]]
+    errors = "kafka_connect_task_error_total_"
+    [(labels, failures)] = found[f"{errors}record_failures"].items()
+    assert dict(labels)["connector"] == "primary->backup.MirrorSourceConnector"
+    assert (failures, *found[f"{errors}records_skipped"].values()) == (2, 1)
+    assert [*found[f"{errors}errors_logged"].values()] == [flow.jobs.filter(state="failed").count()]
+    checkpoint = "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms"
+    assert found[f"{checkpoint}_max"].keys() == found[checkpoint].keys()
+
+
+def test_the_cost_of_the_month_has_its_currency(scraper: Client, flow: Flow) -> None:
+    assert "understudy_flow_month_bytes" not in scraped(scraper)
+    world.costs(flow)
+    found = scraped(scraper)
+    assert max(found["understudy_flow_month_bytes"].values()) == 100 * 10**9
+    [(labels, cost)] = found["understudy_flow_month_cost"].items()
+    assert (dict(labels)["currency"], cost) == ("EUR", 50)
+    assert [*found["understudy_flow_month_budget"].values()] == [40]
+
+
+def test_latencies_by_partition_stand_alone(scraper: Client, flow: Flow) -> None:
+    flow.topics.update(latency=[20, 2_500, 40, 900])
+    flow.partitions.filter(partition=0).update(latency=[10, 2_500, 40, 900])
+    found = scraped(scraper, "?partitions=1")
+    [(labels, mean)] = found[f"{MM2}replication_latency_ms"].items()
+    assert (dict(labels)["partition"], mean) == ("0", 250)
+    assert all("partition" in dict(one) for one in found[f"{MM2}record_age_ms"])
+
+
+def test_an_unknown_latency_or_age_has_no_series(scraper: Client, flow: Flow) -> None:
+    flow.partitions.filter(partition=0).update(time_lag_ms=None)
+    flow.topics.update(latency=None)
+    found = scraped(scraper)
+    assert f"{MM2}replication_latency_ms" not in found
+    assert f"{MM2}record_age_ms_avg" not in found
+    flow.topics.update(latency=[10, 2_500, 40, 900])
+    assert f"{MM2}replication_latency_ms" in scraped(scraper)
+    # A flow that no longer reports has no latency of the last minute.
+    Flow.objects.update(as_of=timezone.now() - timedelta(minutes=2))
+    assert f"{MM2}replication_latency_ms" not in scraped(scraper)
 
 
 def test_what_is_not_known_has_no_series(scraper: Client, flow: Flow) -> None:
@@ -227,7 +294,7 @@ def test_every_expression_of_board_and_rules_finds_its_metrics_and_labels(
     asked = expressions()
     assert len(asked) > 15
     for expression in asked:
-        names = re.findall(r"(understudy_\w+)(?:\{([^}]*)\})?", expression)
+        names = re.findall(r"((?:understudy|kafka_connect)_\w+)(?:\{([^}]*)\})?", expression)
         assert names, expression
         for name, matchers in names:
             assert name in found, expression

@@ -5,77 +5,34 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.models import Cluster, FailoverRun, Flow, GroupOffset
+from mirrors.models import Cluster, FailoverRun, Flow, FlowObjectives, GroupOffset, Sighting
 from monitoring.alerts.evaluation import is_silenced
-from monitoring.domain.overview.drill_results import StandbyProof, drill_sentence
-from monitoring.domain.overview.sparkline import (
-    CURVE_HEIGHT,
-    CURVE_WIDTH,
-    HEIGHT,
-    WIDTH,
-    path,
-    sparkline,
-)
+from monitoring.domain.overview.summary import StandbyProof, drill_sentence
 from monitoring.models import Alert, AlertRule, LagSample, Silence
 from monitoring.models.alerts import unsilenced_alerts
 from tests.pages import world
 from tests.pages.conftest import As, signed_in, silent_queue
 
 __all__ = ["signed_in", "silent_queue"]
-DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+HOUR = timedelta(hours=1)
 
 
-def test_what_drills_have_proven_is_one_sentence() -> None:
-    never, good = StandbyProof("a->b", "never"), StandbyProof("b->a", "proven", 3 * DAY)
+def test_results_of_drills_are_one_sentence() -> None:
+    never, good = StandbyProof("a->b", "never"), StandbyProof("b->a", "proven")
     assert drill_sentence([]) == ""
-    assert (
-        drill_sentence([never, StandbyProof("b->a", "never")])
-        == "No drill has verified a standby yet."
-    )
-    assert drill_sentence([never, good]) == (
-        "No drill has verified a→b yet. The standby of b→a was verified by a drill 3 d ago."
-    )
-    failed, old = StandbyProof("c->a", "failed", DAY), StandbyProof("d->a", "stale", 40 * DAY)
-    assert drill_sentence([failed, old]) == (
-        "The last drill of c→a failed. The standby of d→a was last verified 40 d ago: too long."
-    )
+    untested = drill_sentence([never, StandbyProof("b->a", "never")])
+    assert untested == "No failover drill has been run yet."
+    assert drill_sentence([never, good]) == "Drills: 1 of 2 standbys passed, 1 never tested."
+    failed, old = StandbyProof("c->a", "failed"), StandbyProof("d->a", "stale")
     assert drill_sentence([never, good, failed, old]) == (
-        "Of 4 standbys 1 failed the last drill (c→a), 1 verified by a drill, "
-        "1 verified too long ago, 1 never drilled."
+        "Drills: 1 of 4 standbys passed, 1 failed (c→a), 1 passed too long ago, 1 never tested."
     )
-
-
-def test_a_trend_starts_at_zero_breaks_where_nothing_is_known_and_shows_noise_small() -> None:
-    assert path([], 10) == path([None, None], 10) == path([1], 10) == ""
-    assert path([0, None, 30], 30) == f"M0.0 {HEIGHT - 1}.0h0M{WIDTH}.0 1.0h0"
-    low = path([0, 1, 0], 100)
-    assert [float(y) for y in re.findall(r" ([\d.]+)", low)] == [17.0, 16.8, 17.0]
-
-
-def test_a_curve_is_the_worst_of_all_with_the_objective_and_a_stroke_for_each_change() -> None:
-    start = datetime(2026, 11, 22, 2, tzinfo=UTC)
-    asked = {"least_top": 10, "start": start, "span": 2 * HOUR}
-    found = sparkline(
-        [[0, 5, None], [20, None, None], []],
-        objective=40,
-        changes=[start, start + HOUR, start + 3 * HOUR],
-        **asked,
-    )
-    assert found is not None
-    assert found.values == (20, 5, None)
-    assert (found.worst, found.last) == (20, 5)
-    assert found.ticks == (0, CURVE_WIDTH / 2, CURVE_WIDTH)
-    assert found.objective == f"M0 1.0H{CURVE_WIDTH}"
-    middle = CURVE_HEIGHT - 1 - (CURVE_HEIGHT - 2) / 2
-    assert found.line.startswith(f"M0.0 {middle:.1f}h0L{CURVE_WIDTH / 2:.1f} ")
-    assert sparkline([[None, None], []], objective=None, changes=[], **asked) is None
-    assert sparkline([], objective=None, changes=[], **asked) is None
 
 
 @pytest.fixture
@@ -117,8 +74,9 @@ def test_an_alert_says_what_to_do_on_the_first_screen_until_it_is_silenced(
     text = overview(operator)
     assert "The only flow needs attention" in text
     assert "waits for a decision on 1 gap." in text
-    assert "Runner r</strong></a> is lost." in text
-    assert text.count("/alerts/runbooks/gap/") == 2
+    assert "Runner r</a> is lost." in text
+    # Once below the flow, and once for each alert in its card.
+    assert text.count("/alerts/runbooks/gap/") == 3
     assert f'action="/flows/{flow.pk}/simulate/"' in text
     assert "Simulate failover" not in overview(signed_in("viewer"))
     Silence.objects.create(starts_at=now, ends_at=now + timedelta(hours=1), reason="work")
@@ -137,9 +95,100 @@ def test_rows_show_the_last_hour_the_objective_and_what_the_standby_is_worth(
     text = overview(signed_in("viewer"))
     assert "RPO in the last hour: at most 5 s" in text
     assert re.search(r'<path d="M[\d. LMh]+"', text)
-    assert "No drill has verified a standby yet." in text
+    assert "No failover drill has been run yet." in text
     assert f'href="/flows/{flow.pk}/readiness/"' in text
-    assert "Worst RPO in the last hour: 1 s in its last full minute, at most 5 s" in text
+
+
+def test_the_chart_has_a_line_for_each_running_flow_in_its_own_color(
+    signed_in: As, flow: Flow
+) -> None:
+    stopped = world.flow(flow.target, flow.source, observed_state="stopped")
+    minute = timezone.now().replace(second=0, microsecond=0)
+    facts = {"out_of_sync": 0, "time_lag_ms": 7_000}
+    for of in (flow, stopped):
+        for ago in (30, 31):
+            at = minute - timedelta(minutes=ago)
+            LagSample.objects.create(flow=of, resolution=60, at=at, **facts)
+    # A minute that is not aggregated yet comes from the fine samples.
+    now = minute - timedelta(seconds=50)
+    LagSample.objects.create(flow=flow, resolution=10, at=now, out_of_sync=0, time_lag_ms=9_500)
+    FlowObjectives.objects.create(flow=flow, rpo_seconds=30, set_by="ann")
+    text = overview(signed_in("viewer"))
+    series = re.findall(r'<g class="series" data-color="(\d)" data-values="([\d,]+)"', text)
+    assert [color for color, _ in series] == [str(flow.pk % 8)]
+    assert [value for value in series[0][1].split(",") if value] == ["7000", "7000", "9500"]
+    assert '<path class="asked"' in text
+    assert "peak 9.5 s" in text
+    assert "objective 30 s" in text
+    assert "1 stopped or paused flow not drawn" in text
+    rows = json.loads(signed_in("viewer").get("/?as=json&of=curve").getvalue())
+    assert [row["rpo_ms"] for row in rows if row["rpo_ms"]] == [7000, 7000, 9500]
+    # The first half of the hour has no value: it is not drawn, and the chart says so.
+    assert "RPO, last 31 min" in text
+    since = minute - timedelta(minutes=31)
+    assert re.search(rf"No value is known before <time [^>]*>{since:%H:%M}", text)
+    assert len(rows) == 32
+    assert datetime.fromisoformat(rows[0]["at"]) == since
+
+
+def test_the_chart_of_a_young_history_has_ten_minutes(signed_in: As, flow: Flow) -> None:
+    minute = timezone.now().replace(second=0, microsecond=0)
+    at = minute - timedelta(seconds=20)
+    LagSample.objects.create(flow=flow, resolution=10, at=at, out_of_sync=0, time_lag_ms=9_500)
+    text = overview(signed_in("viewer"))
+    assert "RPO, last 10 min" in text
+    rows = json.loads(signed_in("viewer").get("/?as=json&of=curve").getvalue())
+    assert [row["rpo_ms"] for row in rows] == [*[None] * 9, 9500, None]
+
+
+def test_the_chart_of_a_whole_hour_says_nothing_of_its_begin(signed_in: As, flow: Flow) -> None:
+    first = (timezone.now() - timedelta(hours=1)).replace(second=0, microsecond=0)
+    LagSample.objects.create(flow=flow, resolution=60, at=first, out_of_sync=0, time_lag_ms=1)
+    text = overview(signed_in("viewer"))
+    assert "RPO, last hour" in text
+    assert "No value is known before" not in text
+
+
+def test_four_cards_state_health_loss_proof_and_alerts(signed_in: As, flow: Flow) -> None:
+    world.flow(flow.target, world.cluster("lake"), observed_state="paused")
+    cards = dict(re.findall(r'data-card="(\w+)">(.*?)</div>', overview(signed_in("viewer")), re.S))
+    shown = {name: " ".join(re.sub(r"<[^>]+>", " ", card).split()) for name, card in cards.items()}
+    assert shown["status"] == "Status 1 healthy 0 need attention 1 stopped or paused"
+    assert shown["loss"].startswith("If a source fails now ≥ 4 s worst RPO If east fails now: at")
+    assert "at most 12 records lost (oldest 4 s, mostly orders). east→west" in shown["loss"]
+    assert "If west fails now: unknown data loss (no metrics from west→lake yet)" in shown["loss"]
+    assert "never last drill No failover drill has been run yet. Readiness" in shown["proof"]
+    assert shown["alerts"] == "Alerts 0 firing No alert is firing"
+
+
+def test_healthy_rows_are_folded_only_below_rows_that_need_attention(
+    signed_in: As, flow: Flow
+) -> None:
+    for number in range(4):
+        world.flow(flow.source, world.cluster(f"c{number}"))
+    viewer = signed_in("viewer")
+    assert "healthy flows" not in overview(viewer)
+    Flow.objects.filter(pk=flow.pk).update(observed_state="failed", reason="It is too large.")
+    text = overview(viewer)
+    shown, folded, *_ = text.split('<tbody class="folded">')
+    assert shown.count('class="swatch" data-color') == 1
+    assert "4 healthy flows" in folded
+    # The sentence above the table has it already.
+    assert 'class="clamp"' not in text
+
+
+def test_component_health_is_folded_while_all_is_well(signed_in: As, flow: Flow) -> None:
+    for kind in ("beat", "reconcile worker", "worker", "watcher"):
+        Sighting.objects.create(name=kind, kind=kind, host="h", pid=1, seen_at=timezone.now())
+    viewer = signed_in("viewer")
+    text = overview(viewer)
+    assert '<details class="fold" id="components-well">' in text
+    assert re.search(r"all \d+ OK", text)
+    Cluster.objects.filter(alias="west").update(reachable=False, reason="Refused.")
+    text = overview(viewer)
+    assert '<details class="fold" id="components-troubled" open>' in text
+    rows = json.loads(viewer.get("/?as=json&of=whose").getvalue())
+    assert (rows[0]["name"], rows[0]["state"], rows[0]["seen_at"]) == ("west", "unreachable", None)
 
 
 def test_what_a_source_holds_that_does_not_answer_looks_old_and_is_the_headlines_cause(

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from mirrors.domain.account.partition import PartitionFacts, evaluate
 from mirrors.domain.account.totals import total
-from monitoring.domain.overview.data_loss import FlowSummary
-from monitoring.domain.overview.summary import FlowProblem, by_severity, is_stale, summarize, tone
+from monitoring.domain.overview.data_loss import FlowSummary, WorstLoss, worst_loss
+from monitoring.domain.overview.summary import (
+    Counts,
+    FlowProblem,
+    Summary,
+    by_severity,
+    is_stale,
+    summarize,
+    tone,
+)
 from tests.account_rows import owing
 
 NOW = datetime(2026, 11, 21, 2, 14, tzinfo=UTC)
@@ -45,6 +53,10 @@ def flow(name: str = "east->west", **changes: object) -> FlowSummary:
     return FlowSummary(**{**facts, **changes})  # type: ignore[arg-type]
 
 
+def said(summary: Summary) -> str:
+    return " ".join(loss.sentence for loss in summary.losses)
+
+
 def test_no_flow_yet() -> None:
     assert summarize([], NOW).headline == "Nothing is replicated yet"
 
@@ -53,17 +65,17 @@ def test_all_well_says_so_and_what_would_be_lost() -> None:
     summary = summarize([flow(), flow("west->east")], NOW)
     assert summary.tone == "good"
     assert summary.headline == "Both flows are healthy"
-    assert (
-        summary.losses
-        == "Data loss if a source fails now: none for east and west (checked 2 s ago)."
+    assert said(summary) == "If east or west fails now: no data loss (checked 2 s ago)."
+    assert summary.worst == WorstLoss(
+        rpo_ms=0, is_least=False, rpo_flow="west->east", records="0 records", flow=""
     )
 
 
 def test_an_amount_that_was_not_observed_just_now_says_when() -> None:
     """A source that failed 20 s ago may hold more than was seen before."""
     seen = flow(owes=35, lag_ms=32_000, as_of=NOW - timedelta(seconds=20))
-    assert summarize([seen], NOW).losses == (
-        "Data loss if a source fails now: east at most 35 records (seen 20 s ago, oldest 32 s)."
+    assert said(summarize([seen], NOW)) == (
+        "If east fails now: at most 35 records lost (seen 20 s ago, oldest 32 s)."
     )
 
 
@@ -72,9 +84,17 @@ def test_a_flow_that_is_behind_is_the_headline() -> None:
     summary = summarize([flow("west->east"), behind, flow("west->lake", state="paused")], NOW)
     assert summary.tone == "attention"
     assert summary.headline == "1 of 3 flows needs attention"
-    assert summary.losses == (
-        "Data loss if a source fails now: east at most 4,112 records (oldest 38 s, most in "
-        "payments); none for west (checked 2 s ago)."
+    assert said(summary) == (
+        "If east fails now: at most 4,112 records lost (oldest 38 s, mostly payments). "
+        "If west fails now: no data loss (checked 2 s ago)."
+    )
+    assert summary.counts == Counts(healthy=1, attention=1, stopped=1)
+    assert summary.worst == WorstLoss(
+        rpo_ms=38_000,
+        is_least=False,
+        rpo_flow="east->west",
+        records="at most 4,112 records",
+        flow="east->west",
     )
     assert summary.troubles == (FlowProblem("east->west", "is 38 s behind."),)
     assert summary.not_running == "west→lake is paused."
@@ -101,30 +121,37 @@ def test_what_fires_of_a_flow_makes_it_a_trouble_also_while_it_rests() -> None:
 def test_what_was_written_since_the_last_look_is_not_promised() -> None:
     seen = [flow(as_of=NOW - timedelta(seconds=age)) for age in (0.4, 2.2)]
     seen[1] = dataclasses.replace(seen[1], name="west->east", source="west")
-    said = "Data loss if a source fails now: none for east and west (checked 3 s ago)."
-    assert summarize(seen, NOW).losses == said
+    assert said(summarize(seen, NOW)) == (
+        "If east or west fails now: no data loss (checked 3 s ago)."
+    )
 
 
 def test_of_two_flows_of_a_source_the_one_seen_longer_ago_says_when() -> None:
     fresh, older = (flow(as_of=NOW - timedelta(seconds=age)) for age in (1, 9))
     older = dataclasses.replace(older, name="east->north")
-    said = "Data loss if a source fails now: none for east (checked 9 s ago)."
-    assert summarize([fresh, older], NOW).losses == said
-    assert summarize([older, fresh], NOW).losses == said
+    old = "If east fails now: no data loss (checked 9 s ago)."
+    assert said(summarize([fresh, older], NOW)) == old
+    assert said(summarize([older, fresh], NOW)) == old
 
 
 def test_of_a_source_that_is_unreachable_only_a_lower_bound_is_known() -> None:
     gone = flow(owes=663, lag_ms=214_000, worst_topic="clicks", source_unreachable=True)
     summary = summarize([gone], NOW)
-    assert summary.losses == (
-        "Data loss if a source fails now: east at least 663 records (unreachable, seen 2 s ago, "
-        "oldest 3 min 34 s, most in clicks)."
+    assert said(summary) == (
+        "east is unreachable: at least 663 records not replicated (seen 2 s ago, "
+        "oldest 3 min 34 s, mostly clicks)."
     )
+    assert summary.worst is not None
+    assert (summary.worst.rpo_ms, summary.worst.is_least) == (214_000, True)
     assert summary.tone == "critical"
     assert summary.troubles[0].sentence == "reads from east, which is unreachable."
-    empty = summarize([flow(source_unreachable=True), flow("west->east")], NOW).losses
-    assert "unknown for east (unreachable, in sync 2 s ago)" in empty
-    assert "none for west (checked 2 s ago)" in empty
+    empty = summarize([flow(source_unreachable=True), flow("west->east")], NOW)
+    assert said(empty) == (
+        "If east fails now: unknown data loss (unreachable, in sync 2 s ago). "
+        "If west fails now: no data loss (checked 2 s ago)."
+    )
+    assert empty.worst is not None
+    assert empty.worst.rpo_ms is None
 
 
 def test_unreachable_clusters_of_flows_in_trouble_are_the_cause() -> None:
@@ -150,12 +177,15 @@ def test_a_known_loss_is_named_however_many_are_unknown() -> None:
         flow("south->west", owes=7, unknown=3, state="stopped", as_of=NOW - timedelta(hours=2))
     ]
     summary = summarize(flows, NOW)
-    assert summary.losses == (
-        "Data loss if a source fails now: east at most 9 records (oldest 2.0 s, most in orders); "
-        "south at least 7 records (seen 2 h ago, unknown for 3 partitions); unknown for s0 (no "
-        "figures yet), s1 (no figures yet), s2 (no figures yet) and 2 more; none for lake "
-        "(checked 2 s ago)."
-    ).replace("2.0 s", "2 s")
+    assert said(summary) == (
+        "If east fails now: at most 9 records lost (oldest 2 s, mostly orders). "
+        "If south fails now: at least 7 records lost (seen 2 h ago, unknown for 3 partitions). "
+        "If s0 fails now: unknown data loss (no metrics from s0→t yet). "
+        "If s1 fails now: unknown data loss (no metrics from s1→t yet). "
+        "If s2 fails now: unknown data loss (no metrics from s2→t yet). "
+        "Unknown data loss for 2 more sources. "
+        "If lake fails now: no data loss (checked 2 s ago)."
+    )
     assert summary.not_running == (
         "6 flows are paused, stopped or drafts. Not replicated: south→west at least 7 records; "
         "unknown for 3 partitions of hidden (seen 2 h ago). 6 flows were failed over."
@@ -172,15 +202,15 @@ def test_an_unknown_part_is_said_beside_what_is_known() -> None:
 
 def test_what_a_degraded_flow_owes_is_as_sure_as_its_source_is_fresh() -> None:
     summary = summarize([flow(state="degraded", owes=9, lag_ms=2_000), flow("west->east")], NOW)
-    assert summary.losses == (
-        "Data loss if a source fails now: east at most 9 records (oldest 2 s); none for west "
-        "(checked 2 s ago)."
+    assert said(summary) == (
+        "If east fails now: at most 9 records lost (oldest 2 s). "
+        "If west fails now: no data loss (checked 2 s ago)."
     )
     unread = owing(0, seen=ms(NOW - timedelta(seconds=40)))
     summary = summarize([flow(state="degraded", account=unread), flow("west->east")], NOW)
-    assert summary.losses == (
-        "Data loss if a source fails now: unknown for east (in sync 40 s ago); none for west "
-        "(checked 2 s ago)."
+    assert said(summary) == (
+        "If east fails now: unknown data loss (no metrics from east→west for 40 s). "
+        "If west fails now: no data loss (checked 2 s ago)."
     )
 
 
@@ -188,8 +218,7 @@ def test_a_flow_that_starts_is_not_called_healthy_yet() -> None:
     begins = flow(state="starting", owes=None)
     both = summarize([begins, flow("west->east", state="starting", owes=None)], NOW)
     assert (both.tone, both.headline) == ("starting", "Both flows are starting")
-    assert "unknown for east" in both.losses
-    assert "none for" not in both.losses
+    assert {loss.kind for loss in both.losses} == {"unknown"}
     one = summarize([begins, flow("west->east")], NOW)
     assert (one.tone, one.headline) == ("starting", "1 of 2 flows is starting")
     worse = summarize([begins, flow("west->east", state="failed")], NOW)
@@ -209,29 +238,31 @@ def test_old_figures_promise_nothing() -> None:
     old = flow(as_of=NOW - timedelta(minutes=2))
     summary = summarize([old], NOW)
     assert summary.tone == "unknown"
-    assert (
-        summary.losses == "Data loss if a source fails now: unknown for east (in sync 2 min ago)."
+    assert said(summary) == (
+        "If east fails now: unknown data loss (no metrics from east→west for 2 min)."
     )
     assert "is its runner running?" in summary.troubles[0].sentence
 
 
 def test_a_flow_that_never_reported_promises_nothing() -> None:
     summary = summarize([flow(state="starting", as_of=None)], NOW)
-    assert summary.losses == "Data loss if a source fails now: unknown for east (no figures yet)."
+    assert said(summary) == (
+        "If east fails now: unknown data loss (no metrics from east→west yet)."
+    )
 
 
 def test_flows_at_rest_are_named_but_are_no_trouble() -> None:
     summary = summarize([flow(state="paused"), flow("west->east", state="stopped")], NOW)
     assert summary.tone == "resting"
-    assert summary.headline == "Both flows are stopped"
+    assert summary.headline == "Both flows are stopped or paused"
     assert summary.not_running == "east→west is paused. west→east is stopped."
     mixed = summarize([flow(), flow("west->east", state="stopped")], NOW)
-    assert (mixed.tone, mixed.headline) == ("good", "1 active flow is healthy, 1 stopped")
+    assert (mixed.tone, mixed.headline) == ("good", "1 flow healthy, 1 stopped or paused")
 
 
 def test_a_paused_flow_with_old_figures_owes_at_least_those() -> None:
     summary = summarize([flow(state="paused", as_of=NOW - timedelta(hours=9), owes=18)], NOW)
-    assert "east at least 18 records (seen 9 h ago" in summary.losses
+    assert said(summary).startswith("If east fails now: at least 18 records lost (seen 9 h ago")
     assert (
         summary.not_running
         == "east→west is paused; not replicated: at least 18 records (seen 9 h ago)."
@@ -290,10 +321,12 @@ def test_the_headline_is_green_only_when_no_flow_needs_a_person(rows: list[FlowS
 
 @given(st.lists(pictures, min_size=1, max_size=6, unique_by=lambda row: row.name))
 def test_no_loss_is_only_ever_said_of_fresh_exact_figures(rows: list[FlowSummary]) -> None:
-    summary = summarize(rows, NOW).losses
-    if "none for " not in summary:
-        return
-    named = summary.split("none for ")[1].split(" (checked")[0].replace(" and ", ", ").split(", ")
+    named = {
+        source
+        for loss in summarize(rows, NOW).losses
+        if loss.kind == "none"
+        for source in loss.sources
+    }
     ours = [row for row in rows if row.source in named]
     for row in (row for row in ours if row.state not in {"draft", "failed_over"}):
         assert row.account is not None
@@ -306,18 +339,34 @@ def test_the_greatest_known_loss_is_always_named(rows: list[FlowSummary]) -> Non
     at_risk = [row for row in rows if row.state not in {"draft", "failed_over"}]
     known = [row.total.records for row in at_risk]
     if any(known):
-        assert f"{max(known):,} record" in summarize(rows, NOW).losses
+        assert f"{max(known):,} record" in said(summarize(rows, NOW))
+
+
+@given(st.lists(pictures, max_size=6, unique_by=lambda row: row.name))
+def test_the_worst_rpo_is_exact_only_if_every_account_is(rows: list[FlowSummary]) -> None:
+    worst = worst_loss(rows, NOW)
+    at_risk = [row for row in rows if row.state not in {"draft", "failed_over"}]
+    assert (worst is None) == (not at_risk)
+    if worst is None:
+        return
+    lags = [row.account.time_lag_ms for row in at_risk if row.account is not None]
+    known = [lag for lag in lags if lag is not None]
+    assert worst.rpo_ms in {None, max(known, default=None)}
+    # Unknown is never 0.
+    if worst.rpo_ms == 0:
+        assert not worst.is_least
+        assert not any(row.account is None or row.account.unknown for row in at_risk)
 
 
 def test_an_amount_of_unknown_age_is_never_as_young_as_the_report() -> None:
     facts = PartitionFacts("orders", 0, position=0, end=33)
     rows = [flow(account=total([evaluate(facts)]))]
-    assert summarize(rows, NOW).losses == (
-        "Data loss if a source fails now: east an unknown number of records (33 by offsets when "
+    assert said(summarize(rows, NOW)) == (
+        "If east fails now: an unknown number of records lost (33 by offsets when "
         "last seen, at an unknown time)."
     )
     nothing = flow(account=total([evaluate(facts._replace(position=33))]))
-    assert "none for" not in summarize([nothing], NOW).losses
+    assert "no data loss" not in said(summarize([nothing], NOW))
 
 
 def test_offsets_that_may_be_markers_are_no_lower_bound_once_they_are_old() -> None:
@@ -325,9 +374,9 @@ def test_offsets_that_may_be_markers_are_no_lower_bound_once_they_are_old() -> N
     seen = NOW - timedelta(seconds=40)
     old = owing(33, seen=ms(seen), is_counted=False)
     gone = flow(account=old, source_unreachable=True)
-    assert summarize([gone], NOW).losses == (
-        "Data loss if a source fails now: east an unknown number of records (unreachable, 33 by "
-        "offsets when last seen, up to 40 s ago)."
+    assert said(summarize([gone], NOW)) == (
+        "east is unreachable: an unknown number of records not replicated (33 by offsets when "
+        "last seen, up to 40 s ago)."
     )
     assert old.as_of(ms(NOW)).records == 0
     assert old.as_of(ms(seen)).certainty == "at_most"

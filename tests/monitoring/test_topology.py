@@ -137,6 +137,14 @@ def test_flows_lead_from_left_to_right() -> None:
     assert _columns([*CHAIN, ("x", "d")])[2] == ["c", "x"]
 
 
+def test_the_first_source_of_a_pair_stands_left_whatever_its_name() -> None:
+    back_and_forth = [("primary", "backup"), ("backup", "primary")]
+    places = {box.name: box.x for box in draw([], back_and_forth, ["primary", "backup"]).boxes}
+    assert places["primary"] < places["backup"]
+    swapped = {box.name: box.x for box in draw([], back_and_forth, ["backup", "primary"]).boxes}
+    assert swapped["backup"] < swapped["primary"]
+
+
 def test_both_directions_of_a_pair_are_two_lines_with_two_labels() -> None:
     first, second = draw([], BOTH).lines
     assert first.points[0][0] < first.points[-1][0]

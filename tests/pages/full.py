@@ -20,6 +20,7 @@ from mirrors.models import (
     GroupOffset,
     HeartbeatState,
     LeftBehind,
+    RuleWaiver,
     RunnerLog,
 )
 from mirrors.models.flows import record_edit
@@ -46,11 +47,17 @@ def full() -> Flow:
         world.transition(flow, subject="runner", subject_id=flow.runner_id, name="default")
         FailoverRun.objects.create(flow=back.reverse, kind="switchover", mark="b", ended_at=now)
     nightly = world.flow(flow.target, world.cluster("lake"), properties=NIGHTLY)
+    waiting = {"state": "waiting", "waits_for": "approval", "requested_by": "ann"}
+    FailoverRun.objects.create(flow=nightly, kind="switchover", mark="c", **waiting)
+    RuleWaiver.objects.create(flow=flow, requested_by="ann", why="It is retired.")
     world.job(nightly, state="stopped", ended_at=now, records=12)
     LeftBehind.objects.create(
         flow=flow, topic="orders", reason="Rebuilt later.", decided_by="ann", decided_at=now
     )
     _watched(flow)
+    world.costs(flow)
+    world.topic_preview(flow, pk=flow.pk, requested_by="the-admin")
+    world.topic_configs(flow)
     return flow
 
 

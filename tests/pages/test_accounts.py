@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -55,6 +56,11 @@ def test_an_admin_adds_a_person_who_can_sign_in(admin: Client, client: Client) -
         ({"username": "a b\x00"}, "username"),
         ({"role": "emperor"}, "role"),
         ({"password": "123"}, "password"),
+        ({"password": "eleven-char"}, "password"),
+        ({"username": "olga.petrova", "password": "olga.petrova"}, "password"),
+        ({"password": "Understudy123"}, "password"),
+        ({"password": "understudy-understudy"}, "password"),
+        ({"username": "worker"}, "username"),
     ],
 )
 def test_an_error_about_a_person_is_shown_at_its_field(
@@ -156,3 +162,26 @@ def test_the_theme_is_remembered_by_the_server_and_nothing_else_is_let_in(
     assert '<html lang="en" data-theme="dark">' in client.get("/login/").content.decode()
     client.cookies["theme"] = '"><script>'
     assert "data-theme" not in client.get("/login/").content.decode()
+
+
+def test_search_ranks_exact_names_then_beginnings_then_words_with_one_row_per_topic(
+    viewer: Client,
+) -> None:
+    flow = world.flow(world.cluster("primary"), world.cluster("backup"))
+    other = world.flow(flow.target, flow.source)
+    for name in ("reorders", "eu.orders", "orders-late", "orders"):
+        world.topic(flow, name)
+    world.topic(other, "orders", remote_topic="backup.orders")
+    rows = json.loads(viewer.get("/search/?as=json&q=ORDERS").getvalue())
+    topics = [row for row in rows if row["kind"] == "topic"]
+    assert [row["name"] for row in topics] == ["orders", "orders-late", "eu.orders", "reorders"]
+    assert topics[0]["where"] == "primary→backup and 1 more"
+
+
+def test_search_cuts_the_weakest_matches(viewer: Client) -> None:
+    flow = world.flow(world.cluster("primary"), world.cluster("backup"))
+    for number in range(30):
+        world.topic(flow, f"a{number:02}-reorders")
+    world.topic(flow, "orders")
+    rows = json.loads(viewer.get("/search/?as=json&q=orders").getvalue())
+    assert rows[0]["name"] == "orders"

@@ -18,7 +18,7 @@ from mirrors.domain.groups.resume import GroupPartition, source_lag_of
 from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.lists.groups import CONSUMER_GROUPS
 from mirrors.models import Flow, GroupOffset, readiness
-from mirrors.models.group_summaries import WORST_FIRST, finish_summaries, group_summaries
+from mirrors.models.groups.summaries import WORST_FIRST, finish_summaries, group_summaries
 from mirrors.services.groups.store import store_listing, store_places
 from tests.pages import world
 from tests.pages.conftest import As

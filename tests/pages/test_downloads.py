@@ -15,7 +15,7 @@ from monitoring.models import Channel, Delivery, Silence
 from tests.pages import world
 
 LISTS = ("/flows/", "/topology/", "/schedules/", "/clusters/", "/runners/", "/audit/", "/alerts/")
-PARTS = ("topics", "partitions", "groups", "gaps", "jobs", "transitions", "history", "audit")
+PARTS = ("topics", "partitions", "groups", "gaps", "jobs", "events", "history")
 SHEETS = {
     "heartbeats": "flow.name",
     "duties": "schedule.name",
@@ -45,7 +45,7 @@ def test_tables_that_are_no_rows_are_files_too(viewer: Client, part: str) -> Non
 @pytest.mark.parametrize("part", PARTS)
 def test_every_list_of_a_flow_has_search_and_files(viewer: Client, part: str) -> None:
     flow = world.busy()
-    path = f"/flows/{flow.pk}/{part}/" if part != "topics" else f"/flows/{flow.pk}/"
+    path = f"/flows/{flow.pk}/{part}/"
     page = viewer.get(f"{path}?q=no-such-thing").content.decode()
     assert re.search(r'<input type="search" name="q" value="no-such-thing"', page)
     assert "as=csv" in page

@@ -75,7 +75,7 @@ def test_a_finding_is_listed_and_decided_on_by_an_operator_with_a_reason(
     assert (finding.state, finding.decided_by) == ("ignored", "the-operator")
     assert finding.expires_at is not None
     assert timedelta(days=6) < finding.expires_at - timezone.now() < timedelta(days=8)
-    told = operator.get(f"/flows/{finding.flow_id}/transitions/").content.decode()
+    told = operator.get(f"/flows/{finding.flow_id}/events/").content.decode()
     assert "drift: ignore" in told
     assert "Known." in told
     assert decide(operator, finding, choice="fix").status_code == 302

@@ -19,6 +19,7 @@ MORE = (
     "/comparisons/{compared}/partitions/",
     "/failbacks/{pk}/orphans/{pk}/",
     "/people/",
+    "/add/flow/?preview={pk}",
 )
 # What has no rows that anybody would take away.
 NO_LISTS = {

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.domain.errors import Fenced
+from mirrors.domain.errors import Fenced, KafkaUnavailable
 from mirrors.models import (
     Failback,
     FailoverRun,
@@ -152,9 +152,8 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed"])
-def test_a_switch_back_that_an_earlier_version_simulated_is_recognized(
-    operator: Client, flow: Flow, state: str
-) -> None:
+@pytest.mark.parametrize("words", ["Failback {}: Maintenance.", "Way back {}: Maintenance."])
+def test_no_reason_of_a_simulation_begins_a_switchover(flow: Flow, state: str, words: str) -> None:
     run = going_back(flow)
     OrphanStretch.objects.update(state="dropped")
     world.topic(run.reverse)
@@ -165,11 +164,12 @@ def test_a_switch_back_that_an_earlier_version_simulated_is_recognized(
         ended_at=timezone.now(),
         plan={"blockers": [], "partitions": [], "places": []},
         requested_by="ann",
-        why=f"Way back {run.pk}: Maintenance is over.",
+        why=words.format(run.pk),
     )
-    assert len(switchover.begin_simulated()) == (state == "succeeded")
-    run.refresh_from_db()
-    assert run.reason.startswith("The switchover was refused: ") == (state == "failed")
+    assert switchover.begin_simulated() == []
+    assert not FailoverRun.objects.exclude(kind="simulation").exists()
+    before, _ = run.reason, run.refresh_from_db()
+    assert run.reason == before
 
 
 def test_a_switch_back_that_is_refused_says_so_and_is_not_tried_again(
@@ -231,3 +231,28 @@ def test_a_worker_that_another_one_fenced_leaves_the_decisions_as_they_are(
     monkeypatch.setattr(orphan_resolution, "_Resolution", fenced_by_another)
     assert orphan_resolution.resolve_orphans(run_id=run.pk) == 0
     assert set(OrphanStretch.objects.values_list("state", flat=True)) == {"decided"}
+
+
+def test_a_producer_that_fails_permanently_is_replaced_once(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = going_back(flow)
+    OrphanStretch.objects.update(state="decided", decision="replay")
+    writers: list[object] = []
+
+    class Resolution:
+        def __init__(self, _: Failback) -> None:
+            writers.append(self)
+
+        def settle(self, _: OrphanStretch) -> str:
+            if len(writers) == 1:
+                raise KafkaUnavailable("The producer failed permanently.", code="producer_lost")
+            return "They were replayed."
+
+    monkeypatch.setattr(orphan_resolution, "_Resolution", Resolution)
+    monkeypatch.setattr(orphan_resolution, "check_stopped", lambda _: None)
+    monkeypatch.setattr(orphan_resolution, "refresh_index", lambda **_: None)
+    count = OrphanStretch.objects.count()
+    assert orphan_resolution.resolve_orphans(run_id=run.pk) == count > 0
+    assert set(OrphanStretch.objects.values_list("state", flat=True)) == {"replayed"}
+    assert len(writers) == 2

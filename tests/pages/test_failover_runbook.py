@@ -32,10 +32,10 @@ def simulation(flow: Flow) -> FailoverRun:
     return simulated_for(flow)
 
 
-def simulated_for(flow: Flow) -> FailoverRun:
+def simulated_for(flow: Flow, **plan: Any) -> FailoverRun:
     """One that just succeeded."""
     now = timezone.now()
-    facts = {"state": "succeeded", "requested_by": "ann", "mark": "m", "plan": PLAN}
+    facts = {"state": "succeeded", "requested_by": "ann", "mark": "m", "plan": {**PLAN, **plan}}
     facts |= {"ended_at": now, "swept_at": now, "reason": "12 records would be lost.", "result": {}}
     return FailoverRun.objects.create(flow=flow, kind="simulation", **facts)
 
@@ -43,7 +43,61 @@ def simulated_for(flow: Flow) -> FailoverRun:
 def test_without_a_fresh_simulation_the_page_offers_one(operator: Client, flow: Flow) -> None:
     text = operator.get(f"/flows/{flow.pk}/failover/").content.decode()
     assert "Simulate it first" in text
-    assert "Hand over primary to backup</button>" not in text
+    assert "Switch over primary to backup</button>" not in text
+
+
+def test_the_failover_page_has_a_card_for_each_flow(
+    operator: Client, viewer: Client, flow: Flow
+) -> None:
+    """Nothing was simulated yet, so whether ACLs can fence is unknown."""
+    text = operator.get("/failovers/").content.decode()
+    for words in ("primary→backup", "of 100", "RPO now", "unknown until a simulation checks it"):
+        assert words in text
+    assert f'action="/flows/{flow.pk}/failover/switchover/"' in text
+    assert f'action="/flows/{flow.pk}/failover/switchover/"' not in (
+        viewer.get("/failovers/").content.decode()
+    )
+    simulated_for(flow, fence={"how": "acl", "refused": "it has no authorizer.", "bare": []})
+    text = operator.get("/failovers/").content.decode()
+    assert "ACLs cannot fence primary: it has no authorizer. A person fences" in text
+    assert "No flow matches" in operator.get("/failovers/?flow=nosuch").content.decode()
+
+
+def test_one_click_simulates_and_leads_to_the_confirmation(operator: Client, flow: Flow) -> None:
+    path = f"/flows/{flow.pk}/failover/"
+    asked = operator.post(f"{path}switchover/")
+    run = FailoverRun.objects.get()
+    assert asked["Location"] == f"{path}?kind=switchover"
+    page = operator.get(asked["Location"]).content.decode()
+    assert f"Open simulation {run.pk}" in page
+    assert 'data-every="1"' in page
+    # Asked again, it is the same simulation.
+    operator.post(f"{path}failover/")
+    facts = {"state": "succeeded", "ended_at": timezone.now(), "plan": PLAN, "reason": "12 lost."}
+    FailoverRun.objects.update(**facts)
+    page = operator.get(asked["Location"]).content.decode()
+    assert "Switch over primary to backup</button>" in page
+    assert "data-every" not in page
+    # A fresh simulation is used.
+    assert operator.post(f"{path}failover/")["Location"] == f"{path}?kind=failover"
+    page = operator.get(f"{path}?kind=failover").content.decode()
+    assert "Fail over to backup without waiting</button>" in page
+    assert FailoverRun.objects.count() == 1
+    run = FailoverRun.objects.create(flow=flow, kind="switchover", state="running", mark="x")
+    FailoverRun.objects.exclude(pk=run.pk).update(ended_at=timezone.now() - timedelta(hours=1))
+    assert operator.post(f"{path}switchover/")["Location"] == f"/failovers/{run.pk}/"
+
+
+def test_warnings_that_need_a_person_are_open_and_reports_are_folded(
+    operator: Client, flow: Flow
+) -> None:
+    loss = {"code": "loss", "where": "orders-0", "sentence": "orders-0: 12 would be lost."}
+    rules = {"code": "rules_left", "where": "backup", "sentence": "Grant WRITE on backup."}
+    simulated_for(flow, warnings=[loss, rules])
+    page = operator.get(f"/flows/{flow.pk}/failover/?kind=switchover").content.decode()
+    manual, _, folded = page.partition('<details class="more"><summary>Other warnings: 1')
+    assert "Grant WRITE on backup." in manual
+    assert "orders-0: 12 would be lost." in folded
 
 
 def test_the_form_shows_what_is_touched_and_begins_only_with_alias_and_reason(
@@ -51,7 +105,8 @@ def test_the_form_shows_what_is_touched_and_begins_only_with_alias_and_reason(
 ) -> None:
     path = f"/flows/{flow.pk}/failover/"
     assert path in operator.get(f"/failovers/{simulation.pk}/").content.decode()
-    text = operator.get(path).content.decode()
+    assert "Choose one." in operator.get(path).content.decode()
+    text = operator.get(f"{path}?kind=switchover").content.decode()
     assert "12 records would be lost." in text
     assert "ACLs deny WRITE" in text
     given = {"simulation": simulation.pk, "kind": "switchover"}

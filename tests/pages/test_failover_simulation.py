@@ -167,8 +167,8 @@ def test_all_places_download_and_no_name_becomes_markup_or_a_formula(
 def test_what_to_know_is_read_before_a_real_run_is_begun(signed_in: As, flow: Flow) -> None:
     run = finished(flow)
     assert run.plan is not None
-    page = signed_in("operator").get(f"/flows/{flow.pk}/failover/").content.decode()
-    assert "Warnings: " in page
+    page = signed_in("operator").get(f"/flows/{flow.pk}/failover/?kind=failover").content.decode()
+    assert "Do this yourself:" in page
     # The fence that will be used, and what a person has to do for it.
     assert "ACLs cannot fence primary: It has no authorizer. A person fences" in page
     assert "ACLs deny WRITE" not in page

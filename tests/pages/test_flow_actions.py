@@ -20,7 +20,7 @@ def test_an_operator_pauses_resumes_stops_and_starts(
         flow.refresh_from_db()
         seen.append(flow.desired_state)
     assert seen == ["paused", "running", "running", "stopped", "running"]
-    assert Transition.objects.filter(who="the-operator").count() == 5
+    assert Transition.objects.filter(who="the-operator", subject="flow").count() == 5
 
 
 def test_a_viewer_changes_nothing(viewer: Client, pair: tuple[Cluster, Cluster]) -> None:
@@ -36,9 +36,27 @@ def test_a_get_never_acts(admin: Client, pair: tuple[Cluster, Cluster]) -> None:
     flow = world.flow(*pair)
     for act in ("start", "pause", "stop", "restart", "reverse", "delete"):
         assert admin.get(f"/flows/{flow.pk}/{act}/?typed=backup").status_code == 200
-    assert admin.get("/clusters/primary/test/").status_code == 405
     flow.refresh_from_db()
-    assert (flow.desired_state, Transition.objects.count()) == ("running", 0)
+    assert (flow.desired_state, Transition.objects.filter(subject="flow").count()) == ("running", 0)
+
+
+def test_a_get_of_a_verbs_address_leads_to_the_page_of_its_button(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    flow = world.flow(*pair)
+    pages = {
+        "/clusters/primary/test/": "/clusters/primary/",
+        f"/flows/{flow.pk}/simulate/": f"/flows/{flow.pk}/",
+        f"/flows/{flow.pk}/plan/apply/": f"/flows/{flow.pk}/plan/",
+        "/approvals/request/": "/approvals/",
+    }
+    for path, page in pages.items():
+        answer = admin.get(path, follow=True)
+        assert answer.redirect_chain[-1] == (page, 302), path
+        assert "Nothing was changed" in answer.content.decode(), path
+    assert admin.delete("/clusters/primary/test/").status_code == 405
+    assert admin.get(f"/api/v1/flows/{flow.pk}/start/").status_code == 405
+    assert not Transition.objects.filter(subject="flow").exists()
 
 
 def test_deleting_asks_for_the_targets_alias_and_for_a_stopped_flow(

@@ -224,3 +224,31 @@ def test_an_edit_that_changes_nothing_says_so(admin: Client, pair: tuple[Cluster
 def test_with_fewer_than_two_clusters_the_flow_form_says_what_is_missing(admin: Client) -> None:
     world.cluster("primary")
     assert "A flow needs two clusters" in admin.get("/add/flow/").content.decode()
+
+
+def test_groups_and_sync_tasks_have_fields_of_their_own(
+    admin: Client, pair: tuple[Cluster, Cluster]
+) -> None:
+    page = admin.get("/add/flow/").content.decode()
+    assert "By default: off" in page
+    typed = {
+        "groups": "orders-.*",
+        "groups_exclude": "test-.*",
+        "sync_group_offsets_enabled": "true",
+        "emit_checkpoints_interval_seconds": "10",
+        "sync_topic_acls_enabled": "true",
+        "emit_heartbeats_enabled": "false",
+    }
+    body = {"source": "primary", "target": "backup", "properties": "", **typed}
+    assert admin.post("/add/flow/", body).status_code == 302
+    wanted = {
+        "groups": "orders-.*",
+        "groups.exclude": "test-.*",
+        "sync.group.offsets.enabled": "true",
+        "emit.checkpoints.interval.seconds": "10",
+        "sync.topic.acls.enabled": "true",
+        "emit.heartbeats.enabled": "false",
+    }
+    assert Flow.objects.get().properties == wanted
+    wrong = {**body, "source": "backup", "target": "primary", "groups": "("}
+    assert "bracket" in error_at(admin.post("/add/flow/", wrong).content.decode(), "groups")

@@ -12,8 +12,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.models import Cluster, FailoverRun, Flow, HeartbeatState, SettingChange
-from mirrors.models.transitions import record
+from mirrors.models import Cluster, FailoverRun, Flow, HeartbeatState, SettingChange, Transition
+from mirrors.models.audit.transitions import record
 from mirrors.services.flows import commands, settings
 from monitoring.models import Alert, AlertRule
 from tests.pages import world
@@ -29,7 +29,7 @@ def edited(pair: tuple[Cluster, Cluster]) -> Flow:
     after = {"topics": "orders, payments", "tasks.max": "4"}
     flow = settings.update_flow(flow=flow, properties=after, who="ben")
     commands.pause_flow(flow=flow, who="ben", why="A drill of theirs.")
-    world.transition(flow, who="reconciler", why="Seen by us.")
+    world.transition(flow, who="reconciler", kind="process", why="Seen by us.")
     return flow
 
 
@@ -83,16 +83,54 @@ def test_the_audit_of_a_flow_is_what_people_did_with_their_reasons(
 ) -> None:
     run = FailoverRun.objects.create(flow=edited, kind="simulation", mark="m", requested_by="cara")
     record(run, field="state", before="", who="cara", why="Before the audit.")
-    text = _text(viewer, f"/flows/{edited.pk}/audit/")
+    text = _text(viewer, f"/flows/{edited.pk}/events/?by=people")
     assert "A drill of theirs." in text
     assert "Before the audit." in text
     assert "Seen by us." not in text
     rows = viewer.get(f"/api/v1/flows/{edited.pk}/audit/?who=cara").json()["results"]
     assert [(row["to"], row["why"]) for row in rows] == [("queued", "Before the audit.")]
-    file = json.loads(viewer.get(f"/flows/{edited.pk}/audit/?as=json").getvalue())
+    file = json.loads(viewer.get(f"/flows/{edited.pk}/events/?as=json&by=people").getvalue())
     assert {"who": "ben", "why": "A drill of theirs."}.items() <= {
         key: file[1][key] for key in ("who", "why")
     }.items()
+
+
+def test_events_have_the_jobs_the_people_and_the_processes_of_a_time(
+    viewer: Client, edited: Flow
+) -> None:
+    job = world.job(edited, state="failed", ended_at=timezone.now())
+    world.transition(edited, subject="job", subject_id=job.pk, to_state="failed", why="Of a job.")
+    world.transition(edited, when=timezone.now() - timedelta(days=3), why="Long before.")
+    page = f"/flows/{edited.pk}/events/"
+    text = _text(viewer, page)
+    for words in ("A drill of theirs.", "Seen by us.", "Of a job.", "Long before."):
+        assert words in text
+    assert f"/flows/{edited.pk}/jobs/{job.pk}/" in viewer.get(page).content.decode()
+    night = (timezone.now() - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M")
+    assert "Long before." not in _text(viewer, f"{page}?from={night}")
+    before = _text(viewer, f"{page}?until={night}")
+    assert "Long before." in before
+    assert "Of a job." not in before
+    assert "Seen by us." not in _text(viewer, f"{page}?by=people")
+    lines = viewer.get(f"{page}?as=csv&until={night}").getvalue().decode().splitlines()
+    assert len(lines) == 2
+    assert viewer.get(f"{page}?from=9999-12-31T23:59:59-23:00&until=x").status_code == 200
+
+
+def test_the_former_tabs_lead_to_the_events_with_their_filters(
+    viewer: Client, edited: Flow
+) -> None:
+    path = f"/flows/{edited.pk}"
+    assert viewer.get(f"{path}/transitions/").url == f"{path}/events/"
+    assert viewer.get(f"{path}/transitions/?q=x").url == f"{path}/events/?q=x"
+    assert viewer.get(f"{path}/audit/?as=csv").url == f"{path}/events/?as=csv&by=people"
+
+
+def test_a_viewer_reads_no_address_of_a_person(viewer: Client, admin: Client, edited: Flow) -> None:
+    Transition.objects.update(address="192.0.2.7")
+    file = f"/flows/{edited.pk}/events/?as=json"
+    assert b"192.0.2.7" not in viewer.get(file).getvalue()
+    assert b"192.0.2.7" in admin.get(file).getvalue()
 
 
 def test_the_audit_of_all_leaves_our_own_processes_out_until_asked(
@@ -155,16 +193,16 @@ def test_alerts_of_a_flow_and_the_rules_that_watch_it_are_a_tab(viewer: Client) 
     assert "Far behind" in text
     assert "Of another" not in text
     # Read as on the page of all rules: 6 h, not 21600 s; and what to do stands beside what fires.
-    assert re.search(r"Retention overtakes it within 6 h .*? 6 h 30 s critical", text)
+    assert re.search(r"Data loss by retention within 6 h .*? 6 h 30 s critical", text)
     assert "21600" not in text
     assert "at once" in text
     assert (
-        'href="/alerts/runbooks/time_lag/"'
+        f'href="/alerts/runbooks/time_lag/?flow={flow.pk}"'
         in viewer.get(f"/flows/{flow.pk}/alerts/").content.decode()
     )
 
 
-@pytest.mark.parametrize("part", ["history", "audit", "heartbeats", "alerts"])
+@pytest.mark.parametrize("part", ["history", "events", "heartbeats", "alerts"])
 def test_a_tab_takes_the_same_few_queries_for_many_rows(viewer: Client, part: str) -> None:
     flow = world.busy()
     path = f"/flows/{flow.pk}/{part}/"

@@ -49,7 +49,7 @@ def test_a_gap_is_listed_and_decided_on_with_its_numbers_and_a_reason(
         "the-operator",
         "Known and told.",
     )
-    assert "Known and told." in operator.get(f"/flows/{flow.pk}/transitions/").content.decode()
+    assert "Known and told." in operator.get(f"/flows/{flow.pk}/events/").content.decode()
     assert 'name="choice"' not in operator.get(page).content.decode()
     assert lead not in operator.get(listed).content.decode()
 
@@ -83,7 +83,7 @@ def test_a_partition_that_stopped_at_a_gap_links_to_the_decision(flow: Flow, sig
     world.partition(flow, "stranded", state="gap", reason="It was cut.")
     world.topic(flow, "stranded", state="gap", reason="It was cut.")
     link = f'It was cut. <a href="/flows/{flow.pk}/gaps/?q=stranded">Decide</a>'
-    for tab in ("", "partitions/"):
+    for tab in ("", "topics/", "partitions/"):
         assert link in signed_in("viewer").get(f"/flows/{flow.pk}/{tab}").content.decode()
 
 
@@ -93,7 +93,7 @@ def test_an_offset_is_translated_on_its_tab_with_the_outcome_named(
     keep_map(flow, "orders", 0, [Run(10, 0, 5), Run(17, 5, 3)], position=20, at_once=2)
     viewer = signed_in("viewer")
     page = f"/flows/{flow.pk}/offsets/"
-    assert page in viewer.get(f"/flows/{flow.pk}/").content.decode()
+    assert page in viewer.get(f"/flows/{flow.pk}/groups/").content.decode()
     for offset, downstream, outcome in ((12, 2, "exact"), (15, 5, "gap"), (25, 8, "ahead")):
         answer = viewer.get(page, {"topic": "orders", "partition": 0, "offset": offset})
         assert answer.status_code == 200

@@ -30,7 +30,7 @@ def test_a_decision_is_made_on_the_page_shown_and_withdrawn(signed_in: As, flow:
     row.refresh_from_db()
     assert row.withdrawn_by == "the-operator"
     assert "Withdrawn: 1" in browser.get(path).content.decode()
-    assert "orders-2" in browser.get(f"/flows/{flow.pk}/audit/").content.decode()
+    assert "orders-2" in browser.get(f"/flows/{flow.pk}/events/?by=people").content.decode()
 
 
 def test_errors_are_shown_at_their_fields(signed_in: As, flow: Flow) -> None:

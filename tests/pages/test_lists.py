@@ -11,17 +11,16 @@ from django.test import Client
 from rest_framework import serializers
 
 import monitoring.lists
-from controlplane.pages import accounts
 from mirrors.api import audit as audit_api
 from mirrors.api import clusters, comparison, flow_progress, flows, gaps, groups, heartbeats
 from mirrors.api import failback as failback_api
 from mirrors.api import runners as runners_api
 from mirrors.api import sync as sync_api
+from mirrors.api.access.tokens import TokenSerializer
 from mirrors.api.drills import readiness as readiness_api
 from mirrors.api.drills import runs as drill_api
 from mirrors.api.failover import left_behind as left_behind_api
 from mirrors.api.failover import serializers as failover_api
-from mirrors.api.tokens import TokenSerializer
 from mirrors.api.topics import drift as drift_api
 from mirrors.api.topics import plans as plan_api
 from mirrors.lists import audit, drills, failback, failover, sync, topics
@@ -30,6 +29,7 @@ from mirrors.lists import comparison as comparison_lists
 from mirrors.lists import flows as flow_lists
 from mirrors.lists import gaps as gap_lists
 from mirrors.lists import groups as group_lists
+from mirrors.lists import people as people_lists
 from mirrors.lists import runners as runner_lists
 from mirrors.lists.columns import SPECS, Column, ListSpec
 from mirrors.models import Comparison, Flow
@@ -44,7 +44,6 @@ SERIALIZERS: list[tuple[ListSpec, Any]] = [
     (flow_lists.TOPICS, flow_progress.TopicSerializer),
     (flow_lists.PARTITIONS, flow_progress.PartitionSerializer),
     (flow_lists.JOBS, flow_progress.JobSerializer),
-    (flow_lists.TRANSITIONS, flow_progress.TransitionSerializer),
     (flow_lists.LANES, flow_progress.LaneSerializer),
     (flow_lists.EXPLANATION, flow_progress.RuleSerializer),
     (group_lists.GROUP_PARTITIONS, groups.GroupSerializer),
@@ -79,7 +78,7 @@ SERIALIZERS: list[tuple[ListSpec, Any]] = [
     (monitoring.lists.SCHEDULES, schedules.ScheduleSerializer),
     (monitoring.lists.TOPOLOGY_FLOWS, topology.TopologyFlowSerializer),
     (monitoring.lists.TOPOLOGY_CLUSTERS, topology.TopologyClusterSerializer),
-    (accounts.TOKENS, TokenSerializer),
+    (people_lists.TOKENS, TokenSerializer),
 ]
 # Tables that are not lists of the product.
 NO_LISTS = {"/help/": "a legend", "/certificates/": "a signed document"}
@@ -158,12 +157,12 @@ def test_each_table_has_the_headings_of_its_declaration_and_a_cell_for_each(
 # The file of each list, as an address.
 FILES = {
     "flows": "/flows/?",
-    "topics": "/flows/{pk}/?",
+    "topics": "/flows/{pk}/topics/?",
+    "topics behind": "/flows/{pk}/?",
     "partitions": "/flows/{pk}/partitions/?",
     "lanes": "/flows/{pk}/partitions/?of=lanes&",
     "jobs": "/flows/{pk}/jobs/?",
     "log": "/flows/{pk}/jobs/?of=log&",
-    "transitions": "/flows/{pk}/transitions/?",
     "job transitions": "/flows/{pk}/jobs/{pk}/?",
     "settings": "/flows/{pk}/configuration/?",
     "setting changes": "/flows/{pk}/history/?",
@@ -177,7 +176,7 @@ FILES = {
     "clusters": "/clusters/?",
     "connection test": "/clusters/primary/?of=test&",
     "runners": "/runners/?",
-    "audit of a flow": "/flows/{pk}/audit/?",
+    "events of a flow": "/flows/{pk}/events/?",
     "audit": "/audit/?",
     "recent transitions": "/?of=changes&",
     "sync tasks": "/flows/{pk}/duties/?",
@@ -218,6 +217,13 @@ FILES = {
     "topology flows": "/topology/?",
     "topology clusters": "/topology/?of=clusters&",
     "samples": "/flows/{pk}/charts/?",
+    "previewed topics": "/add/flow/?preview={pk}&of=topics&",
+    "configs of a topic": "/flows/{pk}/topics/orders/?of=configs&",
+    "costs": "/costs/?",
+    "costs of topics": "/flows/{pk}/cost/?of=topics&",
+    "groups of a topic": "/flows/{pk}/topics/orders/?of=groups&",
+    "gaps of a topic": "/flows/{pk}/topics/orders/?of=gaps&",
+    "manual changes of a topic": "/flows/{pk}/topics/orders/?of=changes&",
     "flows by trouble": "/?",
     "topics furthest behind": "/?of=topics&",
     "groups furthest behind": "/?of=groups&",
@@ -225,6 +231,8 @@ FILES = {
     "rpo curve": "/?of=curve&",
     "tokens": "/account/tokens/?",
     "people": "/people/?",
+    "rule waivers": "/approvals/?of=waivers&",
+    "runs to approve": "/approvals/?",
     "search": "/search/?q=prim&",
 }
 

@@ -60,7 +60,7 @@ def test_a_rule_of_one_flow_is_added_changed_and_removed_and_all_of_it_is_noted(
 @pytest.mark.parametrize(
     ("field", "changes", "sentence"),
     [
-        ("name", {"name": "Failed"}, "Another rule has this name."),
+        ("name", {"name": "Flow failed"}, "Another rule has this name."),
         ("threshold", {"threshold": ""}, "This kind needs a threshold in s."),
         ("clear_below", {"clear_below": "11"}, "It must be at or below the threshold"),
         ("clear_below", {"kind": "forecast", "clear_below": "9"}, "clears at 125 %"),
@@ -161,7 +161,8 @@ def test_an_alert_leads_to_its_page_and_to_what_to_do(viewer: Client, kind: str)
         fired_at=timezone.now(),
     )
     page = viewer.get("/alerts/").content.decode()
-    assert f'href="/alerts/runbooks/{kind}/"' in page
+    about = "" if of_runner else f"?flow={flow.pk}"
+    assert f'href="/alerts/runbooks/{kind}/{about}"' in page
     link = page.split('class="flow" href="')[1].split('"')[0]
     assert viewer.get(link).status_code == 200
     rule.runbook = "https://wiki.example/lag"

@@ -53,11 +53,11 @@ def test_records_behind_stopped_partitions_are_counted_and_unknown_is_not_none(
     world.partition(flow, "orders", 2, state="lagging", offset_lag=900)
     viewer = signed_in("viewer")
     page = viewer.get(f"/flows/{flow.pk}/").content.decode()
-    assert "Stopped alone" in page
+    assert "Stalled partitions" in page
     assert "42 records wait" in page
     flow.partitions.filter(partition=1).update(offset_lag=None)
     page = viewer.get(f"/flows/{flow.pk}/").content.decode()
     # Offsets are an upper bound: markers and aborted records have offsets too.
     assert "at most 40 records wait in those with a known end; unknown for 1" in page
     flow.partitions.filter(state__in=["faulted", "gap"]).update(state="in_sync")
-    assert "Stopped alone" not in viewer.get(f"/flows/{flow.pk}/").content.decode()
+    assert "Stalled partitions" not in viewer.get(f"/flows/{flow.pk}/").content.decode()

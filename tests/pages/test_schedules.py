@@ -12,13 +12,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import RECONCILER
 from mirrors.models import Flow
 from tests.pages import world
 
 NIGHTLY = {"run.until": "end", "run.schedule": "30 2 * * *"}
 
 
-def _rests(flow: Flow, who: str = "reconciler") -> None:
+def _rests(flow: Flow, who: str = RECONCILER) -> None:
     facts = {"field": "desired_state", "from_state": "running", "to_state": "stopped"}
     world.transition(flow, who=who, when=timezone.now() - timedelta(minutes=1), **facts)
 

@@ -128,9 +128,12 @@ def test_a_flow_in_trouble_says_on_its_own_page_what_to_do(viewer: Client, flow:
     path = f"/flows/{flow.pk}/"
     for state, kind in (("degraded", "flow_degraded"), ("failed", "flow_failed")):
         Flow.objects.update(observed_state=state, reason="Refused.", as_of=timezone.now())
-        assert f'<a href="/alerts/runbooks/{kind}/">What to do</a>' in _page(viewer, path)
+        assert f'<a href="/alerts/runbooks/{kind}/?flow={flow.pk}">What to do</a>' in _page(
+            viewer, path
+        )
     Flow.objects.update(observed_state="running", as_of=timezone.now() - timedelta(minutes=5))
-    assert '<a href="/alerts/runbooks/stale/">What to do</a>' in _page(viewer, path)
+    stale = f'<a href="/alerts/runbooks/stale/?flow={flow.pk}">What to do</a>'
+    assert stale in _page(viewer, path)
 
 
 def _page(viewer: Client, path: str) -> str:

@@ -12,8 +12,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.models import FlowPartition, FlowTopic
-from tests.pages import world
+from mirrors.models import ComparisonPart, FlowPartition, FlowTopic
+from mirrors.views.tables import fold
+from tests.pages import test_comparisons, world
 
 HOSTILE = [
     "page=-1",
@@ -39,7 +40,7 @@ HOSTILE = [
     "sort=topic&sort=-state",
 ]
 LISTS = ["/flows/", "/clusters/", "/runners/", "/", "/search/"]
-PARTS = ["", "partitions/", "jobs/", "transitions/", "configuration/"]
+PARTS = ["topics/", "partitions/", "jobs/", "events/", "configuration/", ""]
 
 
 @pytest.mark.parametrize("query", HOSTILE)
@@ -74,7 +75,7 @@ def _queries(client: Client, path: str) -> int:
 
 @pytest.mark.parametrize(
     ("path", "budget"),
-    [("/", 18), ("/flows/", 6), ("/clusters/", 6), ("/runners/", 6), ("/search/?q=c", 10)],
+    [("/", 20), ("/flows/", 7), ("/clusters/", 7), ("/runners/", 7), ("/search/?q=c", 11)],
 )
 def test_a_list_takes_the_same_few_queries_for_one_row_and_for_many(
     viewer: Client, path: str, budget: int
@@ -121,10 +122,10 @@ def test_a_flow_with_thousands_of_rows_takes_few_queries_and_one_page(
         )
         for n in range(3000)
     )
-    assert _queries(viewer, f"/flows/{flow.pk}/{part}") <= 10
+    assert _queries(viewer, f"/flows/{flow.pk}/{part}") <= 11
     text = viewer.get(f"/flows/{flow.pk}/{part}").content.decode()
     assert len(text) < 120_000
-    if part in {"", "partitions/"}:
+    if part in {"topics/", "partitions/"}:
         assert "3,00" in text
         last = viewer.get(f"/flows/{flow.pk}/{part}?page=999&sort=topic").content.decode()
         assert "t02999" in last
@@ -135,7 +136,7 @@ def test_worst_topics_come_first_and_unknown_ones_last(viewer: Client) -> None:
     world.topic(flow, "calm")
     world.topic(flow, "unknown", offset_lag=None, time_lag_ms=None)
     world.topic(flow, "behind", offset_lag=9)
-    text = viewer.get(f"/flows/{flow.pk}/").content.decode()
+    text = viewer.get(f"/flows/{flow.pk}/topics/").content.decode()
     order = [text.index(f">{name}<") for name in ("behind", "calm", "unknown")]
     assert order == sorted(order)
     assert 'aria-sort="descending"' in text
@@ -143,7 +144,9 @@ def test_worst_topics_come_first_and_unknown_ones_last(viewer: Client) -> None:
 
 def test_search_filter_and_sort_live_in_the_address(viewer: Client) -> None:
     flow = world.busy()
-    text = viewer.get(f"/flows/{flow.pk}/?state=skipped&q=INTERNAL&sort=-topic").content.decode()
+    text = viewer.get(
+        f"/flows/{flow.pk}/topics/?state=skipped&q=INTERNAL&sort=-topic"
+    ).content.decode()
     assert "__internal" in text
     assert ">orders<" not in text
     assert 'value="INTERNAL"' in text
@@ -175,7 +178,7 @@ def test_old_figures_are_marked_and_their_flow_is_not_green(viewer: Client) -> N
 
 def test_a_table_downloads_as_csv_and_json_with_the_same_filter(viewer: Client) -> None:
     flow = world.busy()
-    answer = viewer.get(f"/flows/{flow.pk}/?as=csv&state=lagging")
+    answer = viewer.get(f"/flows/{flow.pk}/topics/?as=csv&state=lagging")
     text = b"".join(answer.streaming_content).decode()
     (row,) = csv.DictReader(io.StringIO(text))
     assert (row["topic"], row["offset_lag"], row["time_lag_ms"]) == ("orders", "4112", "38000")
@@ -188,7 +191,7 @@ def test_a_table_downloads_as_csv_and_json_with_the_same_filter(viewer: Client) 
 def test_a_cell_from_outside_is_never_a_formula(viewer: Client) -> None:
     flow = world.flow()
     world.topic(flow, "orders", reason="=HYPERLINK(evil)")
-    text = b"".join(viewer.get(f"/flows/{flow.pk}/?as=csv").streaming_content).decode()
+    text = b"".join(viewer.get(f"/flows/{flow.pk}/topics/?as=csv").streaming_content).decode()
     assert "'=HYPERLINK(evil)" in text
 
 
@@ -208,3 +211,37 @@ def test_names_and_broker_words_from_outside_are_escaped_and_made_visible(viewer
         assert "\x1b" not in text, path
         assert "\u202e" not in text, path
     assert "\\x1b[31m\\u202e" in viewer.get("/flows/").content.decode()
+
+
+def test_healthy_rows_are_folded_only_beside_others_and_only_if_they_are_some() -> None:
+    well = str.islower
+    assert fold("aBcde", well) == (["B"], ["a", "c", "d", "e"])
+    assert fold("aBcd", well) == (["a", "B", "c", "d"], [])
+    assert fold("abcde", well) == (["a", "b", "c", "d", "e"], [])
+
+
+def test_the_partitions_of_a_comparison_with_the_same_content_are_folded(viewer: Client) -> None:
+    run = test_comparisons.finished(world.busy())
+    for number in range(2, 8):
+        ComparisonPart.objects.create(
+            comparison=run, topic="a", remote_topic="primary.a", partition=number, verdict="same"
+        )
+    text = viewer.get(f"/comparisons/{run.pk}/partitions/").content.decode()
+    shown, folded = text.split('<tbody class="folded">')
+    assert shown.count(">orders<") == 2
+    assert folded.count('title="primary.a"') == 6
+    assert "6 with the same content" in folded
+
+
+@pytest.mark.parametrize("sort", ["", "offset_lag", "-offset_lag"])
+def test_topics_that_are_not_replicated_come_after_those_of_the_same_lag(
+    viewer: Client, sort: str
+) -> None:
+    flow = world.busy()
+    FlowTopic.objects.filter(flow=flow).delete()
+    now = timezone.now()
+    for name, state in {"__offsets": "skipped", "billing": "in_sync", "zebra": "in_sync"}.items():
+        FlowTopic.objects.create(flow=flow, topic=name, state=state, partitions=1, as_of=now)
+    address = f"/flows/{flow.pk}/topics/?as=json&sort={sort}"
+    rows = json.loads(viewer.get(address).getvalue())
+    assert [row["topic"] for row in rows] == ["billing", "zebra", "__offsets"]

@@ -7,12 +7,13 @@ import json
 import re
 
 import pytest
+from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mirrors.models import Cluster, Flow
+from mirrors.models import Cluster, Flow, GroupOffset
 from monitoring.api import topology
 from monitoring.models import LagSample
 from monitoring.views.topology import MOST_DRAWN
@@ -51,7 +52,9 @@ def test_the_picture_shows_clusters_and_flows_with_state_rpo_and_rate(
     viewer: Client, flow: Flow
 ) -> None:
     text = _page(viewer)
-    assert set(re.findall(r'data-node="(\w+)"', text)) == {"primary", "backup", "lake"}
+    assert set(re.findall(r'data-node="(\w+)"', text)) == {"primary", "backup"}
+    lone = text.split("Without a flow")[1].split("</ul>")[0]
+    assert re.findall(r'href="/clusters/(\w+)/"', lone) == ["lake"]
     assert _plates(text) == {"primary→backup": False}
     assert re.search(r'data-state="lagging">lagging</span>.*?38 s · 41 MB/s', text)
     assert 'stroke-width="5.7"' in text
@@ -62,6 +65,35 @@ def test_the_same_facts_are_in_lists(viewer: Client, flow: Flow) -> None:
     row = re.sub(r"<[^>]+>", " ", text.split("<tbody>")[1].split("</tbody>")[0])
     for fact in ("primary→backup", "lagging", "38 s", "4,112", "812", "41 MB"):
         assert fact in row
+
+
+def test_nodes_carry_brokers_topics_and_groups_as_the_flows_see_them(
+    viewer: Client, flow: Flow
+) -> None:
+    cache.clear()
+    Cluster.objects.filter(alias="primary").update(brokers=3)
+    for group, target_offset in (("app", 5), ("audit", None)):
+        GroupOffset.objects.create(
+            flow=flow, group=group, topic="orders", partition=0, target_offset=target_offset,
+            sync_state="in_sync", as_of=timezone.now(),
+        )  # fmt: skip
+    text = _page(viewer)
+    nodes = dict(re.findall(r'data-node="(\w+)".*?>(.*?)</a>', text, re.S))
+    said = {name: " ".join(re.sub(r"<[^>]+>", " ", node).split()) for name, node in nodes.items()}
+    # Two topics on the source, of which one is excluded.
+    assert said == {
+        "primary": "primary unknown · 3 brokers 2 topics · 2 groups",
+        "backup": "backup unreachable 1 topic · 1 group",
+    }
+
+
+def test_a_narrow_screen_has_a_list_by_source_with_the_colors_of_the_picture(
+    viewer: Client, flow: Flow
+) -> None:
+    text = _page(viewer)
+    listed = text.split('class="by-source"')[1].split("Without a flow")[0]
+    assert re.search(rf'data-color="{flow.pk % 8}".*?→ backup</a>.*?lagging.*?38 s', listed, re.S)
+    assert f'data-state="lagging" data-color="{flow.pk % 8}"' in text
 
 
 def test_a_click_filters_the_list_and_dims_the_rest(viewer: Client, flow: Flow) -> None:
@@ -113,7 +145,7 @@ def test_many_flows_take_no_more_queries_than_one(viewer: Client, flow: Flow) ->
     for _ in range(20):
         _sample(world.flow(Flow.objects.get(pk=flow.pk).source), records_per_second=1.0)
     assert queries("/topology/?cluster=primary") == few
-    assert few <= 10
+    assert few <= 11
 
 
 def test_over_rest_it_says_what_the_page_says(viewer: Client, flow: Flow) -> None:

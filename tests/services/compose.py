@@ -18,6 +18,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "understudy"
 _DEFAULT = re.compile(r"\$\{\w+:-([^}]*)\}")
+# What has no default comes from .env.
+_REQUIRED = re.compile(r"\$\{(\w+):\?[^}]*\}")
 
 
 def load() -> dict[str, Any]:
@@ -33,7 +35,8 @@ def ours() -> dict[str, dict[str, Any]]:
 def environment_of(service: Mapping[str, Any]) -> dict[str, str]:
     """What a container sees when nothing is set where `docker compose` is called."""
     given = service.get("environment", {})
-    return {name: _DEFAULT.sub(r"\1", str(value)) for name, value in given.items()}
+    texts = {name: _DEFAULT.sub(r"\1", str(value)) for name, value in given.items()}
+    return {name: _REQUIRED.sub(r"of-env-\1", text) for name, text in texts.items()}
 
 
 class Process:

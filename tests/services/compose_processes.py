@@ -37,7 +37,8 @@ class ComposeProcesses:
             here["KAFKA_PORT"] = str(self.kafka.get(name, 0))
             if "DATABASE_URL" in service.get("environment", {}):
                 here["DATABASE_URL"] = database
-                here["REDIS_URL"] = f"redis://127.0.0.1:{self.redis}/0"
+                password = "of-env-UNDERSTUDY_REDIS_PASSWORD"
+                here["REDIS_URL"] = f"redis://:{password}@127.0.0.1:{self.redis}/0"
             if "UNDERSTUDY_BIND" in service.get("environment", {}):
                 here["UNDERSTUDY_BIND"] = f"127.0.0.1:{self.web}"
             if name == "worker":

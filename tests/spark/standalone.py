@@ -14,6 +14,11 @@ import pyspark
 from controlplane.demo.processes.ports import HOST, free_port, is_open
 from tests.spark.lab import wait_for
 
+# What master, workers and runner share.
+SHARED = (
+    "spark.authenticate true\nspark.authenticate.secret of-this-test-alone\n"
+    "spark.network.crypto.enabled true\nspark.network.crypto.authEngineVersion 2\n"
+)
 JARS = Path(pyspark.__file__).parent / "jars"
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -71,8 +76,12 @@ def standalone_cluster(
 ) -> Iterator[StandaloneCluster]:
     """`env` is all that executors find in their environment."""
     port = free_port()
+    settings = directory / "conf"
+    settings.mkdir(parents=True, exist_ok=True)
+    (settings / "spark-defaults.conf").write_text(SHARED)
     environment = {
         **env,
+        "SPARK_CONF_DIR": str(settings),
         "SPARK_HOME": str(JARS.parent),
         "SPARK_LOCAL_IP": HOST,
         # What bin/load-spark-env.sh would set.

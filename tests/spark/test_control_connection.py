@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import socket
+import ssl
 import threading
 import time
 
@@ -26,10 +27,11 @@ from spark_runner.ipc.messages import (
     SliceWork,
 )
 from spark_runner.ipc.task_channel import Channel, slice_key
+from spark_runner.ipc.tls import Identity
 from tests.spark.lab import wait_for
 
 
-def work(address: str, token: str) -> SliceWork:
+def work(address: str, token: str, certificate: str = "") -> SliceWork:
     return SliceWork(
         job=1,
         flow=2,
@@ -60,7 +62,21 @@ def work(address: str, token: str) -> SliceWork:
         ),
         control_address=address,
         control_token=token,
+        control_certificate=certificate,
     )
+
+
+def work_of(server: ControlServer, token: str) -> SliceWork:
+    return work(server.address, token, server.certificate)
+
+
+def tls_to(server: ControlServer) -> ssl.SSLSocket:
+    """A peer that trusts the server; the certificate is no secret of the task."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(cadata=server.certificate)
+    host, _, port = server.address.rpartition(":")
+    return context.wrap_socket(socket.create_connection((host, int(port)), 5))
 
 
 def test_work_and_results_come_back_as_they_were_sent_and_a_token_is_never_printed() -> None:
@@ -84,7 +100,7 @@ def test_orders_and_turn_reach_the_task_also_those_given_before_it_came(
     heard: list[Figures] = []
     line = server.register(slice_key(work("", "")), heard.append)
     line.send_turn()
-    channel = Channel(work(server.address, line.token))
+    channel = Channel(work_of(server, line.token))
     assert channel.wait_for_turn(5)
     assert channel.order() is None
     channel.report(Figures(as_of=1, pid=2, state="copying"))
@@ -93,7 +109,7 @@ def test_orders_and_turn_reach_the_task_also_those_given_before_it_came(
     channel.wait_for_order(5)
     assert channel.order() == "handover"
     # Spark's second try of the same task hears it all again.
-    again = Channel(work(server.address, line.token))
+    again = Channel(work_of(server, line.token))
     again.wait_for_order(5)
     assert again.order() == "handover"
     # The first one's end is not the second one's.
@@ -107,17 +123,17 @@ def test_orders_and_turn_reach_the_task_also_those_given_before_it_came(
 
 def test_a_task_whose_driver_is_gone_is_told_to_stop(server: ControlServer) -> None:
     line = server.register(slice_key(work("", "")), lambda _: None)
-    stream = socket.create_server(("127.0.0.1", 0))
+    stream, identity = socket.create_server(("127.0.0.1", 0)), Identity()
     address = f"127.0.0.1:{stream.getsockname()[1]}"
 
     def half_a_driver() -> None:
-        connection, _ = stream.accept()
+        connection = identity._context.wrap_socket(stream.accept()[0], server_side=True)
         connection.sendall(b'{"nonce": "n"}\n')
         connection.recv(4096)
         connection.close()
 
     threading.Thread(target=half_a_driver, daemon=True).start()
-    channel = Channel(work(address, line.token))
+    channel = Channel(work(address, line.token, identity.certificate))
     channel.wait_for_order(5)
     assert channel.order() == "lost_control"
     server.close()
@@ -141,14 +157,14 @@ def test_a_stranger_is_thrown_out_and_the_task_is_served(
 ) -> None:
     heard: list[Figures] = []
     line = server.register(slice_key(work("", "")), heard.append)
-    host, _, port = server.address.rpartition(":")
-    with socket.create_connection((host, int(port)), 5) as stranger:
+    with tls_to(server) as stranger:
         stranger.settimeout(5)
         assert "nonce" in json.loads(stranger.makefile("rb").readline())
-        stranger.sendall(hello)
-        with contextlib.suppress(ConnectionResetError):
+        # Closed without TLS's own end, perhaps while it sends.
+        with contextlib.suppress(ConnectionError, ssl.SSLEOFError):
+            stranger.sendall(hello)
             assert stranger.recv(100) == b""
-    channel = Channel(work(server.address, line.token))
+    channel = Channel(work_of(server, line.token))
     channel.report(Figures(as_of=1, pid=2, state="copying"))
     wait_for(lambda: heard, seconds=5)
     channel.close()
@@ -158,11 +174,83 @@ def test_a_stranger_is_thrown_out_and_the_task_is_served(
 def test_a_task_with_a_wrong_token_gets_no_turn(server: ControlServer) -> None:
     line = server.register(slice_key(work("", "")), lambda _: None)
     line.send_turn()
-    channel = Channel(dataclasses.replace(work(server.address, "wrong"), control_token="wrong"))
+    channel = Channel(work_of(server, "wrong"))
     began = time.monotonic()
     assert not channel.wait_for_turn(5)
     assert time.monotonic() - began < 4
     assert channel.order() == "lost_control"
+    server.close()
+
+
+def relayed(address: str) -> tuple[str, bytearray]:
+    """An address between task and driver, and every byte that goes through it."""
+    host, _, port = address.rpartition(":")
+    listener, seen = socket.create_server(("127.0.0.1", 0)), bytearray()
+
+    def pump(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                seen.extend(data)
+                sink.sendall(data)
+
+    def serve() -> None:
+        there, _ = listener.accept()
+        back = socket.create_connection((host, int(port)))
+        threading.Thread(target=pump, args=(back, there), daemon=True).start()
+        pump(there, back)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"127.0.0.1:{listener.getsockname()[1]}", seen
+
+
+def test_nobody_between_task_and_driver_reads_them(server: ControlServer) -> None:
+    heard: list[Figures] = []
+    line = server.register(slice_key(work("", "")), heard.append)
+    line.send_turn()
+    address, seen = relayed(server.address)
+    channel = Channel(work(address, line.token, server.certificate))
+    assert channel.wait_for_turn(5)
+    channel.report(Figures(as_of=1, pid=2, state="copying"))
+    wait_for(lambda: heard, seconds=5)
+    assert seen
+    for word in (b"nonce", b"hello", b"mac", b"turn", b"figures", slice_key(work("", "")).encode()):
+        assert word not in seen
+    channel.close()
+    server.close()
+
+
+def test_a_task_says_nothing_to_a_server_with_another_certificate(server: ControlServer) -> None:
+    line = server.register(slice_key(work("", "")), lambda _: None)
+    for certificate in (Identity().certificate, ""):
+        with pytest.raises(ConnectionError, match="no driver of this runner"):
+            Channel(work(server.address, line.token, certificate))
+    assert not line.is_connected
+    # Nor to one that speaks no TLS.
+    plain = socket.create_server(("127.0.0.1", 0))
+
+    def greet() -> None:
+        connection, _ = plain.accept()
+        connection.sendall(b'{"nonce": "n"}\n')
+
+    threading.Thread(target=greet, daemon=True).start()
+    address = f"127.0.0.1:{plain.getsockname()[1]}"
+    with pytest.raises(ConnectionError, match="no driver of this runner"):
+        Channel(work(address, line.token, server.certificate))
+    server.close()
+
+
+def test_a_peer_without_tls_gets_nothing_and_the_task_is_served(server: ControlServer) -> None:
+    heard: list[Figures] = []
+    line = server.register(slice_key(work("", "")), heard.append)
+    host, _, port = server.address.rpartition(":")
+    with socket.create_connection((host, int(port)), 5) as stranger:
+        stranger.sendall(b'{"hello": "1/2/0/3", "mac": "00"}\n')
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(100) == b""
+    channel = Channel(work_of(server, line.token))
+    channel.report(Figures(as_of=1, pid=2, state="copying"))
+    wait_for(lambda: heard, seconds=5)
+    channel.close()
     server.close()
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from mirrors.domain.flows.lanes import LaneFigure
-from mirrors.domain.runners.job_files import JobSpec, JobStatus
+from mirrors.domain.flows.latency import Latency
+from mirrors.domain.runners.job_files import JobSpec, JobStatus, TopicStatus
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.flow.slice_supervisor import SliceSupervisor
 from spark_runner.ipc.messages import (
@@ -75,7 +76,11 @@ class Flow:
             partitions={place: work},
             slices={place: 0},
             stopped={},
-            topics=(),
+            topics=(
+                TopicStatus(
+                    topic="t", remote_topic="a.t", state="in_sync", reason="", partitions=1
+                ),
+            ),
             warnings=(),
             resumed=frozenset([place]),
         )
@@ -85,6 +90,14 @@ class Flow:
         self._board.apply_plan(plan)
         self._copying.apply_plan(plan)
         self._copying.restart_partitions(plan.resumed)
+
+    def plans_nothing(self) -> None:
+        """The source has deleted the topic."""
+        plan = Plan(
+            source_cluster_id="a", target_cluster_id="b", positions_topic="p", owner="",
+            partitions={}, slices={}, stopped={}, topics=(), warnings=(),
+        )  # fmt: skip
+        self._board.apply_plan(plan)
 
     def stands(self) -> tuple[int | None, str]:
         (row,) = self.says().partitions
@@ -122,6 +135,54 @@ def test_lanes_are_counted_by_reason_over_all_epochs_and_rise_alone(flow: Flow) 
     flow.hears((1, result(0, lane("", 8), lane("small", 1))), (2, figures(0, lane("small", 2))))
     assert flow.says().lanes == (lane("", 8), lane("small", 3))
     assert JobStatus.from_json(flow.says().to_json()) == flow.says()
+
+
+def moved(partition: int, position: int, records: int) -> PartitionFigure:
+    return PartitionFigure(
+        topic="t", partition=partition, position=position, records=records, bytes=10 * records
+    )
+
+
+def test_records_and_bytes_are_counted_by_partition_over_all_epochs(flow: Flow) -> None:
+    flow.resumes(0, epoch=0)
+    first = dataclasses.replace(figures(50), partitions=(moved(0, 50, 50),))
+    second = dataclasses.replace(figures(90), partitions=(moved(0, 60, 60), moved(1, 30, 30)))
+    ready = dataclasses.replace(figures(0), partitions=(moved(0, 60, 0),))
+    flow.hears((1, first), (1, second), (2, ready))
+    # The result repeats each partition, moved or not.
+    ended = dataclasses.replace(result(95), partitions=(moved(0, 65, 65), moved(1, 30, 30)))
+    flow.hears((1, ended), (2, dataclasses.replace(figures(7), partitions=(moved(0, 72, 7),))))
+    # A result of a job that Spark gave up has no counts.
+    flow.hears((2, dataclasses.replace(result(0), partitions=(moved(0, 72, 0),))))
+    said = flow.says()
+    assert [(row.records, row.bytes) for row in said.partitions] == [(72, 720)]
+    # Partition 1 is in no plan any more, but its records were replicated.
+    assert [(row.topic, row.records, row.bytes) for row in said.topics] == [("t", 102, 1_020)]
+    assert said.records == 102
+    assert JobStatus.from_json(said.to_json()) == said
+
+
+def test_latency_is_of_all_reports_of_the_last_minute(flow: Flow) -> None:
+    flow.resumes(0, epoch=0)
+    assert flow.says().partitions[0].latency is None
+    for records, latency in ((5, Latency(5, 50, 1, 30)), (9, Latency(4, 400, 100, 100))):
+        row = dataclasses.replace(moved(0, records, records), latency=latency)
+        # A report travels as JSON.
+        said = Figures.from_json(dataclasses.replace(figures(records), partitions=(row,)).to_json())
+        flow.hears((1, said))
+    ended = flow.says()
+    assert ended.partitions[0].latency == Latency(9, 450, 1, 100)
+    assert JobStatus.from_json(ended.to_json()) == ended
+
+
+def test_a_topic_that_comes_back_counts_from_zero(flow: Flow) -> None:
+    flow.resumes(0, epoch=0)
+    flow.hears((1, dataclasses.replace(figures(50), partitions=(moved(0, 50, 50),))))
+    flow.plans_nothing()
+    flow.resumes(0, epoch=0)
+    flow.hears((1, dataclasses.replace(figures(60), partitions=(moved(0, 60, 60),))))
+    assert [row.records for row in flow.says().topics] == [10]
+    assert flow.says().records == 60
 
 
 def test_what_an_epoch_says_of_a_partition_that_went_on_elsewhere_counts_no_more(

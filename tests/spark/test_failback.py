@@ -153,7 +153,7 @@ def test_a_topic_that_was_recreated_on_the_old_primary_is_left_out_and_keeps_no_
     fail_over(way, topic, topic)
     way.write("b", other, numbered("b", 0, 3))
     lab.on_source.delete_topics([other])[other].result(20)
-    gone(lab, other)
+    wait_until_deleted(lab, other)
     way.make("a", other)
     way.write("a", other, ["another"])
     way.stand("b", group, {(topic, 0): 12, (other, 0): 2})
@@ -181,7 +181,7 @@ def test_a_topic_that_was_recreated_on_the_old_primary_is_left_out_and_keeps_no_
     assert "not the topic that was replicated" in states[other][1]
 
 
-def gone(lab: Lab, topic: str) -> None:
+def wait_until_deleted(lab: Lab, topic: str) -> None:
     until = time.monotonic() + 20
     while topic in lab.on_source.list_topics(timeout=10).topics:
         assert time.monotonic() < until

@@ -12,6 +12,7 @@ import pytest
 
 from spark_runner.ipc.messages import Figures, PartitionFigure
 from spark_runner.ipc.task_channel import Channel
+from spark_runner.ipc.tls import Identity
 from tests.spark.lab import wait_for
 from tests.spark.test_control_connection import work
 
@@ -29,12 +30,15 @@ class Driver:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._identity = Identity()
+        self.certificate = self._identity.certificate
         self.heard: list[int] = []
         self._thawed = threading.Event()
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
-        connection, _ = self._listener.accept()
+        accepted, _ = self._listener.accept()
+        connection = self._identity._context.wrap_socket(accepted, server_side=True)
         connection.sendall(b'{"nonce": "n"}\n')
         lines = connection.makefile("rb")
         assert "hello" in json.loads(lines.readline())
@@ -85,7 +89,7 @@ def test_a_task_copies_on_though_its_driver_takes_no_figures(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_runner.ipc.task_channel.SILENCE_S", 3.0)
-    channel = Channel(work(driver.address, "token"))
+    channel = Channel(work(driver.address, "token", driver.certificate))
     told = [number for number in range(1, REPORTS + 1) if tell(channel, number)]
     assert channel.order() is None
     assert len(told) < REPORTS, "nothing was tested"
@@ -97,7 +101,7 @@ def test_a_task_copies_on_though_its_driver_takes_no_figures(
 
 
 def test_who_is_ready_says_so_behind_what_the_driver_has_not_taken_yet(driver: Driver) -> None:
-    channel = Channel(work(driver.address, "token"))
+    channel = Channel(work(driver.address, "token", driver.certificate))
     told = [number for number in range(1, REPORTS + 1) if tell(channel, number)]
     assert len(told) < REPORTS, "nothing was tested"
     threading.Timer(0.5, driver.thaw).start()
@@ -110,7 +114,7 @@ def test_a_frozen_driver_is_taken_for_lost_as_soon_as_it_was_silent_for_so_long(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_runner.ipc.task_channel.SILENCE_S", 1.5)
-    channel = Channel(work(driver.address, "token"))
+    channel = Channel(work(driver.address, "token", driver.certificate))
     began, number = time.monotonic(), 0
     while channel.order() is None:
         number += 1

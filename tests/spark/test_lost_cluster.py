@@ -12,7 +12,8 @@ import pytest
 from mirrors import launcher
 from mirrors.domain.runners.job_files import RunnerStatus
 from tests.spark.lab import Flow, Lab, wait_for
-from tests.spark.standalone import StandaloneCluster, standalone_cluster
+from tests.spark.standalone import SHARED, StandaloneCluster, standalone_cluster
+from tests.spark.test_spark_settings import written
 
 # What is wrong must show within this time.
 SOON_S = 30.0
@@ -33,7 +34,8 @@ def lab(
     tmp_path: Path,
     runner_env: dict[str, str],
 ) -> Iterator[Lab]:
-    env = {**runner_env, "SPARK_LOCAL_IP": "127.0.0.1"}
+    settings = written(tmp_path / "conf", SHARED)
+    env = {**runner_env, **settings, "SPARK_LOCAL_IP": "127.0.0.1"}
     env.pop("PYTHONPATH", None)
     lab = Lab(*clusters, tmp_path / "runner", env)
     lab.start_runner(cluster.master)

@@ -20,7 +20,7 @@ from controlplane.demo.processes.ports import free_port
 from mirrors import launcher
 from tests.spark.lab import Flow, Lab, wait_for
 from tests.spark.reading import records
-from tests.spark.standalone import StandaloneCluster, standalone_cluster
+from tests.spark.standalone import SHARED, StandaloneCluster, standalone_cluster
 from tests.spark.test_commands import assert_same, load
 from tests.spark.test_spark_settings import written
 
@@ -58,7 +58,7 @@ def far(
 ) -> Iterator[Lab]:
     """A runner whose slices run on that cluster, with settings of an operator's."""
     text = (
-        "spark.executor.memory 600m\nspark.driver.memory 600m\n"
+        f"{SHARED}spark.executor.memory 600m\nspark.driver.memory 600m\n"
         f"spark.ui.enabled true\nspark.ui.port {port}\n"
         "spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
     )

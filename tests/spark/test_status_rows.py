@@ -63,7 +63,7 @@ def copied() -> FlowProgress:
     """All of two hundred records are copied."""
     board = a_board()
     board.apply_plan(a_plan())
-    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED)])
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED)], 0)
     board.apply_offsets(sampled(COPIED, as_of=2_000))
     return board
 
@@ -74,7 +74,7 @@ def sampled(
     as_of: int,
     first: int | None = None,
     position: int | None = COPIED,
-    batches: Sequence[BatchCount] = (),
+    batches: Sequence[BatchCount] | None = None,
 ) -> LogOffsets:
     return LogOffsets(
         as_of,
@@ -82,7 +82,7 @@ def sampled(
         {PLACE: end},
         {} if first is None else {PLACE: first},
         {} if position is None else {PLACE: position},
-        {PLACE: tuple(batches)} if batches else {},
+        {} if batches is None else {PLACE: tuple(batches)},
     )
 
 
@@ -109,7 +109,7 @@ def test_a_source_that_ends_below_the_position_is_another_log_until_a_plan_says_
     [words] = board.problems()
     assert "ends at 150, below the position 200" in words
     # A lane that goes on copying does not hide it.
-    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 1)])
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 1)], 0)
     assert owed(board) is None
     board.apply_offsets(sampled(COPIED + 1, as_of=4_000))
     assert (owed(board), board.problems()) == (0, ())
@@ -121,7 +121,7 @@ def test_the_status_names_the_remote_topic_that_holds_the_copies() -> None:
 
 def test_what_was_copied_since_the_source_was_asked_is_no_other_log() -> None:
     board = copied()
-    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 50)])
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 50)], 0)
     board.apply_offsets(sampled(COPIED, as_of=2_900, position=COPIED))
     row = partition_row(told(board), "orders")
     assert row is not None
@@ -131,7 +131,7 @@ def test_what_was_copied_since_the_source_was_asked_is_no_other_log() -> None:
 def test_records_written_since_the_last_sample_may_be_owed_since_then() -> None:
     """Figures repeat the position while nobody can sample: a topic that is being recreated."""
     board = copied()
-    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED)])
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED)], 0)
     board.apply_offsets(sampled(COPIED + 10, as_of=10_000))
     row = partition_row(told(board, now=10_000), "orders")
     assert row is not None
@@ -170,15 +170,16 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
     assert (row.time_lag_ms, row.counted, evaluate(facts_of(row)).least) == (
         5_500, (0, 300, 300), 300,
     )  # fmt: skip
-    # The next read begins where this one ended, and stops at what is known to be there.
+    # The next read begins where this one ended.
     assert board.header_requests() == {PLACE: 300}
     board.apply_offsets(sampled(500, as_of=6_500, first=0, batches=[BatchCount(300, 499, 1, 0, 7)]))
-    assert (board.header_requests(), owed(board)) == ({}, 500)
+    assert (board.header_requests(), owed(board)) == ({PLACE: 500}, 500)
     row = partition_row(told(board), "orders")
     assert row is not None
     assert evaluate(facts_of(row)).least == 300, "nobody knows how that transaction ended"
     board.apply_offsets(sampled(900, as_of=7_000, first=600))
-    assert [len(board.header_requests()) for _ in range(7)] == [1, 1, 1, 1, 1, 0, 0]
+    # A request that was not sent, for lack of bytes, is repeated at once.
+    assert [len(board.header_requests()) for _ in range(7)] == [1] * 7
     # Nothing moves while it waits for a decision.
     assert not board.has_backlog()
 
@@ -275,18 +276,67 @@ def test_what_the_source_has_got_since_the_last_plan_is_owed() -> None:
     assert board.partitions() == [PLACE]
 
 
+def test_a_missing_remote_topic_owes_all_whatever_finds_it_first() -> None:
+    board = copied()
+    missing = error("remote_missing", state="faulted")
+    board.add_errors([missing])
+    assert owed(board) is None, "not zero: the copies are lost"
+    assert board.partitions_without_start() == [PLACE]
+    board.apply_offsets(sampled(COPIED, as_of=3_000, first=0))
+    assert owed(board) == COPIED
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    assert row.time_lag_ms is None, "the copies are older than the last time nothing was owed"
+    headers = [BatchCount(0, COPIED - 1, COPIED, 500)]
+    assert board.header_requests() == {PLACE: 0}
+    board.apply_offsets(sampled(COPIED, as_of=4_000, first=0, batches=headers))
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    assert row.time_lag_ms == 9_500
+    gap = GapFacts(kind="remote_missing", position=COPIED, first=0, end=COPIED)
+    board.apply_plan(a_plan(stopped={PLACE: error("remote_missing", gap)}))
+    # The task says it again when it ends.
+    board.add_errors([missing])
+    row = partition_row(told(board), "orders")
+    assert row is not None
+    assert (row.state, row.gap, owed(board)) == ("gap", gap, COPIED)
+
+
+def test_reads_of_headers_that_give_nothing_are_repeated_with_backoff() -> None:
+    board = copied()
+    board.apply_plan(a_plan(stopped={PLACE: error("generation", RECREATED)}))
+    board.apply_offsets(sampled(150, as_of=3_000, first=0))
+    sent = []
+    for turn in range(40):
+        if board.header_requests():
+            sent.append(turn)
+            board.apply_offsets(sampled(150, as_of=4_000 + turn, first=0, batches=[]))
+    assert sent == [0, 2, 6, 14, 30]
+    # One that gives batches ends the backoff.
+    while not board.header_requests():
+        pass
+    batches = [BatchCount(0, 99, 100, 1)]
+    board.apply_offsets(sampled(150, as_of=9_000, first=0, batches=batches))
+    assert board.header_requests() == {PLACE: 100}
+
+
 def test_records_of_a_recreated_topic_are_counted_also_while_it_is_shorter_than_the_old_one() -> (
     None
 ):
     board = copied()
     board.apply_plan(a_plan(stopped={PLACE: error("generation", RECREATED)}))
+    assert not board.has_uncounted()
     board.apply_offsets(sampled(150, as_of=3_000, first=0))
+    assert board.has_uncounted()
     assert board.header_requests() == {PLACE: 0}
     batches = [BatchCount(0, 99, 100, 1)]
     board.apply_offsets(sampled(150, as_of=4_000, first=0, batches=batches))
     assert (lower_bound(board), board.header_requests()) == (100, {PLACE: 100})
+    assert board.has_uncounted()
+    board.apply_offsets(sampled(150, as_of=4_500, first=0, batches=[BatchCount(100, 149, 50, 1)]))
+    assert (lower_bound(board), board.has_uncounted()) == (150, False)
     board.apply_offsets(sampled(150, as_of=5_000, first=0))
-    assert lower_bound(board) == 100
+    assert lower_bound(board) == 150
     # Recreated once more: what was counted is gone.
     again = dataclasses.replace(RECREATED, end=40, now="4")
     board.apply_plan(a_plan(stopped={PLACE: error("generation", again)}))
@@ -306,12 +356,12 @@ def test_headers_of_what_is_copied_are_read_only_once_it_is_behind_for_a_whole_s
     ]
     board.apply_offsets(sampled(COPIED + 300, as_of=4_000, batches=batches))
     assert lower_bound(board) == 100
-    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 60)])
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 60)], 0)
     assert lower_bound(board) == 40
     # Beyond the counted range nothing is claimed.
-    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 200)])
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 200)], 0)
     assert (lower_bound(board), board.header_requests()) == (0, {PLACE: COPIED + 200})
-    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 300)])
+    board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 300)], 0)
     assert board.header_requests() == {}
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from mirrors.domain.internal_topics.records import Position, read_position
-from mirrors.kafka.producers.producer_id import ProducerIdentity
+from mirrors.kafka.producers.identity import ProducerIdentity
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.batch_header import BatchStamper, Sequences
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header

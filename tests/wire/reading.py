@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from spark_runner.engine import setup
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
@@ -16,8 +18,14 @@ def never(partition: Partition, stop_reason: StopReason) -> None:
 
 def reading(flow: Flow) -> tuple[SourceReader, Partition]:
     """Of a flow with one partition; nothing was asked yet."""
+    reader, (partition,) = reading_all(flow)
+    return reader, partition
+
+
+def reading_all(flow: Flow, **changes: int) -> tuple[SourceReader, list[Partition]]:
+    """Of a flow with several. `changes`: limits that differ from the usual ones."""
     work = flow.work()
-    partition = setup.partition_of(work.partitions[0], {})
+    partitions = [setup.partition_of(each, {}) for each in work.partitions]
     limits = setup.limits_of(
         {},
         brokers=1,
@@ -26,13 +34,14 @@ def reading(flow: Flow) -> tuple[SourceReader, Partition]:
         memory_bytes=64 << 20,
         request_s=20.0,
     )
+    limits = dataclasses.replace(limits, **changes)
     reader = SourceReader(
         flow.source.client,
-        [partition],
+        partitions,
         setup.buffers_for(limits, brokers=1),
         limits,
         offer=lambda _track: None,
         stop=never,
         throttle=Throttle(work, Driver()),
     )
-    return reader, partition
+    return reader, partitions

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
-from mirrors.kafka.producers.producer_id import ProducerIdentity
+from mirrors.kafka.producers.identity import ProducerIdentity
 from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
 from mirrors.kafka.protocol.metadata import TopicView
 from mirrors.kafka.retry import retry_until_available

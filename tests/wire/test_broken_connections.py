@@ -10,7 +10,7 @@ import time
 import pytest
 
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
+from mirrors.kafka.producers.identity import ProducerIdentity, ProducerLost
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.model import broker_availability
 from spark_runner.engine.target import leaders

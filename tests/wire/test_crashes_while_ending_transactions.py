@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mirrors.kafka.producers.hanging_transactions import TransactionRepair
-from mirrors.kafka.producers.producer_id import ProducerIdentity
+from mirrors.kafka.producers.identity import ProducerIdentity
 from tests.wire.chaos import ProcessKilled
 from tests.wire.hanging import copied, is_the_same, leave_open, moved, records
 from tests.wire.stops import LANES

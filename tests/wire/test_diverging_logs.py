@@ -9,7 +9,7 @@ import pytest
 
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.producers.producer_id import ProducerLost
+from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.engine.copy_loop import CopyLoop
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.source.fetch_connection import FetchConnection

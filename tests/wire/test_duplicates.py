@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mirrors.domain.errors import KafkaRefused
-from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
+from mirrors.kafka.producers.identity import ProducerIdentity, ProducerLost
 from spark_runner.engine.commit_records import CommitRecords
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.record_lane.target_state import TargetState

@@ -19,7 +19,7 @@ from mirrors.kafka.protocol.metadata import TopicView
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.recovery import target_truncation
 from spark_runner.engine.recovery.position_reader import PositionReader
-from spark_runner.engine.source.offset_runs import OffsetRunsReader
+from spark_runner.engine.source.replicated_filter import OffsetRunsReader
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.status import source_offsets

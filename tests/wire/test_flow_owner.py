@@ -16,7 +16,7 @@ import pytest
 from mirrors.domain.internal_topics.records import OWNER_KEY, Position, owner_value
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.flow_writer import FlowWriter
-from mirrors.kafka.producers.producer_id import ProducerLost
+from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.engine.copy_loop import CopyLoop
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.recovery.position_reader import PositionReader

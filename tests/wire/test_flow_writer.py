@@ -14,7 +14,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.positions import count_slices, read_positions
 from mirrors.kafka.producers.coordinator import Coordinator
 from mirrors.kafka.producers.flow_writer import FlowWriter, ProducerRecord
-from mirrors.kafka.producers.producer_id import ProducerIdentity
+from mirrors.kafka.producers.identity import ProducerIdentity
 from mirrors.kafka.producers.transactions import plan_id
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.positions.writer import PositionsWriter

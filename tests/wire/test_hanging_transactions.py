@@ -17,7 +17,7 @@ from controlplane.demo.processes.guard import Guard
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.producers.producer_id import ProducerIdentity
+from mirrors.kafka.producers.identity import ProducerIdentity
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.planning.gaps import PlanContext

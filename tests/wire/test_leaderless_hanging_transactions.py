@@ -13,7 +13,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers import hanging_transactions
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.producer_id import ProducerLost
+from mirrors.kafka.producers.identity import ProducerLost
 from mirrors.kafka.protocol.metadata import Leader, TopicView
 from spark_runner.engine.copy_loop import CopyLoop
 from spark_runner.engine.epoch import RawCopier

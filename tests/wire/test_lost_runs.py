@@ -11,8 +11,7 @@ from mirrors.domain.offsets.runs import BlockKey, Run, pack, runs_topic
 from mirrors.kafka.internal_topics.topic_tail import LogPosition, TopicReader
 from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.model.partition import Partition
-from spark_runner.engine.source.offset_runs import OffsetRunsReader
-from spark_runner.engine.source.replicated_filter import ReplicatedFilter
+from spark_runner.engine.source.replicated_filter import OffsetRunsReader, ReplicatedFilter
 from spark_runner.kafka_protocol.records import Record
 from tests.wire.stops import NOW
 from tests.wire.test_new_runs_topics import written_by

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from mirrors.kafka.producers.producer_id import ProducerIdentity
+from mirrors.kafka.producers.identity import ProducerIdentity
 from mirrors.kafka.protocol import messages
 from tests.wire.running import PARTITIONS, Running
 from tests.wire.world import Flow, Side, bare, soon, unique

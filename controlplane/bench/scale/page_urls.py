@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _FLOW_PARTS = (
     "",
+    "topics/",
     "partitions/",
     "groups/",
     "gaps/",
@@ -14,10 +15,9 @@ _FLOW_PARTS = (
     "plan/",
     "drift/",
     "jobs/",
-    "transitions/",
+    "events/",
     "configuration/",
     "history/",
-    "audit/",
     "alerts/",
     "takeover/",
     "explain/?topic=orders.0",

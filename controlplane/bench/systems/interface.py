@@ -80,7 +80,7 @@ class System(abc.ABC):
 
     @abc.abstractmethod
     def check(self) -> None:
-        """Raise BenchError with its last words when it died or says that it cannot go on."""
+        """Raise BenchError with its last words when it died or says that it cannot continue."""
 
     def lane(self) -> str:
         """How it copies, in its own words, while it runs; nothing where there is one way only."""

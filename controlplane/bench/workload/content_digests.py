@@ -1,7 +1,7 @@
 """Read topics with an independent client and keep a running digest of each partition.
 
-The digest covers key, value, headers and timestamp of every record, in order, as a CRC32C that
-goes on from record to record. For the source the value after every record is kept, so that a copy
+The digest covers key, value, headers and timestamp of every record, in order, as one CRC32C
+over all records so far. For the source the value after every record is kept, so that a copy
 that was stopped half-way can be compared with exactly that much of the source.
 """
 

@@ -24,7 +24,7 @@ from spark_runner.spark.java import mark_used, prune
 def archive_options(make: Callable[[Path], None]) -> list[str]:
     """Arguments of a broker's Java; `make` has one leave its classes at a path and end.
 
-    Of several starts at the same time one makes it, and the others go on without.
+    Of several starts at the same time one makes it, and the others start without it.
     """
     try:
         path = archive_path()

@@ -13,6 +13,7 @@ from controlplane.demo import seed
 from controlplane.demo.errors import DemoError
 from controlplane.demo.run import check, run_demo
 from controlplane.demo.workspace import Workspace
+from mirrors.rest_client import RestError
 
 
 class Command(BaseCommand):
@@ -41,6 +42,6 @@ class Command(BaseCommand):
                 workspace.clean()
                 return
             sys.exit(check(workspace) if options["check"] else run_demo(workspace))
-        except DemoError as error:
+        except (DemoError, RestError) as error:
             self.stderr.write(error.message)
             sys.exit(1)

@@ -16,6 +16,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from controlplane.demo.errors import DemoError
 from controlplane.demo.screenshots import CHROMIUM, Facts, take_pictures
 from controlplane.demo.services import web_answers
+from mirrors.rest_client import RestError
 
 _RISE_S = 400.0
 _FALL_S = 60.0
@@ -43,7 +44,7 @@ class Command(BaseCommand):
             if facts is None:
                 own, facts = self._start(options["demo"])
             written = take_pictures(facts, options["dir"], options["readme"], options["chromium"])
-        except DemoError as error:
+        except (DemoError, RestError) as error:
             self.stderr.write(error.message)
             sys.exit(1)
         finally:

@@ -19,17 +19,27 @@ onClick("[data-theme-switch]", () => {
   document.cookie = `theme=${root.dataset.theme};path=/;max-age=31536000;samesite=lax`;
 });
 
-// On a phone the menu and the tabs scroll sideways: where one is stands in view.
-for (const bar of document.querySelectorAll(".side, .tabs")) {
+// On a phone the tabs scroll sideways: where one is stands in view.
+for (const bar of document.querySelectorAll(".tabs")) {
   const here = bar.querySelector("[aria-current]")?.getBoundingClientRect();
   if (here) bar.scrollLeft += here.left - bar.getBoundingClientRect().left - (bar.clientWidth - here.width) / 2;
 }
 
 // A moment's title has it in UTC; whoever points at it reads their own clock too.
+const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long", hourCycle: "h23" });
 document.addEventListener("mouseover", (event) => {
   const time = event.target.closest("time[datetime][title$=UTC]");
-  if (time) time.title += `, ${new Date(time.dateTime).toLocaleString()} by your clock`;
+  if (time) time.title += `, ${clock.format(new Date(time.dateTime))} by your clock`;
 });
+
+// The form of the time zone offers the browser's own.
+for (const offer of document.querySelectorAll("[data-browser-zone]")) {
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  const select = offer.closest("form").querySelector("select");
+  offer.hidden = ![...select.options].some((one) => one.value === timeZone);
+  offer.querySelector("b").textContent = timeZone;
+  offer.querySelector("button").addEventListener("click", () => { select.value = timeZone; });
+}
 
 onClick("[data-copy]", async (button) => {
   const source = document.getElementById(button.dataset.copy);
@@ -89,7 +99,9 @@ document.addEventListener("input", (event) => {
   // Arrow keys change a closed select with every press, so only a pointer's choice sends at once.
   if (event.target.matches("[data-submit-on-change]:not(:focus-visible)")) event.target.form.requestSubmit();
 });
-document.querySelectorAll("[data-expected]").forEach(checkTyped);
+const checkAll = () => document.querySelectorAll("[data-expected]").forEach(checkTyped);
+checkAll();
+document.body.addEventListener("htmx:afterSwap", checkAll);
 
 // A sent form shows that it works and is not sent twice; coming back to the page frees it.
 document.addEventListener("submit", (event) => {

@@ -8,9 +8,9 @@
   let zoom = null;
 
   // A CSS variable as rgba(): Plotly knows neither oklch() nor light-dark().
-  const colour = (value) => {
+  const colour = (place, value) => {
     probe.style.color = value;
-    document.body.append(probe);
+    place.parentElement.append(probe);
     brush.clearRect(0, 0, 1, 1);
     brush.fillStyle = getComputedStyle(probe).color;
     probe.remove();
@@ -18,16 +18,27 @@
     const [red, green, blue, alpha] = brush.getImageData(0, 0, 1, 1).data;
     return `rgba(${red},${green},${blue},${alpha / 255})`;
   };
-  const coloured = (text) => {
+  const coloured = (place, text) => {
     const known = {};
-    return text.replace(/var\(--[a-z-]+\)/g, (name) => (known[name] ??= colour(name)));
+    return text.replace(/var\(--[a-z-]+\)/g, (name) => (known[name] ??= colour(place, name)));
+  };
+  // The axis is UTC; whoever points at a moment reads their own clock too.
+  const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long", hourCycle: "h23" });
+  const addLocalTime = (line) => {
+    line.customdata = line.x.map((moment) => clock.format(new Date(`${moment}Z`)));
+    line.hovertemplate = "%{text}<br>%{customdata} by your clock<extra></extra>";
   };
 
   const show = (place, figure) => {
     figure.layout.font.family = getComputedStyle(document.body).fontFamily;
     if (zoom) figure.layout.xaxis.range = zoom;
+    addLocalTime(figure.data[0]);
+    const sheet = place.closest("section");
+    sheet.querySelector("[data-chart-now]").textContent = figure.layout.meta.now;
+    sheet.querySelector("[data-chart-peak]").textContent = figure.layout.meta.peak;
     const isNew = !place.layout;
     Plotly.react(place, figure.data, figure.layout, { displayModeBar: false, responsive: true, doubleClick: false });
+    place.querySelector(".frame")?.remove();
     if (!isNew) return;
     // What is looked at closer in one is looked at in all; only a person's drag names its ends singly.
     place.on("plotly_relayout", (change) => {
@@ -53,7 +64,7 @@
     try {
       const answer = await fetch(place.dataset.figure, { signal: AbortSignal.timeout(8000) });
       if (!answer.ok) throw new Error(answer.status);
-      show(place, JSON.parse(coloured(await answer.text())));
+      show(place, JSON.parse(coloured(place, await answer.text())));
       say(place, "");
     } catch {
       say(place, "Not refreshed; it is tried again.");

@@ -67,11 +67,14 @@ htmx.defineExtension("calm", {
     button.querySelector("use").setAttribute("href", paused ? button.dataset.play : button.dataset.pause);
     document.body.toggleAttribute("data-stale", stale || (paused && age > 60));
     banner.hidden = !stale;
-    if (stale) banner.querySelector("time").textContent = new Date(heard).toLocaleTimeString();
+    if (stale) banner.querySelector("time").textContent = `${new Date(heard).toISOString().slice(11, 19)} UTC`;
   };
 
   setInterval(() => {
     if (document.visibilityState !== "visible") return;
+    // The server asks for no more: what the page shows has ended.
+    sign.hidden = !live.dataset.every;
+    if (sign.hidden) return;
     if (!held() && Date.now() - asked >= seconds * 1000) ask();
     show();
   }, 1000);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
+from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, viewsets
@@ -15,6 +16,7 @@ from rest_framework.response import Response
 from mirrors.api.base import StrictSerializer
 from mirrors.models import Certificate, Role, SigningKey
 from mirrors.services.drills.certificates.issuance import verify_text
+from mirrors.services.drills.evidence import export_evidence
 
 
 class CertificateSerializer(serializers.ModelSerializer[Certificate]):
@@ -64,6 +66,14 @@ class VerificationSerializer(serializers.Serializer[Any]):
     sentence = serializers.CharField()
 
 
+class EvidenceAsk(StrictSerializer):
+    """`since` is included, `until` is not; both are when the certificate was issued."""
+
+    since = serializers.DateTimeField(required=False)
+    until = serializers.DateTimeField(required=False)
+    flow = serializers.CharField(default="", allow_blank=True, max_length=255)
+
+
 class KeySerializer(serializers.ModelSerializer[SigningKey]):
     class Meta:
         model = SigningKey
@@ -96,6 +106,22 @@ class CertificateViewSet(
         asked.is_valid(raise_exception=True)
         found = verify_text(text=asked.validated_data["text"].strip().encode())
         return Response(VerificationSerializer(found).data)
+
+    @extend_schema(parameters=[EvidenceAsk], responses=OpenApiTypes.OBJECT)
+    @action(detail=False, pagination_class=None, filter_backends=[])
+    def evidence(self, request: Request) -> Response:
+        """Certificates of a time in the fields of DORA articles 11 and 12, each verified."""
+        asked = EvidenceAsk(data=request.query_params)
+        asked.is_valid(raise_exception=True)
+        given = asked.validated_data
+        return Response(
+            export_evidence(
+                since=given.get("since"),
+                until=given.get("until"),
+                flow_name=given["flow"],
+                now=timezone.now(),
+            )
+        )
 
     @extend_schema(responses=KeySerializer(many=True))
     @action(detail=False, pagination_class=None, filter_backends=[])

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
+from drf_spectacular.helpers import forced_singular_serializer
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, viewsets
 from rest_framework.request import Request
@@ -55,7 +56,7 @@ class ReadinessViewSet(viewsets.GenericViewSet[Any]):
     pagination_class = None
     filter_backends = ()
 
-    @extend_schema(responses=ReadinessSerializer)
+    @extend_schema(responses=forced_singular_serializer(ReadinessSerializer))
     def list(self, request: Request, flow_id: str) -> Response:
         now = timezone.now()
         flow = get_object_or_404(with_readiness(flows_with_lag(), now), pk=flow_id)
@@ -83,7 +84,7 @@ class ObjectivesViewSet(viewsets.GenericViewSet[FlowObjectives]):
     pagination_class = None
     filter_backends = ()
 
-    @extend_schema(responses=ObjectivesSerializer)
+    @extend_schema(responses=forced_singular_serializer(ObjectivesSerializer))
     def list(self, request: Request, flow_id: str) -> Response:
         return self._answer(objectives_of(flow=self._flow(flow_id)))
 

@@ -13,12 +13,11 @@ from rest_framework import serializers, status, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors.api.base import StrictModelSerializer, StrictSerializer, body_of, person
-from mirrors.api.failover.serializers import FlowField
+from mirrors.api.base import FlowField, StrictModelSerializer, StrictSerializer, body_of, person
 from mirrors.api.viewsets import RunViewSet
 from mirrors.lists.drills import DRILL_RUNS, DRILL_SCHEDULES
 from mirrors.models import Drill, DrillRun, Role
-from mirrors.models.groups import LONGEST_GROUP
+from mirrors.models.groups.offsets import LONGEST_GROUP
 from mirrors.services.drills import schedules
 from mirrors.services.failover.lifecycle import MOST_GROUPS
 

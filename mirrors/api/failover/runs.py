@@ -16,16 +16,19 @@ from rest_framework.viewsets import ViewSet
 
 from mirrors.api.base import ReasonSerializer, body_of, person, reason_of
 from mirrors.api.failover.serializers import (
+    ApplicationFailbackSerializer,
     FailoverAskSerializer,
     FailoverBriefSerializer,
     FailoverSerializer,
 )
 from mirrors.api.viewsets import RunViewSet
 from mirrors.domain.failover.runbook.steps import KINDS
+from mirrors.domain.failover.scope import scope_of
 from mirrors.lists.failover import FAILOVERS
 from mirrors.models import FailoverRun
 from mirrors.models.failover import FailoverKind
 from mirrors.services.failback import switchover
+from mirrors.services.failback.application import failback_of
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.script import script_of
@@ -57,6 +60,8 @@ class FailoverViewSet(RunViewSet):
     def get_serializer_class(self) -> Any:
         return FailoverBriefSerializer if self.action == "list" else FailoverSerializer
 
+    approver_actions: ClassVar = {"approve"}
+
     @extend_schema(request=FailoverAskSerializer, responses={201: FailoverSerializer})
     def create(self, request: Request) -> Response:
         """Request a run. A worker starts it; poll its address until it has ended.
@@ -64,6 +69,8 @@ class FailoverViewSet(RunViewSet):
         - `simulation` changes nothing real.
         - `switchover` waits until everything is replicated; `failover` does not wait. Both do
           exactly what a fresh simulation showed.
+        - `scope` limits a simulation to one application of the flow; its run fails over only that,
+          and the flow continues with its other topics.
         - `failback`, with the flow that failed over, moves the clients back while a failback
           (`failbacks/`) runs. The response is the simulation of the reverse flow; the
           switchover follows it.
@@ -105,6 +112,12 @@ class FailoverViewSet(RunViewSet):
         reason_of(request)
         return self.answer(commands.resume(run=self.get_object(), who=person(request)))
 
+    @extend_schema(responses=ApplicationFailbackSerializer)
+    @action(detail=True, methods=["get"], filter_backends=[], pagination_class=None)
+    def failback(self, request: Request, pk: str) -> Response:
+        """The next step of the failback of one application; 409 for a run of a whole flow."""
+        return Response(ApplicationFailbackSerializer(failback_of(self.get_object())).data)
+
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def lift(self, request: Request, pk: str) -> Response:
@@ -117,8 +130,9 @@ class FailoverViewSet(RunViewSet):
 def _begin(given: dict[str, Any], who: str) -> FailoverRun:
     flow, kind = given["flow"], given["kind"]
     groups, why = given.get("groups", ()), given.get("reason", "")
+    scope = scope_of(given.get("scope"))
     if kind == FailoverKind.SIMULATION:
-        return simulator.request_simulation(flow=flow, groups=groups, why=why, who=who)
+        return simulator.request_simulation(flow=flow, groups=groups, why=why, who=who, scope=scope)
     if kind not in KINDS:
         return switchover.request_switch(
             run=switchover.running_failback(flow),
@@ -134,6 +148,7 @@ def _begin(given: dict[str, Any], who: str) -> FailoverRun:
         why=why,
         who=who,
         groups=groups,
+        scope=scope,
     )
 
 

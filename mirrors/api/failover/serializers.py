@@ -8,39 +8,34 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from mirrors.api.base import StrictSerializer
+from mirrors.api.base import FlowField, StrictSerializer
 from mirrors.domain.account.partition import Certainty
 from mirrors.domain.failover.runbook.steps import BY_NAME
+from mirrors.domain.failover.scope import MOST_PATTERNS
+from mirrors.domain.patterns.matcher import LONGEST_ELEMENT
 from mirrors.lists.failover import FAILOVERS, STEPS
-from mirrors.models import FailoverRun, FailoverStep, Flow
+from mirrors.models import FailoverRun, FailoverStep
 from mirrors.models.failover import FailoverKind
-from mirrors.models.groups import LONGEST_GROUP
+from mirrors.models.groups.offsets import LONGEST_GROUP
 from mirrors.services.failover import lifecycle
 
 CERTAINTIES: tuple[str, ...] = get_args(Certainty)
 
 
-@extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
-class FlowField(serializers.Field[Flow, Any, Any, Any]):
-    """A flow by id or by name, such as `primary->backup`; shown as its id."""
+class ScopeSerializer(StrictSerializer):
+    """One application: names or patterns of topics, and of groups. Without groups, each group with
+    an offset in one of the topics belongs to it."""
 
-    def to_internal_value(self, data: Any) -> Flow:
-        flows = Flow.objects.select_related("source", "target")
-        if isinstance(data, int) and not isinstance(data, bool) and 0 < data < 2**63:
-            found = flows.filter(pk=data).first()
-        elif isinstance(data, str) and data.isascii() and data.isdecimal() and len(data) < 19:
-            found = flows.filter(pk=int(data)).first()
-        elif isinstance(data, str):
-            source, _, target = data.partition("->")
-            found = flows.filter(source__alias=source, target__alias=target).first()
-        else:
-            raise serializers.ValidationError("Enter a flow's id or its name.")
-        if found is None:
-            raise serializers.ValidationError(f"There is no flow {str(data)[:200]}.")
-        return found
-
-    def to_representation(self, value: Flow) -> int:
-        return value.pk
+    topics = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_ELEMENT),
+        min_length=1,
+        max_length=MOST_PATTERNS,
+    )
+    groups = serializers.ListField(
+        child=serializers.CharField(max_length=LONGEST_ELEMENT),
+        required=False,
+        max_length=MOST_PATTERNS,
+    )
 
 
 class FailoverAskSerializer(StrictSerializer):
@@ -54,6 +49,7 @@ class FailoverAskSerializer(StrictSerializer):
         max_length=lifecycle.MOST_GROUPS,
         help_text="Consumer groups; by default all that the flow synchronizes.",
     )
+    scope = ScopeSerializer(required=False, help_text="One application; by default everything.")
     simulation = serializers.IntegerField(
         required=False, allow_null=True, min_value=1, max_value=2**63 - 1
     )
@@ -168,3 +164,31 @@ class FailoverSerializer(FailoverBriefSerializer):
     @extend_schema_field(OpenApiTypes.OBJECT)
     def get_result(self, run: FailoverRun) -> Any:
         return run.result
+
+
+class ApplicationFailbackSerializer(StrictSerializer):
+    """The next step of the failback of one application."""
+
+    next = serializers.ChoiceField(
+        source="step.code",
+        choices=("create", "select", "start", "lift", "wait", "simulate"),
+        help_text="Add, edit or start the reverse flow; remove the fence; wait; or simulate.",
+    )
+    sentence = serializers.CharField(source="step.sentence")
+    reverse = serializers.CharField(
+        source="reverse.name", allow_null=True, default=None, help_text="The reverse flow's name."
+    )
+    scope = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="Of the simulation and the switchover on the reverse flow.",
+    )
+    topics = serializers.ListField(
+        child=serializers.CharField(), help_text="Topics of the scope that it replicates."
+    )
+    start_from = serializers.CharField(
+        help_text="`start.from` of a new reverse flow: the divergence points of these topics."
+    )
+    left = serializers.IntegerField(
+        allow_null=True,
+        help_text="Records that the failover did not replicate; null if unknown.",
+    )

@@ -12,9 +12,9 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from mirrors import tasks
-from mirrors.api.base import StrictSerializer, person
+from mirrors.api.base import FlowField, StrictSerializer, person
 from mirrors.domain.migration.imports.plan import KINDS, ImportPlan
-from mirrors.models import Cluster, Flow, Role
+from mirrors.models import Cluster, Role
 from mirrors.services.migration import import_export
 
 
@@ -97,12 +97,10 @@ def _answer(plan: ImportPlan, made: import_export.Imported | None) -> dict[str, 
 
 
 class ExportSerializer(StrictSerializer):
-    """`flows` are ids; without them, all flows."""
+    """`flows` are ids or names; without them, all flows."""
 
     kind = serializers.ChoiceField(choices=["mm2-properties"], default="mm2-properties")
-    flows = serializers.PrimaryKeyRelatedField(
-        queryset=Flow.objects.select_related("source", "target"), many=True, required=False
-    )
+    flows = serializers.ListField(child=FlowField(), required=False)
 
 
 class ExportAnswer(StrictSerializer):

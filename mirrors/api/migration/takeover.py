@@ -6,6 +6,7 @@ from typing import Any
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
+from drf_spectacular.helpers import forced_singular_serializer
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.request import Request
@@ -43,7 +44,7 @@ class TakeoverViewSet(ViewSet):
 
     write_role = Role.OPERATOR
 
-    @extend_schema(responses=TakeoverAnswer)
+    @extend_schema(responses=forced_singular_serializer(TakeoverAnswer))
     def list(self, request: Request, flow_id: str) -> Response:
         return Response(_answer(takeover.last_check(flow=_flow(flow_id))))
 

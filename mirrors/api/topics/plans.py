@@ -6,6 +6,7 @@ from typing import Any
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
+from drf_spectacular.helpers import forced_singular_serializer
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status, viewsets
 from rest_framework.decorators import action
@@ -14,6 +15,7 @@ from rest_framework.response import Response
 
 from mirrors import tasks
 from mirrors.api.base import StrictSerializer, person
+from mirrors.domain.states.sync import PLAN
 from mirrors.models import Flow, FlowPlan, Role
 from mirrors.services.topics import acl_previews, plans
 
@@ -34,6 +36,7 @@ class PlanSerializer(serializers.ModelSerializer[FlowPlan]):
     `acls_wait` says why ACLs are not synchronized yet; empty if they are, or if that is off.
     """
 
+    state = serializers.ChoiceField(choices=[("unknown", "Not checked yet"), *PLAN.choices])
     changes: Any = ChangeSerializer(many=True)
     left_out = serializers.ListField(child=serializers.CharField())
     acls_wait = serializers.SerializerMethodField()
@@ -59,7 +62,7 @@ class PlanViewSet(viewsets.GenericViewSet[Any]):
     filter_backends = ()
     write_role = Role.OPERATOR
 
-    @extend_schema(responses=PlanSerializer)
+    @extend_schema(responses=forced_singular_serializer(PlanSerializer))
     def list(self, request: Request, flow_id: str) -> Response:
         row = FlowPlan.objects.filter(flow=self._flow()).first()
         if row is None:

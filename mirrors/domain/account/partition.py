@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from mirrors.domain.account.counted_range import CountedRange
-from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
+from mirrors.domain.gaps.lost_ranges import OTHER_TARGET, GapFacts, GapKind
 
 Certainty = Literal["counted", "at_most", "at_least", "unknown"]
 State = Literal[
@@ -62,7 +62,8 @@ BLOCKING: frozenset[State] = frozenset(
 # The source holds other records than those that were copied.
 _OTHER_SOURCE: tuple[GapKind, ...] = ("recreated", "source_replaced")
 # The copies are not where they were, so everything is owed again.
-_OTHER_TARGET: tuple[GapKind, ...] = ("remote_recreated", "remote_missing", "target_replaced")
+# The code of a partition whose remote topic or partition does not exist.
+REMOTE_MISSING = "remote_missing"
 _CODES: dict[str, State] = {
     "cannot_be_created": "cannot_be_created",
     "not_described": "not_described",
@@ -144,7 +145,7 @@ def evaluate(facts: PartitionFacts) -> Owed:
 def owed_from(facts: PartitionFacts) -> int | None:
     """Return the first source offset that the target does not hold; None if unknown."""
     gap, position, first = facts.gap, facts.position, facts.first
-    if gap is not None and gap.kind in _OTHER_SOURCE + _OTHER_TARGET:
+    if gap is not None and gap.kind in _OTHER_SOURCE + OTHER_TARGET:
         return first if first is not None else gap.first
     if gap is not None and gap.kind == "truncated":
         # What was truncated and written again is owed from the truncation on.
@@ -153,6 +154,9 @@ def owed_from(facts: PartitionFacts) -> int | None:
         return max(known, default=None)
     if facts.end_below_position:
         return None
+    if facts.code == REMOTE_MISSING:
+        # A task found it before a plan gave its gap: the copies are lost.
+        return first
     return position if position is not None else first
 
 

@@ -12,8 +12,8 @@ import dataclasses
 from datetime import timedelta
 from typing import Any, Literal
 
-from mirrors.domain.drills.last_drill import DrillProof
 from mirrors.domain.drills.objectives import Objectives
+from mirrors.domain.drills.proof import DrillProof
 from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER, duration, plural
 
 # The page on which a lost point is fixed: a tab of the flow, or another page.

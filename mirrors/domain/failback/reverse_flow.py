@@ -290,6 +290,23 @@ def without_topics(properties: Mapping[str, str], topics: Iterable[str]) -> dict
     return {**properties, _EXCLUDE: ",".join([*known, *(n for n in names if n not in known)])}
 
 
+def with_topics(
+    properties: Mapping[str, str], topics: Iterable[str], before: str | None
+) -> dict[str, str]:
+    """Return the settings without the exclusions that `without_topics` added to `before`."""
+    names = {re.escape(topic) for topic in topics}
+    parts = [part for part in properties.get(_EXCLUDE, "").split(",") if part not in names]
+    left = ",".join(parts)
+    is_default = before is None and left == ",".join(TOPICS_EXCLUDE.split(","))
+    return with_exclude(properties, None if is_default else left)
+
+
+def with_exclude(properties: Mapping[str, str], exclude: str | None) -> dict[str, str]:
+    """Return the settings with this `topics.exclude`; None removes it."""
+    rest = {key: value for key, value in properties.items() if key != _EXCLUDE}
+    return rest if exclude is None else {**rest, _EXCLUDE: exclude}
+
+
 def bidirectional_settings(
     properties: Mapping[str, str], policy: ReplicationPolicy
 ) -> dict[str, str]:

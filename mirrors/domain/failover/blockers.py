@@ -54,6 +54,7 @@ def find_blockers(
     if picture.not_visible:
         text = f"{picture.not_visible} Their records would be lost; how many is unknown."
         yield Finding(code="not_visible", where=picture.source, sentence=text, page="source")
+    yield from (row for row in picture.boundary if row.code == "scope_empty")
     out = _not_taking_part(parts)
     names = _topics(picture, parts)
     beside = tuple(
@@ -169,6 +170,7 @@ def find_warnings(
         if place.outcome in ("ahead", "expired", "lower_bound"):
             text = f"{where}: {place.reason}.{_skipped(place)}"
             yield Finding(code=place.outcome, where=where, sentence=text, page="groups")
+    yield from (row for row in picture.boundary if row.code != "scope_empty")
     yield from _without_offset(picture)
     yield from _left_out(picture)
     yield from _topic_and_permission_warnings(picture)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from mirrors.domain.account.sentences import STATE_TEXTS
 from mirrors.domain.account.sentences import owed as owed_text
@@ -11,15 +11,17 @@ from mirrors.domain.failover.left_behind import LeftBehind
 from mirrors.domain.failover.partitions import PartitionAccount, with_lower_bound
 from mirrors.domain.failover.plan_types import FailoverSnapshot, LeftBehindTotal
 from mirrors.domain.formatting import plural
+from mirrors.domain.gaps.accepted_losses import AcceptedLoss
 
 # Groups named in one sentence.
 _NAMED = 3
 
 
 def left_behind_totals(
-    picture: FailoverSnapshot, parts: Iterable[PartitionAccount]
+    picture: FailoverSnapshot, parts: Sequence[PartitionAccount]
 ) -> Iterator[LeftBehindTotal]:
-    """Yield one row for each decision that covers a selected partition."""
+    """Yield one row for each decision that covers a selected partition, and for each loss that a
+    person accepted earlier."""
     by_decision: dict[LeftBehind, list[PartitionAccount]] = {}
     for part in parts:
         if part.decision is not None:
@@ -28,6 +30,27 @@ def left_behind_totals(
         mine = by_decision.get(decision, [])
         if mine:
             yield _row(picture, decision, mine)
+    selected = {part.row.topic for part in parts}
+    for loss in picture.accepted_losses:
+        if loss.topic in selected:
+            yield _accepted(picture, loss)
+
+
+def _accepted(picture: FailoverSnapshot, loss: AcceptedLoss) -> LeftBehindTotal:
+    return LeftBehindTotal(
+        topic=loss.topic,
+        partition=loss.partitions[0] if len(loss.partitions) == 1 else None,
+        partitions=len(loss.partitions),
+        records=loss.offsets,
+        certainty="unknown" if loss.offsets is None else "at_most",
+        unknown=len(loss.partitions) if loss.offsets is None else 0,
+        observed_at=picture.taken_at,
+        groups=(),
+        reason=loss.why,
+        decided_by=loss.who,
+        decided_at=loss.at,
+        sentence=loss.sentence(picture.source, picture.target),
+    )
 
 
 def _row(

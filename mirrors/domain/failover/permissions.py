@@ -33,6 +33,15 @@ def permission_blockers(
             "never drains it, and a simulation cannot compare it. Grant Read on it."
         )
         yield _finding(name, source, text, "source")
+    if target is None:
+        return
+    there = [name for name in checked.remote_topics if name not in target.absent]
+    for name in _lacking(target.topics, there, "WRITE"):
+        text = (
+            f"{_who(target)} lacks Write on the topic {name}: replication stops, so a switchover "
+            "never drains it. Grant Write on it."
+        )
+        yield _finding(name, target, text, "target")
 
 
 def _on_target(checked: CheckedNames, target: Permissions) -> Iterator[Finding]:

@@ -41,6 +41,7 @@ from mirrors.domain.failover.plan_types import (
     PartitionSnapshot,
 )
 from mirrors.domain.failover.preconditions import FenceSupport
+from mirrors.domain.failover.scope import Scope
 from mirrors.domain.groups.resume import GroupPartition, resume_offset_of
 from mirrors.domain.replication_policy import ReplicationPolicy
 
@@ -90,6 +91,7 @@ class FailoverPlan:
       unknown. The same holds for re-reads.
     - `pending`: what a switchover waits for, the loss of `partitions`; None while one is unknown.
     - `fence`: what the source reports of ACLs; None if it was unreachable.
+    - `scope`: the application that is failed over; None for everything.
     """
 
     flow: str
@@ -114,6 +116,7 @@ class FailoverPlan:
     left_behind: tuple[LeftBehindTotal, ...] = ()
     left_partitions: tuple[PartitionPlan, ...] = ()
     fence: FenceSupport | None = None
+    scope: Scope | None = None
 
     @property
     def every_partition(self) -> tuple[PartitionPlan, ...]:
@@ -171,6 +174,7 @@ def plan_failover(picture: FailoverSnapshot, *, oldest_ms: int = OLDEST_MS) -> F
         left_behind=tuple(left_behind_totals(whole, parts)),
         left_partitions=tuple(plans["left_behind"]),
         fence=picture.fence,
+        scope=picture.scope,
     )
 
 

@@ -15,6 +15,8 @@ from mirrors.domain.failover.preconditions import (
     Permissions,
     TargetTopics,
 )
+from mirrors.domain.failover.scope import Scope
+from mirrors.domain.gaps.accepted_losses import AcceptedLoss
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.replication_policy import ReplicationPolicy
@@ -86,7 +88,8 @@ class FailoverSnapshot:
     - `deleted_topics`: copied topics that the source deleted, completely or in part.
       `deleted_seen_at` (epoch ms) is set if the source is unreachable, and the flow's last list
       shows it.
-    - `left_behind`: the decisions in force. `not_visible`: why topics may be hidden.
+    - `left_behind`: the decisions in force. `accepted_losses`: what the target lost and will not
+      get again, by earlier decisions. `not_visible`: why topics may be hidden.
     - `checked`: the names whose rights were read.
     """
 
@@ -103,12 +106,16 @@ class FailoverSnapshot:
     deleted_topics: tuple[str, ...] = ()
     deleted_seen_at: int | None = None
     left_behind: tuple[LeftBehind, ...] = ()
+    accepted_losses: tuple[AcceptedLoss, ...] = ()
     not_visible: str = ""
     target_topics: TargetTopics | None = None
     checked: CheckedNames = dataclasses.field(default_factory=CheckedNames)
     source_rights: Permissions | None = None
     target_rights: Permissions | None = None
     fence: FenceSupport | None = None
+    # Set where one application is failed over, with the findings at its boundary.
+    scope: Scope | None = None
+    boundary: tuple[Finding, ...] = ()
 
     @property
     def source(self) -> str:

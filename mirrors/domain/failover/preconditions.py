@@ -108,11 +108,22 @@ class EffectiveFence(NamedTuple):
 
 
 def effective_fence(
-    seen: Mapping[str, Any] | None, *, how: str, fallback: str, source: str
+    seen: Mapping[str, Any] | None,
+    *,
+    how: str,
+    fallback: str,
+    source: str,
+    simulated: bool = True,
 ) -> EffectiveFence:
-    """Return the fence that will be used. `seen`: the fence of a plan; None if it is unknown."""
+    """Return the fence that will be used. `seen`: the fence of a plan; None if it is unknown.
+
+    `simulated`: whether there is a plan.
+    """
     if how != "acl":
         return EffectiveFence(how, _DOES[how].format(source=source))
+    if seen is None and not simulated:
+        text = f"Whether ACLs can fence {source} is unknown until a simulation checks it."
+        return EffectiveFence(how, text)
     if seen is None:
         text = (
             f"Whether ACLs can fence {source} is unknown, because it was unreachable. An "

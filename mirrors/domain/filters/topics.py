@@ -118,6 +118,54 @@ def is_understudy_topic(topic: str) -> bool:
     return topic.startswith(("mm2-positions.", "mm2-runs.")) and topic.endswith(".internal")
 
 
+@dataclasses.dataclass(frozen=True)
+class SelectionPreview:
+    """What a flow's settings select among the topics of a source.
+
+    - `selected`, `excluded`: numbers of topics that are replicated; that match `topics`, and are
+      not replicated by another rule.
+    - `rows`: the first of each, in order of their names.
+    - `missing`: literal names in `topics` that the source does not have.
+    """
+
+    selected: int
+    excluded: int
+    rows: tuple[PreviewRow, ...]
+    missing: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class PreviewRow:
+    topic: str
+    remote_topic: str
+    replicated: bool
+    reason: str
+
+
+def preview_selection(
+    settings: FlowSettings, policy: ReplicationPolicy, names: Collection[str], *, most: int
+) -> SelectionPreview:
+    """Apply the rules to each name; `most` limits the rows of each kind, not the numbers."""
+    selection = TopicSelection(settings, policy)
+    rows: dict[bool, list[PreviewRow]] = {True: [], False: []}
+    counts = {True: 0, False: 0}
+    for name in sorted(names):
+        verdict = selection.decide(name)
+        if not verdict.replicated and not _is_matched(verdict):
+            continue
+        counts[verdict.replicated] += 1
+        if len(rows[verdict.replicated]) < most:
+            remote = policy.remote_topic(name) if verdict.replicated else ""
+            row = PreviewRow(name, remote, verdict.replicated, verdict.reason)
+            rows[verdict.replicated].append(row)
+    missing = tuple(literal_names(settings.topics, names))
+    return SelectionPreview(counts[True], counts[False], (*rows[True], *rows[False]), missing)
+
+
+def _is_matched(verdict: Verdict) -> bool:
+    return any(rule.rule == "topics" and rule.passed for rule in verdict.rules)
+
+
 class ConfigSelection:
     """Which configs of a source topic a remote topic gets, by MM2's rules."""
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 # Ranges that are listed; of more, the sentence says the number of ranges and of records.
 SHOWN = 20
-# Foreign writes go on while the last one is younger than this.
+# A foreign producer still writes if its last record is younger than this.
 ONGOING = timedelta(minutes=5)
 
 

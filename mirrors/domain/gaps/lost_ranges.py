@@ -39,6 +39,10 @@ _OF_MEMBERS: dict[str, GapKind] = {
 }
 # The source holds other records than the ones to which the position refers.
 _NEW_SOURCE: tuple[GapKind, ...] = ("recreated", "source_replaced")
+# The target holds none of the copies.
+OTHER_TARGET: tuple[GapKind, ...] = ("remote_recreated", "remote_missing", "target_replaced")
+# The target lost records that were copied.
+LOST_COPIES: tuple[GapKind, ...] = (*OTHER_TARGET, "remote_truncated")
 # After the position that follows the decision, the same facts may occur again.
 _MAY_RECUR: tuple[GapKind, ...] = ("truncated", "remote_truncated", "positions_lost")
 # Records that exist but cannot be copied. The partition is retried until they can, or until a
@@ -141,6 +145,21 @@ def gap_of_range(position: int, first: int | None, end: int | None) -> GapKind |
     if position < first:
         return "deleted"
     return "truncated" if position > end else None
+
+
+def describe_range_gap(name: str, source: str, position: int, first: int, end: int) -> str | None:
+    """What is missing if a position is outside the source's range; else None."""
+    if position < first:
+        return (
+            f"{name} on {source} now begins at {first}: offsets {position} to {first - 1} were "
+            "deleted (retention or a request) before they were copied. Nothing was skipped."
+        )
+    if position > end:
+        return (
+            f"{name} on {source} now ends at {end}, before the position {position}: the source "
+            "lost records that were already copied. Nothing was skipped."
+        )
+    return None
 
 
 def gap_of_remote(known: Position) -> GapFacts | None:

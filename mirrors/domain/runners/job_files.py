@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.flows.lanes import LaneFigure
+from mirrors.domain.flows.latency import Latency
 from mirrors.domain.flows.speed_limits import UNMEASURED, SliceSpeed
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import Decision, GapFacts
@@ -83,6 +84,9 @@ class TopicStatus:
     source_topic_id: str = ""
     # The id of its remote topic; empty if nothing is copied there.
     remote_topic_id: str = ""
+    # Replicated since the job began; bytes as sent to the target.
+    records: int = 0
+    bytes: int = 0
 
 
 # Not frozen: thousands are created every few seconds, and frozen ones take twice as long.
@@ -120,10 +124,16 @@ class PartitionStatus:
     counted: CountedRange | None = None
     # The source's end, when it was read, was below the position of that time: it is another log.
     source_end_below_position: bool = False
+    # Replicated since the job began; bytes as sent to the target.
+    records: int = 0
+    bytes: int = 0
+    # Of the records committed in the last half to whole minute; None if there were none.
+    latency: Latency | None = None
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:
         gap = raw.pop("gap", None)
+        latency = raw.pop("latency", None)
         found = tuple(ForeignRange(*row) for row in raw.pop("strangers", ()))
         if "why" not in raw:
             # The last file of a runner from before an upgrade has both in one field.
@@ -135,6 +145,7 @@ class PartitionStatus:
             gap=GapFacts(**gap) if gap else None,
             strangers=found,
             counted=CountedRange(*counted) if counted else None,
+            latency=Latency(*latency) if latency else None,
             **raw,
         )
 

@@ -13,6 +13,7 @@ PRODUCERS = "failover.redirect.producers"
 URL = "failover.webhook.url"
 HEADERS = "failover.webhook.headers"
 SECRET = "failover.webhook.secret"  # noqa: S105 - the name of a setting
+WEBHOOK = "failover.webhook"
 COMMAND = "failover.command"
 SECOND = "failover.second.person"
 _HOOKS = ("person", "webhook", "command", "none")
@@ -42,27 +43,35 @@ FAILOVER_KEYS = (
         meaning="How a failover redirects the producers to the target.",
     ),
     Setting(
+        name=WEBHOOK,
+        verdict="ours",
+        kind=Text(64),
+        default=None,
+        meaning="The name of the hook that a failover's webhooks call; admins make hooks.",
+    ),
+    Setting(
         name=URL,
         verdict="ours",
         kind=Url(),
         default=None,
-        meaning="The URL of a failover's webhooks; the body names the step.",
+        meaning="The URL of a hook; a flow of an earlier version keeps it, an edit cannot set it.",
     ),
     Setting(
         name=HEADERS,
         verdict="ours",
         kind=Text(2000),
         default=None,
-        meaning="Headers of those webhooks, as comma-separated `Name=reference`; a "
+        meaning="Headers of a hook, as comma-separated `Name=reference`; a "
         "reference is env:UNDERSTUDY_NOTIFY_… or a file whose name begins with "
-        "notify.",
+        "notify. An edit of a flow cannot set it.",
     ),
     Setting(
         name=SECRET,
         verdict="ours",
         kind=Text(500),
         default=None,
-        meaning="The reference to the secret that signs those webhooks.",
+        meaning="The reference to the secret that signs the calls of a hook. An edit of a flow "
+        "cannot set it.",
     ),
     Setting(
         name=COMMAND,
@@ -76,8 +85,8 @@ FAILOVER_KEYS = (
         verdict="ours",
         kind=Boolean(),
         default=None,
-        meaning="Whether a second person must approve a switchover or failover; if not "
-        "set, the installation's default applies.",
+        meaning="true: a second person must approve a switchover or failover. A flow cannot "
+        "loosen the installation's rule.",
     ),
 )
 NAMES = tuple(key.name for key in FAILOVER_KEYS)
@@ -89,7 +98,11 @@ def contradictions(properties: Mapping[str, str]) -> dict[str, list[str]]:
     for name in (FENCE, CONSUMERS, PRODUCERS):
         how = properties.get(name, "").strip()
         lacking = {"webhook": URL, "command": COMMAND}.get(how)
-        if lacking is not None and lacking not in properties:
+        if lacking == URL and WEBHOOK in properties:
+            continue
+        if lacking == URL and lacking not in properties:
+            found[name] = [f"{name}={how} needs {WEBHOOK}, the name of a hook."]
+        elif lacking is not None and lacking not in properties:
             found[name] = [f"{name}={how} needs {lacking}."]
     if HEADERS in properties and (why := _bad_headers(properties[HEADERS])):
         found[HEADERS] = [why]
@@ -99,6 +112,15 @@ def contradictions(properties: Mapping[str, str]) -> dict[str, list[str]]:
             f"{SECRET} must be a reference (env:NAME or file:/path), not the secret itself."
         ]
     return found
+
+
+# What a hook consists of. The person who sets them chooses the address that receives its secrets.
+HOOK_KEYS = (URL, HEADERS, SECRET)
+
+
+def changed_hook_keys(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return the keys of a hook that an edit would set or change; it may remove them."""
+    return [key for key in HOOK_KEYS if key in after and after[key] != before.get(key)]
 
 
 def headers_of(text: str) -> dict[str, str]:
@@ -115,7 +137,7 @@ def hooks_of(properties: Mapping[str, str]) -> dict[str, Any]:
 
 def fallback(hooks: Mapping[str, Any]) -> str:
     """Return the hook that a run uses if ACLs do not work."""
-    if hooks.get(URL):
+    if hooks.get(URL) or hooks.get(WEBHOOK):
         return "webhook"
     return "command" if hooks.get(COMMAND) else "person"
 

@@ -45,6 +45,33 @@ class Figures:
     clock_skew_ms: int | None = None
 
 
+# A longer pause is an outage or a stop, which is reported elsewhere.
+_LATE_WITHIN_S = 300
+
+
+def missed_slots(before: int, slot: int, *, every_s: int, running_since: int) -> int:
+    """Return how many heartbeats were due between two slots that were taken, and not written.
+
+    All times in seconds since the epoch. A flow that started between them owed none.
+    """
+    if not before or before < running_since or slot - before > _LATE_WITHIN_S:
+        return 0
+    return max(0, (slot - before) // every_s - 1)
+
+
+def late_sentence(missed: int, *, every_s: int, seconds: float) -> str:
+    """Say that the interval was not kept. `seconds`: since the last check; empty if it was."""
+    if not missed or seconds <= 0:
+        return ""
+    due = max(missed + 1, round(seconds / every_s))
+    interval = seconds / max(1, due - missed)
+    return (
+        f"{missed} of the last {due} heartbeats were not written: no worker was free, or the "
+        f"cluster was unreachable. One was written every {interval:.0f} s instead of {every_s} s. "
+        "Start more workers, or raise emit.heartbeats.interval.seconds."
+    )
+
+
 def remote_heartbeats_topic(spec: FlowSpec) -> str | None:
     """Return the heartbeats topic's name on the target; None if the flow does not replicate it."""
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)

@@ -18,6 +18,7 @@ from mirrors.domain.settings.client_properties import TABLES, normalised, refusa
 from mirrors.domain.settings.client_properties import Role as PropertyRole
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.quotas import THROTTLES
+from mirrors.kafka.security import librdkafka_egress
 from mirrors.kafka.security.connection_settings import (
     ConnectionFacts,
     connection_facts,
@@ -84,6 +85,7 @@ def client_config(
     }
     if role == "producer":
         config.pop("allow.auto.create.topics")
+    config |= librdkafka_egress.properties(facts)
     config |= to_librdkafka(spec.properties, "cluster")
     config |= to_librdkafka(tuning or {}, "cluster" if role == "admin" else role)
     if uses_tls(spec):

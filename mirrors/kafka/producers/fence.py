@@ -14,7 +14,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.producers.cluster import ProducerBrokers
 from mirrors.kafka.producers.hanging_transactions import TransactionRepair
-from mirrors.kafka.producers.producer_id import ProducerIdentity
+from mirrors.kafka.producers.identity import ProducerIdentity
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
 
 

@@ -27,7 +27,7 @@ from confluent_kafka import KafkaError, Message
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.internal_topics.records import OWNER_KEY, owner_value
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.errors import RAISED, error_of_client
+from mirrors.kafka.errors import RAISED
 from mirrors.kafka.producers import transactions
 from mirrors.kafka.producers.fence import fence
 from mirrors.kafka.producers.last_transaction import PendingMarkers
@@ -121,7 +121,7 @@ class FlowWriter:
         except RAISED as error:
             raise transactions.producer_error(error, self._spec, "write") from None
         if failures:
-            raise error_of_client(failures[0], where=self._spec.alias, doing="write")
+            raise transactions.producer_error(failures[0], self._spec, "write")
         if len(offsets) != wanted:
             raise timeout_error(
                 self._spec.alias,

@@ -25,7 +25,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.kafka.producers.cluster import Cluster
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
+from mirrors.kafka.producers.identity import ProducerIdentity, ProducerLost
 from mirrors.kafka.producers.transaction_state import OpenTransaction, open_transactions
 from mirrors.kafka.retry import RetryBackoff, retry_until_available
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.client_config import client_config
-from mirrors.kafka.error_codes import Code
+from mirrors.kafka.error_codes import ClientCode, Code
 from mirrors.kafka.error_table import FENCING, error_of_number
 from mirrors.kafka.errors import confluent_error, error_of_client
 
@@ -19,6 +19,8 @@ from mirrors.kafka.errors import confluent_error, error_of_client
 # a live one's must not last longer.
 TRANSACTION_TIMEOUT_MS = 60_000
 _ATTEMPT_S = 1.0
+# The code of a producer that writes no more; another one with its id can.
+PRODUCER_LOST = "producer_lost"
 
 
 def slice_id(flow_name: str, index: int) -> str:
@@ -133,10 +135,10 @@ def producer_error(
         # After the first fatal error librdkafka answers every call with _FATAL and the first text.
         if is_fencing(kafka_error) or "fenced" in kafka_error.str().lower():
             return error_of_number(Code.PRODUCER_FENCED, where=spec.alias, doing=doing)
-        if kafka_error.fatal():
+        if kafka_error.fatal() or kafka_error.code() == ClientCode.FATAL:
             return KafkaUnavailable(
                 f"Cluster {spec.alias}: the producer failed permanently ({kafka_error.str()}).",
-                code="producer_lost",
+                code=PRODUCER_LOST,
             )
     return error_of_client(error, where=spec.alias, doing=doing)
 

@@ -1,5 +1,7 @@
 """Which hosts and ports this deployment may connect to (UNDERSTUDY_EGRESS_ALLOW); empty: all.
 
+Link-local addresses and metadata services of clouds are never allowed.
+
 The value is a list such as `*.kafka.internal:9092,10.0.0.0/8:9093-9099,broker-1`. A name is
 compared as it is written or advertised, not by the addresses that it resolves to.
 """
@@ -12,11 +14,14 @@ import os
 from collections.abc import Mapping
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.security.ip_addresses import is_forbidden
 
 VARIABLE = "UNDERSTUDY_EGRESS_ALLOW"
 
 
 def is_allowed(host: str, port: int, *, environ: Mapping[str, str] | None = None) -> bool:
+    if is_forbidden(host):
+        return False
     value = (os.environ if environ is None else environ).get(VARIABLE, "")
     rules = [rule.strip() for rule in value.split(",") if rule.strip()]
     return not rules or any(_matches(rule, host.lower().strip("[]"), port) for rule in rules)
@@ -24,6 +29,11 @@ def is_allowed(host: str, port: int, *, environ: Mapping[str, str] | None = None
 
 def check(host: str, port: int, *, environ: Mapping[str, str] | None = None) -> None:
     """Raise KafkaUnavailable when the deployment forbids a connection to this address."""
+    if is_forbidden(host):
+        raise KafkaUnavailable(
+            f"{host} is a link-local address or a cloud's metadata service: no connection is made.",
+            code="egress_denied",
+        )
     if not is_allowed(host, port, environ=environ):
         raise KafkaUnavailable(
             f"Connections to {host}:{port} are not allowed by this deployment: no rule of "

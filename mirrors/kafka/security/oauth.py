@@ -19,7 +19,7 @@ from typing import Any
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.security import cleartext_logins, egress, secrets
+from mirrors.kafka.security import cleartext_logins, egress, live_secrets, secrets
 from mirrors.kafka.security.secrets import Secret
 
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -118,7 +118,7 @@ def fetch_token(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> Token:
 def _token_in(body: Secret, started: float) -> Token | None:
     try:
         answer = json.loads(body.reveal())
-        value = str(answer["access_token"])
+        value = live_secrets.note(str(answer["access_token"]))
         lifetime = float(answer.get("expires_in") or _lifetime_inside(value, started))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -20,6 +20,8 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from mirrors.installation import state_directory
+
 ENV_PATTERN = "UNDERSTUDY_SECRET_ENV_PATTERN"
 ROOTS = "UNDERSTUDY_SECRET_ROOTS"
 NOTIFY_ROOTS = "UNDERSTUDY_NOTIFY_ROOTS"
@@ -41,7 +43,7 @@ _OWN_NAMES = frozenset(
 _FILE_NAMES = frozenset({"PGPASSFILE", "PGSSLKEY"})
 _PLATFORM = frozenset({"kubernetes.io", "eks.amazonaws.com"})
 # Where the key that signs certificates of drills is made when no variable names it (settings.py).
-_SIGNING_KEY = Path(__file__).resolve().parents[3] / ".signing" / "ed25519.pem"
+_SIGNING_KEY = state_directory() / ".signing" / "ed25519.pem"
 
 
 class Purpose(enum.StrEnum):

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.java_properties import read_properties
+from mirrors.kafka.security import live_secrets
 from mirrors.kafka.security.secret_scopes import Purpose, name_refusal, path_refusal
 
 MAX_BYTES = 512 * 1024
@@ -80,7 +81,16 @@ def resolve(
     purpose: Purpose = Purpose.KAFKA,
     environ: Mapping[str, str] | None = None,
 ) -> Secret:
-    """Return the value of a reference, or raise SecretUnavailable with a sentence that names it."""
+    """Return the value of a reference, or raise SecretUnavailable with a sentence that names it.
+
+    From then on log lines of this process hide the value.
+    """
+    secret = _resolved(reference, purpose, environ)
+    live_secrets.note(secret.reveal())
+    return secret
+
+
+def _resolved(reference: str, purpose: Purpose, environ: Mapping[str, str] | None) -> Secret:
     environment = os.environ if environ is None else environ
     scheme, _, rest = reference.partition(":")
     if scheme == "env" and rest:

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.models import Scope
 from mirrors.services.users import create_token
 
 
@@ -17,9 +18,13 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("username")
         parser.add_argument("--days", type=int, default=90, help="how long it is valid")
+        parser.add_argument("--scope", choices=Scope.values, default=Scope.EVERYTHING.value)
+        parser.add_argument("--name", default="", help="what it is for")
 
     def handle(self, *args: Any, **options: Any) -> str:
         try:
-            return create_token(username=options["username"], days=options["days"])
+            return create_token(
+                **{name: options[name] for name in ("username", "days", "scope", "name")}
+            )
         except UnderstudyError as error:
             raise CommandError(error.message) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser
 from typing import Any
 
@@ -42,6 +43,15 @@ class Command(BaseCommand):
         parser.add_argument(
             "--start", action="store_true", help="run flows again that ran when they were kept"
         )
+        parser.add_argument(
+            "--yes", action="store_true", help="restore without a question; for addresses you know"
+        )
+        parser.add_argument(
+            "--public-key",
+            action="append",
+            default=[],
+            help="trust backups signed with this key too: hex, as certificates show it; repeatable",
+        )
         parser.add_argument("--deadline", type=float, default=DEADLINE_S, help="seconds in all")
         parser.add_argument("--who", default="command line", help="the name for the audit log")
 
@@ -53,6 +63,8 @@ class Command(BaseCommand):
                 merge=options["merge"],
                 start=options["start"],
                 deadline_s=options["deadline"],
+                public_keys=options["public_key"],
+                confirm=None if options["yes"] else self._confirm,
             )
         except UnderstudyError as error:
             raise CommandError(error.message) from None
@@ -65,6 +77,20 @@ class Command(BaseCommand):
             f"Restored {names}. Secrets are references: check that they resolve here, test each "
             "cluster's connection, then start the flows that may run."
         )
+
+    def _confirm(self, rows: list[str]) -> bool:
+        """List what would be created; only a person at a terminal can agree."""
+        self.stdout.write("The backup would create:")
+        for row in rows:
+            self.stdout.write(f"  {row}")
+        self.stdout.write(
+            "Your installation signed all of that. Check each address and the time of each "
+            "signature all the same: secrets behind these references are sent to the addresses."
+        )
+        if not sys.stdin.isatty():
+            self.stdout.write("Run it again with --yes if all of that is right.")
+            return False
+        return input("Type yes to create all of that: ").strip() == "yes"
 
 
 def _spec(options: dict[str, Any]) -> ClusterSpec:

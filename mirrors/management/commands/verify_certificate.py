@@ -12,9 +12,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from mirrors.domain.drills.certificates.signature import Verification, fingerprint_of, verify
 from mirrors.domain.drills.certificates.tables import title_of
-from mirrors.services.drills.certificates.signing_key import known_keys
-
-_KEY_BYTES = 32
+from mirrors.domain.errors import UnderstudyError
+from mirrors.services.drills.certificates.signing_key import known_keys, public_key_of
 
 
 class Command(BaseCommand):
@@ -63,9 +62,7 @@ class Command(BaseCommand):
 
 def _one_key(text: str) -> dict[str, str]:
     try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != _KEY_BYTES:
-        raise CommandError("A public key is 64 hexadecimal digits, as the verify page shows it.")
+        key = public_key_of(text)
+    except UnderstudyError as error:
+        raise CommandError(error.message) from None
     return {fingerprint_of(key): key.hex()}

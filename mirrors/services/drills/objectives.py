@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from mirrors.domain.drills.objectives import Objectives
 from mirrors.models import Flow, FlowObjectives
-from mirrors.models.transitions import note
+from mirrors.models.audit.transitions import note
 
 
 def objectives_of(*, flow: Flow) -> FlowObjectives:

@@ -17,7 +17,7 @@ from mirrors.domain.cron import Cron, latest_run_ms, next_run_ms, zone_of
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.formatting import duration, plural
 from mirrors.models import Drill, DrillRun, Flow
-from mirrors.models.transitions import note
+from mirrors.models.audit.transitions import note
 from mirrors.services import run_lifecycle
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.errors import Conflict

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import RECONCILER
 from mirrors.models import Failback, Flow, Job, claim
 from mirrors.models.failback import FailbackState
 from mirrors.models.flows import DesiredState
@@ -79,7 +80,7 @@ def waiting_failbacks() -> list[int]:
             Failback.objects.filter(pk=pk, state=FailbackState.PREPARING),
             state=FailbackState.QUEUED,
             reason="The worker that prepared it was lost; another worker starts over.",
-            who=run_lifecycle.RECONCILER,
+            who=RECONCILER,
         )
     queued = Failback.objects.filter(state=FailbackState.QUEUED)
     return run_lifecycle.unclaimed_runs(queued, now=now, since="since")

@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.cluster_snapshot import TopicPartition
-from mirrors.domain.errors import Fenced, KafkaRefused, UnderstudyError
+from mirrors.domain.errors import Fenced, KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.domain.failback.orphans import MARK_HEADER, replay_header
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.offsets.generation import generation_of
@@ -24,6 +25,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.positions import read_positions
 from mirrors.kafka.internal_topics.topic import InternalRecord, consume, ensure_topic
 from mirrors.kafka.producers.flow_writer import ProducerRecord
+from mirrors.kafka.producers.transactions import PRODUCER_LOST
 from mirrors.models import Divergence, Failback, OrphanStretch, claim
 from mirrors.models.failback import OrphanState
 from mirrors.services import run_lifecycle
@@ -37,7 +39,6 @@ from mirrors.services.failback.positions import (
     positions_topic_of,
 )
 from mirrors.services.offsets.run_index import refresh_index
-from mirrors.services.run_lifecycle import WORKER
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ def resolve_orphans(*, run_id: int) -> int:
         return 0
     for row in rows:
         try:
-            words = settler.settle(row)
+            settler, words = _settle(settler, run, row)
         except Fenced:
             # Another worker does it, or the flow was started: the rest follows after that.
             break
@@ -84,6 +85,19 @@ def resolve_orphans(*, run_id: int) -> int:
             done += 1
     refresh_index(flow=run.flow)
     return done
+
+
+def _settle(settler: _Resolution, run: Failback, row: OrphanStretch) -> tuple[_Resolution, str]:
+    """The outcome, and the writer for the next row: a new one if this one failed permanently."""
+    try:
+        return settler, settler.settle(row)
+    except KafkaUnavailable as error:
+        if error.code != PRODUCER_LOST:
+            raise
+        log.warning("Orphans of %s: %s", row, error.message)
+    # It aborts what the one before began, and the position says what is done.
+    settler = _Resolution(run)
+    return settler, settler.settle(row)
 
 
 def _end(row: OrphanStretch, state: str, reason: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from django.db import transaction
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import with_added_partitions
@@ -46,7 +47,6 @@ from mirrors.services.failback.positions import (
 from mirrors.services.flows import commands, settings
 from mirrors.services.offsets import divergence_points
 from mirrors.services.offsets.run_index import refresh_index
-from mirrors.services.run_lifecycle import WORKER
 
 log = logging.getLogger(__name__)
 

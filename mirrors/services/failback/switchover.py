@@ -1,15 +1,16 @@
 """Switches back with one request: a simulation of the reverse flow, then its switchover.
 
-The request is a row: a simulation whose reason carries the mark of its failback. So a crashed
-worker loses nothing, and a refusal is reported once.
+The request is a row: a simulation that refers to its failback. So a crashed worker loses nothing,
+and a refusal is reported once. What people write as a reason selects nothing.
 """
 
 from __future__ import annotations
 
-from django.db.models import Q, Sum
+from django.db.models import Sum
 from django.utils import timezone
 
 from mirrors.domain.account.partition import BLOCKING
+from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.replication_policy import policy_for
 from mirrors.models import Failback, FailoverRun, Flow, FlowAccount, claim
@@ -22,7 +23,6 @@ from mirrors.services.failback.lifecycle import check_running
 from mirrors.services.failover.runbook.commands import newest_simulation, request_execution
 from mirrors.services.failover.runbook.steps.fence import remaining_fence
 from mirrors.services.failover.simulation import simulator
-from mirrors.services.run_lifecycle import WORKER
 
 # A switchover cannot drain a higher lag in its time limit.
 MOST_LAG = 100_000
@@ -44,7 +44,7 @@ def request_switch(*, run: Failback, confirm_alias: str, who: str, why: str) -> 
     if run.reverse is None:
         raise Conflict("The reverse flow was removed, so there is nothing to switch over.")
     simulation = simulator.request_simulation(
-        flow=run.reverse, who=who, why=f"{_mark(run)}{why.strip()}"[:500]
+        flow=run.reverse, who=who, why=f"Failback {run.pk}: {why.strip()}"[:500], failback=run
     )
     # What an earlier request was refused for may be fixed.
     words = f"Simulation {simulation.pk} of the switch back was requested."
@@ -77,7 +77,9 @@ def begin_simulated() -> list[int]:
     for run in rows.select_related("flow__source", "reverse__source", "reverse__target"):
         _say_what_failed(run)
         found = newest_simulation(flow=run.reverse, now=timezone.now()) if run.reverse else None
-        if found is None or not found.why.startswith(_marks(run)) or found.executions.exists():
+        if found is None or found.failback_id != run.pk or found.switch_refused:
+            continue
+        if found.executions.exists():
             continue
         try:
             begun.append(_begin(run, found).pk)
@@ -93,6 +95,7 @@ def close_switched() -> None:
     done = FailoverRun.objects.filter(
         kind=FailoverKind.SWITCHOVER,
         state=FailoverState.SUCCEEDED,
+        scope={},
         flow__brings_back__state=FailbackState.RUNNING,
     )
     for switched in done.select_related("flow__target"):
@@ -122,11 +125,8 @@ def _still_fenced(run: Failback, switched: FailoverRun) -> str:
 
 
 def _say_what_failed(run: Failback) -> None:
-    is_marked = Q()
-    for mark in _marks(run):
-        is_marked |= Q(why__startswith=mark)
-    failed = FailoverRun.objects.filter(
-        is_marked,
+    failed = run.switches.filter(
+        switch_refused="",
         flow=run.reverse,
         kind=FailoverKind.SIMULATION,
         state__in=(FailoverState.FAILED, FailoverState.ABORTED),
@@ -145,13 +145,13 @@ def _begin(run: Failback, found: FailoverRun) -> FailoverRun:
         confirm_alias=run.flow.source.alias,
         why=found.why,
         who=found.requested_by,
+        failback=run,
     )
 
 
 def _refuse(run: Failback, found: FailoverRun, words: str) -> None:
     Failback.objects.filter(pk=run.pk).update(reason=f"The switchover was refused: {words}")
-    why = f"Refused. {found.why}"[:500]
-    FailoverRun.objects.filter(pk=found.pk).update(why=why)
+    FailoverRun.objects.filter(pk=found.pk).update(switch_refused=words)
 
 
 def _check_ready(run: Failback) -> None:
@@ -189,13 +189,3 @@ def _lag_to_drain(run: Failback) -> int | None:
     if account.unknown > without_figure:
         return None
     return max(0, account.records - stopped.waiting)
-
-
-def _mark(run: Failback) -> str:
-    return f"Failback {run.pk}: "
-
-
-def _marks(run: Failback) -> tuple[str, ...]:
-    """How the reason of a simulation for this failback begins; runs of earlier versions keep the
-    second form."""
-    return _mark(run), f"Way back {run.pk}: "

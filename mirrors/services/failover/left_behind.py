@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import datetime
+from typing import cast
 
 from django.db import transaction
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.failover.left_behind import LeftBehind as Decision
+from mirrors.domain.gaps.accepted_losses import (
+    AcceptedLoss,
+    AppliedDecision,
+    accepted_losses,
+    skipped_by_move,
+)
 from mirrors.domain.topics.plan import LONGEST_NAME
-from mirrors.models import Flow, LeftBehind
+from mirrors.domain.topics.positions import PositionMove
+from mirrors.models import Flow, LeftBehind, PositionChange
+from mirrors.models.audit.transitions import note
 from mirrors.models.failover import WHOLE_TOPIC
-from mirrors.models.transitions import note
+from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
+from mirrors.services.gaps.lost_ranges import applied_decisions_of
 from mirrors.services.run_lifecycle import single_open_run
 
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
@@ -61,6 +72,30 @@ def withdraw(*, row: LeftBehind, why: str, who: str, now: datetime) -> LeftBehin
         note(row.flow, what="not left behind", who=who, why=f"{row}: {words}".rstrip(": "))
     row.refresh_from_db()
     return row
+
+
+def accepted_losses_of(flow: Flow) -> tuple[AcceptedLoss, ...]:
+    """What the target lacks by decisions on gaps, and by positions that were moved forward."""
+    decisions = [*applied_decisions_of(flow=flow), *_moves(flow)]
+    return tuple(accepted_losses(sorted(decisions, key=lambda decision: decision.at)))
+
+
+def _moves(flow: Flow) -> Iterator[AppliedDecision]:
+    """A move back to the first record copies everything again; another one not all."""
+    for change in PositionChange.objects.filter(flow=flow, applied_at__isnull=False):
+        for row in change.moves:
+            move = PositionMove.from_dict(row)
+            if move.to is None or (move.to < move.position and move.to > (move.first or 0)):
+                continue
+            yield AppliedDecision(
+                topic=move.topic,
+                partition=move.partition,
+                choice="accept" if move.effect == "skipped" else "restart",
+                facts=skipped_by_move(move.position, move.to),
+                who=change.applied_by,
+                why=change.why,
+                at=milliseconds(cast("datetime", change.applied_at)),
+            )
 
 
 def decisions_of(flow: Flow) -> tuple[Decision, ...]:

@@ -11,12 +11,12 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import RECONCILER, WORKER
 from mirrors.domain.errors import InvalidSettings
 from mirrors.models import FailoverRun, FailoverStep, Flow, claim
 from mirrors.models.base import move_all
 from mirrors.models.failover import OPEN_RUNS, FailoverKind, FailoverState, StepState
 from mirrors.services import run_lifecycle
-from mirrors.services.run_lifecycle import WORKER
 
 MOST_GROUPS = 500
 # A worker reports about every second; its longest silence is the deadline of one call, 20 s.
@@ -146,7 +146,7 @@ def end_lost_runs() -> int:
             state=FailoverState.FAILED,
             reason=reason,
             swept=False,
-            who=run_lifecycle.RECONCILER,
+            who=RECONCILER,
         )
         for run_id in lost.values_list("pk", flat=True)
     )

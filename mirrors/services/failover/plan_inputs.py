@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition, TopicState
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failover.plan_types import FailoverSnapshot, PartitionSnapshot
+from mirrors.domain.failover.scope import Scope
+from mirrors.domain.failover.scope_boundary import within
 from mirrors.domain.gaps.lost_ranges import UNCOPYABLE, GapFacts, GapKind
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.replication_policy import ReplicationPolicy
@@ -27,7 +29,7 @@ from mirrors.models import Flow, FlowAccount, FlowPartition, FlowTopic, Gap, Job
 from mirrors.models.account import STATES
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
-from mirrors.services.failover.left_behind import decisions_of
+from mirrors.services.failover.left_behind import accepted_losses_of, decisions_of
 from mirrors.services.failover.permissions import with_permissions
 from mirrors.services.failover.resume_offsets import replicated_end_offsets, with_resume_offsets
 from mirrors.services.failover.source_groups import SourceGroups, groups_from_rows, groups_on_source
@@ -77,6 +79,7 @@ def read_plan_inputs(
     now: int,
     tick: Callable[[], None],
     source_s: float = SOURCE_DEADLINE_S,
+    scope: Scope | None = None,
 ) -> PlanInputs:
     """Raises when the target does not respond: without it there is no plan.
 
@@ -90,6 +93,8 @@ def read_plan_inputs(
         (row.topic, row.partition): row.position for row in theirs.rows if row.position is not None
     }
     picture = reader.picture(responses, positions)
+    if scope is not None:
+        picture = within(picture, scope)
     return PlanInputs(
         picture=with_permissions(picture, flow=flow, spec=spec, away=seen.away, tick=tick),
         committed=_is_committed(spec),
@@ -222,6 +227,7 @@ class _InputReader:
             deleted_topics=tuple(sorted({topic for topic, _ in theirs.deleted})),
             deleted_seen_at=theirs.deleted_at,
             left_behind=decisions_of(flow),
+            accepted_losses=accepted_losses_of(flow),
             not_visible="" if is_named else _not_visible(flow),
             target_topics=target_topics(self._topic_rows, seen.there.topics),
         )

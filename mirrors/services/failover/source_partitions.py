@@ -12,7 +12,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.partitions import NOT_COPIED
 from mirrors.domain.failover.plan_types import GroupSnapshot, PartitionSnapshot
 from mirrors.domain.filters.topics import TopicSelection
-from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind
+from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind, describe_range_gap
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.patterns.matcher import NamePatterns
 from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
@@ -67,6 +67,21 @@ class SelectedTopics:
         return not is_ours and self.selection.decide(topic).replicated
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NamedTopics(SelectedTopics):
+    """Exactly the topics of one application; the flow has excluded them since."""
+
+    def takes(self, topic: str) -> bool:
+        return topic in self.listed
+
+
+def named_topics(spec: FlowSpec, topics: Iterable[str]) -> SelectedTopics:
+    chosen = selected_by(spec)
+    return NamedTopics(
+        selection=chosen.selection, policy=chosen.policy, listed=tuple(sorted(set(topics)))
+    )
+
+
 def selected_by(spec: FlowSpec) -> SelectedTopics:
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     return SelectedTopics(
@@ -109,7 +124,10 @@ def read_source_partitions(
         return SourcePartitions(rows=left, silence=error.message, deleted=deleted)
     found = {place: _with_ends(row, place, ends) for place, row in known.items()}
     return SourcePartitions(
-        rows=tuple(_identified(row, positions, listed) for row in found.values()),
+        rows=tuple(
+            _with_deleted_records(_identified(row, positions, listed), positions, spec.alias)
+            for row in found.values()
+        ),
         undescribed={place: error.message for place, error in ends.failed.items()},
         deleted=deleted,
     )
@@ -252,6 +270,24 @@ def _identified(
             # What was counted of the other log is not owed.
             return dataclasses.replace(row, facts=facts, counted=None)
     return row
+
+
+def _with_deleted_records(
+    row: PartitionSnapshot, positions: Mapping[TopicPartition, Position], source: str
+) -> PartitionSnapshot:
+    """Marks partitions whose next record the source has deleted: the flow opens a gap as soon as
+    it looks, so a run would stop there."""
+    position, first = positions.get((row.topic, row.partition)), row.source_start
+    if position is None or row.facts is not None or first is None or row.source_end is None:
+        return row
+    at = max(position.position, row.position or 0)
+    if at >= first:
+        return row
+    facts = GapFacts(
+        kind="deleted", position=at, first=first, end=row.source_end, resets=position.resets
+    )
+    text = describe_range_gap(row.name, source, at, first, row.source_end) or ""
+    return dataclasses.replace(row, facts=facts, gap=text)
 
 
 def with_deleted(

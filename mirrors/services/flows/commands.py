@@ -6,8 +6,8 @@ from django.db import transaction
 
 from mirrors.domain.flows.named_offsets import without_offsets
 from mirrors.models import Flow, claim
+from mirrors.models.audit.transitions import note
 from mirrors.models.flows import DesiredState, ObservedState
-from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
 from mirrors.services.flows.settings import (
     create_flow,

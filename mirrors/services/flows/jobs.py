@@ -7,17 +7,17 @@ from datetime import timedelta
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import RECONCILER, RUNNER
 from mirrors.domain.runners import restarts
 from mirrors.domain.runners.job_files import JobSpec, JobStatus
 from mirrors.domain.runners.reconciler import Decision
 from mirrors.domain.sync.tasks import TAKEOVER_CHECK
 from mirrors.models import DutyRun, Flow, FlowPartition, Job, claim
+from mirrors.models.audit.transitions import record
 from mirrors.models.flows import DesiredState, JobState
-from mirrors.models.transitions import record
 from mirrors.services.clock import milliseconds
 from mirrors.services.flows import progress, schedules
 from mirrors.services.gaps import lost_ranges
-from mirrors.services.runners.processes import SUPERVISOR
 
 # How far back ended jobs are read to compute the backoff.
 MEMORY = 30
@@ -31,7 +31,7 @@ def end_job(*, job: Job, decision: Decision) -> bool:
         Job.objects.filter(pk=job.pk, ended_at__isnull=True),
         state=ends,
         reason=decision.reason,
-        who=SUPERVISOR,
+        who=RECONCILER,
         changes={
             "ended_at": timezone.now(),
             "error": decision.reason if ends == JobState.FAILED else "",
@@ -51,7 +51,7 @@ def open_job(*, flow: Flow) -> Job | None:
                 restarts=flow.restarts,
                 reason="Passed to the runner.",
             )
-            record(job, field="state", before="", who=SUPERVISOR, why=f"Run of {flow.name}.")
+            record(job, field="state", before="", who=RECONCILER, why=f"Run of {flow.name}.")
     except IntegrityError:
         return None
     return job
@@ -66,7 +66,7 @@ def take_status(*, flow: Flow, job: Job, status: JobStatus) -> None:
             Job.objects.filter(pk=job.pk, ended_at__isnull=True, state=job.state),
             state=status.state,
             reason=status.reason,
-            who="runner",
+            who=RUNNER,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from django.db import models, transaction
 
 from mirrors.domain.account.partition import Owed
 from mirrors.domain.account.totals import Total
+from mirrors.domain.flows.latency import Latency, add_up
 from mirrors.domain.flows.speed_limits import summarize
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus, TopicStatus
 from mirrors.models import Flow, FlowPartition, FlowTopic, Job
@@ -43,10 +45,14 @@ _TOPIC_FIELDS = (
     "certainty",
     "states",
     "account_state",
+    # Not ages: what a job reported last must be stored when the next one begins to count.
+    "job",
+    "job_records",
+    "job_bytes",
 )
 # They change with each status; written when another column changes, and every `_REFRESH`.
-_TOPIC_AGES = ("as_of", "observed_at")
-_PARTITION_AGES = ("as_of",)
+_TOPIC_AGES = ("as_of", "observed_at", "records", "bytes", "latency")
+_PARTITION_AGES = ("as_of", "records", "bytes", "latency")
 _PARTITION_FIELDS = (
     "remote_topic",
     "state",
@@ -83,6 +89,7 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
                 partitions=status.partitions,
                 not_visible=status.not_visible,
                 as_of=as_of,
+                job=job.pk,
             )
         lost_ranges.store_gaps(flow=flow, status=status, now=as_of)
         foreign_records.store_foreign_records(flow=flow, status=status, now=as_of)
@@ -109,10 +116,17 @@ def store(
     not_visible: str,
     as_of: datetime,
     is_swept: bool = False,
+    job: int | None = None,
 ) -> None:
     """Evaluate the observations of the flow and store its rows and its account."""
     account = account_of(topics, partitions, left_behind_of(flow))
-    topic_rows = [_topic(flow, seen, account.topics[seen.topic], as_of) for seen in topics]
+    latencies: dict[str, list[Latency | None]] = defaultdict(list)
+    for seen in partitions:
+        latencies[seen.topic].append(seen.latency)
+    topic_rows = [_topic(flow, seen, account.topics[seen.topic], as_of, job) for seen in topics]
+    for row in topic_rows:
+        found = add_up(latencies[row.topic])
+        row.latency = list(found) if found else None
     partition_rows = [
         _partition(flow, seen, account.partitions[seen.topic, seen.partition])
         for seen in partitions
@@ -149,11 +163,16 @@ def _partition(flow: Flow, seen: PartitionStatus, owed: Owed) -> FlowPartition:
         lane=seen.lane,
         repeats=seen.repeats,
         why=seen.why,
+        records=seen.records,
+        bytes=seen.bytes,
+        latency=list(seen.latency) if seen.latency else None,
         as_of=moment(seen.as_of),
     )
 
 
-def _topic(flow: Flow, seen: TopicStatus, total: Total, as_of: datetime) -> FlowTopic:
+def _topic(
+    flow: Flow, seen: TopicStatus, total: Total, as_of: datetime, job: int | None
+) -> FlowTopic:
     return FlowTopic(
         flow=flow,
         topic=seen.topic,
@@ -173,6 +192,9 @@ def _topic(flow: Flow, seen: TopicStatus, total: Total, as_of: datetime) -> Flow
         certainty=total.certainty,
         states=dict(total.states),
         account_state=total.state,
+        job=job,
+        job_records=seen.records,
+        job_bytes=seen.bytes,
         observed_at=None if total.observed_at is None else moment(total.observed_at),
         as_of=as_of,
     )
@@ -194,6 +216,11 @@ def _replace(
         if isinstance(row, FlowPartition) and isinstance(before, FlowPartition):
             # A slice that has just started does not know it yet, and the number never falls.
             row.repeats = before.repeats if row.repeats is None else row.repeats
+            if row.position == before.position:
+                # A scan of the source, or a job that has copied nothing yet, has no counts.
+                row.records, row.bytes = before.records, before.bytes
+        if isinstance(row, FlowTopic):
+            row.add_to(before if isinstance(before, FlowTopic) else None)
         if before is None or _differs(before, row, fields):
             changed.append(row)
     model._default_manager.bulk_create(

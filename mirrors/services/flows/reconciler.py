@@ -22,6 +22,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from mirrors import launcher
+from mirrors.domain.audit.actors import RECONCILER
 from mirrors.domain.runners import reconciler
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.runners.reconciler import Decision
@@ -31,7 +32,7 @@ from mirrors.services.clock import milliseconds, moment
 from mirrors.services.flows import jobs, schedules
 from mirrors.services.gaps import foreign_records
 from mirrors.services.runners import cleanup, processes
-from mirrors.services.runners.processes import SUPERVISOR, directory_of
+from mirrors.services.runners.processes import directory_of
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ def _name_trouble(flow_id: int, reason: str) -> None:
             Flow.objects.filter(pk=flow.pk, observed_state=flow.observed_state),
             observed_state=ObservedState.DEGRADED,
             reason=reason,
-            who=SUPERVISOR,
+            who=RECONCILER,
         )
 
 
@@ -232,7 +233,7 @@ def _claim(flow: Flow, job: Job | None, decision: Decision, leaving: str | None)
                 pk=flow.pk, observed_state=flow.observed_state, desired_state=flow.desired_state
             )
             won = claim(
-                asked, observed_state=observed, reason=reason, who=SUPERVISOR, changes=changes
+                asked, observed_state=observed, reason=reason, who=RECONCILER, changes=changes
             )
         if won and decision.finished:
             won = schedules.complete_run(flow=flow, reason=reason)

@@ -7,13 +7,13 @@ from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
+from mirrors.domain.audit.actors import RECONCILER, ActorKind
 from mirrors.domain.cron import shown
 from mirrors.domain.flows.schedule import RunSchedule, RunState, state_of_runs
 from mirrors.domain.settings.flow_control import SCHEDULE
 from mirrors.models import Flow, Transition, claim
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
-from mirrors.services.runners.processes import SUPERVISOR
 
 # The runner ends a run at the end of its window; after this delay the reconciler does.
 _PATIENCE_MS = 5_000
@@ -33,7 +33,7 @@ class _LastCommand:
 def complete_run(*, flow: Flow, reason: str) -> bool:
     """Mark the run as complete; False when somebody gave another command meanwhile."""
     asked = Flow.objects.filter(pk=flow.pk, desired_state=flow.desired_state)
-    return claim(asked, desired_state=DesiredState.STOPPED, reason=reason, who=SUPERVISOR)
+    return claim(asked, desired_state=DesiredState.STOPPED, reason=reason, who=RECONCILER)
 
 
 def run_state(*, flow: Flow, now: datetime) -> RunState | None:
@@ -95,7 +95,7 @@ def _start_if_due(flow: Flow, now: datetime) -> bool:
     stopped = Flow.objects.filter(pk=flow.pk, desired_state=DesiredState.STOPPED)
     changes = {"forgiven_at": now, "attempt": 0, "retry_at": None}
     return claim(
-        stopped, desired_state=DesiredState.RUNNING, reason=why, who=SUPERVISOR, changes=changes
+        stopped, desired_state=DesiredState.RUNNING, reason=why, who=RECONCILER, changes=changes
     )
 
 
@@ -113,7 +113,7 @@ def _end_if_closed(flow: Flow, now: datetime) -> bool:
         running,
         desired_state=DesiredState.STOPPED,
         reason=reason,
-        who=SUPERVISOR,
+        who=RECONCILER,
         changes={"reason": reason},
     )
 
@@ -132,8 +132,8 @@ def _asked(flow: Flow) -> _LastCommand | None:
     newest, *older = [*_rows(flow)[:2], None]
     if newest is None:
         return None
-    by_itself = newest.who == SUPERVISOR
+    by_itself = newest.kind == ActorKind.PROCESS
     # A stopped flow that a person starts anyway, or one that a person resumes.
-    rested = older[0] is not None and older[0].who == SUPERVISOR
+    rested = older[0] is not None and older[0].kind == ActorKind.PROCESS
     insists = not by_itself and (rested or newest.from_state == DesiredState.PAUSED)
     return _LastCommand(milliseconds(newest.when), by_itself, insists)

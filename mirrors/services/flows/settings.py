@@ -16,9 +16,11 @@ from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.settings.changes import changes_sentence, initial_changes
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import Cluster, Flow, Job, Runner
+from mirrors.models.audit.transitions import note, record
 from mirrors.models.flows import DesiredState, record_edit
-from mirrors.models.transitions import note, record
+from mirrors.services.approvals import check_not_loosened, has_own_rule
 from mirrors.services.errors import Conflict
+from mirrors.services.hooks import check_hook_keys
 from mirrors.services.runners.settings import check_not_retired, ensure_default_runner
 
 
@@ -79,6 +81,7 @@ def create_flow(
     with transaction.atomic():
         lock_pairs()
         spec, warnings = validate_settings(source, target, properties)
+        check_hook_keys({}, spec.properties)
         check_not_retired(runner)
         flow = Flow.objects.create(
             source=source,
@@ -102,6 +105,8 @@ def preview_update(
     spec, warnings = validate_settings(flow.source, flow.target, after, itself=flow)
     check_not_retired(runner)
     warnings += _renames(flow, spec)
+    check_hook_keys(flow.properties, spec.properties)
+    check_not_loosened(flow, spec.settings.failover_second_person)
     changes = _changes(flow, after, runner)
     restarts: list[str] = []
     open_job = Job.objects.filter(flow=flow, ended_at__isnull=True).exists()
@@ -133,6 +138,8 @@ def update_flow(
         after = dict(locked.properties if properties is None else properties)
         spec, warnings = validate_settings(locked.source, locked.target, after, itself=locked)
         check_not_retired(runner)
+        check_hook_keys(locked.properties, spec.properties)
+        check_not_loosened(locked, spec.settings.failover_second_person)
         changes = _changes(locked, after, runner)
         if not changes:
             return locked
@@ -155,6 +162,12 @@ def delete_flow(*, flow: Flow, who: str) -> None:
         if copying or locked.desired_state != DesiredState.STOPPED:
             raise Conflict(
                 f"{locked.name} is not stopped. Stop it, wait until it has stopped, then remove it."
+            )
+        if has_own_rule(locked):
+            # Otherwise somebody could remove the flow and create it again without the rule.
+            raise Conflict(
+                f"{locked.name} requires a second person for failovers. Drop that rule first, on "
+                "the page Approvals; then remove the flow."
             )
         note(locked, what="deleted", who=who, why="")
         locked.delete()

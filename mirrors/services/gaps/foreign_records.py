@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import CharField, Count, Min, OuterRef, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Cast, Concat
 
+from mirrors.domain.audit.actors import RUNNER
 from mirrors.domain.gaps.foreign_records import (
     ONGOING,
     ForeignRange,
@@ -27,10 +28,9 @@ from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap
+from mirrors.models.audit.transitions import note
 from mirrors.models.gaps import GapKind, GapState
-from mirrors.models.transitions import note
 
-RUNNER = "runner"
 ONE_EVENT = timedelta(hours=1)
 _CLOSED = "No decision is needed: replication continues, at other offsets of the remote partition."
 

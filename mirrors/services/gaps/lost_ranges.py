@@ -9,25 +9,28 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django.db import transaction
 from django.db.models import F
 
+from mirrors.domain.audit.actors import RUNNER
+from mirrors.domain.gaps.accepted_losses import AppliedDecision
 from mirrors.domain.gaps.lost_ranges import UNCOPYABLE, Decision, GapFacts
 from mirrors.domain.gaps.lost_ranges import Choice as GapChoice
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus
 from mirrors.models import Flow, Gap, claim
+from mirrors.models.audit.transitions import note, record
 from mirrors.models.gaps import GapKind, GapState
-from mirrors.models.transitions import note, record
 from mirrors.services import findings
+from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
 from mirrors.services.findings import Choice
 from mirrors.services.offsets.reverse_translation import upstream_span
 from mirrors.services.run_lifecycle import send_on_commit
 
-RUNNER = "runner"
 STOP = "stop"
 _INDEX_KNOWS_AFTER = timedelta(minutes=1)
 _CHOICES = {"accept": GapState.ACCEPTED, "restart": GapState.RESTARTED}
@@ -83,6 +86,22 @@ def decisions_of(*, flow: Flow) -> tuple[Decision, ...]:
         )
         for row in rows
     )
+
+
+def applied_decisions_of(*, flow: Flow) -> Iterator[AppliedDecision]:
+    """Decisions that the runner has applied, in that order."""
+    choices = {str(state): choice for choice, state in _CHOICES.items()}
+    rows = Gap.objects.filter(flow=flow, state__in=choices, closed_at__isnull=False)
+    for row in rows.exclude(facts={}).order_by("closed_at", "pk"):
+        yield AppliedDecision(
+            topic=row.topic,
+            partition=row.partition,
+            choice=cast("GapChoice", choices[row.state]),
+            facts=facts_of(row),
+            who=row.decided_by,
+            why=row.decided_why,
+            at=milliseconds(cast("datetime", row.closed_at)),
+        )
 
 
 def facts_of(gap: Gap) -> GapFacts:

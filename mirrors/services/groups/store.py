@@ -17,7 +17,7 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import LONGEST_NAME
 from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.models import Flow, GroupOffset
-from mirrors.models.groups import LONGEST_GROUP, NO_PARTITION
+from mirrors.models.groups.offsets import LONGEST_GROUP, NO_PARTITION
 
 Key = tuple[str, str, int]
 EXCLUDED = "excluded"

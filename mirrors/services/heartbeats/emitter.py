@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.sync.heartbeats import figures, newest_time
+from mirrors.domain.sync.heartbeats import figures, late_sentence, newest_time
 from mirrors.domain.sync.schedule import Outcome
 from mirrors.services.clock import moment
 from mirrors.services.heartbeats import arrivals
@@ -118,6 +118,9 @@ def _keep_figures(turn: HeartbeatEmission, now: datetime) -> None:
         fresh=turn.beat.timestamp,
     )
     state = turn.state
+    since_s = 0.0 if state.as_of is None else (now - state.as_of).total_seconds()
+    late = late_sentence(state.missed, every_s=interval_s(turn.spec), seconds=since_s)
+    missed, state.missed = state.missed, 0
     arrived = None if seen.seen_at is None else moment(seen.seen_at)
     state.seen_at = newest_time(state.seen_at, arrived, now)
     state.latency_ms, state.clock_skew_ms = seen.latency_ms, seen.clock_skew_ms
@@ -126,7 +129,10 @@ def _keep_figures(turn: HeartbeatEmission, now: datetime) -> None:
     run = open_run(flow_id=turn.flow.pk, name=NAME, slot=turn.slot, now=now)
     if run is not None:
         counts = {"watched": 1, "arrived": int(turn.has_arrived())}
-        outcome = Outcome(counts=counts, reasons=tuple(_reasons(turn)))
+        if missed:
+            counts["missed"] = missed
+        reasons = (*_reasons(turn), *([late] if late else []))
+        outcome = Outcome(counts=counts, reasons=reasons)
         close_run(run=run, outcome=outcome, error=turn.error, fold=True)
 
 
@@ -149,6 +155,7 @@ def _keep(turn: HeartbeatEmission, now: datetime) -> None:
     turn.state.error = turn.error
     turn.state.save(
         update_fields=[
+            "missed",
             "place",
             "place_since",
             "reason",

@@ -7,11 +7,16 @@ import dataclasses
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import F
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.internal_topics.records import Heartbeat
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.sync.heartbeats import ReceivedHeartbeat, remote_heartbeats_topic
+from mirrors.domain.sync.heartbeats import (
+    ReceivedHeartbeat,
+    missed_slots,
+    remote_heartbeats_topic,
+)
 from mirrors.models import Cluster, Flow, HeartbeatState
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
@@ -100,5 +105,14 @@ def _take(turn: HeartbeatEmission) -> bool:
     """Whether this process moved the slot, so that it owns the heartbeat."""
     if turn.state.pk is None:
         turn.state, _ = HeartbeatState.objects.get_or_create(flow=turn.flow)
+    missed = missed_slots(
+        turn.state.slot,
+        turn.slot,
+        every_s=interval_s(turn.spec),
+        running_since=milliseconds(turn.flow.since) // 1000,
+    )
     rows = HeartbeatState.objects.filter(pk=turn.state.pk, slot__lt=turn.slot)
-    return rows.update(slot=turn.slot) == 1
+    if rows.update(slot=turn.slot, missed=F("missed") + missed) != 1:
+        return False
+    turn.state.missed += missed
+    return True

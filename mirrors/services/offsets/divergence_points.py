@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from django.db import transaction
@@ -43,9 +43,16 @@ _FIELDS = tuple(
 
 
 def store_points(
-    *, flow: Flow, mark: str, now: datetime, deadline_s: float = DEADLINE_S
+    *,
+    flow: Flow,
+    mark: str,
+    now: datetime,
+    deadline_s: float = DEADLINE_S,
+    topics: Collection[str] | None = None,
 ) -> list[Divergence]:
     """The divergence point of every replicated partition; the flow must not write any more.
+
+    `topics`: only those that one application's failover moves; the flow still writes the others.
 
     `mark` identifies the promotion, such as a run's. Calls Kafka; raises when the target does not
     respond, and may then be called again with the same mark.
@@ -55,7 +62,11 @@ def store_points(
     refresh_index(flow=flow, deadline_s=deadline_s)
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         known = _read(admin, spec.source.alias, until)
-        fresh = _look(flow, spec, admin, mark, milliseconds(now), until)
+        fresh = {
+            place: point
+            for place, point in _look(flow, spec, admin, mark, milliseconds(now), until).items()
+            if topics is None or place[0] in topics
+        }
         points = {place: merge_points(known.get(place), point) for place, point in fresh.items()}
         new = [point for place, point in points.items() if known.get(place) != point]
         if new:

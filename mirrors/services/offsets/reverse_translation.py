@@ -102,7 +102,8 @@ def origin_partitions(flow: Flow) -> dict[TopicPartition, TopicPartition]:
     rows = Divergence.objects.filter(flow=there).exclude(remote_topic=F("topic"))
     places = {(row.remote_topic, row.partition): (row.topic, row.partition) for row in rows}
     known = _maps(there, {topic for topic, _ in places.values()})
-    return {place: home for place, home in places.items() if home in known}
+    deleted = _deleted_origins(there)
+    return {place: home for place, home in places.items() if home in known and place not in deleted}
 
 
 def blocked_home(flow: Flow) -> dict[TopicPartition, str]:
@@ -145,7 +146,12 @@ class ReverseMaps:
     def __init__(self, there: Flow, places: Iterable[TopicPartition], back: Flow | None) -> None:
         names = {topic for topic, _ in places}
         rows = Divergence.objects.filter(flow=there, remote_topic__in=names)
-        self._points = {(row.remote_topic, row.partition): row for row in rows}
+        deleted = _deleted_origins(there)
+        self._points = {
+            place: row
+            for row in rows
+            if (place := (row.remote_topic, row.partition)) not in deleted
+        }
         self._there = _maps(there, {point.topic for point in self._points.values()})
         self._back = {} if back is None else _maps(back, names)
         kept_at = max((point.kept_at for point in self._points.values()), default=None)
@@ -217,6 +223,19 @@ class ReverseMaps:
             back=runs_until(asked, "upstream", brought),
         )
         return dataclasses.replace(answer, re_reads=again)
+
+
+def _deleted_origins(there: Flow) -> set[TopicPartition]:
+    """Remote partitions of the flow `there` whose source topics were deleted before the failback.
+
+    A topic of that name that exists now is another one: the offset map does not lead to it.
+    """
+    run = Failback.objects.filter(flow=there).order_by("-id").first()
+    return {
+        (row["topic"], row["partition"])
+        for row in (run.starts if run is not None else ())
+        if row["kind"] == "gone"
+    }
 
 
 def _maps(flow: Flow, topics: set[str]) -> dict[TopicPartition, PartitionMap]:

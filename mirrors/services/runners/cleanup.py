@@ -8,12 +8,13 @@ from django.conf import settings
 from django.db.models import Q
 
 from mirrors import launcher
+from mirrors.domain.audit.actors import RECONCILER
 from mirrors.models import Flow, Runner, claim
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.runners import RunnerState
 from mirrors.services.process_liveness import is_served
 from mirrors.services.runners import processes
-from mirrors.services.runners.processes import SUPERVISOR, directory_of
+from mirrors.services.runners.processes import directory_of
 from mirrors.services.runners.settings import finish_deletion
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ def flag_unserved_flows(*, hosts: set[str]) -> None:
                 Flow.objects.filter(pk=flow.pk, observed_state=flow.observed_state),
                 observed_state=ObservedState.DEGRADED,
                 reason=reason,
-                who=SUPERVISOR,
+                who=RECONCILER,
             )
 
 

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from mirrors import launcher
+from mirrors.domain.audit.actors import RECONCILER
 from mirrors.domain.formatting import without_nul
 from mirrors.domain.runners.job_files import RunnerStatus
 from mirrors.kafka.security.secret_scopes import RESERVED_FILES, own_files
@@ -23,13 +24,14 @@ from mirrors.services.runners import logs
 
 log = logging.getLogger(__name__)
 
-SUPERVISOR = "reconciler"
 # A claimed start that was never stored: its worker crashed in between.
 CLAIM_PATIENCE_MS = 8_000
 # The control plane's own secrets are not passed to the process that talks to Kafka.
 _KEPT_BACK = (
     "DATABASE_URL",
     "REDIS_URL",
+    "UNDERSTUDY_OIDC_CLIENT_SECRET",
+    "UNDERSTUDY_REDIS_PASSWORD",
     "UNDERSTUDY_SECRET_KEY",
     "UNDERSTUDY_SIGNING_KEY",
     "UNDERSTUDY_SMTP_PASSWORD",
@@ -85,7 +87,7 @@ def start(*, runner: Runner, reason: str) -> bool:
         pk=runner.pk, state__in=[RunnerState.ABSENT, RunnerState.LOST], pid=runner.pid
     )
     changes = {"pid": None, "start_tick": None, "started_at": now, "host": host}
-    if not claim(dead, state=RunnerState.STARTING, reason=reason, who=SUPERVISOR, changes=changes):
+    if not claim(dead, state=RunnerState.STARTING, reason=reason, who=RECONCILER, changes=changes):
         return False
     try:
         process = launcher.start_runner(
@@ -97,7 +99,7 @@ def start(*, runner: Runner, reason: str) -> bool:
             Runner.objects.filter(pk=runner.pk, state=RunnerState.STARTING, pid=None),
             state=RunnerState.LOST,
             reason=f"It could not be started: {error}.",
-            who=SUPERVISOR,
+            who=RECONCILER,
             changes={"failed_starts": runner.failed_starts + 1},
         )
         return False
@@ -111,7 +113,7 @@ def replace(*, runner: Runner, reason: str) -> None:
     living = Runner.objects.filter(pk=runner.pk, pid=runner.pid, start_tick=runner.start_tick)
     if runner.pid is None or runner.start_tick is None:
         return
-    if not claim(living, state=RunnerState.STOPPING, reason=reason, who=SUPERVISOR):
+    if not claim(living, state=RunnerState.STOPPING, reason=reason, who=RECONCILER):
         return
     process = launcher.RunnerProcess(runner.pid, runner.start_tick)
     by_itself = launcher.stop_runner(process)
@@ -119,7 +121,7 @@ def replace(*, runner: Runner, reason: str) -> None:
         living,
         state=RunnerState.LOST,
         reason=reason + ("" if by_itself else " It had to be killed."),
-        who=SUPERVISOR,
+        who=RECONCILER,
         changes={"pid": None, "start_tick": None},
     )
 
@@ -140,7 +142,7 @@ def _adopt(runner: Runner, status: RunnerStatus) -> None:
         Runner.objects.filter(pk=runner.pk, pid=runner.pid),
         state=RunnerState.STARTING,
         reason="Found running, taken over.",
-        who=SUPERVISOR,
+        who=RECONCILER,
         changes={
             "pid": status.pid,
             "start_tick": status.start_tick,
@@ -166,7 +168,7 @@ def _see_alive(runner: Runner, status: RunnerStatus | None) -> None:
     row = Runner.objects.filter(pk=runner.pk)
     if runner.state != status.state:
         still = row.exclude(state=RunnerState.STOPPING)
-        claim(still, state=status.state, reason=status.reason, who=SUPERVISOR, changes=seen)
+        claim(still, state=status.state, reason=status.reason, who=RECONCILER, changes=seen)
     elif seen["seen_at"] != runner.seen_at or status.reason != runner.reason:
         row.update(reason=status.reason, **seen)
     else:
@@ -190,7 +192,7 @@ def _see_dead(runner: Runner) -> None:
         Runner.objects.filter(pk=runner.pk, state=runner.state, pid=runner.pid),
         state=RunnerState.LOST,
         reason="Its process has ended." + (f" Its last output: {words}" if words else ""),
-        who=SUPERVISOR,
+        who=RECONCILER,
         changes={"failed_starts": failed, "memory": {}, "rss_bytes": None, "slots_used": None},
     )
     logs.store_log(runner=runner, directory=directory_of(runner))

@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.models import Runner
+from mirrors.models.audit.transitions import note
 from mirrors.models.flows import ObservedState
 from mirrors.models.runners import RunnerState
-from mirrors.models.transitions import note
 from mirrors.services.errors import Conflict
 from mirrors.services.process_liveness import is_served
 

@@ -7,6 +7,7 @@ again. Then it resumes at its positions, which are on the target as well.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,8 +16,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.formatting import on_one_line
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.standby.flow_definition import read_flow
+from mirrors.domain.standby.flow_definition import REFERENCES, read_flow
 from mirrors.domain.standby.records import BackupRecord, from_records, is_backup_topic
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import read_to_end
@@ -33,8 +35,9 @@ from mirrors.models import (
 from mirrors.models.failover import FailoverKind
 from mirrors.models.flows import DesiredState
 from mirrors.models.sync import PlanState
-from mirrors.services.clock import Budget
+from mirrors.services.clock import Budget, moment
 from mirrors.services.clusters import changed_fields, create_cluster
+from mirrors.services.drills.certificates.signing_key import trusted_keys
 from mirrors.services.errors import Conflict
 from mirrors.services.flows.settings import create_flow
 from mirrors.services.offsets.run_index import refresh_index
@@ -59,22 +62,35 @@ def rebuild(
     merge: bool = False,
     start: bool = False,
     deadline_s: float = DEADLINE_S,
+    public_keys: Sequence[str] = (),
+    confirm: Callable[[list[str]], bool] | None = None,
 ) -> RestoreResult:
     """Restore every flow in the backup on this cluster; refused with existing rows, unless `merge`.
 
-    Existing rows are never changed. `start` starts the flows that ran at the time of the backup.
+    Records count only with the signature of a trusted key: this host's, one that this database
+    knows, or one of `public_keys` (hex). `confirm` gets a line for each new cluster, with its
+    addresses and references, and for each flow; False restores nothing. Existing rows are never
+    changed. `start` starts the flows that ran at the time of the backup.
     """
     if not merge:
         _refuse_full(spec)
     budget = Budget(deadline_s)
-    kept, said = _read(spec, budget)
+    kept, said = _read(spec, budget, trusted_keys(public_keys))
+    if not kept and said:
+        raise UnderstudyError(
+            f"The backup on {spec.alias} at {spec.bootstrap_servers} has nothing that can be "
+            f"restored. {' '.join(said)}",
+            code="nothing",
+        )
     if not kept:
         raise UnderstudyError(
             f"No backup is on {spec.alias} at {spec.bootstrap_servers}: it has no topic "
             "mm2-flow.<source>.internal with a flow in it. Give the target cluster of the "
-            f"flows, to which they write once a minute. {' '.join(said)}".strip(),
+            f"flows, to which they write once a minute.",
             code="nothing",
         )
+    if confirm is not None and not confirm(_restored_rows(kept)):
+        raise UnderstudyError("Not confirmed: nothing was restored.", code="not_confirmed")
     flows = []
     for name in sorted({row.flow for row in kept}):
         bodies = {row.kind: row.body for row in kept if row.flow == name}
@@ -89,6 +105,27 @@ def rebuild(
     return RestoreResult(flows=tuple(flow.name for flow in flows), sentences=tuple(said))
 
 
+def _restored_rows(kept: list[BackupRecord]) -> list[str]:
+    """What would be created: each address that gets a login, and each reference to a secret."""
+    found: dict[str, None] = {}
+    for row in kept:
+        if row.kind != "flow":
+            continue
+        try:
+            flow = read_flow(row.body)
+        except ValueError:
+            continue
+        for spec in (flow.source, flow.target):
+            if not Cluster.objects.filter(alias=spec.alias).exists():
+                secrets = [text for name in REFERENCES if (text := getattr(spec, name))]
+                login = f"{spec.security_protocol} {spec.sasl_username}".strip()
+                words = f"cluster {spec.alias} at {spec.bootstrap_servers} ({login})"
+                found[f"{words}, references: {', '.join(secrets) or 'none'}"] = None
+        at = moment(row.written_at).isoformat(sep=" ", timespec="seconds")
+        found[f"flow {flow.name}, signed {at}"] = None
+    return sorted(map(on_one_line, found))
+
+
 def _refuse_full(spec: ClusterSpec) -> None:
     flows = Flow.objects.count()
     clusters = Cluster.objects.exclude(alias=spec.alias).count()
@@ -101,14 +138,18 @@ def _refuse_full(spec: ClusterSpec) -> None:
         )
 
 
-def _read(spec: ClusterSpec, budget: Budget) -> tuple[list[BackupRecord], list[str]]:
+def _read(
+    spec: ClusterSpec, budget: Budget, keys: Mapping[str, str]
+) -> tuple[list[BackupRecord], list[str]]:
     kept: list[BackupRecord] = []
     said: list[str] = []
     with Admin(spec, client_id=CLIENT_ID) as admin:
         seen = admin.snapshot(now=0, deadline_s=budget.left_s, with_configs=False)
         for topic in sorted(filter(is_backup_topic, seen.topics)):
             records = read_to_end(admin, topic, deadline_s=budget.left_s)
-            found, trouble = from_records((record.key, record.value) for record in records)
+            found, trouble = from_records(
+                ((record.key, record.value) for record in records), keys=keys
+            )
             kept += found
             said += [f"In {topic}: {sentence}" for sentence in trouble]
     return kept, said

@@ -15,7 +15,7 @@ from mirrors.domain.topics.acls import (
     why_acls_wait,
 )
 from mirrors.models import AclPreview, Flow, FlowPlan
-from mirrors.models.transitions import note
+from mirrors.models.audit.transitions import note
 from mirrors.services.errors import Conflict
 
 

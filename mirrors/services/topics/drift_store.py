@@ -11,16 +11,16 @@ from typing import Any
 
 from django.db import transaction
 
+from mirrors.domain.audit.actors import DUTY
 from mirrors.domain.topics.acls import AclRule
 from mirrors.domain.topics.drift import Baseline, Deviation, DriftDecision, DriftKey, Finding
 from mirrors.domain.topics.sync_plan import ConfigChange
 from mirrors.models import CarriedAcl, Drift, Flow, TopicBaseline
+from mirrors.models.audit.transitions import note
 from mirrors.models.base import move
 from mirrors.models.drift import DriftState
-from mirrors.models.transitions import note
 from mirrors.services.clock import milliseconds
 
-DUTY = "duty"
 _BATCH = 500
 Ruled = Mapping[DriftKey, tuple[Deviation, DriftDecision]]
 

@@ -10,9 +10,9 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.domain.topics.sync_plan import SyncPlan
 from mirrors.models import Flow, FlowPlan
+from mirrors.models.audit.transitions import note
 from mirrors.models.base import move
 from mirrors.models.sync import PlanState
-from mirrors.models.transitions import note
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.errors import Conflict
 from mirrors.services.topics import acl_previews, configs

@@ -19,6 +19,7 @@ from mirrors.domain.drills.certificates.tables import state_of, tables_of, title
 from mirrors.models import Certificate, Role, SigningKey, needs
 from mirrors.services.drills.certificates.issuance import evidence_of, verify_text
 from mirrors.services.drills.certificates.pdf import draw_pdf
+from mirrors.services.drills.evidence import as_text, export_evidence
 from mirrors.services.errors import TooMany
 from mirrors.views.page import curl, render_page
 from mirrors.views.tables import clean
@@ -68,6 +69,14 @@ def download_certificate(request: HttpRequest, number: str, form: str) -> HttpRe
             raise Http404("The evidence has expired and was deleted; its digest is kept.")
         return _file(evidence, "application/json", f"evidence-{number}.json")
     return _file(known.text.encode(), "application/json", f"certificate-{number}.json")
+
+
+@require_safe
+@needs(Role.VIEWER)
+def download_evidence(request: HttpRequest) -> HttpResponse:
+    """All certificates as one document for auditors."""
+    document = export_evidence(since=None, until=None, now=timezone.now())
+    return _file(as_text(document).encode(), "application/json", "evidence.json")
 
 
 @csrf_exempt

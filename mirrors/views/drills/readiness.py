@@ -94,6 +94,4 @@ def fix_link(flow: Flow, fix: Fix) -> str:
         return f"{reverse('drills')}?q={flow.source.alias}-%3E{flow.target.alias}"
     if fix == "objectives":
         return reverse("flow-objectives", args=[flow.pk])
-    if fix == "topics":
-        return reverse("flow", args=[flow.pk])
     return reverse("flow-part", args=[flow.pk, fix])

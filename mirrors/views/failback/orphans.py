@@ -43,6 +43,7 @@ def show_orphans(request: HttpRequest, pk: int, stretch: int) -> HttpResponseBas
         "title": f"Orphans of {row}",
         "records": found,
         "start": start,
+        "end": start + len(found),
         "before": max(0, start - SHOWN_RECORDS) if start else None,
         "after": start + len(found) if start + len(found) < row.kept else None,
         "commands": [curl(request, "Read them", "GET", address)],

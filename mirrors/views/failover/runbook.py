@@ -1,4 +1,4 @@
-"""Pages of switchovers and failovers: begin one from a simulation, follow it, control it."""
+"""Pages of switchovers and failovers: follow a run, control it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
-from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from mirrors.domain.account.sentences import amount
-from mirrors.domain.errors import InvalidSettings, UnderstudyError
-from mirrors.domain.failover.preconditions import effective_fence
-from mirrors.domain.failover.runbook.plan_drift import blast_radius, remaining_blockers
-from mirrors.domain.failover.runbook.steps import BY_NAME, KINDS
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.failover.runbook.plan_drift import blast_radius
+from mirrors.domain.failover.runbook.steps import BY_NAME
 from mirrors.domain.formatting import arrow
-from mirrors.domain.settings import failover as keys
-from mirrors.models import FailoverRun, FailoverStep, Flow, Role, needs
+from mirrors.models import FailoverRun, FailoverStep, Role, demand_approver, needs, role_of
 from mirrors.models.failover import OPEN_RUNS, FailoverState, WaitsFor
 from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.runbook.steps.fence import remaining_fence
@@ -49,87 +47,6 @@ _SERVICES: dict[str, Callable[..., FailoverRun]] = {
     "pause": commands.pause,
     "resume": commands.resume,
 }
-_HOOK_LABELS = {
-    "acl": "ACLs deny WRITE",
-    "webhook": "a webhook",
-    "command": "a command",
-    "person": "a person confirms it",
-    "none": "nothing, as configured",
-}
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
-def begin(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show the impact from a fresh simulation; begin with the typed alias and a reason."""
-    rows = Flow.objects.select_related("source", "target")
-    flow = get_object_or_404(rows, pk=pk)
-    given = request.POST
-    errors: dict[str, list[str]] = {}
-    trouble, status = "", 200
-    if request.method == "POST":
-        number = given.get("simulation", "")
-        kind = given.get("kind", "")
-        is_number = number.isascii() and number.isdecimal() and len(number) < 19
-        try:
-            if kind not in KINDS:
-                raise InvalidSettings({"kind": ["Choose switchover or failover."]})
-            run = commands.request_execution(
-                flow=flow,
-                kind="switchover" if kind == "switchover" else "failover",
-                simulation=int(number) if is_number else None,
-                confirm_alias=given.get("confirm_alias", ""),
-                why=given.get("reason", "").replace("\x00", "")[:500],
-                who=request.user.get_username(),
-            )
-        except InvalidSettings as error:
-            errors, status = error.fields, 422
-        except UnderstudyError as error:
-            trouble, status = error.message, 409
-        else:
-            return redirect("failover", pk=run.pk)
-    context = {**_begin_context(request, flow), "errors": errors, "trouble": trouble}
-    context["given"] = {name: given.get(name, "") for name in ("kind", "reason", "confirm_alias")}
-    return render_page(
-        request, "mirrors/failover/begin.html", context, section="failovers", status=status
-    )
-
-
-def _begin_context(request: HttpRequest, flow: Flow) -> dict[str, Any]:
-    now = timezone.now()
-    simulation = commands.newest_simulation(flow=flow, now=now)
-    hooks = keys.hooks_of(flow.properties)
-    plan = simulation.plan if simulation is not None else None
-    fence = effective_fence(
-        (plan or {}).get("fence"),
-        how=str(hooks[keys.FENCE]),
-        fallback=keys.fallback(hooks),
-        source=flow.source.alias,
-    )
-    body = {
-        "flow": flow.pk,
-        "kind": "switchover",
-        "simulation": simulation.pk if simulation else None,
-        "confirm_alias": flow.target.alias,
-        "reason": "…",
-    }
-    return {
-        "flow": flow,
-        "simulation": simulation,
-        "old": FailoverRun.objects.filter(flow=flow, kind="simulation").first(),
-        "minutes_left": commands.seconds_left(simulation, now) // 60 if simulation else 0,
-        "radius": blast_radius(plan) if plan else None,
-        "blockers": remaining_blockers("switchover", plan)[:30] if plan else (),
-        "warnings": [row["sentence"] for row in plan.get("warnings", [])[:30]] if plan else [],
-        "fence": fence,
-        "needs_second": commands.needs_second_person(flow),
-        "hooks": [
-            ("Producers are fenced by", _HOOK_LABELS[fence.how]),
-            ("Consumers are started by", _HOOK_LABELS[hooks[keys.CONSUMERS]]),
-            ("Producers are redirected by", _HOOK_LABELS[hooks[keys.PRODUCERS]]),
-        ],
-        "commands": [curl(request, "Start it", "POST", "failovers/", body)],
-    }
 
 
 def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
@@ -235,9 +152,13 @@ def _verbs(run: FailoverRun, current: ShownStep | None) -> list[tuple[str, str]]
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Role.VIEWER)
 def steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
-    """Approve, confirm, pause or resume."""
+    """Approve, which approvers and admins may; confirm, pause or resume, which operators may."""
+    if verb == "approve":
+        demand_approver(request.user)
+    elif role_of(request.user) < Role.OPERATOR:
+        raise PermissionDenied("This needs the role operator.")
     run = get_object_or_404(FailoverRun.objects.select_related("simulation"), pk=pk)
     attempt(request, lambda: _SERVICES[verb](run=run, who=request.user.get_username()))
     return redirect("failover", pk=pk)

@@ -1,4 +1,4 @@
-"""Pages of failovers: the list of runs, one simulation, and the button that starts one."""
+"""Pages of failovers: flows with their runs, one simulation, and the button that starts one."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from mirrors.services.errors import Conflict
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.simulation import simulator
+from mirrors.views.failover.application import address_of
+from mirrors.views.failover.cards import cards
 from mirrors.views.failover.result_tables import (
     SIMULATION,
     download_rows,
@@ -54,7 +56,11 @@ def list_runs(request: HttpRequest) -> HttpResponseBase:
     states = filter_of("state", "State", FAILOVER_RUN.names, table.chosen)
     kinds = filter_of("kind", "Kind", FailoverKind.values, table.chosen)
     verified = filter_of("verification", "Verified", Verification.values, table.chosen)
-    context = {"table": table, "filters": [kinds, states, verified]}
+    context = {
+        "table": table,
+        "filters": [kinds, states, verified],
+        **cards(request, timezone.now()),
+    }
     return render_page(request, "mirrors/failover/list.html", context, section="failovers", every=3)
 
 
@@ -93,6 +99,7 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
         "rows": rows[:SHOWN_ROWS],
         "more_rows": len(rows) - SHOWN_ROWS,
         "lossy": partitions_at_risk(plan),
+        "scope_query": address_of(run.scope),
         "commands": _commands(request, run),
     }
     if file := file_of(request, context, SIMULATION, f"simulation-{pk}"):
@@ -150,6 +157,8 @@ def _tone(run: FailoverRun) -> str:
 
 def _commands(request: HttpRequest, run: FailoverRun) -> list[dict[str, str]]:
     body: dict[str, Any] = {"flow": run.flow_id, "kind": run.kind}
+    if run.scope:
+        body["scope"] = run.scope
     if run.groups:
         body["groups"] = run.groups
     return [

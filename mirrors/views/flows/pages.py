@@ -8,7 +8,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
-from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -26,7 +25,7 @@ from mirrors.services.flows.schedules import run_state
 from mirrors.views.audit import recent_changes
 from mirrors.views.drills.readiness import mark_proof
 from mirrors.views.flows.actions import actions_of
-from mirrors.views.flows.tabs import PARTS, WHOLE_LISTS, Tab, lanes_of
+from mirrors.views.flows.tabs import PARTS, WHOLE_LISTS, Tab, lanes_of, menu
 from mirrors.views.page import curl, filter_of, mark_flow, render_page
 from mirrors.views.tables import clean, export, file_of, table_of, whole_file
 
@@ -54,7 +53,7 @@ def file_of_flows(request: HttpRequest, rows: QuerySet[Any], name: str) -> HttpR
 
 @require_safe
 @needs(Role.VIEWER)
-def show_flow(request: HttpRequest, pk: int, part: str = "topics") -> HttpResponseBase:
+def show_flow(request: HttpRequest, pk: int, part: str = "overview") -> HttpResponseBase:
     context = flow_context(request, pk, part)
     flow, shown = context["flow"], PARTS[part]
     rows = shown.rows(flow) if shown.rows else None
@@ -88,13 +87,9 @@ def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
         "job": last if last and last.ended_at is None else None,
         "last_job": last,
         "tab": tab,
-        "tabs": [(name, part.label, _tab_link(pk, name)) for name, part in PARTS.items()],
+        **menu(pk, tab),
         "actions": actions_of(request, flow),
     }
-
-
-def _tab_link(pk: int, part: str) -> str:
-    return reverse("flow", args=[pk]) if part == "topics" else reverse("flow-part", args=[pk, part])
 
 
 def _part_context(

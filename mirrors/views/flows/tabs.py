@@ -6,23 +6,24 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
 
 from mirrors.domain.flows.lanes import LaneFigure, shares
 from mirrors.domain.states.findings import GapState
-from mirrors.lists.audit import AUDIT_OF_FLOW, SETTING_CHANGES
+from mirrors.lists.audit import RECENT_TRANSITIONS, SETTING_CHANGES
 from mirrors.lists.columns import ListSpec
 from mirrors.lists.drills import DRILL_RUNS_OF_FLOW, READINESS
 from mirrors.lists.flows import (
+    BEHIND,
     JOBS,
     LANES,
     LOG,
     PARTITIONS,
     SETTINGS,
     TOPICS,
-    TRANSITIONS,
 )
 from mirrors.lists.gaps import GAPS
 from mirrors.lists.groups import GROUP_PARTITIONS
@@ -37,9 +38,8 @@ from mirrors.models import (
     GroupOffset,
     HeartbeatState,
     Job,
-    Transition,
 )
-from mirrors.models.transitions import human_transitions
+from mirrors.models.audit.transitions import events_of
 from mirrors.services.sync import scheduler
 from mirrors.views.audit import setting_changes
 from mirrors.views.drills.readiness import readiness_part
@@ -67,7 +67,7 @@ def _asks(flow: Flow, **place: OuterRef) -> Exists:
     return Exists(Gap.objects.filter(flow=flow, state=GapState.OPEN, closed_at=None, **place))
 
 
-def _topics(flow: Flow) -> QuerySet[FlowTopic]:
+def _topics(flow: Flow) -> QuerySet[Any]:
     asks = _asks(flow, topic=OuterRef("topic"))
     return FlowTopic.objects.filter(flow=flow).annotate(asks=asks)
 
@@ -93,8 +93,16 @@ def _jobs(flow: Flow) -> QuerySet[Job]:
     return Job.objects.filter(flow=flow).select_related("runner")
 
 
-def _transitions(flow: Flow) -> QuerySet[Transition]:
-    return Transition.objects.filter(subject="flow", subject_id=flow.pk)
+def _overview(flow: Flow) -> dict[str, Any]:
+    """The topics that owe most or are not replicated, and the newest events."""
+    fine = {"account_state__in": ("in_step", "filtered"), "state__in": ("in_sync", "skipped")}
+    topics = _topics(flow).exclude(asks=False, **fine)
+    behind = list(topics.order_by(F("offset_lag").desc(nulls_first=True), "pk")[: _SHOWN + 1])
+    return {
+        "behind": behind[:_SHOWN],
+        "more_behind": len(behind) > _SHOWN,
+        "transitions": list(events_of(flow)[:_SHOWN]),
+    }
 
 
 def _duties(flow: Flow) -> dict[str, Any]:
@@ -110,9 +118,11 @@ def _duties(flow: Flow) -> dict[str, Any]:
     }
 
 
+_SHOWN = 10
 PARTS = {
-    "topics": Tab("Topics", "mirrors/flows/_topics.html", TOPICS, _topics),
-    "partitions": Tab("Partitions", "mirrors/flows/_partitions.html", PARTITIONS, _partitions),
+    "overview": Tab("Overview", "mirrors/flows/tabs/overview.html", context=_overview),
+    "topics": Tab("Topics", "mirrors/flows/tabs/topics.html", TOPICS, _topics),
+    "partitions": Tab("Partitions", "mirrors/flows/tabs/partitions.html", PARTITIONS, _partitions),
     "groups": Tab("Consumer groups", "mirrors/groups/_flow_tab.html", GROUP_PARTITIONS, _groups),
     "gaps": Tab("Gaps", "mirrors/gaps/_flow_tab.html", GAPS, _gaps),
     "offsets": Tab("Offsets", "mirrors/offsets/_flow_tab.html"),
@@ -121,12 +131,56 @@ PARTS = {
     "duties": Tab("Sync tasks", "mirrors/sync/_flow_tab.html", context=_duties),
     "plan": Tab("Plan", "mirrors/topics/_plan_tab.html", context=plan_part),
     "drift": Tab("Drift", "mirrors/topics/_drift_tab.html", DRIFT, _drift),
-    "jobs": Tab("Jobs and log", "mirrors/flows/_jobs.html", JOBS, _jobs, below=log_of_flow),
-    "transitions": Tab("Transitions", "mirrors/flows/_transitions.html", TRANSITIONS, _transitions),
-    "configuration": Tab("Configuration", "mirrors/flows/_configuration.html"),
+    "jobs": Tab("Jobs and log", "mirrors/flows/tabs/jobs.html", JOBS, _jobs, below=log_of_flow),
+    "configuration": Tab("Configuration", "mirrors/flows/tabs/configuration.html"),
     "history": Tab("History", "mirrors/audit/_flow_tab.html", SETTING_CHANGES, setting_changes),
-    "audit": Tab("Audit", "mirrors/audit/_entries.html", AUDIT_OF_FLOW, human_transitions),
 }
+
+
+# The tabs of a flow, each with its parts; the first part is the tab's own address.
+SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Overview", ("overview",)),
+    ("Topics & partitions", ("topics", "partitions")),
+    ("Consumer groups", ("groups", "offsets")),
+    ("Charts", ("charts",)),
+    ("Health", ("readiness", "heartbeats", "duties", "gaps", "drift", "alerts")),
+    ("Events", ("events", "jobs")),
+    ("Configuration", ("configuration", "history", "plan")),
+)
+# Parts with a page of their own.
+_PAGES = {"charts": "Charts", "alerts": "Alerts", "events": "Events"}
+
+
+def _link(pk: int, part: str) -> str:
+    if part == "overview":
+        return reverse("flow", args=[pk])
+    if part in _PAGES:
+        return reverse(f"flow-{part}", args=[pk])
+    return reverse("flow-part", args=[pk, part])
+
+
+def menu(pk: int, part: str) -> dict[str, Any]:
+    """The tabs of a flow's page, and the parts of the tab that is shown."""
+    shown = next(names for _, names in SECTIONS if part in names)
+    return {
+        "tabs": [(label, _link(pk, names[0]), names is shown) for label, names in SECTIONS],
+        "parts": [
+            (_PAGES.get(name) or PARTS[name].label, _link(pk, name), name == part) for name in shown
+        ],
+    }
+
+
+def places(pk: int) -> dict[str, str]:
+    """The address of each place of a flow's pages, by its name in documents: `Health > Gaps`."""
+    found = {label: _link(pk, names[0]) for label, names in SECTIONS}
+    for label, names in SECTIONS:
+        if len(names) > 1:
+            titles = {name: _PAGES.get(name) or PARTS[name].label for name in names}
+            found |= {f"{label} > {titles[name]}": _link(pk, name) for name in names}
+    return found | {
+        "Costs": reverse("flow-cost", args=[pk]),
+        "Left behind in failovers": reverse("flow-left-behind", args=[pk]),
+    }
 
 
 def lanes_of(job: Job | None) -> dict[str, Any]:
@@ -135,6 +189,7 @@ def lanes_of(job: Job | None) -> dict[str, Any]:
 
 # Lists of a tab that are shown whole.
 WHOLE_LISTS: dict[str, dict[str, ListSpec]] = {
+    "overview": {"behind": BEHIND, "transitions": RECENT_TRANSITIONS},
     "partitions": {"lanes": LANES},
     "heartbeats": {"heartbeats": HEARTBEATS},
     "duties": {"duties": SYNC_TASKS},

@@ -17,6 +17,7 @@ from mirrors.forms.migration.import_export import ImportForm
 from mirrors.models import Cluster, Role, needs
 from mirrors.services.migration import import_export as services
 from mirrors.views.page import curl, render_page
+from mirrors.views.tables import fold
 
 _STATES = {
     "used": "good",
@@ -24,6 +25,7 @@ _STATES = {
     "different": "attention",
     "unsupported": "critical",
 }
+_PROBLEMS_FIRST = ("unsupported", "different", "defaulted", "used")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -65,11 +67,13 @@ def _apply(request: HttpRequest, form: ImportForm, plan: ImportPlan) -> HttpResp
 
 def _page(request: HttpRequest, form: ImportForm, plan: ImportPlan | None) -> HttpResponse:
     form.mark_fields()
-    lines = plan.lines if plan else ()
+    lines = sorted(plan.lines, key=lambda line: _PROBLEMS_FIRST.index(line.verdict)) if plan else []
+    rows, taken = fold(lines, lambda line: line.verdict == "used")
     context: dict[str, Any] = {
         "form": form,
         "plan": plan,
-        "rows": [{"line": line, "state": _STATES[line.verdict]} for line in lines],
+        "rows": [{"line": line, "state": _STATES[line.verdict]} for line in rows],
+        "taken": [{"line": line, "state": _STATES[line.verdict]} for line in taken],
         "commands": [
             curl(request, "Preview an import", "POST", "imports/"),
             curl(request, "Export all flows", "POST", "exports/"),

@@ -137,7 +137,7 @@ def _stalled(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionR
 def _stale(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     if flow.desired != "running" or flow.state == "failed":
         return ConditionResult(False, True, None, f"is {flow.state}")
-    return _age(condition, flow.as_of or flow.since, now, "sent no figures for {}")
+    return _age(condition, flow.as_of or flow.since, now, "sent no metrics for {}")
 
 
 def _gap(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
@@ -201,6 +201,12 @@ def _foreign_writes(condition: Condition, flow: FlowFacts, now: datetime) -> Con
     )
 
 
+def _budget(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
+    if flow.budget_share is None:
+        return ConditionResult(False, True, None, flow.cost)
+    return _level(condition, flow.budget_share, flow.cost)
+
+
 def _age(
     condition: Condition, since: datetime | None, now: datetime, words: str
 ) -> ConditionResult:
@@ -212,7 +218,7 @@ def _age(
 
 def _level(condition: Condition, value: float | None, words: str) -> ConditionResult:
     if value is None:
-        return ConditionResult(None, False, None, "sends no fresh figures")
+        return ConditionResult(None, False, None, "sends no fresh metrics")
     threshold = condition.threshold or 0
     if condition.kind in COUNTS_BELOW:
         return ConditionResult(value < threshold, value >= condition.clears_at, value, words)
@@ -244,4 +250,5 @@ _READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], ConditionResult]] =
     "open_transaction": _open_transaction,
     "foreign_writes": _foreign_writes,
     "not_replicated": _not_replicated,
+    "budget": _budget,
 }

@@ -24,19 +24,20 @@ Kind = Literal[
     "open_transaction",
     "foreign_writes",
     "not_replicated",
+    "budget",
 ]
 # The condition of each kind, and the unit of its threshold; empty for kinds without one.
 KINDS: dict[Kind, tuple[str, str]] = {
     "time_lag": (
-        "The oldest record not yet replicated is older than this number of seconds (RPO)",
+        "RPO: the oldest record not yet replicated is older than this number of seconds",
         "s",
     ),
     "offset_lag": ("More records than this are not yet replicated", "records"),
-    "stands": ("The source grows and nothing was replicated for this number of seconds", "s"),
+    "stands": ("New records on the source, and none replicated for this number of seconds", "s"),
     "flow_failed": ("The flow failed and is not restarted automatically", ""),
     "flow_degraded": ("The flow is degraded, or fails repeatedly", ""),
     "gap": ("Records are lost, changed or rejected, and need a decision", ""),
-    "stale": ("The flow should run and sent no figures for this number of seconds", "s"),
+    "stale": ("No metrics from a running flow for this number of seconds", "s"),
     "runner_down": ("A runner that flows need is not ready", ""),
     "forecast": (
         "Retention deletes records before they are replicated, within this number of seconds",
@@ -47,6 +48,7 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "open_transaction": ("An open transaction holds back records for this number of seconds", "s"),
     "foreign_writes": ("Another producer writes into the flow's remote topics", ""),
     "not_replicated": ("A selected topic is not replicated, and only a person can change that", ""),
+    "budget": ("The forecast cost of the month is above this percentage of its budget", "%"),
 }
 # Greater than any lag, and exact in JSON.
 LARGEST = 1e15
@@ -118,6 +120,9 @@ class FlowFacts:
     # Records that foreign producers still write, and a sentence that says where.
     foreign_records: int = 0
     foreign_writes: str = ""
+    # The forecast of the month in percent of its budget; None without one. `cost`: as a sentence.
+    budget_share: float | None = None
+    cost: str = "has no budget"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,7 +138,7 @@ class ConditionResult:
     """The result of a condition. `holds` is None if it is unknown.
 
     Between the threshold and the clearing value neither `holds` nor `clears` is true: a firing
-    alert goes on firing, and none opens.
+    alert stays firing, and none opens.
     """
 
     holds: bool | None

@@ -1,4 +1,4 @@
-"""Data loss if a source fails now: one sentence over all sources.
+"""Data loss if a source fails now: sentences by source, and the worst over all of them.
 
 The greatest known loss comes first; an unknown one never replaces a known one. A stale figure is a
 lower bound and says its age.
@@ -10,10 +10,11 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 from mirrors.domain.account.sentences import amount, offsets_when_seen
 from mirrors.domain.account.totals import NOTHING, OLD_AFTER_MS, Total, is_old
-from mirrors.domain.formatting import duration, plural, short_name
+from mirrors.domain.formatting import arrow, duration, plural, short_name
 
 NOT_RUNNING = {"draft", "paused", "stopped", "failed_over"}
 # Nothing to lose: a draft was never started, and clients left the source of a failed-over flow.
@@ -80,22 +81,104 @@ def worst_by_source(flows: Iterable[FlowSummary], now: datetime) -> list[FlowSum
     return sorted(worst.values(), key=lambda flow: (*_rank(flow, now), flow.source), reverse=True)
 
 
-def losses(flows: Iterable[FlowSummary], now: datetime) -> str:
-    """`Data loss if a source fails now: east at most 4,112 records; none for west (2 s ago).`"""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceLoss:
+    """Data loss if these sources fail now, as a sentence; `flow` names the one with the loss."""
+
+    sources: tuple[str, ...]
+    kind: Literal["loss", "unknown", "none"]
+    sentence: str
+    flow: str = ""
+
+
+def losses(flows: Iterable[FlowSummary], now: datetime) -> list[SourceLoss]:
+    """One sentence for each source with a loss; one for all unknown, one for all without loss."""
     ranked = worst_by_source(flows, now)
     known = [flow for flow in ranked if flow.total.records]
     safe = [flow for flow in ranked if _is_safe(flow, now)]
     unknown = [flow for flow in ranked if flow not in known and flow not in safe]
-    parts = [_known(flow, now) for flow in known[:NAMED]]
+    found = [
+        SourceLoss(sources=(f.source,), kind="loss", sentence=_known(f, now), flow=f.name)
+        for f in known[:NAMED]
+    ]
     if len(known) > NAMED:
-        parts.append(f"{plural(len(known) - NAMED, 'more source')} with less")
-    if unknown:
-        parts.append(f"unknown for {_named(unknown, lambda flow: _why_unknown(flow, now))}")
+        names = tuple(flow.source for flow in known[NAMED:])
+        more = f"If one of {plural(len(names), 'more source')} fails now: fewer records lost."
+        found.append(SourceLoss(sources=names, kind="loss", sentence=more))
+    found += [
+        SourceLoss(
+            sources=(flow.source,),
+            kind="unknown",
+            sentence=f"If {flow.source} fails now: unknown data loss ({_why_unknown(flow, now)}).",
+            flow=flow.name,
+        )
+        for flow in sorted(unknown, key=lambda flow: flow.source)[:NAMED]
+    ]
+    if len(unknown) > NAMED:
+        rest = tuple(sorted(flow.source for flow in unknown)[NAMED:])
+        said = f"Unknown data loss for {plural(len(rest), 'more source')}."
+        found.append(SourceLoss(sources=rest, kind="unknown", sentence=said))
     if safe:
+        names = tuple(sorted(flow.source for flow in safe))
         age = max((now - seen for flow in safe if (seen := flow.observed_at())), default=None)
         seconds = 1 if age is None else max(1, math.ceil(age.total_seconds()))
-        parts.append(f"none for {_named(safe)} (checked {duration(seconds * 1000)} ago)")
-    return f"Data loss if a source fails now: {'; '.join(parts)}." if parts else ""
+        checked = f"checked {duration(seconds * 1000)} ago"
+        said = f"If {_named(names)} fails now: no data loss ({checked})."
+        found.append(SourceLoss(sources=names, kind="none", sentence=said))
+    return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WorstLoss:
+    """The greatest RPO and the greatest number of records over all sources.
+
+    - `rpo_ms` is None if nothing is known. `is_least`: it is a lower bound, because an account is
+      unknown, old, or has records of unknown age.
+    - `records` is text with its certainty; `flow` is the one that owes them.
+    """
+
+    rpo_ms: int | None
+    is_least: bool
+    rpo_flow: str
+    records: str
+    flow: str
+
+
+def worst_loss(flows: Iterable[FlowSummary], now: datetime) -> WorstLoss | None:
+    """None if no flow protects a source."""
+    protected = [flow for flow in flows if flow.state not in _NOT_PROTECTED]
+    if not protected:
+        return None
+    lags = [
+        (flow.account.time_lag_ms, flow.name)
+        for flow in protected
+        if flow.account is not None and flow.account.time_lag_ms is not None
+    ]
+    rpo, rpo_flow = max(lags, default=(None, ""))
+    unsure = any(_is_unsure(flow, now) for flow in protected)
+    if unsure and not rpo:
+        # "At least 0 s" says nothing.
+        rpo, rpo_flow = None, ""
+    worst = worst_by_source(protected, now)[0]
+    if worst.total.records:
+        stated = worst.total.as_of(_ms(now), _old_after(worst))
+        records, named = amount(stated.records, stated.certainty), worst.name
+    else:
+        records, named = ("unknown number of records" if unsure else "0 records"), ""
+    return WorstLoss(rpo_ms=rpo, is_least=unsure, rpo_flow=rpo_flow, records=records, flow=named)
+
+
+def _is_unsure(flow: FlowSummary, now: datetime) -> bool:
+    if flow.account is None:
+        return True
+    stated = flow.account.as_of(_ms(now), _old_after(flow))
+    if stated.certainty in {"unknown", "at_least"} or stated.unknown_lags > 0:
+        return True
+    return flow.source_unreachable
+
+
+def _old_after(flow: FlowSummary) -> int:
+    return -1 if flow.source_unreachable else OLD_AFTER_MS
 
 
 def _rank(flow: FlowSummary, now: datetime) -> tuple[int, bool, int, timedelta]:
@@ -112,49 +195,45 @@ def _is_safe(flow: FlowSummary, now: datetime) -> bool:
 
 
 def _known(flow: FlowSummary, now: datetime) -> str:
-    """`east at most 4,112 records (oldest 38 s, most in payments)`."""
-    limit = -1 if flow.source_unreachable else OLD_AFTER_MS
-    stated = flow.total.as_of(_ms(now), limit)
-    notes = ["unreachable"] if flow.source_unreachable else []
+    """`If east fails now: at most 4,112 records lost (oldest 38 s, mostly payments).`"""
+    stated = flow.total.as_of(_ms(now), _old_after(flow))
+    notes = []
     seen = flow.observed_at()
     when = "seen at an unknown time" if seen is None else f"seen {how_long(seen, now)} ago"
     if flow.total.records > stated.records:
         notes.append(offsets_when_seen(flow.total, _ms(now)))
-    elif is_old(flow.total.observed_at, _ms(now), min(limit, AGE_SAID_AFTER_MS)):
+    elif is_old(flow.total.observed_at, _ms(now), min(_old_after(flow), AGE_SAID_AFTER_MS)):
         notes.append(when)
     if stated.time_lag_ms:
         bound = "at least " if stated.unknown_lags else ""
         notes.append(f"oldest {bound}{duration(stated.time_lag_ms)}")
     if flow.worst_topic:
-        notes.append(f"most in {short_name(flow.worst_topic)}")
+        notes.append(f"mostly {short_name(flow.worst_topic)}")
     if stated.unknown:
         notes.append(f"unknown for {plural(stated.unknown, 'partition')}")
     what = amount(stated.records, stated.certainty)
-    return f"{flow.source} {what} ({', '.join(notes)})" if notes else f"{flow.source} {what}"
+    why = f" ({', '.join(notes)})" if notes else ""
+    if flow.source_unreachable:
+        return f"{flow.source} is unreachable: {what} not replicated{why}."
+    return f"If {flow.source} fails now: {what} lost{why}."
 
 
 def _why_unknown(flow: FlowSummary, now: datetime) -> str:
     seen = flow.observed_at()
     if flow.account is None or seen is None:
-        return "no figures yet"
+        return f"no metrics from {arrow(flow.name)} yet"
     if flow.account.unknown:
         return f"unknown for {plural(flow.account.unknown, 'partition')}"
-    last = f"in sync {how_long(seen, now)} ago"
-    return f"unreachable, {last}" if flow.source_unreachable else last
+    if flow.source_unreachable:
+        return f"unreachable, in sync {how_long(seen, now)} ago"
+    return f"no metrics from {arrow(flow.name)} for {how_long(seen, now)}"
 
 
-def _named(flows: Sequence[FlowSummary], note: object = None) -> str:
-    """`south (no figures yet), north and 2 more`."""
-    names = [
-        f"{flow.source} ({note(flow)})" if callable(note) else flow.source
-        for flow in sorted(flows, key=lambda flow: flow.source)[:NAMED]
-    ]
-    more = len(flows) - NAMED
-    if more > 0:
-        names.append(f"{more} more")
-    if len(names) == 1:
-        return names[0]
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+def _named(names: Sequence[str]) -> str:
+    """`east, south or west`; of many the first ones and their number."""
+    more = len(names) - NAMED
+    said = list(names) if more < 2 else [*names[:NAMED], f"one of {more} more"]
+    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} or {said[-1]}"
 
 
 def how_long(then: datetime, now: datetime) -> str:

@@ -1,4 +1,4 @@
-"""The summary of the overview: health of all flows, data loss, flows in trouble."""
+"""The summary of the overview: health of all flows, data loss, flows in trouble, drills."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from datetime import datetime
 from typing import Literal
 
 from mirrors.domain.account.sentences import owed, owed_as_of
+from mirrors.domain.drills.proof import ProvenState
 from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER, arrow, duration, plural
-from monitoring.domain.overview.data_loss import NOT_RUNNING, FlowSummary, how_long, losses
+from monitoring.domain.overview.data_loss import (
+    NOT_RUNNING,
+    FlowSummary,
+    SourceLoss,
+    WorstLoss,
+    how_long,
+    losses,
+    worst_loss,
+)
 
 Tone = Literal["good", "attention", "critical", "resting", "unknown", "starting"]
 
@@ -31,6 +40,16 @@ class FlowProblem:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Number of flows by what a person has to know of them."""
+
+    healthy: int = 0
+    attention: int = 0
+    starting: int = 0
+    stopped: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Summary:
     """The headline with its tone, data loss, flows in trouble, and flows that are not running.
 
@@ -39,7 +58,9 @@ class Summary:
 
     tone: Tone
     headline: str
-    losses: str = ""
+    counts: Counts = Counts()
+    losses: tuple[SourceLoss, ...] = ()
+    worst: WorstLoss | None = None
     troubles: tuple[FlowProblem, ...] = ()
     not_running: str = ""
     engine: str = ""
@@ -114,7 +135,14 @@ def summarize(
     return Summary(
         tone=worst if worst != "resting" or len(idle) == len(flows) else "good",
         headline=_headline(len(flows), len(troubled), len(idle), starting) + _cause(troubled),
-        losses=losses(flows, now),
+        counts=Counts(
+            healthy=sum(tone == "good" for tone in tones.values()),
+            attention=len(troubled),
+            starting=starting,
+            stopped=len(idle),
+        ),
+        losses=tuple(losses(flows, now)),
+        worst=worst_loss(flows, now),
         troubles=tuple(
             FlowProblem(flow.name, _trouble(flow, now), flow.state in _NOT_WELL)
             for flow in troubled[:3]
@@ -137,11 +165,14 @@ def _headline(total: int, troubled: int, idle: int, starting: int) -> str:
         return f"{starting} of {total} flows {'is' if starting == 1 else 'are'} starting"
     active = total - idle
     if not active:
-        return "The only flow is stopped" if total == 1 else f"{_all(total)} are stopped"
+        return (
+            "The only flow is stopped or paused"
+            if total == 1
+            else f"{_all(total)} are stopped or paused"
+        )
     if active == total:
         return "The only flow is healthy" if total == 1 else f"{_all(total)} are healthy"
-    verb = "flow is" if active == 1 else "flows are"
-    return f"{active} active {verb} healthy, {idle} stopped"
+    return f"{plural(active, 'flow')} healthy, {idle} stopped or paused"
 
 
 def _cause(troubled: Sequence[FlowSummary]) -> str:
@@ -165,7 +196,7 @@ def _trouble(flow: FlowSummary, now: datetime) -> str:
     """The sentence after the name of the flow."""
     if flow.state == "running" and is_stale(flow, now):
         age = "ever" if flow.as_of is None else f"for {how_long(flow.as_of, now)}"
-        return f"has sent no figures {age}: is its runner running?"
+        return f"has sent no metrics {age}: is its runner running?"
     if flow.state == "running" and flow.source_unreachable:
         return f"reads from {flow.source}, which is unreachable."
     if flow.state == "running":
@@ -222,3 +253,44 @@ def _engine(silent: Sequence[str]) -> str:
         f"{names} {verb} missing: states and figures on this page are stale, and failed flows are "
         "not restarted. Replication continues."
     )
+
+
+# This many standbys that failed are named.
+_DRILLS_NAMED = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class StandbyProof:
+    """One flow's target, by its last drill."""
+
+    flow: str
+    proven: ProvenState
+
+
+def drill_sentence(standbys: Sequence[StandbyProof]) -> str:
+    """`Drills: 1 of 14 standbys passed, 1 failed (a→b), 12 never tested.`"""
+    if not standbys:
+        return ""
+    if all(one.proven == "never" for one in standbys):
+        return "No failover drill has been run yet."
+    counts = {state: [one for one in standbys if one.proven == state] for state in _DRILL_TEXTS}
+    passed = f"{len(counts.pop('proven'))} of {len(standbys)} standbys passed"
+    parts = [
+        f"{len(found)} {_DRILL_TEXTS[state]}{_failed_names(found) if state == 'failed' else ''}"
+        for state, found in counts.items()
+        if found
+    ]
+    return f"Drills: {', '.join([passed, *parts])}."
+
+
+_DRILL_TEXTS: dict[ProvenState, str] = {
+    "proven": "passed",
+    "failed": "failed",
+    "stale": "passed too long ago",
+    "never": "never tested",
+}
+
+
+def _failed_names(found: Sequence[StandbyProof]) -> str:
+    names = [arrow(one.flow) for one in found[:_DRILLS_NAMED]]
+    return f" ({', '.join(names)}{', …' if len(found) > _DRILLS_NAMED else ''})"

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable
 from monitoring.domain.topology.graph import Edge, components, ranks
 from monitoring.domain.topology.vertical_order import LABEL_HEIGHT, PORT, Item, Layout, stack
 
-BOX_WIDTH = 160.0
-LABEL_WIDTH = 128.0
+BOX_WIDTH = 176.0
+LABEL_WIDTH = 140.0
 MARGIN = 8.0
 BETWEEN = 36.0  # between two groups without a flow between them
-ROW_WIDTH = 1320.0  # maximum width of a row of groups
+ROW_WIDTH = 1180.0  # maximum width of a row of groups
 HEAD = 9.0  # length of an arrow's head
 
 Point = tuple[float, float]
@@ -78,21 +78,25 @@ def thickness(bytes_per_second: float | None) -> float:
     return round(1.5 + 0.9 * math.log10(1 + max(0.0, bytes_per_second or 0.0) / 1000), 1)
 
 
-def draw(names: Iterable[str], edges: Iterable[Edge]) -> Drawing:
-    """The same drawing for the same clusters and flows, in any order."""
+def draw(names: Iterable[str], edges: Iterable[Edge], sources: Iterable[str] = ()) -> Drawing:
+    """The same drawing for the same clusters and flows, in any order.
+
+    Of two clusters that replicate to each other, the first one in `sources` stands left.
+    """
     flows = tuple(sorted(set(edges)))
-    return _draw(tuple(sorted({*names, *(name for edge in flows for name in edge)})), flows)
+    known = tuple(sorted({*names, *(name for edge in flows for name in edge)}))
+    return _draw(known, flows, tuple(sources))
 
 
 @functools.lru_cache(maxsize=64)
-def _draw(known: tuple[str, ...], flows: tuple[Edge, ...]) -> Drawing:
+def _draw(known: tuple[str, ...], flows: tuple[Edge, ...], sources: tuple[str, ...]) -> Drawing:
     """Cached, because a page requests the same drawing every few seconds."""
     boxes: list[Box] = []
     lines: list[Connector] = []
     x, y, row_height, width = MARGIN, MARGIN, 0.0, 0.0
     for group in components(known, flows):
         inside = set(group)
-        part = _draw_group(group, [edge for edge in flows if edge[0] in inside])
+        part = _draw_group(group, [edge for edge in flows if edge[0] in inside], sources)
         if x > MARGIN and x + part.width > ROW_WIDTH:
             x, y, row_height = MARGIN, y + row_height + BETWEEN, 0.0
         boxes += [_moved(box, x, y) for box in part.boxes]
@@ -103,8 +107,8 @@ def _draw(known: tuple[str, ...], flows: tuple[Edge, ...]) -> Drawing:
     return Drawing(width + MARGIN, y + row_height + MARGIN, tuple(boxes), tuple(lines))
 
 
-def _draw_group(group: Collection[str], edges: list[Edge]) -> Drawing:
-    stacked = stack(ranks(group, edges), edges)
+def _draw_group(group: Collection[str], edges: list[Edge], sources: tuple[str, ...]) -> Drawing:
+    stacked = stack(ranks(group, edges, sources), edges)
     starts = _starts(stacked)
     ports = _ports(stacked)
     lines = tuple(_line(edge, route, starts, ports) for edge, route in stacked.routes.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 Edge = tuple[str, str]
 
@@ -18,13 +18,15 @@ def components(names: Collection[str], edges: Iterable[Edge]) -> list[list[str]]
     return sorted(groups.values(), key=lambda group: (-len(group), group))
 
 
-def ranks(names: Collection[str], edges: Collection[Edge]) -> dict[str, int]:
+def ranks(
+    names: Collection[str], edges: Collection[Edge], sources: Sequence[str] = ()
+) -> dict[str, int]:
     """A column for each cluster of one group, from 0.
 
     Flows lead to the right. In a cycle, some lead back: as few as the greedy order of Eades, Lin
-    and Smyth finds.
+    and Smyth finds. Among equals, the first of `sources` stands left.
     """
-    order = {name: at for at, name in enumerate(_order(names, edges))}
+    order = {name: at for at, name in enumerate(_order(names, edges, sources))}
     forward = {tuple(sorted(edge, key=order.__getitem__)) for edge in edges}
     before: dict[str, set[str]] = {name: set() for name in names}
     after: dict[str, set[str]] = {name: set() for name in names}
@@ -42,7 +44,8 @@ def ranks(names: Collection[str], edges: Collection[Edge]) -> dict[str, int]:
     return {name: column - first for name, column in rank.items()}
 
 
-def _order(names: Collection[str], edges: Collection[Edge]) -> list[str]:
+def _order(names: Collection[str], edges: Collection[Edge], sources: Sequence[str]) -> list[str]:
+    senior = {name: at for at, name in enumerate(sources)}
     left: list[str] = []
     right: list[str] = []
     rest = set(names)
@@ -60,7 +63,10 @@ def _order(names: Collection[str], edges: Collection[Edge]) -> list[str]:
             left += starts
             rest -= set(starts)
         else:
-            one = min(rest, key=lambda n: (ins[n] - outs[n], -ins[n] - outs[n], n))
+            one = min(
+                rest,
+                key=lambda n: (ins[n] - outs[n], -ins[n] - outs[n], senior.get(n, len(senior)), n),
+            )
             left.append(one)
             rest.remove(one)
     return left + right

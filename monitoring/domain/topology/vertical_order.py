@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from monitoring.domain.topology.graph import Edge
 
-BOX_HEIGHT = 54.0
+BOX_HEIGHT = 66.0
 LABEL_HEIGHT = 40.0
 BEND_HEIGHT = 10.0
 PORT = 14.0  # between two lines at one side of a box

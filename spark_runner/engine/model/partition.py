@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from mirrors.domain.flows.latency import Latency, add_up, latency_of
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.internal_topics.records import Position
 from spark_runner.engine.model.partition_state import PartitionState
@@ -14,7 +15,7 @@ from spark_runner.engine.model.pending_batch import RAW, PendingBatch, Run
 from spark_runner.engine.model.receive_buffers import ReceiveBuffer
 from spark_runner.engine.model.skipped_batches import SkippedBatches
 from spark_runner.engine.model.target_settings import TopicSettings
-from spark_runner.kafka_protocol.batch_header import Sequences
+from spark_runner.kafka_protocol.batch_header import LOG_APPEND_TIME, Sequences
 
 
 class PartitionCounters:
@@ -26,6 +27,7 @@ class PartitionCounters:
         "committed_bytes",
         "committed_records",
         "committed_timestamp",
+        "latency",
         "records",
     )
 
@@ -36,17 +38,27 @@ class PartitionCounters:
         self.committed_records = self.committed_bytes = 0
         # Timestamp of the last committed batch in ms; None before the first.
         self.committed_timestamp: int | None = None
+        # Of the records committed since the last report.
+        self.latency: Latency | None = None
 
     def ended(self, records: int, size: int) -> None:
         """The transaction of these acknowledged records was committed or aborted."""
         self.records += records
         self.bytes += size
 
-    def committed(self, records: int, size: int, timestamp: int | None) -> None:
+    def committed(
+        self, records: int, size: int, timestamp: int | None, latency: Latency | None
+    ) -> None:
         """These records are committed; `timestamp` is that of the last batch."""
+        self.latency = add_up((self.latency, latency))
         self.committed_records += records
         self.committed_bytes += size
         self.committed_timestamp = timestamp
+
+    def take_latency(self) -> Latency | None:
+        """The latency of the records committed since the last call."""
+        found, self.latency = self.latency, None
+        return found
 
 
 _INDEX: Final = struct.Struct(">i")
@@ -87,8 +99,10 @@ class Partition(PartitionState):
         "last_stable_offset",
         "map_end",
         "name",
+        "newest_timestamp",
         "next_downstream",
         "next_fetch",
+        "oldest_timestamp",
         "partition",
         "position",
         "queue",
@@ -109,7 +123,9 @@ class Partition(PartitionState):
         "source_key",
         "source_node",
         "stop_offset",
+        "timed_records",
         "timestamp",
+        "timestamp_sum",
         "to_retry",
         "topic",
         "topic_partition",
@@ -173,6 +189,9 @@ class Partition(PartitionState):
         # Acknowledged since the last commit.
         self.records = 0
         self.bytes = 0
+        # Timestamps of these records by the headers of their batches; -1 while there are none.
+        self.oldest_timestamp = self.newest_timestamp = -1
+        self.timestamp_sum = self.timed_records = 0
         self.counts = PartitionCounters()
         # As in the committed position: operators' decisions, and those that kept the offset runs.
         self.resets = self.kept = 0
@@ -353,9 +372,28 @@ class Partition(PartitionState):
         self.records += records
         self.bytes += batch.size
         self.counts.batches += 1
-        self.timestamp = header[8]
+        newest = header[8]
+        self.timestamp = newest
+        # With LogAppendTime all records have the newest timestamp.
+        self._note_timestamps(newest if header[5] & LOG_APPEND_TIME else header[7], newest, records)
         self.acknowledged_epoch = batch.leader_epoch
         self.repack_reason = batch.repack_reason
+
+    def _note_timestamps(self, first: int, last: int, records: int) -> None:
+        """A batch's records are taken for evenly spread between its two timestamps."""
+        if first < 0 or last < 0:
+            return
+        oldest, newest = (first, last) if first <= last else (last, first)
+        if self.oldest_timestamp < 0 or oldest < self.oldest_timestamp:
+            self.oldest_timestamp = oldest
+        if newest > self.newest_timestamp:
+            self.newest_timestamp = newest
+        self.timestamp_sum += (oldest + newest) * records // 2
+        self.timed_records += records
+
+    def note_record_timestamp(self, timestamp: int) -> None:
+        """One record of the record lane that the next commit contains."""
+        self._note_timestamps(timestamp, timestamp, 1)
 
     def confirm(self, epoch: int) -> None:
         """A batch was acknowledged under this producer epoch."""
@@ -372,21 +410,32 @@ class Partition(PartitionState):
 
     # -- the commit
 
-    def commit(self, downstream: int) -> None:
-        """Everything acknowledged is committed. `downstream`: offset of the next batch, or -1."""
+    def commit(self, downstream: int, now: int) -> None:
+        """Everything acknowledged is committed, `now` (epoch ms).
+
+        `downstream`: offset of the next batch, or -1.
+        """
         self.position = self.acknowledged_offset
         self.map_end = self.next_map_end
         self.next_downstream = downstream
         self.committed_downstream = max(downstream, self.committed_downstream)
         self.runs = []
         self.skipped.commit(self.position)
-        self.counts.committed(self.records, self.bytes, self.timestamp)
+        latency = latency_of(
+            records=self.timed_records,
+            timestamp_sum=self.timestamp_sum,
+            oldest=self.oldest_timestamp,
+            newest=self.newest_timestamp,
+            now=now,
+        )
+        self.counts.committed(self.records, self.bytes, self.timestamp, latency)
         self.count_acknowledged()
 
     def count_acknowledged(self) -> None:
         """Count the records acknowledged since the last commit, committed or aborted."""
         self.counts.ended(self.records, self.bytes)
-        self.records = self.bytes = 0
+        self.records = self.bytes = self.timestamp_sum = self.timed_records = 0
+        self.oldest_timestamp = self.newest_timestamp = -1
 
     @property
     def next_map_end(self) -> int | None:
@@ -412,10 +461,10 @@ class Partition(PartitionState):
         self.records = count
         self.next_downstream = max(self.next_downstream, last + 1)
 
-    def commit_records(self, position: int, downstream: int) -> None:
-        """Commit this position; `downstream` as in `commit`."""
+    def commit_records(self, position: int, downstream: int, now: int) -> None:
+        """Commit this position; the rest as in `commit`."""
         self.acknowledged_offset = position
-        self.commit(downstream)
+        self.commit(downstream, now)
 
     def forget_epoch(self) -> None:
         """librdkafka does not return leader epochs.

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.gaps.lost_ranges import describe_range_gap
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.error_codes import ClientCode, Code
@@ -21,7 +22,6 @@ from spark_runner.engine.record_lane.progress import CopiedPartition
 from spark_runner.engine.rejections import REJECTIONS, describe_rejection
 from spark_runner.engine.source.errors import broker_error
 from spark_runner.ipc.messages import PartitionWork, SliceWork
-from spark_runner.positions.validation import describe_range_gap
 
 NO_RUNS = (
     "skip.replicated=true needs offset runs, which the record lane does not write: run this flow "

@@ -36,6 +36,8 @@ class CopiedPartition:
 
     __slots__ = (
         "bytes",
+        "committed_bytes",
+        "committed_records",
         "error",
         "next",
         "next_timestamp",
@@ -54,8 +56,9 @@ class CopiedPartition:
         self.position = self.next = work.start
         self.timestamp: int | None = None
         self.next_timestamp: int | None = None
-        self.records = 0
-        self.bytes = 0
+        # Of the open transaction, and of all that this epoch has committed.
+        self.records = self.bytes = 0
+        self.committed_records = self.committed_bytes = 0
         # `refused`: copy up to its offset, then stop; `error`: stopped.
         self.refused: PartitionError | None = None
         self.error: PartitionError | None = None
@@ -83,6 +86,7 @@ class CopiedPartition:
         self.next_timestamp = timestamp
         self.records += 1
         self.bytes += size
+        self.partition.note_record_timestamp(timestamp)
 
 
 class Progress:
@@ -185,6 +189,8 @@ class Progress:
             part.position, part.timestamp = part.next, part.next_timestamp
             self.records += part.records
             self.bytes += part.bytes
+            part.committed_records += part.records
+            part.committed_bytes += part.bytes
             part.records = part.bytes = 0
             self._unreported.add(part.topic_partition)
 
@@ -232,4 +238,7 @@ class Progress:
             timestamp=part.timestamp,
             lane=self._lane,
             repeats=self._duplicates.count(part.partition),
+            records=part.committed_records,
+            bytes=part.committed_bytes,
+            latency=part.partition.counts.take_latency(),
         )

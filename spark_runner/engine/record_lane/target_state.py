@@ -173,8 +173,9 @@ class TargetState:
         """These positions are committed, with all acknowledged records."""
         self.rows.to_rewrite.clear()
         self.duplicates.committed(positions)
+        now = int(time.time() * 1000)
         for partition, at in positions.items():
-            partition.commit_records(at, self.rows.after_commit(partition))
+            partition.commit_records(at, self.rows.after_commit(partition), now)
 
     def _last_position(
         self, partition: Partition, known: Mapping[TopicPartition, Position]

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.foreign_records import UnmappedRange, foreign_ranges
-from mirrors.kafka.producers.producer_id import ProducerIdentity
+from mirrors.kafka.producers.identity import ProducerIdentity
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.recovery.target_batches import read_ranges
 from spark_runner.kafka_protocol.cluster import ClusterClient

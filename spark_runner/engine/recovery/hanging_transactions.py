@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.hanging_transactions import TransactionRepair
-from mirrors.kafka.producers.producer_id import ProducerIdentity, ProducerLost
+from mirrors.kafka.producers.identity import ProducerIdentity, ProducerLost
 from mirrors.kafka.producers.transaction_state import OpenTransaction
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason

@@ -20,7 +20,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.gaps.foreign_records import ObservedBatch, UnmappedRange
 from mirrors.domain.gaps.lost_ranges import positions_lost
 from mirrors.kafka.producers.coordinator import Coordinator
-from mirrors.kafka.producers.producer_id import ProducerIdentity
+from mirrors.kafka.producers.identity import ProducerIdentity
 from mirrors.kafka.producers.transactions import slice_id
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_range
+from mirrors.domain.gaps.lost_ranges import GapFacts, describe_range_gap, gap_of_range
 from mirrors.kafka.error_codes import Code, name_of
 from mirrors.kafka.error_table import RETRIABLE, TOPIC_MISSING
 from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, ListedOffset, list_offsets
@@ -15,7 +15,7 @@ from mirrors.kafka.protocol.metadata import NO_ID, Leader
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.kafka_protocol.cluster import ClusterClient
-from spark_runner.positions.validation import describe_range_gap, describe_truncation
+from spark_runner.positions.validation import describe_truncation
 
 T = TypeVar("T")
 

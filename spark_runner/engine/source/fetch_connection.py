@@ -174,9 +174,13 @@ class FetchConnection:
         """Omit the partition from the next requests; it stays assigned to this connection."""
         self._session.remove(partition.source_key, partition.partition)
 
-    def send_fetch(self, buffer: ReceiveBuffer, now: float, most: int) -> None:
-        """Send the next request; its reply of at most `most` bytes goes to the buffer."""
-        self._session.set_max_bytes(min(most, self._fetch_size.size))
+    def send_fetch(
+        self, buffer: ReceiveBuffer, now: float, *, max_bytes: int, max_wait_ms: int
+    ) -> None:
+        """Send the next request; its reply of at most `max_bytes` goes to the buffer."""
+        self._session.limit(
+            max_bytes=min(max_bytes, self._fetch_size.size), max_wait_ms=max_wait_ms
+        )
         self.buffer = buffer
         self.sent_at = now
         self._last_received_at = 0.0

@@ -208,7 +208,12 @@ class OverlappingFetches:
             return
         self._send_at[connection.connection_id[0]] = now + self._overlap.spacing_s
         try:
-            connection.send_fetch(buffer, now, self._limits.max_bytes)
+            connection.send_fetch(
+                buffer,
+                now,
+                max_bytes=self._limits.max_bytes,
+                max_wait_ms=self._limits.max_wait_ms,
+            )
         except KafkaUnavailable:
             self.lost(connection, now)
 

@@ -8,6 +8,7 @@ fetches live records of a distant source in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from mirrors.domain.errors import KafkaUnavailable
 from spark_runner.engine.batches.header_scan import STOP_INSIDE_BATCH, scan
@@ -21,6 +22,9 @@ from spark_runner.engine.source.replicated_filter import FetchedBatches, Replica
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.kafka_protocol.fetch import READ_COMMITTED, PartitionData
+
+# Half of the first wait for records while the target catches up in another partition.
+_SHORT_WAIT_MS: Final = 4
 
 
 class SourceReader:
@@ -51,7 +55,9 @@ class SourceReader:
         self._offer = offer
         self._stop = stop
         self._leaders = SourceLeaders(cluster, partitions, buffers, limits, stop)
+        # Not fetched until the target has caught up, and fetches sent since one of them had.
         self._full: set[Partition] = set()
+        self._short_waits = 0
         self._overlap = (
             None
             if limits.overlap is None
@@ -102,6 +108,7 @@ class SourceReader:
             ]:
                 self._full.discard(partition)
                 self._leaders.start_fetching(partition)
+                self._short_waits = 0
         self._send_own(now)
         if self._overlap is not None and self._throttle.opens_at(now) <= now:
             self._overlap.send_requests(now)
@@ -114,9 +121,25 @@ class SourceReader:
                 if self._priority is not None:
                     self._priority.select_partitions(connection)
                 try:
-                    connection.send_fetch(buffer, now, self._throttle.most(self._limits.max_bytes))
+                    connection.send_fetch(
+                        buffer,
+                        now,
+                        max_bytes=self._throttle.most(self._limits.max_bytes),
+                        max_wait_ms=self._max_wait_ms(),
+                    )
                 except KafkaUnavailable as error:
                     self._lost(connection, now, error)
+
+    def _max_wait_ms(self) -> int:
+        """How long the broker may wait for records of the partitions that are fetched.
+
+        Meanwhile no other request can be sent on the connection. So the wait is short while the
+        target catches up in a partition that is not fetched, and doubles while that lasts.
+        """
+        if not self._full:
+            return self._limits.max_wait_ms
+        self._short_waits += 1
+        return min(_SHORT_WAIT_MS << min(self._short_waits, 10), self._limits.max_wait_ms)
 
     def receive(self, connection: FetchConnection, now: float) -> None:
         """Read what has arrived; when the reply is complete, request more at once."""

@@ -18,8 +18,9 @@ one, so a batch of such a flow without a run shows that the run was lost.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -28,13 +29,14 @@ from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.offsets.replicated_ranges import ReplicatedRanges
 from mirrors.domain.offsets.runs import BlockKey, is_runs_topic, is_skipped_generation
 from mirrors.domain.offsets.truncation_marks import is_truncation
-from mirrors.kafka.protocol.metadata import NO_ID, id_text
+from mirrors.kafka.internal_topics.log_reader import LogReader, Truncated
+from mirrors.kafka.protocol.metadata import NO_ID, TopicView, id_bytes, id_text
+from mirrors.kafka.retry import RetryBackoff
 from spark_runner.engine.batches.header_scan import AbortedFilter, is_abort_marker
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.receive_buffers import ReceiveBuffer
 from spark_runner.engine.model.skipped_batches import SkippedBatch
 from spark_runner.engine.model.stop_reason import StopReason
-from spark_runner.engine.source.offset_runs import OffsetRunsReader
 from spark_runner.kafka_protocol.batch_header import (
     CONTROL,
     HEADER,
@@ -45,7 +47,12 @@ from spark_runner.kafka_protocol.batch_header import (
     Header,
 )
 from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.records import decode_batch
 
+log = logging.getLogger(__name__)
+
+Row = tuple[bytes, bytes | None, int]
+"""(key, value, id of the producer of transactions, or -1)"""
 LOOKUP_S = 5.0
 # By then the cluster no longer lists a failed broker, and its topics are known to the others.
 SILENT_S = 10.0
@@ -223,3 +230,42 @@ def _committed(part: FetchedBatches) -> Iterator[Header]:
             elif not (header.attributes & TRANSACTIONAL and aborted.is_aborted(header)):
                 yield header
         at += size
+
+
+class OffsetRunsReader:
+    """Reads one topic of offset runs to its end, uncommitted records included. Blocking.
+
+    Returns each record once. An unclean election may truncate the topic below the offset that was
+    read, and other runs may follow there. A new reader would not find the lost runs, so they no
+    longer count: `forget` is called, and all records are returned again.
+    """
+
+    def __init__(self, cluster: ClusterClient, view: TopicView, forget: Callable[[], None]) -> None:
+        self._name = view.name
+        self._forget = forget
+        doing = f"read {view.name} for skip.replicated"
+        self._log = LogReader(cluster, view.name, doing=doing, caches_leader=True)
+        self._log.seek(id_text(view.topic_id), None, -1)
+
+    @property
+    def topic_id(self) -> bytes:
+        return id_bytes(self._log.topic_id)
+
+    def read(self, deadline: float) -> Iterator[Row]:
+        """All records up to the current end."""
+        backoff = RetryBackoff(deadline)
+        while True:
+            try:
+                for batch in self._log.read_all(deadline, with_outcome=False):
+                    if not batch.is_control:
+                        for record in decode_batch(batch.data):
+                            yield record.key or b"", record.value, batch.producer_id
+            except KafkaUnavailable:
+                if not backoff.wait():
+                    raise
+            except Truncated:
+                log.warning("%s was truncated below the offset read; reading it again", self._name)
+                self._log.restart()
+                self._forget()
+            else:
+                return

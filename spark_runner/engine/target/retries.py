@@ -19,7 +19,7 @@ from mirrors.kafka.error_table import (
     RETRIABLE,
     error_of_number,
 )
-from mirrors.kafka.producers.producer_id import ProducerLost
+from mirrors.kafka.producers.identity import ProducerLost
 from spark_runner.engine.batches.header_scan import REJECTED
 from spark_runner.engine.identity_checks import changed_topics
 from spark_runner.engine.model.partition import Partition

@@ -8,7 +8,7 @@ from typing import Final
 
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.error_table import COORDINATOR_MOVING
-from mirrors.kafka.producers.producer_id import ProducerIdentity
+from mirrors.kafka.producers.identity import ProducerIdentity
 from spark_runner.engine.model.partition import Partition
 
 # A retried batch may be acknowledged within this time. Brokers allow transactions far longer.

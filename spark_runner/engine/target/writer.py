@@ -20,7 +20,7 @@ from typing import Final
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.error_codes import Code
-from mirrors.kafka.producers.producer_id import ProducerLost
+from mirrors.kafka.producers.identity import ProducerLost
 from mirrors.kafka.protocol.connection_errors import timed_out
 from spark_runner.engine.model.lane_counters import LaneCounters
 from spark_runner.engine.model.partition import Partition

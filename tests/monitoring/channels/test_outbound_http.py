@@ -29,6 +29,23 @@ def test_a_redirect_is_not_followed(channel: Channel, receiver: Receiver) -> Non
         "http://127.0.0.1/",
         "http://localhost/",
         "http://0.0.0.0/",
+        # Private networks, shared address space, and the ways to write them in IPv6.
+        "http://10.0.0.1/",
+        "http://172.16.3.4:8080/",
+        "http://192.168.1.1/",
+        "http://100.64.0.1/",
+        "http://[fd12::1]/",
+        "http://[::ffff:10.0.0.1]/",
+        "http://[2002:a00:1::]/",
+        "http://[2002:7f00:1::]/",
+        "http://[64:ff9b::10.0.0.1]/",
+        "http://[64:ff9b::a9fe:a9fe]/",
+        "http://[2001:0:a00:1::]/",
+        "http://[fd00:ec2::254]/",
+        "http://168.63.129.16/",
+        "http://100.100.100.200/",
+        "http://198.18.0.1/",
+        "http://224.0.0.1/",
         "file:///etc/passwd",
         "http://",
     ],
@@ -37,13 +54,15 @@ def test_addresses_of_this_host_and_of_cloud_metadata_are_refused(url: str) -> N
     outcome = post(url, b"{}", {})
     assert not outcome.ok
     assert not outcome.again or "does not resolve" in outcome.words
+    assert "respond" not in outcome.words, "it was called"
 
 
 def test_link_local_addresses_stay_forbidden_whatever_is_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("UNDERSTUDY_NOTIFY_ALLOW", "*,0.0.0.0/0")
-    assert "link-local" in post("http://169.254.169.254/", b"", {}).words
+    for host in ("169.254.169.254", "[::ffff:169.254.169.254]", "168.63.129.16", "[fd00:ec2::254]"):
+        assert "link-local" in post(f"http://{host}/", b"", {}).words
     monkeypatch.setenv("UNDERSTUDY_NOTIFY_ALLOW", "hooks.example.com:443")
     assert "No rule in UNDERSTUDY_NOTIFY_ALLOW" in post("http://192.0.2.1/", b"", {}).words
 

@@ -36,7 +36,8 @@ def run_tables(document: Mapping[str, Any]) -> tuple[CertificateTable, ...]:
 
 def run_title(document: Mapping[str, Any]) -> str:
     run = document["run"]
-    text = f"{run['kind'].capitalize()} of {arrow(document['scope']['flow'])}"
+    what = "one application of " if document["scope"].get("application") else ""
+    text = f"{run['kind'].capitalize()} of {what}{arrow(document['scope']['flow'])}"
     return f"{text}: counted afterwards" if document["supplements"] else f"{text}: succeeded"
 
 
@@ -84,6 +85,7 @@ def _scope(scope: Mapping[str, Any]) -> CertificateTable:
         "Scope",
         (
             ("Flow", arrow(scope["flow"])),
+            *_application(scope),
             ("Source", cluster_text(scope["source"])),
             ("Target", cluster_text(scope["target"])),
             ("Topics", names_text(scope["topics"], scope["topic_count"])),
@@ -91,3 +93,16 @@ def _scope(scope: Mapping[str, Any]) -> CertificateTable:
             ("Groups", names_text(scope["groups"], scope["group_count"])),
         ),
     )
+
+
+def _application(scope: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The rows of a run that moved one application; older certificates have none."""
+    found = scope.get("application")
+    if not found:
+        return []
+    groups = ", ".join(found["groups"]) or "each group with an offset in one of the topics"
+    return [
+        ("Extent", "One application; the flow went on with its other topics"),
+        ("Topics by pattern", ", ".join(found["topics"])),
+        ("Groups by pattern", groups),
+    ]

@@ -43,7 +43,7 @@ def steps_table(steps: Sequence[Mapping[str, Any]]) -> CertificateTable:
             )
             for step in steps
         ),
-        ("Step", "State", "Began", "Took", "Result"),
+        ("Step", "State", "Began", "Duration", "Result"),
     )
 
 

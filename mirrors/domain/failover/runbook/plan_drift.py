@@ -32,6 +32,19 @@ def remaining_blockers(kind: Kind, plan: Plan) -> tuple[str, ...]:
     return tuple(row["sentence"] for row in plan["blockers"] if row["code"] not in EXPECTED[kind])
 
 
+# Warnings that report a figure or a fact. Every other one asks a person to do something.
+_REPORTS = {"loss", "ahead", "expired", "lower_bound", "gone", "no_offset", "drift_not_seen"}
+
+
+def split_warnings(plan: Plan) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the warnings that a person has to act on, and those that only report."""
+    rows = plan.get("warnings", [])
+    return (
+        tuple(row["sentence"] for row in rows if row["code"] not in _REPORTS),
+        tuple(row["sentence"] for row in rows if row["code"] in _REPORTS),
+    )
+
+
 def remaining_lag(plan: Plan) -> int | None:
     """Return the offsets that a switchover waits for; None while one partition is unknown.
 

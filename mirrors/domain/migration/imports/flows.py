@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from mirrors.domain.migration.imports.ignored_keys import is_idle, judge_unknown
+from mirrors.domain.migration.imports.ignored_keys import HARMLESS, is_idle, judge_unknown
 from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import (
     CONNECTOR_NAMES,
@@ -142,6 +142,9 @@ class FlowReader:
             self._say(entry, "used", f"used for {self.name} as {role}.{name}")
         elif is_idle(name):
             self._say(entry, "different", sentence)
+        elif (known := f"{role}.{name}") in HARMLESS:
+            # MM2's own setting, written like a property of the consumer.
+            self._say(entry, "different", judge_unknown(known, entry.key)[1])
         else:
             self._say(entry, "unsupported", sentence)
 

@@ -49,6 +49,9 @@ def judge_unknown(name: str, shown: str) -> tuple[Literal["different", "unsuppor
     if why is not None:
         harmless = name in HARMLESS or (known is None and name.startswith(HARMLESS_FAMILIES))
         return ("different" if harmless else "unsupported"), f"{shown} is not imported: {why}"
+    if is_idle(name):
+        why = client_properties.REFUSED.get(name, "changes no record")
+        return "different", f"{shown} is not imported: the property {why}"
     meant = nearest(name, [*KEYS, *REFUSED])
     hint = f". Did you mean {meant}?" if meant else ""
     return "unsupported", f"{shown[:100]} is not a known setting of MirrorMaker 2{hint}"

@@ -148,6 +148,8 @@ def _scope(run: FailoverRun) -> dict[str, Any]:
         "topics": topics[:MOST_NAMES],
         "topic_count": len(topics),
         "partition_count": len(partitions),
+        # Patterns, if the run moved one application; the rest of the flow went on.
+        "application": run.scope or None,
     }
 
 

@@ -1,4 +1,4 @@
-"""The key that signs certificates: from the environment, or created once on this host.
+"""The key that signs certificates, audit anchors and backups: given, or created on this host.
 
 - The private key is never in the database, in a queued message, or in a log. Its public half is a
   row, so that its signatures can be verified on every host, permanently.
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from django.conf import settings
 
 from mirrors.domain.drills.certificates.signature import fingerprint_of
@@ -66,6 +67,34 @@ def publish_key(key: Ed25519PrivateKey) -> bytes:
 
 def known_keys() -> dict[str, str]:
     return dict(SigningKey.objects.values_list("fingerprint", "public_key"))
+
+
+def trusted_keys(public_keys: Sequence[str] = ()) -> dict[str, str]:
+    """Public keys in hex by fingerprint: known ones, this host's if it has one, and those given.
+
+    Raises an UnderstudyError for a text that is no Ed25519 public key of 64 hex digits.
+    """
+    found = known_keys()
+    if settings.UNDERSTUDY_SIGNING_KEY or Path(settings.UNDERSTUDY_SIGNING_KEY_PATH).exists():
+        own = load_key().public_key().public_bytes_raw()
+        found[fingerprint_of(own)] = own.hex()
+    for text in public_keys:
+        public = public_key_of(text)
+        found[fingerprint_of(public)] = public.hex()
+    return found
+
+
+def public_key_of(text: str) -> bytes:
+    """Parse a public key as the page of certificates shows it: 64 hex digits."""
+    try:
+        public = bytes.fromhex(text.strip())
+        Ed25519PublicKey.from_public_bytes(public)
+    except ValueError:
+        raise UnderstudyError(
+            "A public key is 64 hexadecimal digits, as the page of certificates shows it.",
+            code="public_key",
+        ) from None
+    return public
 
 
 def _make(path: Path) -> None:

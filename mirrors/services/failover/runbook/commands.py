@@ -15,19 +15,21 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.failover.runbook.commands import commands
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.domain.failover.runbook.steps import BY_NAME, STEPS, Kind
+from mirrors.domain.failover.scope import Scope
 from mirrors.domain.formatting import duration
 from mirrors.domain.replication_policy import policy_for
-from mirrors.domain.settings.failover import hooks_of
-from mirrors.models import FailoverRun, FailoverStep, Flow, claim
+from mirrors.models import Failback, FailoverRun, FailoverStep, Flow, claim
+from mirrors.models.audit.transitions import note
 from mirrors.models.base import move, move_all
 from mirrors.models.failover import FailoverKind, FailoverState, StepState, WaitsFor
-from mirrors.models.transitions import note
 from mirrors.services import run_lifecycle
+from mirrors.services.approvals import needs_second_person
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.runbook.steps import hooks
 from mirrors.services.failover.runbook.steps.fence import remaining_fence
+from mirrors.services.hooks import resolved_hooks
 
 _TOLD = 3
 _NOT_WAITING = "This run is not waiting for that, or no longer; see its reason."
@@ -39,15 +41,17 @@ def simulation_lifetime() -> timedelta:
 
 
 def newest_simulation(*, flow: Flow, now: datetime) -> FailoverRun | None:
-    """The newest simulation from which a run may begin now."""
-    runs = FailoverRun.objects.filter(flow=flow, kind=FailoverKind.SIMULATION)
+    """The newest simulation of everything from which a run may begin now."""
+    runs = FailoverRun.objects.filter(flow=flow, kind=FailoverKind.SIMULATION, scope={})
     good = runs.filter(state=FailoverState.SUCCEEDED, ended_at__gt=now - simulation_lifetime())
     return good.exclude(plan=None).first()
 
 
-def needs_second_person(flow: Flow) -> bool:
-    said = flow.spec.settings.failover_second_person
-    return settings.UNDERSTUDY_FAILOVER_SECOND_PERSON if said is None else said
+def fresh_simulation(*, flow: Flow, pk: int, now: datetime) -> FailoverRun | None:
+    """This simulation, of everything or of one application, if a run may begin from it now."""
+    runs = FailoverRun.objects.filter(pk=pk, flow=flow, kind=FailoverKind.SIMULATION)
+    good = runs.filter(state=FailoverState.SUCCEEDED, ended_at__gt=now - simulation_lifetime())
+    return good.exclude(plan=None).first()
 
 
 def request_execution(
@@ -59,6 +63,8 @@ def request_execution(
     why: str,
     who: str,
     groups: Iterable[str] = (),
+    failback: Failback | None = None,
+    scope: Scope | None = None,
 ) -> FailoverRun:
     """A switchover or failover of exactly what was simulated; one sentence per refused field."""
     found, errors = _simulation(flow, kind, simulation)
@@ -70,8 +76,10 @@ def request_execution(
     if found is not None and groups and sorted(set(groups)) != found.groups:
         words = "These groups were not simulated. Remove them, or simulate them."
         errors["groups"] = [words]
-    chosen = hooks_of(flow.properties)
-    errors |= hooks.check(chosen)
+    if found is not None and scope is not None and scope.to_dict() != found.scope:
+        errors["scope"] = ["This scope was not simulated. Remove it, or simulate it."]
+    chosen, missing = resolved_hooks(flow)
+    errors |= {**hooks.check(chosen), **missing}
     if errors or found is None:
         raise InvalidSettings(errors)
     waits = needs_second_person(flow)
@@ -84,6 +92,8 @@ def request_execution(
             who=who,
             steps=[(step.name, step.title) for step in STEPS],
             simulation=found,
+            failback=failback,
+            scope=found.scope,
             hooks=chosen,
             state=FailoverState.WAITING if waits else FailoverState.QUEUED,
             waits_for=WaitsFor.APPROVAL if waits else "",

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mirrors.domain.cluster_snapshot import TopicPartition
+from mirrors.domain.failback.reverse_flow import with_exclude
 from mirrors.domain.failover.runbook.state_machine import Outcome
+from mirrors.domain.failover.scope import Scope, scope_of
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import FailoverRun, FailoverStep, Flow
 
@@ -53,6 +55,21 @@ class Context:
     @property
     def source_answers(self) -> bool:
         return bool(self.kept("detect").get("source_answers"))
+
+    @property
+    def scope(self) -> Scope | None:
+        """The application that the run fails over; None for everything."""
+        return scope_of(self.run.scope)
+
+    @property
+    def spec_before(self) -> FlowSpec:
+        """The flow's settings before the run excluded the topics of its scope."""
+        kept = self.kept("drain")
+        if "exclude_before" not in kept:
+            return self.spec
+        properties = with_exclude(self.spec.properties, kept["exclude_before"])
+        source, target = self.spec.source, self.spec.target
+        return FlowSpec.build(source=source, target=target, properties=properties)
 
     @property
     def planned(self) -> bool:

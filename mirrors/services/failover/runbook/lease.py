@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.state_machine import RunFacts, StepFacts
 from mirrors.domain.failover.runbook.steps import BY_NAME, KINDS, Step
@@ -17,7 +18,7 @@ from mirrors.models.base import move
 from mirrors.models.failover import FailoverState, StepState, WaitsFor
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.lifecycle import LOST_AFTER
-from mirrors.services.run_lifecycle import ASK_AGAIN_AFTER, WORKER
+from mirrors.services.run_lifecycle import ASK_AGAIN_AFTER
 
 # A message may be slightly early; a much earlier one is a duplicate, and is dropped.
 _EARLY = timedelta(seconds=0.5)

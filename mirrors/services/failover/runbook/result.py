@@ -9,6 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from mirrors.domain.account.partition import Owed
+from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.failover.runbook.data_loss import (
     Amount,
     every_partition,
@@ -27,7 +28,8 @@ from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.runbook.steps.reset_groups import SET
-from mirrors.services.run_lifecycle import WORKER
+
+_NAMED = 3
 
 
 def end(*, run: FailoverRun, state: str, steps: Sequence[FailoverStep]) -> None:
@@ -124,7 +126,12 @@ def _verified(
 
 
 def _leave(run: FailoverRun) -> None:
-    """The flow stays stopped: from now on the target has records of its own."""
+    """The flow stays stopped: from now on the target has records of its own.
+
+    After the failover of one application the flow continues with its other topics.
+    """
+    if run.scope:
+        return
     target = run.flow.target.alias
     stopped = Flow.objects.filter(pk=run.flow_id, desired_state=DesiredState.STOPPED)
     reason = f"{run.kind.capitalize()} {run.pk} made {target} the primary; do not start this flow."
@@ -192,8 +199,12 @@ def _refused_ms(steps: dict[str, FailoverStep]) -> int | None:
 
 def _sentence(run: FailoverRun, totals: dict[str, Any], outcome: _Outcome) -> str:
     source, target = run.flow.source.alias, run.flow.target.alias
+    who = source
+    if run.scope:
+        topics = sorted({row["topic"] for row in (run.plan or {}).get("partitions", ())})
+        who = f"{', '.join(topics[:_NAMED])}{', …' if len(topics) > _NAMED else ''} of {source}"
     parts = [
-        f"{source} failed over to {target} in {duration(totals['took_ms'])}.",
+        f"{who} failed over to {target} in {duration(totals['took_ms'])}.",
         loss_sentence(outcome.loss, source=source, now=outcome.taken_at),
         re_reads_sentence(outcome.re_reads, now=outcome.taken_at),
         f"{plural(totals['moved'], 'group-partition')} set to their offset on {target}.",

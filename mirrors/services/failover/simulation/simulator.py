@@ -16,10 +16,11 @@ from typing import Any
 from django.db import DatabaseError
 from django.utils import timezone
 
-from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.failover.permissions import missing_permissions
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
+from mirrors.domain.failover.scope import Scope, scope_of
 from mirrors.domain.failover.simulation_result import (
     GroupPartitionResult,
     Totals,
@@ -30,7 +31,7 @@ from mirrors.domain.failover.simulation_result import (
 from mirrors.domain.failover.verification_level import ComparisonCounts, VerificationSummary, verify
 from mirrors.domain.formatting import plural
 from mirrors.kafka.admin.temporary_groups import PREFIX, delete_groups, find_groups
-from mirrors.models import FailoverRun, Flow
+from mirrors.models import Failback, FailoverRun, Flow
 from mirrors.models.failover import FailoverKind, FailoverState, StepState
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover import lifecycle
@@ -62,10 +63,27 @@ QUIET_AFTER = timedelta(seconds=240)
 
 
 def request_simulation(
-    *, flow: Flow, groups: tuple[str, ...] | list[str] = (), why: str = "", who: str
+    *,
+    flow: Flow,
+    groups: tuple[str, ...] | list[str] = (),
+    why: str = "",
+    who: str,
+    failback: Failback | None = None,
+    scope: Scope | None = None,
 ) -> FailoverRun:
+    """`scope`: one application; then `groups` is empty, because its patterns select them."""
+    if scope is not None and groups:
+        words = "Name the groups in the scope, or simulate groups without a scope."
+        raise InvalidSettings({"groups": [words]})
     return lifecycle.request_run(
-        flow=flow, kind=FailoverKind.SIMULATION, groups=groups, why=why, who=who, steps=STEPS
+        flow=flow,
+        kind=FailoverKind.SIMULATION,
+        groups=groups,
+        why=why,
+        who=who,
+        steps=STEPS,
+        failback=failback,
+        scope=scope.to_dict() if scope else {},
     )
 
 
@@ -206,6 +224,7 @@ class _Simulation:
             tick=self._tick,
             # A cluster that was reachable just now is busy, not dead.
             source_s=DEADLINE_S if flow.source.reachable else SOURCE_DEADLINE_S,
+            scope=scope_of(self.run.scope),
         )
         plan = plan_failover(seen.picture)
         self.found["plan"] = plan.to_dict()

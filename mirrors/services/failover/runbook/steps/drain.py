@@ -11,15 +11,18 @@ from django.utils import timezone
 from mirrors.domain.account.partition import Owed, PartitionFacts, evaluate
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
+from mirrors.domain.failback.reverse_flow import with_topics, without_topics
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
 from mirrors.domain.gaps.lost_ranges import UNCOPYABLE
 from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.models import Flow, Gap, Job, PartitionMap
+from mirrors.models.audit.transitions import note
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.runbook.context import Context, Handler, done, failed, not_yet
 from mirrors.services.flows.commands import start_flow, stop_flow
+from mirrors.services.flows.settings import update_flow
 from mirrors.services.offsets.run_index import refresh_index
 
 DEADLINE_S = 10.0
@@ -50,6 +53,54 @@ class RemainingRecords:
 
 
 def _wait(context: Context) -> Outcome:
+    if context.row.result.get("excluded"):
+        return _continued(context)
+    outcome = _stopped_flow(context)
+    if outcome.what != "done" or context.scope is None:
+        return outcome
+    _exclude(context)
+    after = _continued(context)
+    return dataclasses.replace(outcome, words=f"{outcome.words} {after.words}")
+
+
+def _exclude(context: Context) -> None:
+    """While the flow is stopped, its settings leave out the topics of the scope.
+
+    The next job of the flow selects by these settings, so it never writes a remote topic of them.
+    """
+    flow = _fresh(context)
+    topics = _scope_topics(context)
+    if "exclude_before" not in context.row.result:
+        context.keep(exclude_before=flow.properties.get("topics.exclude"))
+    after = without_topics(flow.properties, topics)
+    update_flow(flow=flow, properties=after, who=context.run.requested_by)
+    why = f"{context.run.kind.capitalize()} {context.run.pk} moved them to {flow.target.alias}."
+    words = f"{', '.join(topics[:_NAMED])}{', …' if len(topics) > _NAMED else ''}: {why}"
+    note(flow, what="topics excluded", who=context.run.requested_by, why=words)
+    context.keep(excluded=topics)
+
+
+def _scope_topics(context: Context) -> list[str]:
+    """All topics of the plan: also those that block, or are left behind by decision."""
+    plan = context.plan
+    rows = [*plan["partitions"], *plan.get("not_copied", []), *plan.get("left_partitions", [])]
+    return sorted({row["topic"] for row in rows if row["topic"]})
+
+
+def _continued(context: Context) -> Outcome:
+    """The rest of the flow continues, if it ran before."""
+    flow = _fresh(context)
+    topics = plural(len(context.row.result["excluded"]), "topic")
+    left = f"{flow.name} excludes {topics} from now on (topics.exclude)"
+    if context.row.result.get("was") != DesiredState.RUNNING:
+        return done(f"{left}.")
+    if flow.desired_state == DesiredState.STOPPED:
+        why = f"{context.run.kind.capitalize()} {context.run.pk}: the other topics continue."
+        start_flow(flow=flow, who=context.run.requested_by, why=why)
+    return done(f"{left} and continues with the other topics.")
+
+
+def _stopped_flow(context: Context) -> Outcome:
     flow = context.flow
     if context.planned and "drained_at" not in context.row.result:
         if (outcome := _catch_up(context)) is not None:
@@ -207,6 +258,11 @@ def _again(context: Context, rest: RemainingRecords) -> Outcome:
 
 
 def _undo(context: Context) -> str:
+    if "exclude_before" in context.row.result:
+        flow, kept = _fresh(context), context.row.result
+        topics = kept.get("excluded") or _scope_topics(context)
+        after = with_topics(flow.properties, topics, kept["exclude_before"])
+        update_flow(flow=flow, properties=after, who=context.run.requested_by)
     flow = _fresh(context)
     if context.row.result.get("was") != DesiredState.RUNNING:
         return f"{flow.name} was not running before."

@@ -38,6 +38,7 @@ from mirrors.services.failover.runbook.steps.reset_groups import SET
 from mirrors.services.failover.source_partitions import (
     SelectedTopics,
     list_selected,
+    named_topics,
     not_copied,
     selected_by,
 )
@@ -149,8 +150,10 @@ def _ranges(
 ) -> list[_Range]:
     """What of each selected partition was not replicated, by what the source holds now."""
     points = {(row.topic, row.partition): row for row in points_of(flow=flow)}
-    selected = selected_by(spec)
     planned = every_partition(run.plan or {})
+    # What a failover of one application does not name is not lost: the flow continues to copy it.
+    names = (row["topic"] for row in planned if row["topic"])
+    selected = named_topics(spec, names) if run.scope else selected_by(spec)
     known = {(row["topic"], row["partition"]) for row in planned}
     with Admin(spec.source, client_id=CLIENT_ID) as admin:
         seen = list_selected(admin, known, selected, budget.left_s, tick)

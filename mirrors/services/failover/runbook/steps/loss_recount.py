@@ -9,13 +9,13 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.errors import UnderstudyError
 from mirrors.models import FailoverRun
+from mirrors.models.audit.transitions import note
 from mirrors.models.failover import FailoverState
-from mirrors.models.transitions import note
 from mirrors.services.failover.runbook.lease import executions
 from mirrors.services.failover.runbook.steps.loss_count import CountedLoss, count_run, refresh_maps
-from mirrors.services.run_lifecycle import WORKER
 
 log = logging.getLogger(__name__)
 

@@ -30,10 +30,11 @@ def plan_now(context: Context) -> tuple[PlanInputs, FailoverPlan]:
     run = context.run
     seen = read_plan_inputs(
         flow=context.flow,
-        spec=context.spec,
+        spec=context.spec_before,
         groups=run.groups,
         now=milliseconds(timezone.now()),
         tick=context.alive,
+        scope=context.scope,
     )
     plan = plan_failover(seen.picture)
     groups = [group.seen_at for group in seen.picture.groups if group.seen_at is not None]

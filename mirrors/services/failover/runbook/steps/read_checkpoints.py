@@ -81,7 +81,10 @@ def _keep_points(context: Context) -> tuple[str, int]:
     Returns a sentence where they cannot be written; a failback then uses the offset runs.
     """
     try:
-        points = store_points(flow=context.flow, mark=context.run.mark, now=timezone.now())
+        topics = None if context.scope is None else {name for name, _ in context.source_places}
+        points = store_points(
+            flow=context.flow, mark=context.run.mark, now=timezone.now(), topics=topics
+        )
     except KafkaRefused as error:
         return f"The divergence points could not be written: {error.message}", 0
     return "", len(points)

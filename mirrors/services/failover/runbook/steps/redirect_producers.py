@@ -25,11 +25,21 @@ from mirrors.services.failover.runbook.steps.hooks import hook
 _HOOK = hook(PRODUCERS)
 
 
+def _fences(context: Context) -> list[FailoverStep]:
+    """Fences on the target. One application lifts only those that are on its topics alone."""
+    flow = context.flow
+    found = remaining_fences(source_id=flow.target_id, target_id=flow.source_id)
+    if context.scope is None:
+        return found
+    rows = context.plan["partitions"]
+    names = {row["topic"] for row in rows} | {row["remote_topic"] for row in rows}
+    return [step for step in found if {rule["name"] for rule in step.result["rules"]} <= names]
+
+
 def irremovable_fence(context: Context) -> str:
     """Why an earlier run's fence on the target could not be lifted later; empty without such a
     fence, or when its ACLs can be read."""
-    flow = context.flow
-    found = remaining_fences(source_id=flow.target_id, target_id=flow.source_id)
+    found = _fences(context)
     if not found:
         return ""
     runs = ", ".join(str(step.run_id) for step in found)
@@ -52,8 +62,7 @@ def _act(context: Context) -> Outcome | None:
 
 def _open(context: Context) -> str:
     """Delete ACLs that runs in the other direction left on the target; each is stored first."""
-    flow = context.flow
-    found = remaining_fences(source_id=flow.target_id, target_id=flow.source_id)
+    found = _fences(context)
     for step in found:
         lifted = {*context.row.result.get("lifted", []), step.pk}
         context.keep(lifted=sorted(lifted))

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.group_progress import GroupProgress, judge_progress
@@ -22,7 +23,6 @@ from mirrors.services.failover.runbook.steps.loss_count import count_run
 from mirrors.services.failover.runbook.steps.loss_recount import store
 from mirrors.services.failover.runbook.steps.read_checkpoints import ends_downstream
 from mirrors.services.failover.runbook.steps.reset_groups import SET
-from mirrors.services.run_lifecycle import WORKER
 
 DEADLINE_S = 10.0
 # A run waits no longer for a count; the rest is counted after its end.

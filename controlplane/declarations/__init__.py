@@ -1,0 +1,1 @@
+"""Clusters, flows and alert rules as YAML files: read, planned, applied in one transaction."""

@@ -1,0 +1,212 @@
+"""YAML files to documents, each with its file and line; a problem is a sentence with both.
+
+A document is `kind`, `name` and `spec`, as in:
+
+    kind: Flow
+    name: primary->backup
+    spec:
+      properties: {topics: "orders.*"}
+      desired_state: running
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+# More text than thousands of flows need. Bytes of all files together.
+MAX_TEXT = 2_000_000
+# Each takes some queries, and all are one transaction within the time of a request.
+MAX_DOCUMENTS = 2000
+# No object is nested as deeply; a deeper one would end the recursion of the reader.
+_DEPTH = 20
+# Compiled where PyYAML has it: two megabytes take the other one half a minute.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FIELDS = ("kind", "name", "spec")
+_HEAD = "# Objects of Understudy. `understudy apply -f FILE` creates or changes them.\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    name: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """One object as it should be. `lines`: line of each field of `spec`, counted from 1."""
+
+    kind: str
+    name: str
+    spec: Mapping[str, Any]
+    file: str
+    line: int
+    lines: Mapping[str, int]
+
+    def where(self, field: str = "") -> str:
+        return f"{self.file}:{self.lines.get(field, self.line)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """`where` is `file:line`."""
+
+    where: str
+    sentence: str
+
+
+def read_files(files: Sequence[File], kinds: Iterable[str]) -> tuple[list[Document], list[Problem]]:
+    """All documents that can be read, and a problem for each that cannot."""
+    found: list[Document] = []
+    problems: list[Problem] = []
+    known = tuple(kinds)
+    for file in files:
+        try:
+            for node in _nodes(file.text):
+                read = _document(node, file.name, known)
+                (problems if isinstance(read, Problem) else found).append(read)  # type: ignore[arg-type]
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = mark.line + 1 if mark else 1
+            problems.append(Problem(f"{file.name}:{line}", _yaml_sentence(error)))
+        except yaml.YAMLError as error:
+            # A character that YAML does not allow.
+            problems.append(Problem(f"{file.name}:1", f"This is not YAML: {error}."[:300]))
+    if len(found) > MAX_DOCUMENTS:
+        words = f"The files have {len(found):,} documents; one request takes {MAX_DOCUMENTS:,}."
+        return [], [Problem(found[MAX_DOCUMENTS].where(), f"{words} Apply them in parts.")]
+    problems += _twice(found)
+    return found, problems
+
+
+def write_documents(documents: Iterable[Mapping[str, Any]], left_out: Iterable[str] = ()) -> str:
+    """Documents as the text of a file, which `read_files` reads back to the same values.
+
+    `left_out`: sentences for the head of the file.
+    """
+    plain = [_plain(document) for document in documents]
+    text: str = yaml.safe_dump_all(plain, sort_keys=False, allow_unicode=True, width=100)
+    sentences = [" ".join(sentence.split()) for sentence in left_out]
+    head = ["# Left out:", *(f"# - {sentence}" for sentence in sentences)] if sentences else []
+    return _HEAD + "".join(f"{line}\n" for line in head) + text
+
+
+def _plain(value: Any) -> Any:
+    """Without the serializers' own types, which YAML does not know."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return str(value)
+
+
+def _nodes(text: str) -> Iterator[yaml.Node]:
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            raise _refused("aliases (*name) are not supported; write the value again", event)
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEPTH:
+                raise _refused(f"more than {_DEPTH} levels", event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    for node in yaml.compose_all(text, Loader=_LOADER):
+        # An empty document between two separators.
+        if not (isinstance(node, yaml.ScalarNode) and not node.value):
+            yield node
+
+
+def _refused(problem: str, event: yaml.Event) -> yaml.MarkedYAMLError:
+    mark: Any = event.start_mark
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def _document(node: yaml.Node, file: str, kinds: Sequence[str]) -> Document | Problem:
+    line = node.start_mark.line + 1
+    if not isinstance(node, yaml.MappingNode):
+        return Problem(f"{file}:{line}", "A document must be a mapping with kind, name and spec.")
+    if repeated := _repeated_key(node):
+        return Problem(f"{file}:{repeated[1]}", f"{repeated[0]} is given twice.")
+    parts = {str(key.value): (key.start_mark.line + 1, value) for key, value in node.value}
+    for name, (at, _) in parts.items():
+        if name not in _FIELDS:
+            known = ", ".join(_FIELDS)
+            return Problem(f"{file}:{at}", f"{name} is not a field of a document. Fields: {known}.")
+    for name in ("kind", "name"):
+        if name not in parts:
+            return Problem(f"{file}:{line}", f"{name} is missing.")
+        if not isinstance(parts[name][1], yaml.ScalarNode) or not parts[name][1].value:
+            return Problem(f"{file}:{parts[name][0]}", f"{name} must be a text.")
+    kind, name = parts["kind"][1].value, parts["name"][1].value
+    if kind not in kinds:
+        return Problem(
+            f"{file}:{parts['kind'][0]}", f"There is no kind {kind}. Kinds: {', '.join(kinds)}."
+        )
+    at, spec = parts.get("spec", (line, None))
+    if spec is not None and not isinstance(spec, yaml.MappingNode):
+        return Problem(f"{file}:{at}", "spec must be a mapping of fields.")
+    lines = _lines(spec) if spec else {}
+    return Document(kind, name, _value(spec) if spec else {}, file, line, lines)
+
+
+def _lines(spec: yaml.MappingNode) -> dict[str, int]:
+    """The line of each field, and of each key of a field that is a mapping itself."""
+    inner = {
+        str(key.value): key.start_mark.line + 1
+        for _, value in spec.value
+        if isinstance(value, yaml.MappingNode)
+        for key, _ in value.value
+    }
+    return inner | {str(key.value): key.start_mark.line + 1 for key, _ in spec.value}
+
+
+def _repeated_key(node: yaml.Node) -> tuple[str, int] | None:
+    """The first key that its mapping has twice, at any depth: YAML would keep the last one."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if str(key.value) in seen:
+                return str(key.value), key.start_mark.line + 1
+            seen.add(str(key.value))
+            if found := _repeated_key(value):
+                return found
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            if found := _repeated_key(value):
+                return found
+    return None
+
+
+def _value(node: yaml.Node) -> Any:
+    """The plain value of a node. Times stay texts: fields of the API read them."""
+    if isinstance(node, yaml.MappingNode):
+        return {str(key.value): _value(value) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(value) for value in node.value]
+    if node.tag == "tag:yaml.org,2002:timestamp":
+        return str(node.value)
+    constructor = yaml.constructor.SafeConstructor()
+    return constructor.construct_object(node)
+
+
+def _twice(documents: Sequence[Document]) -> list[Problem]:
+    seen: dict[tuple[str, str], Document] = {}
+    problems = []
+    for one in documents:
+        other = seen.setdefault((one.kind, one.name), one)
+        if other is not one:
+            problems.append(
+                Problem(one.where(), f"{one.kind} {one.name} is also at {other.where()}.")
+            )
+    return problems
+
+
+def _yaml_sentence(error: yaml.MarkedYAMLError) -> str:
+    said = ", ".join(part for part in (error.problem, error.context) if part)
+    return f"This is not valid YAML: {said or 'it cannot be read'}."

@@ -1,0 +1,224 @@
+"""The kinds of documents: the collection of the REST API that each belongs to, and its fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+from rest_framework.request import Request
+from rest_framework.viewsets import GenericViewSet
+
+from mirrors.api.base import id_of_flow
+from mirrors.api.clusters import ClusterViewSet
+from mirrors.api.drills.runs import DrillViewSet
+from mirrors.api.failover.hooks import HookViewSet
+from mirrors.api.flows import FlowViewSet
+from mirrors.api.runners import RunnerViewSet
+from mirrors.models import Cluster, Drill, Flow, Hook, Role, Runner, role_of
+from monitoring.api import ChannelViewSet, RuleViewSet
+from monitoring.models import AlertRule, Channel
+
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+
+
+class BadName(Exception):
+    """The name of a document belongs to no row, and none can be made with it; a sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftOut:
+    """Fields of an object that an export does not have for this person, and why."""
+
+    kind: str
+    name: str
+    fields: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}: {', '.join(self.fields)}. {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """`rows` selects the row with a document's name, `identity` are the fields that a new row
+    gets from it, and `name_of` is the name of a row that the API returned. `rows` raises BadName.
+
+    `is_numbered`: several rows have one name; the second one is called `NAME#2`, by age.
+    """
+
+    name: str
+    view: type[GenericViewSet[Any]]
+    rows: Callable[[str], QuerySet[Any]]
+    identity: Callable[[str], dict[str, str]]
+    name_of: Callable[[Mapping[str, Any]], str]
+    # What a document may set, in the order of an export.
+    fields: tuple[str, ...]
+    # The field that is the row's place in an address: `/clusters/{alias}/`.
+    lookup: str = "pk"
+    # Fields of the API with the id of a flow, for which a document has its name.
+    flow_fields: tuple[str, ...] = ()
+
+    # Fields that only admins may read.
+    for_admins: tuple[str, ...] = ()
+    is_numbered: bool = False
+
+    def find(self, name: str) -> str | None:
+        """The row's place in an address, or None. Raises BadName."""
+        key = self.rows(name).values_list(self.lookup, flat=True).first()
+        return None if key is None else str(key)
+
+    def documents(self, request: Request) -> Iterator[dict[str, Any]]:
+        """Each object that the person may read, with the fields that are set."""
+        names = {flow.pk: flow.name for flow in Flow.objects.select_related("source", "target")}
+        view = self.view(request=request, format_kwarg=None, action="list", kwargs={})
+        seen: Counter[str] = Counter()
+        for row in view.get_serializer(view.get_queryset(), many=True).data:
+            flows = {name: names.get(row[name], row[name]) for name in self.flow_fields}
+            found = {**row, **flows}
+            name = self.name_of(found)
+            seen[name] += 1
+            if self.is_numbered and seen[name] > 1:
+                name = f"{name}#{seen[name]}"
+            spec = {field: found[field] for field in self.fields}
+            set_fields = {key: value for key, value in spec.items() if value not in _EMPTY}
+            yield {"kind": self.name, "name": name, "spec": set_fields}
+
+    def left_out(self, request: Request) -> Iterator[LeftOut]:
+        """What `documents` has not, since the person may not read it."""
+        if self.for_admins and role_of(request.user) < Role.ADMIN:
+            for document in self.documents(request):
+                reason = "Only admins may read them; an export by an admin has them."
+                yield LeftOut(self.name, document["name"], self.for_admins, reason)
+
+
+def order_of(kind: str, name: str) -> tuple[int, int]:
+    """Sorts documents so that what others need comes first."""
+    _, _, number = name.rpartition("#")
+    is_further = KINDS[kind].is_numbered and number.isdecimal()
+    return list(KINDS).index(kind), int(number[:9]) if is_further else 1
+
+
+def needs(kind: str, name: str, spec: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Kind and name of the documents that this one refers to."""
+    found: set[tuple[str, str]] = set()
+    if kind == "Flow":
+        found = {("Cluster", end) for end in name.split("->")} | {
+            ("Runner", str(spec.get("runner")))
+        }
+    elif kind == "Drill":
+        found = {("Flow", name.partition("#")[0])}
+    elif kind == "AlertRule":
+        channels = spec.get("channels")
+        named = channels if isinstance(channels, list) else []
+        found = {("Channel", str(each)) for each in named} | {("Flow", str(spec.get("flow")))}
+    return found
+
+
+def _ends(name: str) -> dict[str, str]:
+    source, _, target = name.partition("->")
+    return {"source": source, "target": target}
+
+
+def _schedules(name: str) -> QuerySet[Drill]:
+    """The schedule of a flow; with `#2` the second one, by age."""
+    flow, hash_sign, text = name.partition("#")
+    if hash_sign and not re.fullmatch(r"[2-9]|[1-9][0-9]{1,5}", text):
+        raise BadName(
+            f"#{text} is not the number of a further schedule. The first one is {flow}, the second "
+            f"{flow}#2."
+        )
+    number = int(text or 1)
+    found = Drill.objects.filter(flow=id_of_flow(flow)).order_by("pk")
+    if number > 1 and (known := found.count()) < number - 1:
+        before = flow if number == 2 else f"{flow}#{number - 1}"
+        raise BadName(f"{name} needs Drill {before} before it: {flow} has {known} schedules.")
+    rows: QuerySet[Drill] = found[number - 1 : number]
+    return rows
+
+
+def _named(name: str) -> dict[str, str]:
+    return {"name": name}
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return str(row["name"])
+
+
+_ALL = (
+    Kind(
+        name="Cluster",
+        view=ClusterViewSet,
+        rows=lambda name: Cluster.objects.filter(alias=name),
+        identity=lambda name: {"alias": name},
+        name_of=lambda row: str(row["alias"]),
+        fields=(
+            *("bootstrap_servers", "security_protocol", "sasl_mechanism", "sasl_username"),
+            *("sasl_password", "ssl_ca", "ssl_certificate", "ssl_key", "properties"),
+        ),
+        lookup="alias",
+    ),
+    Kind(
+        name="Runner",
+        view=RunnerViewSet,
+        rows=lambda name: Runner.objects.filter(name=name),
+        identity=_named,
+        name_of=_name,
+        fields=("master", "host", "slots"),
+        lookup="name",
+    ),
+    Kind(
+        name="Channel",
+        view=ChannelViewSet,
+        rows=lambda name: Channel.objects.filter(name=name),
+        identity=_named,
+        name_of=_name,
+        fields=("kind", "target", "secret", "headers", "enabled"),
+    ),
+    Kind(
+        name="Hook",
+        view=HookViewSet,
+        rows=lambda name: Hook.objects.filter(name=name),
+        identity=_named,
+        name_of=_name,
+        fields=("url", "headers", "secret"),
+        lookup="name",
+        for_admins=("url", "headers", "secret"),
+    ),
+    Kind(
+        name="Flow",
+        view=FlowViewSet,
+        rows=lambda name: Flow.objects.filter(pk=id_of_flow(name)),
+        identity=_ends,
+        name_of=_name,
+        fields=("runner", "properties", "desired_state"),
+    ),
+    Kind(
+        name="AlertRule",
+        view=RuleViewSet,
+        rows=lambda name: AlertRule.objects.filter(name=name),
+        identity=_named,
+        name_of=_name,
+        fields=(
+            *("kind", "flow", "severity", "threshold", "clear_below", "for_seconds"),
+            *("channels", "runbook", "labels", "enabled"),
+        ),
+        flow_fields=("flow",),
+    ),
+    Kind(
+        name="Drill",
+        view=DrillViewSet,
+        rows=_schedules,
+        identity=lambda name: {"flow": name.partition("#")[0]},
+        name_of=lambda row: str(row["flow"]),
+        fields=("schedule", "time_zone", "groups", "enabled"),
+        flow_fields=("flow",),
+        is_numbered=True,
+    ),
+)
+# In the order in which documents are applied: what others refer to comes first.
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
+NAMES = tuple(KINDS)

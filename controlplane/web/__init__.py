@@ -1,0 +1,1 @@
+"""The web server: connections and bodies before a request reaches Django."""

@@ -1,0 +1,215 @@
+"""A gunicorn worker whose threads never wait for a client.
+
+gunicorn's threads read the rest of a request from the socket, so as many slow clients as there are
+threads stop the web. Here the event loop receives a whole request first, and then hands it to a
+thread:
+
+- Headers arrive within HEADER_S, a body within BODY_S; otherwise the connection is closed.
+- Headers have MOST_HEADERS bytes at most (431), a body UNDERSTUDY_MAX_BODY (413). A body without a
+  length is refused (411), as are bytes behind a request (400): both would be read by a thread.
+- While MOST_WAITING connections wait, the oldest incomplete one is closed for a new one.
+- A response that the client does not read for SEND_S is given up.
+- `GET /healthz` is answered by the event loop: it needs no free thread.
+
+The command line names the class: `--worker-class controlplane.web.worker.BufferingWorker`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import re
+import selectors
+import socket
+import time
+from functools import partial
+from typing import Any
+
+from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
+
+from controlplane.environment import largest_body
+
+HEADER_S = 10.0
+BODY_S = 30.0
+SEND_S = 30.0
+MOST_HEADERS = 32 * 1024
+MOST_WAITING = 500
+# Of all connections of a worker together, received and not yet handed to a thread.
+MOST_BUFFERED = 64 * 1024 * 1024
+_AT_ONCE = 64 * 1024
+_END = b"\r\n\r\n"
+_LENGTH = re.compile(rb"(?im)^content-length:[ \t]*([0-9]{1,18})[ \t]*\r?$")
+_CHUNKED = re.compile(rb"(?im)^transfer-encoding:")
+_EXPECTS = re.compile(rb"(?im)^expect:[ \t]*100-continue[ \t]*\r?$")
+_HEALTH = re.compile(rb"(?:GET|HEAD) /healthz HTTP/1\.[01]\r\n")
+_REASONS = {
+    400: "Bad Request",
+    411: "Length Required",
+    413: "Content Too Large",
+    431: "Request Header Fields Too Large",
+}
+
+
+@dataclasses.dataclass
+class Incoming:
+    """What a connection has received of its next request. `size` is known with the headers."""
+
+    deadline: float
+    received: bytearray = dataclasses.field(default_factory=bytearray)
+    size: int | None = None
+    expects: bool = False
+
+    def add(self, data: bytes, largest: int) -> int:
+        """Add received bytes; returns a status that refuses the request, else 0."""
+        self.received += data
+        if self.size is None:
+            end = self.received.find(_END, 0, MOST_HEADERS + len(_END))
+            if end < 0:
+                return 431 if len(self.received) > MOST_HEADERS else 0
+            if refused := self._read_headers(end, largest):
+                return refused
+        return 400 if self.size is not None and len(self.received) > self.size else 0
+
+    def _read_headers(self, end: int, largest: int) -> int:
+        head = bytes(self.received[: end + len(_END)])
+        if _CHUNKED.search(head):
+            return 411
+        lengths = set(_LENGTH.findall(head))
+        if len(lengths) > 1:
+            return 400
+        length = int(lengths.pop()) if lengths else 0
+        if length > largest:
+            return 413
+        self.size = len(head) + length
+        self.expects = bool(_EXPECTS.search(head)) and len(self.received) < self.size
+        return 0
+
+    @property
+    def is_complete(self) -> bool:
+        return self.size is not None and len(self.received) == self.size
+
+    @property
+    def is_health(self) -> bool:
+        return self.is_complete and _HEALTH.match(self.received) is not None
+
+
+class BufferingWorker(ThreadWorker):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # In the order in which they were accepted.
+        self._incoming: dict[Any, Incoming] = {}
+        self._buffered = 0
+        self._largest = largest_body()
+
+    # -- the event loop
+
+    def accept(self, listener: Any) -> None:
+        if self.cfg.is_ssl:
+            super().accept(listener)
+            return
+        try:
+            connected, address = listener.accept()
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
+                raise
+            return
+        self.nr_conns += 1
+        self._receive_request(TConn(self.cfg, connected, address, listener.getsockname()))
+
+    def on_client_socket_readable(self, conn: Any, client: Any) -> None:
+        """A kept-alive connection sends its next request."""
+        if self.cfg.is_ssl:
+            super().on_client_socket_readable(conn, client)
+            return
+        self.poller.unregister(client)
+        self.keepalived_conns.remove(conn)
+        self._receive_request(conn)
+
+    def murder_pending(self) -> None:
+        """Called about once a second: close connections whose deadline has passed."""
+        super().murder_pending()
+        now = time.monotonic()
+        for conn, incoming in list(self._incoming.items()):
+            if now > incoming.deadline or not self.alive:
+                self._drop(conn)
+
+    def _receive_request(self, conn: Any) -> None:
+        while len(self._incoming) >= MOST_WAITING:
+            self._drop(next(iter(self._incoming)))
+        self._incoming[conn] = Incoming(time.monotonic() + HEADER_S)
+        conn.sock.setblocking(False)
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._receive, conn))
+
+    def _receive(self, conn: Any, _: Any) -> None:
+        incoming = self._incoming[conn]
+        try:
+            data = conn.sock.recv(_AT_ONCE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data or self._buffered + len(data) > MOST_BUFFERED:
+            self._drop(conn)
+            return
+        self._buffered += len(data)
+        had_headers = incoming.size is not None
+        if refused := incoming.add(data, self._largest):
+            self._refuse(conn, refused)
+        elif incoming.is_health:
+            body = b"ok\n"
+            self._respond(conn, b"200 OK", body[: 0 if incoming.received[:4] == b"HEAD" else None])
+        elif incoming.is_complete:
+            self._forget(conn)
+            conn.data_ready, conn.request = True, bytes(incoming.received)
+            self.enqueue_req(conn)
+        elif incoming.size is not None and not had_headers:
+            incoming.deadline = time.monotonic() + BODY_S
+            if incoming.expects:
+                self._send(conn, b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _forget(self, conn: Any) -> None:
+        """The connection no longer receives a request."""
+        incoming = self._incoming.pop(conn)
+        self._buffered -= len(incoming.received)
+        with contextlib.suppress(OSError, KeyError, ValueError):
+            self.poller.unregister(conn.sock)
+
+    def _drop(self, conn: Any) -> None:
+        self._forget(conn)
+        self.nr_conns -= 1
+        conn.close()
+
+    def _refuse(self, conn: Any, status: int) -> None:
+        words = f"{status} {_REASONS[status]}"
+        self._respond(conn, words.encode(), f"{words}\n".encode())
+
+    def _respond(self, conn: Any, status: bytes, body: bytes) -> None:
+        head = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nCache-Control: no-store\r\n" % status
+        self._send(conn, b"%sContent-Length: %d\r\nConnection: close\r\n\r\n" % (head, len(body)))
+        self._send(conn, body)
+        with contextlib.suppress(OSError):
+            # Else the kernel may reset the connection before the client has read the answer.
+            conn.sock.shutdown(socket.SHUT_WR)
+            conn.sock.recv(_AT_ONCE)
+        self._drop(conn)
+
+    @staticmethod
+    def _send(conn: Any, data: bytes) -> None:
+        # A few bytes into an empty buffer: a client that leaves no room for them gets none.
+        with contextlib.suppress(OSError):
+            conn.sock.send(data)
+
+    # -- a thread
+
+    def handle(self, conn: Any) -> Any:
+        request = getattr(conn, "request", b"")
+        if request:
+            conn.request = b""
+            conn.init()
+            conn.parser.unreader.unread(request)
+        return super().handle(conn)
+
+    def handle_request(self, req: Any, conn: Any) -> Any:
+        conn.sock.settimeout(SEND_S)
+        return super().handle_request(req, conn)

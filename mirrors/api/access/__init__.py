@@ -1,0 +1,1 @@
+"""REST of people, tokens and approvals; how a request is authenticated."""

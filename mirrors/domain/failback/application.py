@@ -1,0 +1,99 @@
+"""Failback of one application: the next step, as a pure function of what is known.
+
+One application fails back by a switchover with the same scope on the reverse flow. Invariants:
+
+A. Records that came from the old primary are not copied back: with the same topic names on both
+   sides, a new reverse flow starts at the divergence points of the scope's partitions.
+B. With the same names both flows need `skip.replicated=true`, or records would circulate.
+C. Records that an emergency failover left on the old primary are not handled here; they are named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from mirrors.domain.formatting import plural
+
+Code = Literal["create", "select", "start", "lift", "wait", "simulate"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReverseState:
+    """The reverse flow as it was last observed.
+
+    - `topics`: the scope's topics on the standby that it replicates.
+    - `owed`: its records not replicated in these topics; None if unknown.
+    - `skips`: whether it has `skip.replicated=true`.
+    """
+
+    name: str
+    state: str
+    topics: Sequence[str]
+    owed: int | None
+    skips: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class NextStep:
+    code: Code
+    sentence: str
+
+
+def start_offsets(points: Iterable[tuple[str, int, int]], *, same_names: bool) -> str:
+    """The setting `start.from` of a new reverse flow; empty if nothing came from the other side.
+
+    - `points`: remote topic, partition, and the first offset that the flow did not write.
+    - With an alias in front of remote topics, the cycle rule keeps the copies from coming back.
+    """
+    if not same_names:
+        return ""
+    return ",".join(f"{topic}:{partition}:{offset}" for topic, partition, offset in sorted(points))
+
+
+def next_step(
+    reverse: ReverseState | None,
+    *,
+    old: str,
+    standby: str,
+    same_names: bool,
+    is_fenced: bool,
+) -> NextStep:
+    """The first step that is missing. `is_fenced`: the run's ACLs are still on the old primary."""
+    if reverse is None:
+        return NextStep(
+            "create",
+            f"There is no flow {standby}->{old}. Add it for this application's topics"
+            + ("; the form begins at the divergence points." if same_names else "."),
+        )
+    if not reverse.topics:
+        return NextStep(
+            "select",
+            f"{reverse.name} replicates none of the application's topics. Add them to its setting "
+            "`topics`, or let it explain why a topic is excluded.",
+        )
+    if same_names and not reverse.skips:
+        return NextStep(
+            "select",
+            f"{reverse.name} has skip.replicated=false: with the same names on both sides, records "
+            "would circulate. Set it to true on both flows.",
+        )
+    if reverse.state not in ("running", "degraded"):
+        return NextStep("start", f"{reverse.name} is {reverse.state.replace('_', ' ')}. Start it.")
+    if same_names and is_fenced:
+        return NextStep(
+            "lift",
+            f"The fence of the failover denies writing these topics on {old}, so {reverse.name} "
+            "cannot replicate them. Remove the fence once the old producers are stopped.",
+        )
+    if reverse.owed is None or reverse.owed > 0:
+        owed = "an unknown number of" if reverse.owed is None else f"{reverse.owed:,}"
+        return NextStep(
+            "wait",
+            f"{reverse.name} still owes {owed} records of {plural(len(reverse.topics), 'topic')}. "
+            "You can simulate now; a switchover waits until they are replicated.",
+        )
+    return NextStep(
+        "simulate", f"{reverse.name} has replicated everything of the application. Simulate it."
+    )

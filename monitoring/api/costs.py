@@ -1,0 +1,129 @@
+"""REST of costs: the month of each flow, of one flow with topics and advice, and its price."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.helpers import forced_singular_serializer
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from mirrors.api.base import StrictSerializer, body_of, person
+from mirrors.models import Flow, Role
+from monitoring.domain.costs import cost_of
+from monitoring.forecasts import usage
+
+_MONEY: dict[str, Any] = {"max_digits": 20, "decimal_places": 6, "allow_null": True}
+
+
+class CostSerializer(StrictSerializer):
+    """A month (UTC) so far. Null: not known, or no price."""
+
+    flow = serializers.IntegerField()
+    name = serializers.CharField()
+    month = serializers.DateTimeField()
+    since = serializers.DateTimeField(
+        allow_null=True, help_text="Bytes are known from then on; later than `month`: lower bounds."
+    )
+    bytes = serializers.IntegerField(help_text="Sent to the target, compressed as they are there.")
+    cost = serializers.DecimalField(**_MONEY)
+    forecast_bytes = serializers.IntegerField(allow_null=True)
+    forecast = serializers.DecimalField(**_MONEY, help_text="At the mean rate so far.")
+    budget = serializers.DecimalField(**_MONEY)
+    share = serializers.FloatField(allow_null=True, help_text="Forecast in percent of the budget.")
+    currency = serializers.CharField(allow_blank=True)
+
+
+class TopicCostSerializer(StrictSerializer):
+    topic = serializers.CharField()
+    bytes = serializers.IntegerField()
+    cost = serializers.DecimalField(**_MONEY)
+
+
+class AdviceSerializer(StrictSerializer):
+    code = serializers.ChoiceField(choices=("unread", "peak", "unsurveyed"))
+    sentence = serializers.CharField()
+    bytes = serializers.IntegerField(allow_null=True, help_text="Of a month, by the forecast.")
+    saves = serializers.DecimalField(**_MONEY)
+
+
+class FlowCostSerializer(CostSerializer):
+    topics = TopicCostSerializer(many=True, help_text="Most bytes first.")
+    advice = AdviceSerializer(many=True)
+
+
+class PriceSerializer(StrictSerializer):
+    """Price of the flow's pair of clusters; null removes it."""
+
+    per_gb = serializers.DecimalField(max_digits=12, decimal_places=6, allow_null=True)
+    currency = serializers.CharField(max_length=3, required=False, default="", allow_blank=True)
+    monthly_budget = serializers.DecimalField(
+        max_digits=14, decimal_places=2, allow_null=True, required=False, default=None
+    )
+
+
+class CostViewSet(viewsets.GenericViewSet[Any]):
+    """What each flow sent this month, and its cost."""
+
+    queryset = Flow.objects.select_related("source", "target").order_by("pk")
+    serializer_class = CostSerializer
+    search_fields = ("source__alias", "target__alias")
+    ordering_fields = ("id",)
+
+    @extend_schema(responses=CostSerializer(many=True))
+    def list(self, request: Request) -> Response:
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        found = usage.costs(page, timezone.now())
+        rows = [_fields(flow, found[flow.pk]) for flow in page]
+        return self.get_paginated_response(CostSerializer(rows, many=True).data)
+
+
+class FlowCostViewSet(viewsets.ViewSet):
+    """The month of one flow, with topics and advice."""
+
+    write_role = Role.ADMIN
+
+    @extend_schema(responses=forced_singular_serializer(FlowCostSerializer))
+    def list(self, request: Request, flow_id: str) -> Response:
+        """The month so far by topic, with advice that names its figures."""
+        return Response(_detail(_flow(flow_id)))
+
+    @extend_schema(request=PriceSerializer, responses=FlowCostSerializer)
+    def create(self, request: Request, flow_id: str) -> Response:
+        """Set price and budget of the flow's pair of clusters."""
+        flow, given = _flow(flow_id), body_of(request, PriceSerializer)
+        usage.set_price(
+            flow=flow,
+            per_gb=given["per_gb"],
+            currency=given["currency"],
+            budget=given["monthly_budget"],
+            who=person(request),
+        )
+        return Response(_detail(flow))
+
+
+def _flow(flow_id: str) -> Flow:
+    return get_object_or_404(Flow.objects.select_related("source", "target"), pk=flow_id)
+
+
+def _fields(flow: Flow, found: Any) -> dict[str, Any]:
+    names = ("month", "since", "bytes", "cost", "forecast_bytes", "forecast", "budget", "share")
+    fields = {name: getattr(found, name) for name in (*names, "currency")}
+    return {"flow": flow.pk, "name": flow.name, **fields}
+
+
+def _detail(flow: Flow) -> Any:
+    now = timezone.now()
+    cost = usage.costs([flow], now)[flow.pk]
+    used = usage.usage_of(flow, now)
+    price = usage.prices_by_pair().get((flow.source_id, flow.target_id))
+    topics = sorted(used.items(), key=lambda row: (-row[1], row[0]))
+    rows = [
+        {"topic": name, "bytes": count, "cost": cost_of(count, price)} for name, count in topics
+    ]
+    facts = {"topics": rows, "advice": usage.advice_of(flow, cost, used, now)}
+    return FlowCostSerializer({**_fields(flow, cost), **facts}).data

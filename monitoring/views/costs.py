@@ -1,0 +1,134 @@
+"""Pages of costs: all flows, one flow with its topics and advice, and its price."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.models import Flow, Role, needs, role_of
+from mirrors.views.page import curl, render_page
+from mirrors.views.tables import file_of, first
+from monitoring.domain.costs import MonthCost, cost_of, money
+from monitoring.forecasts import usage
+from monitoring.forms import PriceForm
+from monitoring.lists import COSTS, TOPIC_COSTS
+from monitoring.models import TransferPrice
+
+MOST = 200
+
+
+@require_safe
+@needs(Role.VIEWER)
+def list_costs(request: HttpRequest) -> HttpResponseBase:
+    now = timezone.now()
+    flows = list(Flow.objects.select_related("source", "target").order_by("pk"))
+    found = usage.costs(flows, now)
+    rows = [row_of(flow, found[flow.pk]) for flow in flows]
+    rows.sort(key=lambda row: (-(row["share"] or 0), -row["bytes"]))
+    whole = next(iter(found.values()), None)
+    context: dict[str, Any] = {
+        "rows": rows,
+        "month": whole.month if whole else now,
+        "since": whole.since if whole else None,
+        "is_whole": whole is not None and whole.is_whole,
+        "commands": [curl(request, "Read the costs", "GET", "costs/")],
+    }
+    if file := file_of(request, context, {"rows": COSTS}, "costs"):
+        return file
+    context["more"] = len(rows) - MOST
+    first(context, MOST, "rows")
+    return render_page(request, "monitoring/costs/list.html", context, section="costs")
+
+
+def row_of(flow: Flow, found: MonthCost) -> dict[str, Any]:
+    return {
+        "flow": flow,
+        "name": flow.name,
+        "bytes": found.bytes,
+        "cost": _plain(found.cost),
+        "forecast": _plain(found.forecast),
+        "budget": _plain(found.budget),
+        "share": found.share,
+        "currency": found.currency,
+        "cost_text": money(found.cost, found.currency),
+        "forecast_text": money(found.forecast, found.currency),
+        "budget_text": "" if found.budget is None else money(found.budget, found.currency),
+    }
+
+
+def _plain(amount: Decimal | None) -> float | None:
+    """For files; REST has exact decimals."""
+    return None if amount is None else round(float(amount), 6)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@needs(Role.VIEWER)
+def show_cost(request: HttpRequest, pk: int) -> HttpResponseBase:
+    """GET shows the month of one flow; POST, by an admin, sets its price and budget."""
+    if request.method == "POST" and role_of(request.user) < Role.ADMIN:
+        raise PermissionDenied("This needs the role admin.")
+    flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
+    row = TransferPrice.objects.filter(source=flow.source, target=flow.target).first()
+    form = PriceForm(request.POST or None, price=row)
+    if request.method == "POST" and form.is_valid():
+        try:
+            usage.set_price(flow=flow, who=request.user.get_username(), **form.values())
+        except InvalidSettings as error:
+            form.refuse(error)
+        else:
+            messages.success(request, "The price is saved.")
+            return redirect("flow-cost", pk=pk)
+    return _cost_page(request, flow, form)
+
+
+def _cost_page(request: HttpRequest, flow: Flow, form: PriceForm) -> HttpResponseBase:
+    now = timezone.now()
+    cost = usage.costs([flow], now)[flow.pk]
+    used = usage.usage_of(flow, now)
+    price = usage.prices_by_pair().get((flow.source_id, flow.target_id))
+    topics = [
+        {
+            "topic": name,
+            "bytes": count,
+            "share": count / max(1, sum(used.values())),
+            "cost": _plain(cost_of(count, price)),
+            "cost_text": money(cost_of(count, price), cost.currency),
+        }
+        for name, count in sorted(used.items(), key=lambda row: (-row[1], row[0]))
+    ]
+    form.mark_fields()
+    path = f"flows/{flow.pk}/cost/"
+    body = {"per_gb": "0.02", "currency": "EUR", "monthly_budget": "500"}
+    context: dict[str, Any] = {
+        "flow": flow,
+        "cost": cost,
+        "row": row_of(flow, cost),
+        "topics": topics,
+        "topic_count": len(topics),
+        "advice": usage.advice_of(flow, cost, used, now),
+        "form": form,
+        "commands": [
+            curl(request, "Read it", "GET", path),
+            curl(request, "Set the price", "POST", path, body),
+        ],
+    }
+    name = f"costs-{flow.source.alias}-{flow.target.alias}"
+    if file := file_of(request, context, {"topics": TOPIC_COSTS}, name):
+        return file
+    first(context, MOST, "topics")
+    return render_page(
+        request,
+        "monitoring/costs/flow.html",
+        context,
+        section="costs",
+        status=422 if form.errors else 200,
+    )

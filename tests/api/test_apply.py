@@ -1,0 +1,327 @@
+"""Declarative files over REST: plan, apply, export; a mistake is a sentence with file and line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from controlplane.declarations.documents import MAX_DOCUMENTS, File, read_files
+from controlplane.declarations.kinds import KINDS
+from mirrors.models import Cluster, Drill, Flow, Transition
+from monitoring.models import AlertRule, Channel
+
+ALL = """\
+kind: Flow
+name: east->west
+spec:
+  properties: {topics: "orders.*"}
+  desired_state: stopped
+---
+kind: Cluster
+name: east
+spec: {bootstrap_servers: "east-1:9092, east-2:9092"}
+---
+kind: Cluster
+name: west
+spec:
+  bootstrap_servers: west:9093
+  security_protocol: SASL_SSL
+  sasl_mechanism: PLAIN
+  sasl_username: understudy
+  sasl_password: env:KAFKA_WEST_PASSWORD
+---
+kind: Channel
+name: on-call
+spec: {kind: webhook, target: "https://hooks.example/understudy"}
+---
+kind: AlertRule
+name: East is late
+spec: {kind: time_lag, flow: east->west, threshold: 60, channels: [on-call]}
+---
+kind: Drill
+name: east->west
+spec: {schedule: "0 3 * * 1", time_zone: Europe/Berlin}
+"""
+
+
+def apply(client: APIClient, text: str, **more: Any) -> dict[str, Any]:
+    body = {"files": [{"name": "all.yaml", "text": text}], **more}
+    answer = client.post("/api/v1/apply/", body, format="json")
+    assert answer.status_code == 200, answer.json()
+    return answer.json()
+
+
+def applied(client: APIClient, text: str) -> dict[str, Any]:
+    plan = apply(client, text)
+    assert plan["problems"] == []
+    done = apply(client, text, digest=plan["digest"])
+    assert done == {**plan, "applied": True}
+    return done
+
+
+def actions(answer: dict[str, Any]) -> dict[tuple[str, str], str]:
+    return {(row["kind"], row["name"]): row["action"] for row in answer["changes"]}
+
+
+def test_a_plan_changes_nothing_and_says_what_applying_creates(admin: APIClient) -> None:
+    rules, audited = AlertRule.objects.count(), Transition.objects.count()
+    plan = apply(admin, ALL)
+    assert set(actions(plan).values()) == {"create"}
+    assert len(plan["changes"]) == 6
+    assert not plan["applied"]
+    assert not Cluster.objects.exists()
+    assert AlertRule.objects.count() == rules
+    assert Transition.objects.count() == audited
+
+
+def test_documents_are_applied_in_the_order_that_they_need(admin: APIClient) -> None:
+    applied(admin, ALL)
+    flow = Flow.objects.get()
+    assert flow.name == "east->west"
+    assert flow.properties["topics"] == "orders.*"
+    assert Cluster.objects.get(alias="west").sasl_password == "env:KAFKA_WEST_PASSWORD"
+    rule = AlertRule.objects.get(name="East is late")
+    assert (rule.flow, rule.threshold) == (flow, 60)
+    assert [channel.name for channel in rule.channels.all()] == ["on-call"]
+
+
+def test_applying_again_changes_nothing_and_leaves_no_audit_row(admin: APIClient) -> None:
+    applied(admin, ALL)
+    before = Transition.objects.count()
+    again = applied(admin, ALL)
+    assert set(actions(again).values()) == {"none"}
+    assert Transition.objects.count() == before
+
+
+def test_a_change_names_the_field_with_both_values_and_is_audited(admin: APIClient) -> None:
+    applied(admin, ALL)
+    before = Transition.objects.count()
+    done = applied(admin, ALL.replace("threshold: 60", "threshold: 90"))
+    (changed,) = [row for row in done["changes"] if row["action"] == "change"]
+    assert (changed["kind"], changed["where"]) == ("AlertRule", "all.yaml:24")
+    assert changed["fields_changed"] == [{"name": "threshold", "was": 60.0, "becomes": 90.0}]
+    assert Transition.objects.count() == before + 1
+
+
+def test_one_refused_document_and_nothing_of_the_others_is_applied(admin: APIClient) -> None:
+    text = ALL.replace("threshold: 60", "threshold: many")
+    plan = apply(admin, text)
+    assert [problem["where"] for problem in plan["problems"]] == ["all.yaml:26"]
+    done = apply(admin, text, digest=plan["digest"])
+    assert not done["applied"]
+    assert not Cluster.objects.exists()
+    assert not Channel.objects.exists()
+
+
+def test_a_plan_that_is_no_longer_true_is_not_applied(admin: APIClient) -> None:
+    plan = apply(admin, ALL)
+    body = {"files": [{"name": "all.yaml", "text": ALL}], "digest": plan["digest"]}
+    body["files"][0]["text"] += "---\nkind: Cluster\nname: north\nspec: {bootstrap_servers: n:1}\n"
+    answer = admin.post("/api/v1/apply/", body, format="json")
+    assert answer.status_code == 409
+    assert "Plan again" in answer.json()["error"]["message"]
+    assert not Cluster.objects.exists()
+
+
+def test_each_document_needs_the_right_of_its_own_address(
+    admin: APIClient, operator: APIClient, viewer: APIClient
+) -> None:
+    applied(admin, ALL)
+    narrowed = "kind: Flow\nname: east->west\nspec: {properties: {topics: clicks}}\n"
+    moved = "kind: Cluster\nname: east\nspec: {bootstrap_servers: elsewhere:9092}\n"
+    assert actions(apply(operator, narrowed)) == {("Flow", "east->west"): "change"}
+    plan = apply(operator, moved)
+    assert plan["changes"] == []
+    (problem,) = plan["problems"]
+    assert problem["where"] == "all.yaml:1"
+    assert "role" in problem["sentence"]
+    body = {"files": [{"name": "all.yaml", "text": narrowed}]}
+    assert viewer.post("/api/v1/apply/", body, format="json").status_code == 403
+    assert viewer.get("/api/v1/apply/").status_code == 200
+
+
+def test_an_export_applied_again_changes_nothing_and_makes_the_same_elsewhere(
+    admin: APIClient,
+) -> None:
+    applied(admin, ALL)
+    (file,) = admin.get("/api/v1/apply/").json()["files"]
+    assert set(actions(applied(admin, file["text"])).values()) == {"none"}
+    AlertRule.objects.all().delete()
+    Flow.objects.all().delete()
+    Cluster.objects.all().delete()
+    Channel.objects.all().delete()
+    applied(admin, file["text"])
+    (again,) = admin.get("/api/v1/apply/").json()["files"]
+    assert again["text"] == file["text"]
+
+
+FURTHER = """\
+kind: Drill
+name: east->west#3
+spec: {schedule: "0 5 * * *", groups: [billing]}
+---
+kind: Drill
+name: east->west#2
+spec: {schedule: "0 4 * * *", enabled: false}
+"""
+
+
+def test_every_schedule_of_a_flow_is_exported_and_comes_back(admin: APIClient) -> None:
+    applied(admin, f"{ALL}---\n{FURTHER}")
+    assert [drill.schedule for drill in Drill.objects.order_by("pk")] == [
+        *("0 3 * * 1", "0 4 * * *", "0 5 * * *")
+    ]
+    (file,) = admin.get("/api/v1/apply/").json()["files"]
+    for name in ("east->west\n", "east->west#2\n", "east->west#3\n"):
+        assert f"kind: Drill\nname: {name}" in file["text"]
+    assert set(actions(applied(admin, file["text"])).values()) == {"none"}
+    later = file["text"].replace("0 4 * * *", "30 4 * * *")
+    assert actions(applied(admin, later))["Drill", "east->west#2"] == "change"
+    Drill.objects.all().delete()
+    applied(admin, file["text"])
+    assert set(actions(apply(admin, file["text"])).values()) == {"none"}
+    assert Drill.objects.count() == 3
+
+
+def test_an_export_says_what_the_person_may_not_read(admin: APIClient, operator: APIClient) -> None:
+    applied(admin, 'kind: Hook\nname: dns\nspec: {url: "https://dns.example/switch"}\n')
+    whole = admin.get("/api/v1/apply/").json()
+    assert whole["left_out"] == []
+    assert "https://dns.example/switch" in whole["files"][0]["text"]
+    partial = operator.get("/api/v1/apply/").json()
+    assert partial["left_out"] == [
+        {
+            "kind": "Hook",
+            "name": "dns",
+            "fields_left_out": ["url", "headers", "secret"],
+            "reason": "Only admins may read them; an export by an admin has them.",
+        }
+    ]
+    head = partial["files"][0]["text"].partition("kind:")[0]
+    assert "# - Hook dns: url, headers, secret. Only admins may read them" in head
+    assert apply(admin, partial["files"][0]["text"])["problems"] == []
+
+
+MISTAKES = {
+    "no YAML": ("kind: Cluster\nname: [east\n", 3, "not valid YAML"),
+    "no mapping": ("- a\n- b\n", 1, "must be a mapping with kind, name and spec"),
+    "no kind": ("name: east\n", 1, "kind is missing"),
+    "unknown kind": (
+        "\nkind: Kluster\nname: east\n",
+        2,
+        "There is no kind Kluster. Kinds: Cluster",
+    ),
+    "no name": ("kind: Cluster\nspec: {}\n", 1, "name is missing"),
+    "field beside spec": ("kind: Cluster\nname: east\nslots: 3\n", 3, "Fields: kind, name, spec"),
+    "spec is a list": ("kind: Cluster\nname: east\nspec: [1]\n", 3, "spec must be a mapping"),
+    "field twice": ("kind: Cluster\nname: a\nspec:\n  ssl_ca: x\n  ssl_ca: y\n", 5, "given twice"),
+    "unknown field": (
+        "kind: Cluster\nname: east\nspec:\n  bootstrap_servers: e:1\n  bootstrap: e:1\n",
+        5,
+        "Cluster has no field bootstrap. Fields: bootstrap_servers",
+    ),
+    "same object twice": (
+        "kind: Cluster\nname: e\nspec: {bootstrap_servers: e:1}\n---\nkind: Cluster\nname: e\n",
+        5,
+        "Cluster e is also at all.yaml:1",
+    ),
+    "missing field": ("kind: Cluster\nname: east\nspec: {ssl_ca: file:/x}\n", 1, "required"),
+    "wrong value": (
+        "kind: Cluster\nname: east\nspec:\n  bootstrap_servers: e:1\n  security_protocol: TLS\n",
+        5,
+        '"TLS" is not one of',
+    ),
+    "secret in the file": (
+        "kind: Cluster\nname: e\nspec:\n  bootstrap_servers: e:1\n  sasl_password: hunter2\n",
+        5,
+        "env:",
+    ),
+    "unknown cluster": (
+        "kind: Flow\nname: east->nowhere\nspec: {properties: {}}\n---\n"
+        "kind: Cluster\nname: east\nspec: {bootstrap_servers: e:1}\n",
+        1,
+        "nowhere",
+    ),
+    "unknown setting of a flow": (
+        "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
+        "kind: Cluster\nname: b\nspec: {bootstrap_servers: b:1}\n---\n"
+        "kind: Flow\nname: a->b\nspec:\n  properties: {topiks: x}\n",
+        12,
+        "topiks",
+    ),
+    "a schedule without the one before": (
+        "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
+        "kind: Cluster\nname: b\nspec: {bootstrap_servers: b:1}\n---\n"
+        'kind: Flow\nname: a->b\n---\nkind: Drill\nname: a->b#2\nspec: {schedule: "0 4 * * *"}\n',
+        12,
+        "needs Drill a->b before it",
+    ),
+    "no number of a schedule": ("kind: Drill\nname: a->b#1\n", 1, "The first one is a->b, the"),
+    "alias": ("kind: Cluster\nname: &a east\nspec: {ssl_ca: *a}\n", 3, "aliases"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence_with_file_and_line(admin: APIClient, mistake: str) -> None:
+    text, line, words = MISTAKES[mistake]
+    plan = apply(admin, text)
+    (problem,) = plan["problems"]
+    assert problem["where"] == f"all.yaml:{line}", problem
+    assert words in problem["sentence"], problem
+    assert not plan["applicable"]
+    assert "hunter2" not in problem["sentence"]
+
+
+@pytest.mark.parametrize("closed", ["", "]" * 5000 + "}"])
+def test_many_nested_brackets_are_a_sentence(admin: APIClient, closed: str) -> None:
+    plan = apply(admin, "kind: Cluster\nname: a\nspec: {ssl_ca: " + "[" * 5000 + closed)
+    (problem,) = plan["problems"]
+    assert problem["where"] == "all.yaml:3"
+    assert "more than 20 levels" in problem["sentence"]
+
+
+def test_more_documents_than_one_request_takes_are_refused(admin: APIClient) -> None:
+    one = "kind: Cluster\nname: c{}\nspec: {{bootstrap_servers: 'a:1'}}\n---\n"
+    plan = apply(admin, "".join(one.format(number) for number in range(MAX_DOCUMENTS + 1)))
+    (problem,) = plan["problems"]
+    assert problem["where"] == f"all.yaml:{4 * MAX_DOCUMENTS + 1}"
+    assert "Apply them in parts" in problem["sentence"]
+    assert plan["changes"] == []
+
+
+def test_documents_may_set_what_the_api_may_change(admin: APIClient) -> None:
+    """A new field of the API belongs into `fields`, or into the name."""
+    schema = admin.get("/api/v1/schema/?format=json").json()
+    for kind in KINDS.values():
+        (path,) = [
+            path
+            for path, methods in schema["paths"].items()
+            if "patch" in methods and path in (_address(kind.name), _address(kind.name, "id"))
+        ]
+        body = schema["paths"][path]["patch"]["requestBody"]["content"]["application/json"][
+            "schema"
+        ]
+        found = schema["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"]
+        assert set(found) - set(kind.identity("a->b")) == set(kind.fields), kind.name
+
+
+def _address(kind: str, key: str = "") -> str:
+    collections = {
+        "Cluster": ("clusters", "alias"),
+        "Runner": ("runners", "name"),
+        "Channel": ("channels", "id"),
+        "Hook": ("hooks", "name"),
+        "Flow": ("flows", "id"),
+        "AlertRule": ("alert-rules", "id"),
+        "Drill": ("drills", "id"),
+    }
+    collection, own = collections[kind]
+    return f"/api/v1/{collection}/{{{key or own}}}/"
+
+
+def test_files_are_read_without_the_database() -> None:
+    documents, problems = read_files([File("a.yaml", ALL), File("empty.yaml", "---\n---\n")], KINDS)
+    assert problems == []
+    assert [document.line for document in documents] == [1, 7, 11, 20, 24, 28]

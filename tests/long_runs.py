@@ -1,0 +1,123 @@
+"""Tests that take long and repeat, with other values, what a shorter test of the suite shows.
+
+`make test` leaves them out, so that it ends within 25 minutes on two cores; `make test-long` runs
+them. A plugin of pytest: it marks them `long`. Each entry is the beginning of a test's name, with
+the test that stays in the suite for the same kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+_KILLS = "journeys/test_kills.py::test_everything_is_back_within_a_minute"
+_BINDS = "wire/test_speed_limits.py::test_an_engine_at_a_distance_says_what_binds"
+_DEAD = "mirrors/test_dead_addresses.py::test_a_failover_goes_through"
+_REFUSED = (
+    "spark/test_between_offsets.py::"
+    "test_offsets_that_the_source_does_not_hold_are_refused_before_anything_is_copied"
+)
+_COPIES = "security/test_flows_copy.py::test_copies_through_brokers_that_demand_it_on_both_sides"
+_DISTANCE = "wire/test_distance.py::test_every_record_crosses_a_distance_once"
+_COMPOSE = "services/test_services.py"
+
+LONG: Mapping[str, str] = {
+    # Whole programs, started again and again.
+    "spark/test_lost_cluster.py": "spark/test_standalone.py, spark/test_full_slots.py",
+    "demo/test_start_again.py": "demo/test_commands.py, demo/test_startup_checks.py",
+    "demo/test_commands.py::test_demo_json_lets_a_program_in_and_ctrl_c_ends_all": (
+        "demo/test_commands.py::test_the_check_compares_what_crossed_both_ways_and_stops_all"
+    ),
+    "demo/test_brokers.py::test_three_brokers_form_a_cluster_that_survives_one": (
+        "wire/test_failed_brokers.py"
+    ),
+    "demo/test_traffic.py::test_traffic_flows_survives_a_dead_broker": "demo/test_commands.py",
+    f"{_COMPOSE}::test_the_health_checks_of_the_file_come_to_say_yes": (
+        f"{_COMPOSE}::test_a_record_crosses_and_then_all_of_it_stops_and_leaves_no_process"
+    ),
+    "groups/test_java_readers.py": "groups/test_upstream_cases.py and the golden bytes",
+    "journeys/test_comparison.py": "journeys/test_full_replication.py, mirrors/test_comparison*",
+    "mirrors/test_failover_without_source.py": "journeys/test_judged_failover.py",
+    "spark/test_compiled.py::test_the_laws_of_batches_hold_in_machine_code_too": (
+        "make test-native; the same laws interpreted in wire"
+    ),
+    # They measure seconds while nothing else may run.
+    "spark/test_response_times.py": "spark/test_commands.py",
+    # One victim of each kind stays: a worker, the runner, a broker.
+    f"{_KILLS}[backup]": f"{_KILLS}[primary]",
+    f"{_KILLS}[beat]": f"{_KILLS}[celery-reconcile]",
+    "spark/test_crashes.py::test_a_killed_runner_goes_on_where_it_was_committed": (
+        f"{_KILLS}[runner]"
+    ),
+    "spark/test_standalone.py::test_a_flow_of_more_tasks_than_slots": (
+        "spark/test_standalone.py::test_an_executor_killed_under_load"
+    ),
+    # The other value of a parameter.
+    "spark/test_failback.py::test_with_the_same_names_both_sides_end_as_the_union": (
+        "spark/test_failback.py::test_with_the_default_names_nothing_of_the_other_side_comes_back"
+    ),
+    "spark/test_full_slots.py::test_a_new_topic_is_copied_soon_under_load": (
+        "spark/test_full_slots.py, the other tests"
+    ),
+    "spark/test_first_start.py::test_a_flow_that_another_installation_runs_is_left_to_it": (
+        "spark/test_first_start.py::test_a_flow_is_not_started_while_another_program"
+    ),
+    "mirrors/test_truncated_runs.py::test_another_delivery_leaves_no_doubt_behind": (
+        "mirrors/test_truncated_runs.py, the other tests"
+    ),
+    "monitoring/test_database_timeouts.py::test_a_held_lock_delays_a_page_no_longer": (
+        "monitoring/test_database_timeouts.py, the other tests"
+    ),
+    f"{_REFUSED}[start.from-{{}}:0:9": f"{_REFUSED}[start.from-{{}}:0:31",
+    f"{_REFUSED}[run.until-{{}}:0:31": f"{_REFUSED}[start.from-{{}}:0:31",
+    f"{_REFUSED}[run.until-{{}}:1:9": f"{_REFUSED}[run.until-{{}}:0:9",
+    f"{_REFUSED}[start.from-{{}}x": f"{_REFUSED}[start.from-{{}}:0:31",
+    f"{_BINDS}[----link-": f"{_BINDS}[----source_window-source",
+    f"{_BINDS}[----commit-": f"{_BINDS}[----target_window-target",
+    f"{_DEAD}[refused]": f"{_DEAD}[silent]",
+    f"{_DEAD}[unresolvable]": f"{_DEAD}[silent]",
+    f"{_DEAD}[dropped]": f"{_DEAD}[silent]",
+    f"{_DEAD}[not_kafka]": f"{_DEAD}[tls_broken]",
+    f"{_COPIES}[record-LOGIN": f"{_COPIES}[record-TLS-]; the raw lane with each login",
+    "wire/test_crashes.py::test_killed_at_any_moment_nothing_is_lost_or_doubled[far-version-1]": (
+        "the same with version 2, and near"
+    ),
+    "wire/test_distance.py::test_a_full_window_is_cut_and_every_record_arrives[at_least": (
+        "the same exactly once"
+    ),
+    f"{_DISTANCE}_whatever_is_cut_or_killed[27]": "the same with seed 12",
+    "wire/test_overlapping_fetches.py::test_chaos_at_a_distance_with_overlapping_fetches[27]": (
+        "the same with seed 3"
+    ),
+    "wire/test_overlapping_fetches.py::test_chaos_at_a_distance_with_overlapping_fetches[12]": (
+        "the same with seed 3"
+    ),
+    "wire/test_slow_links.py::test_a_backlog_crosses_a_slow_connection_to_the_source": (
+        "wire/test_slow_links.py, the other tests"
+    ),
+    "kafka/test_dead_addresses.py::test_a_dead_broker_of_the_metadata_hides_no_groups_of_the_others"
+    "[dropped]": "the same with silent",
+}
+
+
+def unmatched(names: Sequence[str]) -> list[str]:
+    """Entries of whose file tests were collected, but none with this beginning."""
+    files = {name.partition("::")[0] for name in names}
+    return [
+        entry
+        for entry in LONG
+        if entry.partition("::")[0] in files and not any(name.startswith(entry) for name in names)
+    ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    names = [item.nodeid.removeprefix("tests/") for item in items]
+    # A person who names single tests collects parts of files.
+    whole = not any("::" in word for word in config.args)
+    if whole and (wrong := unmatched(names)):
+        raise pytest.UsageError(f"tests/long_runs.py names tests that do not exist: {wrong}")
+    for item, name in zip(items, names, strict=True):
+        if name.startswith(tuple(LONG)):
+            item.add_marker("long")

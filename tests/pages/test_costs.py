@@ -1,0 +1,144 @@
+"""Costs: counted from hourly samples, shown by flow and topic, priced by an admin, alerted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from mirrors.models import Flow, GroupOffset, Transition
+from monitoring.alerts.facts import flow_facts
+from monitoring.domain.alerts.conditions import read_flow
+from monitoring.domain.alerts.rules import Condition
+from monitoring.domain.costs import month_of
+from monitoring.forecasts import usage
+from monitoring.history.topic_collector import roll_up
+from monitoring.models import MonthlyUsage, TopicSample, TransferPrice
+from tests.pages import world
+from tests.pages.conftest import As
+
+GB = 10**9
+
+
+@pytest.fixture
+def flow(db: None) -> Flow:
+    """Orders sent 90 GB this month, and 10 GB in the hour that is not finished."""
+    flow = world.flow(world.cluster("primary"), world.cluster("backup"))
+    now = timezone.now()
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    MonthlyUsage.objects.create(
+        flow=flow, topic="orders", month=month_of(now).date(), bytes=90 * GB,
+        since=month_of(now), until=hour,
+    )  # fmt: skip
+    TopicSample.objects.create(
+        flow=flow, topic="orders", resolution=60, at=hour, owed=0, records=1, bytes=10 * GB
+    )
+    return flow
+
+
+def test_a_finished_hour_is_counted_once(db: None) -> None:
+    flow = world.flow()
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    for topic, minute, count in (("a", 1, 5), ("a", 2, 6), ("b", 3, 7), ("c", 4, 0)):
+        TopicSample.objects.create(
+            flow=flow, topic=topic, resolution=60, at=hour + timedelta(minutes=minute),
+            owed=0, records=1, bytes=count,
+        )  # fmt: skip
+    before = usage.costs([flow], timezone.now())[flow.pk].bytes
+    for _ in range(2):
+        roll_up(now=timezone.now())
+    rows = dict(MonthlyUsage.objects.values_list("topic", "bytes"))
+    assert rows == {"a": 11, "b": 7}
+    samples = TopicSample.objects.filter(resolution=3600)
+    usage.add_hour(hour, samples)
+    assert dict(MonthlyUsage.objects.values_list("topic", "bytes")) == rows
+    usage.add_hour(hour + timedelta(hours=1), samples)
+    assert MonthlyUsage.objects.get(topic="a", month=month_of(hour).date()).bytes in (11, 22)
+    if month_of(hour) == month_of(timezone.now()):
+        assert before == 18
+
+
+def test_an_admin_sets_a_price_and_pages_show_cost_and_budget(signed_in: As, flow: Flow) -> None:
+    admin = signed_in("admin")
+    page = admin.get("/costs/").content.decode()
+    assert "100 GB" in page
+    assert "no price" in page
+    sent = {"per_gb": "0.5", "currency": "eur", "monthly_budget": "40"}
+    assert signed_in("operator").post(f"/flows/{flow.pk}/cost/", sent).status_code == 403
+    assert admin.post(f"/flows/{flow.pk}/cost/", sent).status_code == 302
+    page = admin.get(f"/flows/{flow.pk}/cost/").content.decode()
+    assert "50.00 EUR" in page
+    assert f'href="/flows/{flow.pk}/topics/orders/"' in page
+    assert "40.00 EUR" in admin.get("/costs/").content.decode()
+    world.topic(flow)
+    assert "<small>50.00 EUR</small>" in (
+        admin.get(f"/flows/{flow.pk}/topics/orders/").content.decode()
+    )
+    assert Transition.objects.filter(why__contains="0.5 EUR per GB, budget 40.00 EUR").exists()
+    admin.post(f"/flows/{flow.pk}/cost/", {"per_gb": ""})
+    assert not TransferPrice.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("sent", "field"),
+    [({"per_gb": "1", "currency": "euro"}, "currency"),
+     ({"per_gb": "1", "currency": ""}, "currency"),
+     ({"per_gb": "-1", "currency": "EUR"}, "per_gb"),
+     ({"per_gb": "much", "currency": "EUR"}, "per_gb"),
+     ({"per_gb": "", "monthly_budget": "5"}, "per_gb"),
+     ({"per_gb": "1", "currency": "EUR", "monthly_budget": "0"}, "monthly_budget")],
+)  # fmt: skip
+def test_a_price_that_cannot_be_is_refused_at_its_field(
+    admin: Client, flow: Flow, sent: dict[str, str], field: str
+) -> None:
+    answer = admin.post(f"/flows/{flow.pk}/cost/", sent)
+    assert answer.status_code == 422
+    assert world.error_at(answer.content.decode(), field)
+    assert not TransferPrice.objects.exists()
+
+
+def test_rest_has_the_same_and_unknown_is_null(signed_in: As, flow: Flow) -> None:
+    admin, path = signed_in("admin"), f"/api/v1/flows/{flow.pk}/cost/"
+    found = admin.get(path).json()
+    assert (found["bytes"], found["cost"], found["forecast"], found["budget"]) == (
+        100 * GB, None, None, None
+    )  # fmt: skip
+    assert [row["code"] for row in found["advice"]] == ["unsurveyed"]
+    body = {"per_gb": "0.5", "currency": "EUR", "monthly_budget": "40"}
+    found = admin.post(path, body, content_type="application/json").json()
+    assert Decimal(found["cost"]) == 50
+    assert [(row["topic"], Decimal(row["cost"])) for row in found["topics"]] == [("orders", 50)]
+    [row] = signed_in("viewer").get("/api/v1/costs/").json()["results"]
+    assert (row["name"], row["bytes"]) == ("primary->backup", 100 * GB)
+    refused = signed_in("operator").post(path, body, content_type="application/json")
+    assert refused.status_code == 403
+    GroupOffset.objects.create(
+        flow=flow, group="billing", topic="payments", partition=0, as_of=timezone.now()
+    )
+    assert "1 topic (orders)" in admin.get(path).json()["advice"][0]["sentence"]
+
+
+def test_a_month_above_its_budget_is_a_fact_for_the_alert(flow: Flow) -> None:
+    now = timezone.now()
+    condition = Condition(kind="budget", threshold=100)
+    [(_, facts)] = flow_facts(now)
+    assert read_flow(condition, facts, now).sentence == "has no budget"
+    usage.set_price(flow=flow, per_gb=Decimal("0.5"), currency="EUR", budget=Decimal(1), who="ann")
+    [(_, facts)] = flow_facts(now)
+    reading = read_flow(condition, facts, now)
+    if now - month_of(now) >= timedelta(hours=6):
+        assert reading.holds
+        assert "of its budget of 1.00 EUR; 50.00 EUR so far" in reading.sentence
+    else:
+        assert reading.sentence == "has no forecast of its cost yet"
+
+
+def test_a_young_history_says_since_when_it_counts(viewer: Client, flow: Flow) -> None:
+    since = timezone.now() - timedelta(hours=1)
+    MonthlyUsage.objects.update(since=since)
+    if month_of(since) == month_of(timezone.now()):
+        assert "costs are lower bounds" in viewer.get("/costs/").content.decode()
+        assert "known since" in viewer.get(f"/flows/{flow.pk}/cost/").content.decode()
