@@ -1,0 +1,1 @@
+"""Rules that filter and change the records of a flow: their text, checks and translation."""

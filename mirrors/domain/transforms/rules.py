@@ -1,0 +1,200 @@
+"""The rules of a flow's property `transforms`: a JSON list, one element for each rule.
+
+The first rule whose `topics` matches the whole source topic applies to it. A topic without a rule
+is copied unchanged. Expressions are Spark SQL over the columns of a record (`expressions`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mirrors.domain.patterns.matcher import NamePatterns
+
+# While it is false, no flow can have rules, and pages do not mention them.
+TRANSFORMS_AVAILABLE = False
+
+EXPRESSION_FIELDS: Final = ("where", "key", "value", "headers")
+LONGEST_EXPRESSION: Final = 10_000
+MOST_RULES: Final = 100
+_FIELDS = ("topics", *EXPRESSION_FIELDS, "on_error")
+_LATER = {
+    "topic": "routing to another topic is not supported yet; remove it",
+}
+
+
+class InvalidRule(ValueError):
+    """A rule cannot be used. `number` counts from 1 and is 0 for the whole list.
+
+    `field` is empty for the whole rule. The text contains both, without a period.
+    """
+
+    def __init__(self, problem: str, *, number: int = 0, field: str = "") -> None:
+        where = ", ".join(filter(None, (number and f"rule {number}", field)))
+        super().__init__(f"{where}: {problem}" if where else problem)
+        self.problem = problem
+        self.number = number
+        self.field = field
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformRule:
+    """The topics of a rule (a Java regular expression), and its Spark SQL expressions.
+
+    - `where`: boolean; a record for which it is not true is dropped.
+    - `key`, `value`, `headers`: replace that part of the record.
+    - None leaves records or that part unchanged. A failed expression stops its partition.
+    """
+
+    topics: str
+    where: str | None = None
+    key: str | None = None
+    value: str | None = None
+    headers: str | None = None
+
+    @property
+    def expressions(self) -> dict[str, str]:
+        """The expressions that it has, by field."""
+        texts = ((field, getattr(self, field)) for field in EXPRESSION_FIELDS)
+        return {field: text for field, text in texts if text is not None}
+
+
+def parse_rules(text: str) -> tuple[TransformRule, ...]:
+    """Return the rules of a property's text, empty for blank text. Raises InvalidRule.
+
+    Expressions are not checked.
+    """
+    if not text.strip():
+        return ()
+    elements = _elements(text)
+    return tuple(_rule(element, number) for number, element in enumerate(elements, 1))
+
+
+def format_rules(rules: Sequence[TransformRule]) -> str:
+    """Return the property's text, one line; empty without rules. `parse_rules` reads it."""
+    if not rules:
+        return ""
+    elements = [{"topics": rule.topics, **rule.expressions} for rule in rules]
+    text = json.dumps(elements, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(elements)
+
+
+def first_match(topic: str, rules: Sequence[TransformRule]) -> tuple[int, TransformRule] | None:
+    """Return the rule of a source topic and its number from 1; None if no rule matches."""
+    for number, rule in enumerate(rules, 1):
+        if _pattern(rule.topics).matches(topic):
+            return number, rule
+    return None
+
+
+def rule_for(topic: str, rules: Sequence[TransformRule]) -> TransformRule | None:
+    """Return the rule that changes the records of a source topic; None if nothing does.
+
+    A rule without an expression exempts its topics from later rules.
+    """
+    match = first_match(topic, rules)
+    return match[1] if match is not None and match[1].expressions else None
+
+
+def _elements(text: str) -> list[Any]:
+    if not text.lstrip().startswith("["):
+        raise InvalidRule(
+            'must be a JSON list of rules, such as [{"topics": "orders", "where": "value is not '
+            "null\"}]; MirrorMaker 2's list of names works only in an import"
+        )
+    try:
+        elements = json.loads(text, object_pairs_hook=tuple)
+    except json.JSONDecodeError as error:
+        raise InvalidRule(
+            f"is not JSON: {error.msg} at character {error.pos + 1} ({_near(text, error.pos)})"
+        ) from None
+    except RecursionError:
+        raise InvalidRule("is not a list of rules: its values are nested too deeply") from None
+    if len(elements) > MOST_RULES:
+        raise InvalidRule(f"has {len(elements)} rules; the limit is {MOST_RULES}")
+    return list(elements)
+
+
+def _near(text: str, position: int) -> str:
+    return f"near {text[max(position - 10, 0) : position + 10]!r}"
+
+
+def _rule(element: Any, number: int) -> TransformRule:
+    # A tuple of pairs, since a dict would hide a name that occurs twice.
+    if not isinstance(element, tuple):
+        raise InvalidRule(f"must be an object in braces, not {_kind(element)}", number=number)
+    fields = dict(element)
+    for field, _ in element:
+        if field in _LATER:
+            raise InvalidRule(_LATER[field], number=number, field=field)
+        if field not in _FIELDS:
+            raise InvalidRule(_unknown(field), number=number)
+    if len(fields) < len(element):
+        names = [field for field, _ in element]
+        twice = next(field for field in names if names.count(field) > 1)
+        raise InvalidRule("occurs twice", number=number, field=twice)
+    _check_error_action(fields.get("on_error"), number)
+    texts = {
+        field: _expression(fields[field], number, field)
+        for field in EXPRESSION_FIELDS
+        if fields.get(field) is not None
+    }
+    return TransformRule(topics=_topics(fields, number), **texts)
+
+
+def _unknown(field: str) -> str:
+    meant = difflib.get_close_matches(field, _FIELDS, n=1, cutoff=0.6)
+    hint = f"did you mean {meant[0]}?" if meant else f"fields are {', '.join(_FIELDS)}"
+    return f"has the unknown field {field[:50]!r}; {hint}"
+
+
+def _check_error_action(action: Any, number: int) -> None:
+    if action is not None and action != "stop":
+        problem = (
+            "must be stop: a failed expression stops its partition; dropping the record, and "
+            "dead-letter topics, are not supported yet"
+        )
+        raise InvalidRule(problem, number=number, field="on_error")
+
+
+def _topics(element: dict[str, Any], number: int) -> str:
+    text = element.get("topics")
+    if text is None:
+        problem = "is missing: say which source topics the rule applies to, .* for all"
+        raise InvalidRule(problem, number=number, field="topics")
+    if not isinstance(text, str) or not text.strip() or not text.isprintable():
+        problem = f"must be a printable regular expression in quotes, not {_kind(text)}"
+        raise InvalidRule(problem, number=number, field="topics")
+    try:
+        _pattern(text)
+    except ValueError as error:
+        raise InvalidRule(str(error), number=number, field="topics") from None
+    return text
+
+
+def _expression(text: Any, number: int, field: str) -> str:
+    if not isinstance(text, str):
+        problem = f"must be a Spark SQL expression in quotes, not {_kind(text)}"
+        raise InvalidRule(problem, number=number, field=field)
+    if not text.strip():
+        raise InvalidRule("is empty: remove the field", number=number, field=field)
+    if len(text) > LONGEST_EXPRESSION:
+        problem = f"has {len(text)} characters; the limit is {LONGEST_EXPRESSION}"
+        raise InvalidRule(problem, number=number, field=field)
+    return text
+
+
+def _kind(value: Any) -> str:
+    if value == "":
+        return "empty text"
+    names = {tuple: "an object", list: "a list", str: "other text", bool: "true or false"}
+    return names.get(type(value), "null" if value is None else "a number")
+
+
+@functools.lru_cache(maxsize=2000)
+def _pattern(text: str) -> NamePatterns:
+    return NamePatterns([text])

@@ -1,0 +1,113 @@
+"""The text of rules: what is accepted, what is rejected and why, and which rule applies."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrors.domain.transforms.rules import (
+    EXPRESSION_FIELDS,
+    InvalidRule,
+    TransformRule,
+    first_match,
+    format_rules,
+    parse_rules,
+    rule_for,
+)
+
+ORDERS = TransformRule(topics="orders.*", where="value is not null")
+REST = TransformRule(topics=".*", value="json_drop(value, 'card')", headers="headers")
+
+
+@pytest.mark.parametrize("text", ["", "  ", "[]", " [ ] "])
+def test_no_text_and_an_empty_list_mean_no_rules(text: str) -> None:
+    assert parse_rules(text) == ()
+
+
+def test_fields_that_are_missing_or_null_are_none() -> None:
+    (rule,) = parse_rules(
+        '[{"topics": "orders.*", "where": "value is not null", "key": null, "on_error": "stop"}]'
+    )
+    assert rule == ORDERS
+    assert rule.expressions == {"where": "value is not null"}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("FilterHeader,Mask", "must be a JSON list of rules"),
+        ('{"topics": "a"}', "must be a JSON list of rules"),
+        ('[{"topics": "a",}]', "is not JSON: "),
+        ("[" * 100_000, "nested too deeply"),
+        ("[5]", "rule 1: must be an object in braces, not a number"),
+        ('[{"topics": "a"}, {"where": "true"}]', "rule 2, topics: is missing"),
+        (
+            '[{"topics": ""}]',
+            "rule 1, topics: must be a printable regular expression in quotes, not ",
+        ),
+        (
+            '[{"topics": ["a"]}]',
+            "rule 1, topics: must be a printable regular expression in quotes, not a",
+        ),
+        ('[{"topics": "a\\nb"}]', "must be a printable regular expression"),
+        ('[{"topics": "a("}]', "rule 1, topics: cannot use the element 'a('"),
+        ('[{"topics": "a", "where": 5}]', "rule 1, where: must be a Spark SQL expression in quot"),
+        ('[{"topics": "a", "where": {"a": 1}}]', "not an object"),
+        ('[{"topics": "a", "key": " "}]', "rule 1, key: is empty: remove the field"),
+        ('[{"topics": "a", "wehre": "true"}]', "rule 1: has the unknown field 'wehre'; did you "),
+        ('[{"topics": "a", "x": 1}]', "fields are topics, where, key, value, headers, on_error"),
+        ('[{"topics": "a", "": 1}]', "rule 1: has the unknown field ''"),
+        ('[{"topics": "a", "topics": "b"}]', "rule 1, topics: occurs twice"),
+        ('[{"topics": "a", "topic": "b"}]', "rule 1, topic: routing to another topic is not supp"),
+        ('[{"topics": "a", "on_error": "drop"}]', "rule 1, on_error: must be stop: a failed expr"),
+        ('[{"topics": "a", "on_error": "dead-letter"}]', "dead-letter topics, are not supported"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_is_named_with_its_field(text: str, sentence: str) -> None:
+    with pytest.raises(InvalidRule) as caught:
+        parse_rules(text)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_limits_of_a_list_are_named() -> None:
+    with pytest.raises(InvalidRule, match="has 101 rules; the limit is 100"):
+        parse_rules(json.dumps([{"topics": "a"}] * 101))
+    with pytest.raises(InvalidRule, match="rule 1, value: has 10001 characters") as caught:
+        parse_rules(json.dumps([{"topics": "a", "value": "x" * 10_001}]))
+    assert (caught.value.number, caught.value.field) == (1, "value")
+
+
+def test_the_first_rule_that_matches_the_whole_name_applies() -> None:
+    rules = (ORDERS, REST)
+    assert rule_for("orders-eu", rules) is ORDERS
+    assert rule_for("my-orders", rules) is REST
+    assert first_match("my-orders", rules) == (2, REST)
+    assert rule_for("my-orders", (ORDERS,)) is None
+
+
+def test_a_rule_without_an_expression_exempts_its_topics() -> None:
+    rules = (TransformRule(topics="orders-raw"), ORDERS)
+    assert rule_for("orders-raw", rules) is None
+    assert first_match("orders-raw", rules) == (1, rules[0])
+    assert rule_for("orders-eu", rules) is ORDERS
+
+
+TEXTS = st.text(min_size=1, max_size=30).filter(lambda text: text.strip())
+RULES = st.builds(
+    TransformRule,
+    topics=st.sampled_from(["orders", ".*", r"a\.b", "(?i)X|y{1,2}"]),
+    **{field: st.none() | TEXTS for field in EXPRESSION_FIELDS},
+)
+
+
+@given(st.lists(RULES, max_size=4))
+def test_formatted_rules_are_one_printable_line_that_parses_to_the_same(
+    rules: list[TransformRule],
+) -> None:
+    text = format_rules(rules)
+    assert text.isprintable()
+    assert parse_rules(text) == tuple(rules)
