@@ -46,11 +46,11 @@ def test_fields_that_are_missing_or_null_are_none() -> None:
         ('[{"topics": "a"}, {"where": "true"}]', "rule 2, topics: is missing"),
         (
             '[{"topics": ""}]',
-            "rule 1, topics: must be a printable regular expression in quotes, not ",
+            "regular expression in quotes, not empty text",
         ),
         (
             '[{"topics": ["a"]}]',
-            "rule 1, topics: must be a printable regular expression in quotes, not a",
+            "rule 1, topics: must be a printable regular expression in",
         ),
         ('[{"topics": "a\\nb"}]', "must be a printable regular expression"),
         ('[{"topics": "a("}]', "rule 1, topics: cannot use the element 'a('"),

@@ -34,7 +34,7 @@ class InvalidRule(ValueError):
     """
 
     def __init__(self, problem: str, *, number: int = 0, field: str = "") -> None:
-        where = ", ".join(filter(None, (number and f"rule {number}", field)))
+        where = ", ".join(filter(None, (f"rule {number}" if number else "", field)))
         super().__init__(f"{where}: {problem}" if where else problem)
         self.problem = problem
         self.number = number
