@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist
 from django.core.exceptions import ValidationError as DjangoValidationError
-from django.db.models import BooleanField, Field, IntegerField, Model, QuerySet
+from django.db.models import BooleanField, F, Field, IntegerField, Model, OrderBy, QuerySet
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import filters, serializers
 from rest_framework.exceptions import ValidationError
@@ -169,22 +169,30 @@ class Search(filters.SearchFilter):
 
 
 class Ordering(filters.OrderingFilter):
-    """An unknown order is an error instead of being ignored."""
+    """An unknown order is an error instead of being ignored; unknown values come last."""
 
     def remove_invalid_fields(
         self, queryset: QuerySet[Any], fields: Any, view: Any, request: Request
-    ) -> list[str]:
+    ) -> list[Any]:
         aliases: dict[str, tuple[str, ...]] = getattr(view, "ordering_aliases", {})
         known = {name for name, _ in self.get_valid_fields(queryset, view, {"request": request})}
-        found: list[str] = []
+        found: list[str | OrderBy] = []
         for field in fields:
-            name, sign = field.removeprefix("-"), "-" if field.startswith("-") else ""
+            name, down = field.removeprefix("-"), field.startswith("-")
             if name not in known and name not in aliases:
                 words = ", ".join(sorted({*known, *aliases}))
                 raise ValidationError({"ordering": [f"{field!r} is not one of {words}."]})
-            found += [sign + column for column in aliases.get(name, (name,))]
+            found += [_order(queryset.model, one, down) for one in aliases.get(name, (name,))]
         # The key at the end keeps pages stable if rows are equal.
         return [*found, "pk"]
+
+
+def _order(model: type[Model], column: str, down: bool) -> str | OrderBy:
+    """A column that is never null stays a name: only then PostgreSQL can use its index."""
+    field = _column(model, column)
+    if column == "pk" or (field is not None and not field.null):
+        return f"-{column}" if down else column
+    return F(column).desc(nulls_last=True) if down else F(column).asc(nulls_last=True)
 
 
 def body_of(request: Request, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
@@ -19,6 +20,7 @@ from mirrors.api.viewsets import FlowRelatedViewSet
 from mirrors.domain.flows.lanes import LANES
 from mirrors.domain.flows.latency import Latency
 from mirrors.domain.flows.speed_limits import NAMES
+from mirrors.domain.formatting import OLD_AFTER
 from mirrors.lists.audit import EVENTS_OF_FLOW
 from mirrors.lists.flows import JOBS, PARTITIONS, TOPICS
 from mirrors.models import (
@@ -37,14 +39,6 @@ from mirrors.services.topics import readings
 
 # The clusters of a flow. Shipped: an enumeration of the OpenAPI document.
 SIDES = ("source", "target")
-
-
-class TopicSerializer(AccountOfTopic):
-    class Meta:
-        model = FlowTopic
-        fields = TOPICS.fields
-        extra_kwargs = TOPICS.extra_kwargs
-        read_only_fields = fields
 
 
 class ConfigRowSerializer(StrictSerializer):
@@ -93,28 +87,46 @@ class LatencySerializer(StrictSerializer):
     max_ms = serializers.IntegerField()
 
 
+def latency_fields(stored: list[int] | None, as_of: datetime | None) -> dict[str, int] | None:
+    """The fields of a stored latency; None for old figures, or if nothing was committed."""
+    if not stored or as_of is None or timezone.now() - as_of > OLD_AFTER:
+        return None
+    found = Latency(*stored)
+    return {**found._asdict(), "mean_ms": round(found.mean_ms)}
+
+
+class LatencyOfRow(serializers.Serializer[Any]):
+    """Adds `latency` to a serializer of topics or partitions."""
+
+    latency = serializers.SerializerMethodField()
+
+    @extend_schema_field(LatencySerializer(allow_null=True))
+    def get_latency(self, row: FlowTopic | FlowPartition) -> Any:
+        """Null if no record was committed in the last minute, or if the figures are old."""
+        return latency_fields(row.latency, row.as_of)
+
+
+class TopicSerializer(LatencyOfRow, AccountOfTopic):
+    class Meta:
+        model = FlowTopic
+        fields = TOPICS.fields
+        extra_kwargs = TOPICS.extra_kwargs
+        read_only_fields = fields
+
+
 class TopicDetailSerializer(TopicSerializer):
     """One topic with its partitions by state, the groups that read it, and its configs."""
 
     states = serializers.DictField(
         child=serializers.IntegerField(), help_text="Partitions by what they owe."
     )
-    latency = serializers.SerializerMethodField()
     open_gaps = serializers.SerializerMethodField()
     groups = serializers.SerializerMethodField()
     configs = serializers.SerializerMethodField()
 
     class Meta(TopicSerializer.Meta):
-        fields = (*TOPICS.fields, "states", "latency", "open_gaps", "groups", "configs")
+        fields = (*TOPICS.fields, "states", "open_gaps", "groups", "configs")
         read_only_fields = fields
-
-    @extend_schema_field(LatencySerializer(allow_null=True))
-    def get_latency(self, row: FlowTopic) -> Any:
-        """Null if no record was committed in the last minute."""
-        if row.latency is None:
-            return None
-        found = Latency(*row.latency)
-        return {**found._asdict(), "mean_ms": round(found.mean_ms)}
 
     @extend_schema_field(serializers.IntegerField(help_text="That need a decision."))
     def get_open_gaps(self, row: FlowTopic) -> int:
@@ -135,7 +147,7 @@ class TopicDetailSerializer(TopicSerializer):
         return None if found is None else TopicConfigsSerializer(found).data
 
 
-class PartitionSerializer(AccountOfPartition):
+class PartitionSerializer(LatencyOfRow, AccountOfPartition):
     class Meta:
         model = FlowPartition
         fields = PARTITIONS.fields

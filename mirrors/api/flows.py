@@ -120,6 +120,7 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
     )
 
     speed = serializers.SerializerMethodField()
+    latency = serializers.SerializerMethodField()
 
     class Meta:
         model = Flow
@@ -136,6 +137,12 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
             return None
         shown = {**dataclasses.asdict(speed), **speed_sentences(flow, speed)}
         return flow_progress.SpeedSerializer(shown).data
+
+    @extend_schema_field(flow_progress.LatencySerializer(allow_null=True))
+    def get_latency(self, flow: Flow) -> Any:
+        """Null if no record was committed in the last minute, or if the figures are old."""
+        account = getattr(flow, "account", None)
+        return account and flow_progress.latency_fields(account.latency, account.as_of)
 
     @extend_schema_field(ProofSerializer(allow_null=True))
     def get_proven(self, flow: Flow) -> Any:
@@ -189,6 +196,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         "source": ("source__alias",),
         "target": ("target__alias",),
         "runner": ("runner__name",),
+        "latency": ("account__latency__3",),
     }
     filter_fields: ClassVar = {
         "source": "source__alias",

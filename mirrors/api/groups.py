@@ -120,7 +120,7 @@ class ConsumerGroupSerializer(serializers.Serializer[Any]):
 class GroupOrdering(Ordering):
     """Rows are groups, not models: the group and its flow keep pages stable."""
 
-    def remove_invalid_fields(self, *args: Any, **kwargs: Any) -> list[str]:
+    def remove_invalid_fields(self, *args: Any, **kwargs: Any) -> list[Any]:
         return [*super().remove_invalid_fields(*args, **kwargs)[:-1], "group", "flow"]
 
 

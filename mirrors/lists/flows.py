@@ -13,6 +13,9 @@ from mirrors.lists.columns import Column, ListSpec, in_rest
 STATES = typing.get_args(TopicState)
 _SKIPPED_LAST = Case(When(state="skipped", then=1), default=0, output_field=IntegerField())
 
+# Sorted by the highest latency: the last number of `domain.flows.latency.Latency`.
+LATENCY = Column("latency", sort=("latency__3",), in_file=False)
+
 FLOWS = ListSpec(
     "flows",
     columns=(
@@ -37,7 +40,7 @@ FLOWS = ListSpec(
         Column("reason", "Reason"),
         *in_rest("generation", "retry_at", "warnings", "as_of", "owed", "stopped_partitions"),
         *in_rest("waiting_records", "repeats", "proven", "start_refusal", "speed"),
-        *in_rest("created_at"),
+        *in_rest("latency", "created_at"),
     ),
     search=("label", "runner__name", "reason"),
     default="label",
@@ -56,10 +59,25 @@ TOPICS = ListSpec(
             title="Records not replicated, at most: markers and compacted records have offsets too",
         ),
         Column("time_lag_ms", "Time lag", ("time_lag_ms",), number=True),
+        Column(
+            "records_per_second",
+            "Records/s",
+            ("records_per_second",),
+            number=True,
+            title="Records replicated per second, mean of the last five minutes; null if unknown",
+        ),
+        Column(
+            "bytes_per_second",
+            "Bytes/s",
+            ("bytes_per_second",),
+            number=True,
+            title="The same in bytes, as sent to the target",
+        ),
         Column("partitions", "Partitions", ("partitions",), number=True),
         Column("remote_topic", "Remote topic", ("remote_topic",)),
         Column("reason", "Reason"),
         *in_rest("code", "owed", "as_of"),
+        LATENCY,
         Column(
             "records", title="Records replicated since the flow first copied the topic", number=True
         ),
@@ -111,6 +129,7 @@ PARTITIONS = ListSpec(
         Column("as_of", "As of", ("as_of",)),
         Column("reason", "Reason"),
         *in_rest("remote_topic", "source_first", "code", "owed", "repeats"),
+        LATENCY,
     ),
     search=("topic", "remote_topic", "reason", "why"),
     default="-offset_lag",

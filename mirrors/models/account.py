@@ -44,6 +44,8 @@ class FlowAccount(models.Model):
     # Topics that are not replicated until a person acts.
     topics_blocked = models.PositiveIntegerField(default=0)
     worst_topic = models.CharField(max_length=255, blank=True)
+    # `domain.flows.latency.Latency` of all its topics in the last minute at most.
+    latency = models.JSONField(null=True)
     # Why the principal does not see the topics of the filters; empty when it does.
     not_visible = models.TextField(blank=True)
 

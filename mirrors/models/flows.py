@@ -185,6 +185,10 @@ class FlowTopic(models.Model):
     sampled_records = models.BigIntegerField(default=0, db_default=0)
     sampled_bytes = models.BigIntegerField(default=0, db_default=0)
     sampled_at = models.DateTimeField(null=True)
+    # Means of the last five minutes, which monitoring computes from the topic's samples; null while
+    # a minute of them is unknown.
+    records_per_second = models.FloatField(null=True)
+    bytes_per_second = models.FloatField(null=True)
     # As in `FlowPartition`, of all its partitions.
     latency = models.JSONField(null=True)
     observed_at = models.DateTimeField(null=True)

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from mirrors.domain.account.partition import BLOCKING, Owed, PartitionFacts, evaluate
 from mirrors.domain.account.totals import Total, combine, total
+from mirrors.domain.flows.latency import Latency, add_up
 from mirrors.domain.runners.job_files import PartitionStatus, TopicStatus
 from mirrors.models import Flow, FlowAccount, FlowTopic, LeftBehind
 from mirrors.services.clock import moment
@@ -66,6 +67,7 @@ def store(
     totals = {row.topic: row.total for row in topics}
     whole = combine([*totals.items(), *_invisible(not_visible, as_of)])
     copied = [row for row in topics if row.state != "skipped" and row.remote_topic is not None]
+    latency = add_up(Latency(*row.latency) for row in topics if row.latency)
     values = {
         "as_of": as_of,
         "is_swept": is_swept,
@@ -83,6 +85,7 @@ def store(
         "topics_left_out": len(topics) - len(copied),
         "topics_blocked": sum(row.account_state in BLOCKING for row in topics),
         "worst_topic": _worst(topics),
+        "latency": list(latency) if latency else None,
         "not_visible": not_visible,
     }
     before = FlowAccount.objects.filter(flow=flow).values_list("revision", flat=True).first() or 0

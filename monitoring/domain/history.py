@@ -39,6 +39,8 @@ RESOLUTIONS = (FINE, MINUTE, HOUR)
 TOPIC_MINUTE = Resolution(60, timedelta(hours=26))
 TOPIC_HOUR = Resolution(3600, timedelta(days=31))
 TOPIC_RESOLUTIONS = (TOPIC_MINUTE, TOPIC_HOUR)
+# Finished minutes over which the rate of a topic is averaged.
+RATE_MINUTES = 5
 # Rows of one minute, of the whole installation: those that owe the most first. What this takes on
 # disk is in `docs/operations/monitoring/alerts.md`.
 MAX_TOPICS = 2_000
@@ -127,6 +129,17 @@ def rates(
     if seconds <= 0 or copied < 0 or size < 0:
         return None, None
     return copied / seconds, size / seconds
+
+
+def mean_rate(counts: Sequence[int | None], seconds: float) -> float | None:
+    """The mean per second over all steps but the first, `seconds` each; None if any is unknown.
+
+    A count has what happened since the count before it, so the first step must be known too.
+    """
+    known = [count for count in counts if count is not None]
+    if len(known) < len(counts) or len(counts) < 2:
+        return None
+    return sum(known[1:]) / (seconds * (len(counts) - 1))
 
 
 def aggregate(samples: Sequence[Sample], at: datetime) -> Sample:

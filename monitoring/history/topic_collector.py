@@ -18,6 +18,7 @@ from monitoring.domain.history import (
     TOPIC_RESOLUTIONS,
 )
 from monitoring.forecasts import usage
+from monitoring.history import topic_rates
 from monitoring.history.pruning import delete_before
 from monitoring.models import PartitionSample, TopicSample
 
@@ -33,13 +34,16 @@ def collect(*, now: datetime) -> int:
     moved than a minute may have, are in the topic's next sample.
     """
     at = TOPIC_MINUTE.slot(now)
+    taken = _count(TopicSample, at)
+    if not taken:
+        topic_rates.update(now=now)
     moved = ~Q(records=F("sampled_records")) | ~Q(bytes=F("sampled_bytes"))
     rows = FlowTopic.objects.filter(
         Q(sampled_at=None) | Q(sampled_at__lt=at),
         moved | Q(owed__gt=0) | Q(unknown_partitions__gt=0),
         as_of__gte=now - OLD_AFTER,
     ).exclude(state="skipped")
-    room = max(0, MAX_TOPICS - _count(TopicSample, at))
+    room = max(0, MAX_TOPICS - taken)
     topics = list(rows.order_by("-owed", "-records", "pk")[:room])
     samples = [
         TopicSample(

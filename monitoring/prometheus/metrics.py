@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db.models import Count, Sum
 
+from mirrors.domain.formatting import OLD_AFTER
 from mirrors.domain.states.flows import DESIRED, OBSERVED
 from mirrors.models import Cluster, FlowTopic, Job, Runner, Sighting
 from mirrors.models.flow_queries import flows_with_lag
@@ -43,6 +44,7 @@ def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     yield from sync_metrics.sync_series(labels, now)
     yield from engine_metrics.series(labels, now)
     yield from _topics(labels, by_partition=partitions)
+    yield from _topic_rates(labels, now)
     yield from mm2_metrics.series(labels, now, by_partition=partitions)
     yield from sync_metrics.replicated(labels, by_partition=partitions)
     yield from _runners(now)
@@ -175,6 +177,22 @@ def _topics(labels: dict[int, Labels], *, by_partition: bool) -> Iterator[Series
     yield from (lag, age, owed, unknown, parts)
     if not by_partition:
         yield mm2
+
+
+def _topic_rates(labels: dict[int, Labels], now: datetime) -> Iterator[Series]:
+    """Of flows with fresh figures; a topic with an unknown minute has none."""
+    records = Series("understudy_topic_records_per_second", "Mean of the last five minutes")
+    size = Series("understudy_topic_bytes_per_second", "The same in bytes, as sent to the target")
+    rows = FlowTopic.objects.filter(
+        flow__as_of__gte=now - OLD_AFTER, records_per_second__isnull=False
+    )
+    fields = ("flow", "topic", "records_per_second", "bytes_per_second")
+    for flow, topic, count, volume in rows.order_by().values_list(*fields):
+        if flow in labels:
+            key = f"{labels[flow].flow},{labelled(topic=topic)}"
+            records.add(key, count)
+            size.add(key, volume)
+    yield from (records, size)
 
 
 def _runners(now: datetime) -> Iterator[Series]:
