@@ -1,0 +1,272 @@
+"""Checks the expressions of rules without Spark: syntax, columns, functions and their arguments.
+
+`sqlglot` parses Spark's dialect. What passes here can still fail in Spark, such as by its types.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from mirrors.domain.transforms.functions import (
+    COLUMNS,
+    HELPERS,
+    REFUSED_FUNCTIONS,
+    SPARK_FUNCTIONS,
+    HelperFunction,
+    field_names,
+)
+from mirrors.domain.transforms.rules import InvalidRule, TransformRule
+
+# Words of the grammar that may stand before a parenthesis.
+_GRAMMAR_WORDS = """
+all and as between both by case char character dec decimal distinct div else escape for from ilike
+in interval is leading like not numeric on or over placing regexp rlike then timestampadd
+timestampdiff trailing try_cast varchar when
+"""
+GRAMMAR = frozenset(_GRAMMAR_WORDS.split())
+# Functions that Spark also evaluates without parentheses.
+_BARE_NAMES = """
+current_catalog current_database current_date current_path current_schema current_time
+current_timestamp current_user localtime localtimestamp session_user user
+"""
+_BARE = frozenset(_BARE_NAMES.split())
+_SECRET = re.compile(r"(?:env|file|properties):\S+")
+_COLUMN_LIST = ", ".join(COLUMNS)
+_KNOWN = sorted(HELPERS.keys() | SPARK_FUNCTIONS)
+
+
+class _Problem(Exception):
+    """A clause that follows the name of the field."""
+
+
+def rule_problems(rules: Sequence[TransformRule]) -> list[InvalidRule]:
+    """Return the first problem of each expression, empty if all can be used."""
+    found = []
+    for number, rule in enumerate(rules, 1):
+        for field, text in rule.expressions.items():
+            if (problem := expression_problem(field, text)) is not None:
+                found.append(InvalidRule(problem, number=number, field=field))
+    return found
+
+
+def expression_problem(field: str, text: str) -> str | None:
+    """Return why an expression cannot be used, as a clause; None if it can be."""
+    try:
+        tokens = _tokens(text)
+        for token, name in _calls(tokens):
+            _check_function(token, name, tokens)
+        tree = _tree(tokens, text)
+        _check_shape(tree)
+        for column in tree.find_all(exp.Column):
+            _check_column(column)
+        for call in tree.find_all(exp.Anonymous):
+            _check_helper(call)
+        _check_result(field, tree)
+    except _Problem as problem:
+        return str(problem)
+    except RecursionError:
+        return "is nested too deeply"
+    return None
+
+
+# --- syntax ---------------------------------------------------------------------------------------
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        return list(Spark().tokenize(text))
+    except TokenError:
+        raise _Problem("is not Spark SQL: a quote or comment has no end") from None
+
+
+def _tree(tokens: list[Token], text: str) -> exp.Expr:
+    end = next((token for token in tokens if token.token_type == TokenType.SEMICOLON), None)
+    if end is not None:
+        raise _Problem(f"must be one expression, without the semicolon {_at(end)}")
+    try:
+        trees = Spark().parser().parse(tokens, text)
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        near = str(first.get("highlight") or "").strip()
+        what = str(first.get("description") or "it cannot be parsed").rstrip(".")
+        shown = f" near {near[:40]!r}" if near else ""
+        place = f"line {first.get('line', 1)}, character {first.get('col', 1)}"
+        raise _Problem(f"is not Spark SQL: {_plain(what)}, at {place}{shown}") from None
+    except SqlglotError:
+        raise _Problem("is not Spark SQL") from None
+    if len(trees) != 1 or trees[0] is None:
+        raise _Problem("must be one expression")
+    return trees[0]
+
+
+def _plain(description: str) -> str:
+    """Without the names of Python's classes."""
+    if description.startswith("Required keyword"):
+        return "something is missing"
+    return description.partition("<class")[0].strip()
+
+
+def _at(token: Token) -> str:
+    """Where a token begins. Lines and characters count from 1."""
+    first = token.col - (token.end - token.start)
+    return f"at line {token.line}, character {max(first, 1)}"
+
+
+def _check_shape(tree: exp.Expr) -> None:
+    if isinstance(tree, exp.Alias):
+        raise _Problem(f"must not name its result; remove {tree.alias!r} at its end")
+    if tree.find(exp.Query):
+        why = "a rule sees one record at a time, so that order and exactly once hold"
+        raise _Problem(f"must not contain a query: {why}")
+    if tree.find(exp.Window):
+        raise _Problem(f"must not contain OVER: it {REFUSED_FUNCTIONS['row_number']}")
+    if tree.find(exp.Star):
+        raise _Problem(f"must name columns instead of *: {_COLUMN_LIST}")
+    if tree.find(exp.Placeholder, exp.Parameter):
+        raise _Problem("must not contain parameters")
+    if not isinstance(tree, exp.Condition):
+        raise _Problem("must be an expression, not a statement or list")
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def _check_column(column: exp.Column) -> None:
+    names = [part.name.lower() for part in column.parts]
+    name = names[0]
+    if name in _lambda_names(column):
+        return
+    if name not in COLUMNS:
+        meant = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.6)
+        hint = f"did you mean {meant[0]}? Columns" if meant else "columns"
+        shown = column.parts[0].name[:60]
+        raise _Problem(f"names {shown!r}, which is no column; {hint} are {_COLUMN_LIST}")
+    if len(names) > 1 and name != "headers":
+        hint = ""
+        if name in ("key", "value"):
+            path = ".".join(part.name for part in column.parts[1:])
+            hint = f"; for JSON: get_json_object(cast({name} as string), '$.{path[:60]}')"
+        raise _Problem(f"reads a field of {name}, which is {COLUMNS[name]}{hint}")
+
+
+def _lambda_names(node: exp.Expr) -> set[str]:
+    found: set[str] = set()
+    parent = node.parent
+    while parent is not None:
+        if isinstance(parent, exp.Lambda):
+            found |= {name.name.lower() for name in parent.expressions}
+        parent = parent.parent
+    return found
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+_LIKE = (TokenType.LIKE, TokenType.ILIKE)
+
+
+def _calls(tokens: list[Token]) -> Iterator[tuple[Token, str]]:
+    """Yield each name that Spark would call, with its token."""
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        name = token.text.lower()
+        if token.token_type == TokenType.STRING or not re.fullmatch(r"[a-z_]\w*", name):
+            continue
+        opens = after is not None and after.token_type == TokenType.L_PAREN
+        follows = None if before is None else before.token_type
+        if opens and follows == TokenType.DOT:
+            raise _Problem(f"must call {token.text[:60]} without a name before it ({_at(token)})")
+        quantifies = follows in _LIKE and name in ("any", "some", "all")
+        if (opens and name not in GRAMMAR and not quantifies) or (
+            not opens and name in _BARE and follows != TokenType.DOT
+        ):
+            yield token, name
+
+
+def _check_function(token: Token, name: str, tokens: list[Token]) -> None:
+    if name in REFUSED_FUNCTIONS:
+        raise _Problem(f"must not use {name} ({_at(token)}): it {REFUSED_FUNCTIONS[name]}")
+    if name == "unix_timestamp":
+        at = tokens.index(token)
+        if at + 2 < len(tokens) and tokens[at + 2].token_type == TokenType.R_PAREN:
+            raise _Problem(f"must not use unix_timestamp() ({_at(token)}): give it a time")
+    if name not in SPARK_FUNCTIONS and name not in HELPERS:
+        meant = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.7)
+        hint = f"; did you mean {meant[0]}?" if meant else ""
+        raise _Problem(f"uses {token.text[:60]!r} ({_at(token)}), which is no function{hint}")
+
+
+def _check_helper(call: exp.Anonymous) -> None:
+    helper = HELPERS.get(call.name.lower())
+    if helper is None:
+        return
+    least, repeats = len(helper.arguments), helper.arguments[-1] == "paths"
+    given = call.expressions
+    if len(given) < least or (len(given) > least and not repeats):
+        raise _Problem(f"has a wrong number of arguments: write {helper.signature}")
+    kinds = [*helper.arguments, *["paths"] * (len(given) - least)]
+    for argument, kind in zip(given, kinds, strict=True):
+        if kind in ("text", "secret", "path", "paths", "replacement"):
+            _check_text(helper, argument, kind)
+
+
+def _check_text(helper: HelperFunction, argument: exp.Expr, kind: str) -> None:
+    if kind == "replacement" and isinstance(argument, exp.Null):
+        return
+    if not (isinstance(argument, exp.Literal) and argument.is_string) and not isinstance(
+        argument, exp.RawString
+    ):
+        raise _Problem(
+            f"must give {helper.name} texts in quotes, so that they are the same for each record: "
+            f"{helper.signature}"
+        )
+    text = str(argument.this)
+    if kind == "secret" and not _SECRET.fullmatch(text):
+        raise _Problem(
+            f"must give {helper.name} a reference to a secret, such as 'env:NAME' or "
+            "'file:/path', never the secret"
+        )
+    if kind in ("path", "paths"):
+        try:
+            field_names(text)
+        except ValueError as error:
+            raise _Problem(f"gives {helper.name} a text that {error}") from None
+
+
+# --- results --------------------------------------------------------------------------------------
+
+_WANTED: Final = {
+    "where": ("boolean",),
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "headers": (COLUMNS["headers"],),
+}
+
+
+def _check_result(field: str, tree: exp.Expr) -> None:
+    """Refuse a result whose type is plain to see and wrong; Spark checks the others."""
+    found = _type_of(tree)
+    if found is not None and found not in _WANTED[field]:
+        wanted = " or ".join(_WANTED[field])
+        raise _Problem(f"must be {wanted}; this is {found}")
+
+
+def _type_of(tree: exp.Expr) -> str | None:
+    inner = tree.unnest()
+    if isinstance(inner, exp.Column) and len(inner.parts) == 1:
+        return COLUMNS.get(inner.name.lower())
+    if isinstance(inner, exp.Literal):
+        return "string" if inner.is_string else "a number"
+    if isinstance(inner, exp.Boolean | exp.Predicate | exp.Connector | exp.Not):
+        return "boolean"
+    if isinstance(inner, exp.Anonymous) and (helper := HELPERS.get(inner.name.lower())):
+        first = inner.expressions[0]
+        return _type_of(first) if helper.result == "value" else helper.result
+    return None
