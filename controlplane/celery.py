@@ -169,7 +169,8 @@ app.conf.update(
         "mirrors.tasks.retire_blocks_of": {"queue": "collect"},
         "mirrors.tasks.retire_notes_of": {"queue": "collect"},
         "mirrors.tasks.retire_runs_of": {"queue": "collect"},
-        # The only one of these that calls Kafka.
+        # The only ones of these that call Kafka.
+        "monitoring.tasks.measure_compression": {"queue": "default"},
         "monitoring.tasks.sweep_source": {"queue": "collect"},
         "monitoring.tasks.*": {"queue": WATCH},
     },

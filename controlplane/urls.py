@@ -39,7 +39,7 @@ from mirrors.api.topics import drift, plans, positions
 from mirrors.api.topics.previews import TopicPreviewViewSet
 from monitoring import api as alerts
 from monitoring.api import topic_history
-from monitoring.api.costs import CostViewSet, FlowCostViewSet
+from monitoring.api.costs import CostViewSet, FlowCompressionViewSet, FlowCostViewSet
 from monitoring.api.schedules import ScheduleViewSet
 from monitoring.api.topology import TopologyView
 from monitoring.views.prometheus import Metrics
@@ -119,6 +119,7 @@ for name, rows in (
     ("left-behind", LeftBehindViewSet),
     ("waivers", WaiverViewSet),
     ("cost", FlowCostViewSet),
+    ("cost/compression", FlowCompressionViewSet),
 ):
     router.register(rf"flows/(?P<flow_id>{FLOW})/{name}", rows, basename=f"flow-{name}")
 for name, found in (

@@ -326,6 +326,25 @@ TOPIC_COSTS = ListSpec(
         Column("cost", "Cost so far", number=True),
     ),
 )
+COMPRESSION = ListSpec(
+    "compression of topics",
+    rows="samples",
+    columns=(
+        Column("topic", "Topic"),
+        Column("codec", "Codec", title="Codec of most of the bytes"),
+        Column("mean", "Records per batch", number=True),
+        Column("bytes", "Sample", number=True, title="Bytes of whole batches on the target"),
+        Column("saves_codec", "zstd saves", number=True, title="The same batches with zstd"),
+        Column(
+            "saves_batches",
+            "Large batches save",
+            number=True,
+            title="Batches of 128 KiB before compression, with the codec in use",
+        ),
+        Column("saves_both", "Both save", number=True),
+        *in_files("records", "batches", "codec_bytes", "batches_bytes", "both_bytes"),
+    ),
+)
 TOPIC_CONFIGS = ListSpec(
     "configs of a topic",
     rows="config_rows",

@@ -15,7 +15,7 @@ from django.utils import timezone
 from mirrors.models import Sighting
 from monitoring.alerts import evaluation
 from monitoring.channels import delivery
-from monitoring.forecasts import source_scan
+from monitoring.forecasts import compression, source_scan
 from monitoring.history import collector, topic_collector
 
 log = logging.getLogger(__name__)
@@ -74,6 +74,12 @@ def sweep_source(cluster_id: int) -> None:
         source_scan.scan_source(cluster_id=cluster_id, now=timezone.now())
     except DatabaseError as error:
         log.error("source scan of cluster %s: database error: %s", cluster_id, error)
+
+
+@shared_task(soft_time_limit=40, time_limit=45)
+def measure_compression(reading_id: int) -> None:
+    """Sent on a user's request."""
+    compression.run_reading(reading_id=reading_id)
 
 
 @shared_task

@@ -60,6 +60,7 @@ urlpatterns = [
     path("flows/<int:pk>/topics/<path:topic>/", topics.show_topic, name="flow-topic"),
     path("costs/", costs.list_costs, name="costs"),
     path("flows/<int:pk>/cost/", costs.show_cost, name="flow-cost"),
+    path("flows/<int:pk>/cost/compression/", costs.measure_compression, name="flow-compression"),
     path("flows/<int:pk>/alerts/", show_flow_alerts, name="flow-alerts"),
     path("flows/<int:pk>/charts/", charts.show_charts, name="flow-charts"),
     path("flows/<int:pk>/charts/<chart:chart>/", charts.figure, name="flow-figure"),

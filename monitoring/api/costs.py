@@ -7,15 +7,20 @@ from typing import Any
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.helpers import forced_singular_serializer
-from drf_spectacular.utils import extend_schema
-from rest_framework import serializers, viewsets
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers, status, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors.api.base import StrictSerializer, body_of, person
+from mirrors.api.base import StrictModelSerializer, StrictSerializer, body_of, person
+from mirrors.domain.topics.compression import CODEC, LARGE_BATCH_BYTES
 from mirrors.models import Flow, Role
+from mirrors.models.base import READING_STATES
+from monitoring.domain.cost_advice import CODES
 from monitoring.domain.costs import cost_of
-from monitoring.forecasts import usage
+from monitoring.forecasts import compression, usage
+from monitoring.forecasts.advice import advice_of
+from monitoring.models import CompressionReading
 
 _MONEY: dict[str, Any] = {"max_digits": 20, "decimal_places": 6, "allow_null": True}
 
@@ -45,15 +50,67 @@ class TopicCostSerializer(StrictSerializer):
 
 
 class AdviceSerializer(StrictSerializer):
-    code = serializers.ChoiceField(choices=("unread", "peak", "unsurveyed"))
+    code = serializers.ChoiceField(choices=CODES)
+    topic = serializers.CharField(
+        allow_blank=True, help_text="Empty if it is about several topics, or the whole flow."
+    )
     sentence = serializers.CharField()
     bytes = serializers.IntegerField(allow_null=True, help_text="Of a month, by the forecast.")
     saves = serializers.DecimalField(**_MONEY)
 
 
+class CompressionSampleSerializer(StrictSerializer):
+    """A sample of a topic's batches on the target, and its size in bytes if built differently."""
+
+    topic = serializers.CharField()
+    codec = serializers.CharField(help_text="That of most of the bytes.")
+    records = serializers.IntegerField()
+    batches = serializers.IntegerField()
+    bytes = serializers.IntegerField()
+    codec_bytes = serializers.IntegerField(help_text=f"The same batches with {CODEC}.")
+    batches_bytes = serializers.IntegerField(
+        help_text=f"Batches of {LARGE_BATCH_BYTES:,} bytes before compression, with their codec."
+    )
+    both_bytes = serializers.IntegerField()
+
+
+class CompressionReadingSerializer(StrictModelSerializer):
+    """The last measurement of the topics that sent the most bytes this month."""
+
+    state = serializers.SerializerMethodField()
+    samples = serializers.SerializerMethodField()
+    failed = serializers.DictField(
+        child=serializers.CharField(), help_text="Why a topic has no sample."
+    )
+
+    class Meta:
+        model = CompressionReading
+        fields = (
+            "state",
+            "samples",
+            "failed",
+            "error",
+            "requested_by",
+            "requested_at",
+            "ended_at",
+        )
+        read_only_fields = fields
+
+    @extend_schema_field(serializers.ChoiceField(READING_STATES))
+    def get_state(self, row: CompressionReading) -> str:
+        return row.state_at(timezone.now())
+
+    @extend_schema_field(CompressionSampleSerializer(many=True))
+    def get_samples(self, row: CompressionReading) -> Any:
+        return [{"topic": topic, **row.samples[topic]} for topic in sorted(row.samples)]
+
+
 class FlowCostSerializer(CostSerializer):
     topics = TopicCostSerializer(many=True, help_text="Most bytes first.")
     advice = AdviceSerializer(many=True)
+    compression = CompressionReadingSerializer(
+        allow_null=True, help_text="Null until somebody requested a measurement."
+    )
 
 
 class PriceSerializer(StrictSerializer):
@@ -106,6 +163,18 @@ class FlowCostViewSet(viewsets.ViewSet):
         return Response(_detail(flow))
 
 
+class FlowCompressionViewSet(viewsets.ViewSet):
+    """Measures how well the topics of a flow compress."""
+
+    write_role = Role.OPERATOR
+
+    @extend_schema(request=None, responses={202: CompressionReadingSerializer})
+    def create(self, request: Request, flow_id: str) -> Response:
+        """Let a worker measure the ten topics that sent most this month; `cost/` has the answer."""
+        reading = compression.request_reading(flow=_flow(flow_id), who=person(request))
+        return Response(CompressionReadingSerializer(reading).data, status=status.HTTP_202_ACCEPTED)
+
+
 def _flow(flow_id: str) -> Flow:
     return get_object_or_404(Flow.objects.select_related("source", "target"), pk=flow_id)
 
@@ -125,5 +194,9 @@ def _detail(flow: Flow) -> Any:
     rows = [
         {"topic": name, "bytes": count, "cost": cost_of(count, price)} for name, count in topics
     ]
-    facts = {"topics": rows, "advice": usage.advice_of(flow, cost, used, now)}
+    facts = {
+        "topics": rows,
+        "advice": advice_of(flow, cost, used, now),
+        "compression": CompressionReading.objects.filter(flow=flow).first(),
+    }
     return FlowCostSerializer({**_fields(flow, cost), **facts}).data

@@ -1,4 +1,4 @@
-"""Cost of a month's replication, its forecast, and advice with figures. Pure; money is Decimal.
+"""Cost of a month's replication, and its forecast. Pure; money is Decimal.
 
 A gigabyte has 10^9 bytes. Bytes are those sent to the target, compressed as they are there. What is
 not known has no figure: no price, no cost; too short a history, no forecast.
@@ -7,21 +7,12 @@ not known has no figure: no price, no cost; too short a history, no forecast.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Literal
-
-from mirrors.domain.formatting import plural, size
 
 GIGABYTE = Decimal(10**9)
 # A forecast from less history would swing with the time of day.
 LEAST_HISTORY = timedelta(hours=6)
-# Topics that a sentence names.
-_NAMED = 3
-# A peak this many times the mean is worth a limit.
-_PEAK_FACTOR = 3.0
-Code = Literal["unread", "peak", "unsurveyed"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,16 +46,6 @@ class MonthCost:
     @property
     def is_whole(self) -> bool:
         return self.since is not None and self.since <= self.month
-
-
-@dataclasses.dataclass(frozen=True)
-class Advice:
-    """What would save transfer. `bytes` and `saves` are of a month; None where unknown."""
-
-    code: Code
-    sentence: str
-    bytes: int | None = None
-    saves: Decimal | None = None
 
 
 def month_of(now: datetime) -> datetime:
@@ -123,59 +104,3 @@ def budget_sentence(found: MonthCost) -> str:
         f"will cost {money(found.forecast, found.currency)} this month, {found.share:.0f} % of its "
         f"budget of {money(found.budget, found.currency)}; {spent} so far"
     )
-
-
-def advise(
-    *,
-    by_topic: Mapping[str, int],
-    read: Collection[str] | None,
-    month: MonthCost,
-    price: Price | None,
-    mean_rate: float | None,
-    peak_rate: float | None,
-) -> Sequence[Advice]:
-    """Advice for one flow.
-
-    - `by_topic`: bytes of this month. `read`: topics in which a group has offsets; None if groups
-      were not surveyed.
-    - `mean_rate`, `peak_rate`: bytes per second of the last week by hours; None if unknown.
-    """
-    found: list[Advice] = []
-    moved = {name: used for name, used in by_topic.items() if used > 0}
-    if read is None:
-        if moved:
-            found.append(
-                Advice("unsurveyed", "Groups were not read, so unread topics are unknown.")
-            )
-    elif unread := sorted(moved.keys() - set(read), key=lambda name: (-moved[name], name)):
-        found.append(_unread(unread, moved, month, price))
-    if mean_rate and peak_rate and peak_rate > _PEAK_FACTOR * mean_rate:
-        found.append(
-            Advice(
-                "peak",
-                f"The busiest hour of the last week had {size(peak_rate)}/s, the mean was "
-                f"{size(mean_rate)}/s. If the link is billed by its peak, bandwidth.limit.bytes="
-                f"{round(2 * mean_rate)} halves it or more; the backlog of a peak is replicated "
-                "later, so RPO grows meanwhile.",
-            )
-        )
-    return found
-
-
-def _unread(
-    names: Sequence[str], moved: Mapping[str, int], month: MonthCost, price: Price | None
-) -> Advice:
-    used = sum(moved[name] for name in names)
-    share = used / max(1, sum(moved.values()))
-    expected = None if month.forecast_bytes is None else round(month.forecast_bytes * share)
-    listed = ", ".join(names[:_NAMED]) + (
-        f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    )
-    saves = None if expected is None else cost_of(expected, price)
-    text = (
-        f"No consumer group has offsets in {plural(len(names), 'topic')} ({listed}), which took "
-        f"{size(used)} this month, {share:.0%} of the flow."
-    )
-    if saves is not None and price is not None:
-        text += f" That is {money(saves, price.currency)} a month."
-    return Advice("unread", f"{text} Exclude what nobody needs.", expected, saves)

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Avg, Max, Min, Sum
+from django.db.models import Max, Min, Sum
 from django.utils import timezone
 
 from mirrors.domain.audit.actors import RECONCILER
 from mirrors.domain.errors import InvalidSettings
-from mirrors.models import Flow, GroupOffset
+from mirrors.models import Flow
 from mirrors.models.audit.transitions import note
-from monitoring.domain.costs import (
-    Advice,
-    MonthCost,
-    Price,
-    advise,
-    month_cost,
-    month_of,
-)
-from monitoring.domain.history import HOUR, TOPIC_HOUR, TOPIC_MINUTE
-from monitoring.models import LagSample, MonthlyUsage, TopicSample, TransferPrice
+from monitoring.domain.costs import MonthCost, Price, month_cost, month_of
+from monitoring.domain.history import TOPIC_HOUR, TOPIC_MINUTE
+from monitoring.models import MonthlyUsage, TopicSample, TransferPrice
 
 # Months that are kept.
 KEEP = timedelta(days=400)
 _BATCH = 500
-_WEEK = timedelta(days=7)
 
 
 def add_hour(at: datetime, rows: Iterable[TopicSample]) -> None:
@@ -101,27 +93,6 @@ def topic_usage(flow: Flow, topic: str, now: datetime) -> int:
     counted = MonthlyUsage.objects.filter(flow=flow, topic=topic, month=month.date())
     minutes = _minutes(month).filter(flow=flow, topic=topic)
     return sum(rows.aggregate(sent=Sum("bytes"))["sent"] or 0 for rows in (counted, minutes))
-
-
-def advice_of(flow: Flow, cost: MonthCost, usage: Mapping[str, int], now: datetime) -> list[Advice]:
-    groups = GroupOffset.objects.filter(flow=flow)
-    read = None
-    if groups.exists():
-        read = set(groups.order_by().values_list("topic", flat=True).distinct())
-    hours = LagSample.objects.filter(
-        flow=flow, resolution=HOUR.seconds, at__gte=now - _WEEK, bytes_per_second__isnull=False
-    )
-    rates = hours.aggregate(mean=Avg("bytes_per_second"), peak=Max("bytes_per_second"))
-    return list(
-        advise(
-            by_topic=usage,
-            read=read,
-            month=cost,
-            price=prices_by_pair().get((flow.source_id, flow.target_id)),
-            mean_rate=rates["mean"],
-            peak_rate=rates["peak"],
-        )
-    )
 
 
 def set_price(

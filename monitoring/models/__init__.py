@@ -2,7 +2,7 @@
 
 from monitoring.models.alerts import Alert, AlertRule, AlertState, Severity, Silence
 from monitoring.models.channels import Channel, ChannelKind, Delivery, DeliveryState
-from monitoring.models.costs import MonthlyUsage, TransferPrice
+from monitoring.models.costs import CompressionReading, MonthlyUsage, TransferPrice
 from monitoring.models.forecasts import ClusterSweep, FlowOutlook, PartitionRange
 from monitoring.models.history import Feed, LagSample
 from monitoring.models.topic_history import PartitionSample, TopicSample
@@ -14,6 +14,7 @@ __all__ = [
     "Channel",
     "ChannelKind",
     "ClusterSweep",
+    "CompressionReading",
     "Delivery",
     "DeliveryState",
     "Feed",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from mirrors.models import Cluster, Flow
+from mirrors.models.base import Reading
 from monitoring.domain.costs import Price
 
 
@@ -30,6 +31,20 @@ class TransferPrice(models.Model):
     @property
     def price(self) -> Price:
         return Price(self.per_gb, self.currency, self.monthly_budget)
+
+
+class CompressionReading(Reading):
+    """The last measurement of how a flow's largest topics compress on the target.
+
+    `samples`: the fields of `CompressionSample` by source topic. `failed`: why a topic has none.
+    """
+
+    flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="compression")
+    samples = models.JSONField(default=dict)
+    failed = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"compression of flow {self.flow_id}"
 
 
 class MonthlyUsage(models.Model):

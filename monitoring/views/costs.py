@@ -7,21 +7,24 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.topics.compression import CompressionSample
 from mirrors.models import Flow, Role, needs, role_of
-from mirrors.views.page import curl, render_page
+from mirrors.views.page import attempt, curl, render_page
 from mirrors.views.tables import file_of, first
 from monitoring.domain.costs import MonthCost, cost_of, money
-from monitoring.forecasts import usage
+from monitoring.forecasts import compression, usage
+from monitoring.forecasts.advice import advice_of
 from monitoring.forms import PriceForm
-from monitoring.lists import COSTS, TOPIC_COSTS
-from monitoring.models import TransferPrice
+from monitoring.lists import COMPRESSION, COSTS, TOPIC_COSTS
+from monitoring.models import CompressionReading, TransferPrice
 
 MOST = 200
 
@@ -90,6 +93,16 @@ def show_cost(request: HttpRequest, pk: int) -> HttpResponseBase:
     return _cost_page(request, flow, form)
 
 
+@require_POST
+@needs(Role.OPERATOR)
+def measure_compression(request: HttpRequest, pk: int) -> HttpResponse:
+    """Request a measurement of the topics that sent the most."""
+    flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
+    who = request.user.get_username()
+    attempt(request, lambda: compression.request_reading(flow=flow, who=who))
+    return redirect(f"{reverse('flow-cost', args=[pk])}#compression-title")
+
+
 def _cost_page(request: HttpRequest, flow: Flow, form: PriceForm) -> HttpResponseBase:
     now = timezone.now()
     cost = usage.costs([flow], now)[flow.pk]
@@ -105,6 +118,7 @@ def _cost_page(request: HttpRequest, flow: Flow, form: PriceForm) -> HttpRespons
         }
         for name, count in sorted(used.items(), key=lambda row: (-row[1], row[0]))
     ]
+    reading = CompressionReading.objects.filter(flow=flow).first()
     form.mark_fields()
     path = f"flows/{flow.pk}/cost/"
     body = {"per_gb": "0.02", "currency": "EUR", "monthly_budget": "500"}
@@ -114,15 +128,19 @@ def _cost_page(request: HttpRequest, flow: Flow, form: PriceForm) -> HttpRespons
         "row": row_of(flow, cost),
         "topics": topics,
         "topic_count": len(topics),
-        "advice": usage.advice_of(flow, cost, used, now),
+        "advice": advice_of(flow, cost, used, now),
+        "reading": reading,
+        "reading_state": reading.state_at(now) if reading else "",
+        "samples": _samples(reading),
         "form": form,
         "commands": [
             curl(request, "Read it", "GET", path),
             curl(request, "Set the price", "POST", path, body),
+            curl(request, "Measure the compression", "POST", f"{path}compression/"),
         ],
     }
     name = f"costs-{flow.source.alias}-{flow.target.alias}"
-    if file := file_of(request, context, {"topics": TOPIC_COSTS}, name):
+    if file := file_of(request, context, {"topics": TOPIC_COSTS, "samples": COMPRESSION}, name):
         return file
     first(context, MOST, "topics")
     return render_page(
@@ -132,3 +150,20 @@ def _cost_page(request: HttpRequest, flow: Flow, form: PriceForm) -> HttpRespons
         section="costs",
         status=422 if form.errors else 200,
     )
+
+
+def _samples(reading: CompressionReading | None) -> list[dict[str, Any]]:
+    """The measured topics, largest possible saving first; savings are shares of the sample."""
+    rows = []
+    for topic, row in (reading.samples if reading else {}).items():
+        sample = CompressionSample(**row)
+        saves = {
+            f"saves_{name}": max(0.0, 1 - size / sample.bytes)
+            for name, size in (
+                ("codec", sample.codec_bytes),
+                ("batches", sample.batches_bytes),
+                ("both", sample.both_bytes),
+            )
+        }
+        rows.append({"topic": topic, **row, "mean": sample.records / sample.batches, **saves})
+    return sorted(rows, key=lambda row: (-row["saves_both"], row["topic"]))

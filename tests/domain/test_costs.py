@@ -1,4 +1,4 @@
-"""Cost of a month: exact so far, a forecast only with history, advice with figures."""
+"""Cost of a month: exact so far, a forecast only with history, nothing for what is not known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from monitoring.domain.costs import (
     GIGABYTE,
     MonthCost,
     Price,
-    advise,
     budget_sentence,
     money,
     month_cost,
@@ -80,31 +79,3 @@ def test_a_forecast_is_never_below_what_was_sent(used: int, at: datetime, known:
 )  # fmt: skip
 def test_money_is_readable(amount: Decimal | None, text: str) -> None:
     assert money(amount, "EUR") == text
-
-
-def test_advice_names_unread_topics_with_what_they_cost() -> None:
-    used = {"orders": 1_500 * GB, "debug": 1_400 * GB, "trace": 100 * GB, "idle": 0}
-    [unread] = advise(
-        by_topic=used, read={"orders"}, month=month(3_000 * GB), price=PRICE,
-        mean_rate=10.0, peak_rate=20.0,
-    )  # fmt: skip
-    assert (unread.code, unread.bytes, unread.saves) == ("unread", 3_000 * GB, 60)
-    assert "2 topics (debug, trace)" in unread.sentence
-    assert "50% of the flow. That is 60.00 EUR a month." in unread.sentence
-
-
-def test_advice_without_a_survey_of_groups_claims_nothing() -> None:
-    [found] = advise(
-        by_topic={"orders": GB}, read=None, month=month(GB), price=None,
-        mean_rate=None, peak_rate=None,
-    )  # fmt: skip
-    assert (found.code, found.bytes, found.saves) == ("unsurveyed", None, None)
-
-
-def test_a_peak_far_above_the_mean_suggests_a_limit() -> None:
-    [found] = advise(
-        by_topic={"orders": GB}, read={"orders"}, month=month(GB), price=None,
-        mean_rate=1e6, peak_rate=4e6,
-    )  # fmt: skip
-    assert found.code == "peak"
-    assert "bandwidth.limit.bytes=2000000" in found.sentence

@@ -40,11 +40,24 @@ def states(flow: Flow) -> dict[tuple[str, str], str]:
     return {(row.group, row.topic): row.sync_state for row in flow.groups.all()}
 
 
-def settle(flow: Flow, group: str, **seen: int | None) -> None:
+def settle(flow: Flow, group: str, later: int = 0, **seen: int | None) -> None:
+    now = NOW + timedelta(seconds=later)
     place = GroupPartition(group=group, topic="t", partition=0, remote_topic="a.t", **seen)  # type: ignore[arg-type]
     store_places(
-        flow=flow, groups=[group], found=[(place, OffsetUpdate("off", None, "off"))], now=NOW
+        flow=flow, groups=[group], found=[(place, OffsetUpdate("off", None, "off"))], now=now
     )
+
+
+def test_an_offset_keeps_its_age_until_it_moves() -> None:
+    flow = world.flow()
+    look(flow, "app")
+    for later, offset, since in ((0, 5, 0), (60, 5, 0), (120, 6, 120), (180, None, None)):
+        settle(flow, "app", later=later, source_offset=offset, target_offset=1)
+        found = flow.groups.get(topic="t").offset_since
+        assert found == (None if since is None else NOW + timedelta(seconds=since))
+    # An offset that comes back begins again.
+    settle(flow, "app", later=240, source_offset=6, target_offset=1)
+    assert flow.groups.get(topic="t").offset_since == NOW + timedelta(seconds=240)
 
 
 def test_groups_come_go_and_are_left_out_as_the_settings_say() -> None:

@@ -9,14 +9,20 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.specs import ClusterSpec
+from mirrors.domain.topics.compression import CompressionSample
+from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow, GroupOffset, Transition
+from mirrors.services.errors import Conflict
 from monitoring.alerts.facts import flow_facts
 from monitoring.domain.alerts.conditions import read_flow
 from monitoring.domain.alerts.rules import Condition
 from monitoring.domain.costs import month_of
-from monitoring.forecasts import usage
+from monitoring.forecasts import compression, usage
+from monitoring.forecasts.advice import readers_of
 from monitoring.history.topic_collector import roll_up
-from monitoring.models import MonthlyUsage, TopicSample, TransferPrice
+from monitoring.models import CompressionReading, MonthlyUsage, TopicSample, TransferPrice
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -142,3 +148,80 @@ def test_a_young_history_says_since_when_it_counts(viewer: Client, flow: Flow) -
     if month_of(since) == month_of(timezone.now()):
         assert "costs are lower bounds" in viewer.get("/costs/").content.decode()
         assert "known since" in viewer.get(f"/flows/{flow.pk}/cost/").content.decode()
+
+
+SAMPLE = {
+    "codec": "lz4", "records": 3_000, "batches": 1_000, "bytes": 1_000_000, "codec_bytes": 600_000,
+    "batches_bytes": 950_000, "both_bytes": 590_000,
+}  # fmt: skip
+
+
+def test_an_operator_measures_compression_and_a_worker_answers(
+    signed_in: As, flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.topic(flow, "orders", remote_topic="primary.orders")
+    asked: list[object] = []
+
+    def measure(spec: ClusterSpec, topics: dict[str, int], **_: object) -> Partial[str, object]:
+        asked.append((spec.alias, topics))
+        done = {"primary.orders": CompressionSample(**SAMPLE)}  # type: ignore[arg-type]
+        return Partial(done=done, failed={})
+
+    monkeypatch.setattr(compression, "measure_topics", measure)
+    path = f"/flows/{flow.pk}/cost/compression/"
+    assert signed_in("viewer").post(path).status_code == 403
+    assert signed_in("operator").post(path).status_code == 302
+    page = signed_in("viewer").get(f"/flows/{flow.pk}/cost/").content.decode()
+    assert "A worker reads backup" in page
+    reading = CompressionReading.objects.get()
+    compression.run_reading(reading_id=reading.pk)
+    assert asked == [("backup", {"primary.orders": 3})]
+    page = signed_in("viewer").get(f"/flows/{flow.pk}/cost/").content.decode()
+    assert "orders has lz4 and 3 records per batch" in page
+    assert '<td class="number">40 %</td><td class="number">5 %</td>' in page
+    found = signed_in("viewer").get(f"/api/v1/flows/{flow.pk}/cost/").json()
+    assert found["compression"]["samples"] == [{"topic": "orders", **SAMPLE}]
+    assert [row["topic"] for row in found["advice"] if row["code"] == "compression"] == ["orders"]
+    rest = f"/api/v1/flows/{flow.pk}/cost/compression/"
+    assert signed_in("viewer").post(rest).status_code == 403
+    answer = signed_in("operator").post(rest)
+    assert (answer.status_code, answer.json()["state"]) == (202, "requested")
+
+
+def test_what_could_not_be_measured_says_why(
+    viewer: Client, flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = compression.request_reading(flow=flow, who="ann")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise KafkaUnavailable("Cluster backup does not respond.", code="timeout")
+
+    monkeypatch.setattr(compression, "measure_topics", refuse)
+    compression.run_reading(reading_id=reading.pk)
+    page = viewer.get(f"/flows/{flow.pk}/cost/").content.decode()
+    assert "Cluster backup does not respond." in page
+
+
+def test_a_flow_that_sent_nothing_has_nothing_to_measure(db: None) -> None:
+    with pytest.raises(Conflict, match="nothing to measure"):
+        compression.request_reading(flow=world.flow(), who="ann")
+
+
+def test_a_reader_is_idle_since_its_offset_stopped_moving(flow: Flow) -> None:
+    survey = timezone.now()
+    facts = {"flow": flow, "group": "billing", "as_of": survey, "source_offset": 10}
+    for topic, days, lag in (("orders", 9, 5), ("caught-up", 9, 0), ("young", None, 5)):
+        GroupOffset.objects.create(
+            topic=topic, partition=0, source_lag=lag,
+            offset_since=None if days is None else survey - timedelta(days=days), **facts,
+        )  # fmt: skip
+    readers = readers_of(flow)
+    assert readers is not None
+    assert readers.idle == {"orders": timedelta(days=9)}
+    # Another reader of the topic advances.
+    GroupOffset.objects.create(
+        topic="orders", partition=1, source_lag=0, offset_since=survey, **facts
+    )
+    readers = readers_of(flow)
+    assert readers is not None
+    assert readers.idle["orders"] == timedelta(0)

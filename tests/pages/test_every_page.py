@@ -102,7 +102,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
         "login",
     }
     changing |= {"flow-plan-look", "flow-plan-apply", "password_change_done", "flow-figure"}
-    changing |= {"flow-plan-follow", "flow-topic-configs"}
+    changing |= {"flow-plan-follow", "flow-topic-configs", "flow-compression"}
     changing |= {"waiver-decide", "waiver-request", "flow-positions-apply"}
     changing |= {"alert-acknowledge", "alert-silence", "silence-end"}
     changing |= {"comparison-abort"}

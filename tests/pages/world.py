@@ -30,7 +30,7 @@ from mirrors.models import (
 )
 from mirrors.services import account
 from monitoring.domain.costs import month_of
-from monitoring.models import MonthlyUsage, TransferPrice
+from monitoring.models import CompressionReading, MonthlyUsage, TransferPrice
 
 _numbers = itertools.count(1)
 
@@ -149,7 +149,8 @@ def topic_preview(of: Flow, **facts: Any) -> TopicPreview:
 
 
 def costs(of: Flow) -> None:
-    """Two topics sent 100 GB this month, at 0.50 EUR each, with a budget of 40 EUR."""
+    """Two topics sent 100 GB this month, at 0.50 EUR each, with a budget of 40 EUR. One was
+    measured."""
     now = timezone.now()
     month = month_of(now)
     for topic, size in (("orders", 90), ("debug", 10)):
@@ -159,6 +160,12 @@ def costs(of: Flow) -> None:
     TransferPrice.objects.create(
         source=of.source, target=of.target, per_gb="0.5", currency="EUR", monthly_budget=40,
         set_by="ann", set_at=now,
+    )  # fmt: skip
+    sizes = {"codec_bytes": 600_000, "batches_bytes": 950_000, "both_bytes": 590_000}
+    sample = {"codec": "lz4", "records": 3_000, "batches": 1_000, "bytes": 1_000_000, **sizes}
+    CompressionReading.objects.create(
+        flow=of, samples={"orders": sample}, failed={"debug": "No leader."}, requested_by="ann",
+        requested_at=now, ended_at=now,
     )  # fmt: skip
 
 

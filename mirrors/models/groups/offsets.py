@@ -26,6 +26,7 @@ class GroupOffset(models.Model):
     A group that is excluded or has no offset is one row without topic and partition. `wrote` is
     the offset that the flow committed on the target, null when it never did. `source_lag` and
     `re_reads` are null while unknown. `source_state` is the group's state in the last listing.
+    `offset_since`: from when on each survey found this offset on the source.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="groups")
@@ -44,6 +45,7 @@ class GroupOffset(models.Model):
     source_lag = models.BigIntegerField(null=True)
     re_reads = models.BigIntegerField(null=True)
     source_state = models.CharField(max_length=32, blank=True)
+    offset_since = models.DateTimeField(null=True)
     as_of = models.DateTimeField()
 
     class Meta:

@@ -38,6 +38,7 @@ _FIELDS = (
     "wrote",
     "source_lag",
     "re_reads",
+    "offset_since",
     "as_of",
 )
 
@@ -158,6 +159,7 @@ def store_places(
         for place, move in found
         if place.source_offset is not None or place.target_offset is not None or place.trouble
     ]
+    _keep_offset_ages(flow, rows, now)
     empty = set(groups) - {row.group for row in rows}
     rows += [
         GroupOffset(flow=flow, group=name, sync_state="unknown", reason=_NO_OFFSETS, as_of=now)
@@ -180,6 +182,21 @@ def store_places(
             unique_fields=_KEY,
             update_fields=_FIELDS,
         )
+
+
+def _keep_offset_ages(flow: Flow, rows: Iterable[GroupOffset], now: datetime) -> None:
+    """An offset that the last survey found too keeps its age."""
+    before = GroupOffset.objects.filter(flow=flow, offset_since__isnull=False).order_by()
+    known = {
+        tuple(key): (offset, since)
+        for *key, offset, since in before.values_list(
+            "group", "topic", "partition", "source_offset", "offset_since"
+        )
+    }
+    for row in rows:
+        if row.source_offset is not None:
+            offset, since = known.get((row.group, row.topic, row.partition), (None, now))
+            row.offset_since = since if offset == row.source_offset else now
 
 
 def _row(

@@ -49,7 +49,7 @@ def request_preview(
     FlowSpec.build(source=source.spec, target=target.spec, properties=properties)
     now = timezone.now()
     TopicPreview.objects.filter(requested_at__lt=now - _KEPT_FOR).delete()
-    _check_rate(TopicPreview, who, now, "previews")
+    check_rate(TopicPreview, who, now, "previews")
     preview = TopicPreview.objects.create(
         source=source,
         target=target,
@@ -62,7 +62,8 @@ def request_preview(
     return preview
 
 
-def _check_rate(model: type[Reading], who: str, now: datetime, what: str) -> None:
+def check_rate(model: type[Reading], who: str, now: datetime, what: str) -> None:
+    """Raises TooMany if the person requested as many of these readings as a minute may have."""
     since = now - timedelta(minutes=1)
     rows = model._default_manager.filter(requested_by=who[:150], requested_at__gt=since)
     if rows.count() >= settings.UNDERSTUDY_TESTS_PER_MINUTE:
@@ -78,10 +79,10 @@ def run_preview(*, preview_id: int, deadline_s: float = DEADLINE_S) -> None:
     preview = rows.filter(pk=preview_id, ended_at=None).first()
     if preview is None:
         return
-    _store(preview, lambda: _answer(preview, deadline_s))
+    store_answer(preview, lambda: _answer(preview, deadline_s))
 
 
-def _store(reading: Reading, read: Callable[[], dict[str, Any]]) -> None:
+def store_answer(reading: Reading, read: Callable[[], dict[str, Any]]) -> None:
     """Store the answer and its time, or why there is none."""
     answer: dict[str, Any] = {}
     try:
@@ -114,7 +115,7 @@ def _answer(preview: TopicPreview, deadline_s: float) -> dict[str, Any]:
 def request_configs(*, row: FlowTopic, who: str) -> TopicConfigs:
     """Let a worker read the topic's configs on both clusters; the last answer stays until then."""
     now = timezone.now()
-    _check_rate(TopicConfigs, who, now, "readings of configs")
+    check_rate(TopicConfigs, who, now, "readings of configs")
     asked = {"requested_by": who[:150], "requested_at": now, "ended_at": None, "error": ""}
     reading, _ = TopicConfigs.objects.update_or_create(
         flow=row.flow, topic=row.topic, defaults=asked
@@ -128,7 +129,7 @@ def run_configs(*, reading_id: int, deadline_s: float = DEADLINE_S) -> None:
     rows = TopicConfigs.objects.select_related("flow__source", "flow__target")
     reading = rows.filter(pk=reading_id, ended_at=None).first()
     if reading is not None:
-        _store(reading, lambda: _configs(reading, deadline_s))
+        store_answer(reading, lambda: _configs(reading, deadline_s))
 
 
 def _configs(reading: TopicConfigs, deadline_s: float) -> dict[str, Any]:
