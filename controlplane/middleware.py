@@ -8,14 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import Resolver404, resolve
 
 from controlplane import redaction
 from mirrors.api.base import id_of_flow
-from mirrors.models import PersonSettings, Role, may_approve, role_of
+from mirrors.domain.access.rights import Right
+from mirrors.models import PersonSettings, Role, demand, role_of
+from mirrors.models.grants import access_of
 from mirrors.views.time_zone import times_in
 
 Respond = Callable[[HttpRequest], HttpResponse]
@@ -45,9 +46,9 @@ class RequestIdMiddleware:
 
 
 class RoleMiddleware:
-    """Denies by default: without a role on the view, viewers may read and admins may write.
+    """Denies by default: without a mark on the view, viewers may read and admins may write.
 
-    REST views check roles themselves (`RolePermission`). Public pages have no check.
+    REST views check rights themselves (`RolePermission`). Public pages have no check.
     """
 
     def __init__(self, get_response: Respond) -> None:
@@ -61,17 +62,14 @@ class RoleMiddleware:
     ) -> HttpResponse | None:
         if not getattr(view, "login_required", True):
             return None
-        marked = getattr(view, "role", None)
-        if marked is None:
-            marked = getattr(getattr(view, "view_class", None), "role", None)
-        if marked is None:
-            marked = Role.VIEWER if request.method in _SAFE else Role.ADMIN
-        demanded = Role(marked)
-        if role_of(request.user) < demanded:
-            raise PermissionDenied(
-                f"This needs the role {demanded.word}; you have "
-                f"{role_of(request.user).word}. An admin can assign it on the page People."
-            )
+        inner = getattr(view, "view_class", None)
+        marked = getattr(view, "rights", None) or getattr(inner, "rights", None)
+        read, write = marked or (Right.VIEW, Right.ADMINISTER)
+        demanded = read if request.method in _SAFE else write
+        if callable(demanded):
+            demanded = demanded(kwargs)
+        if demanded is not None:
+            demand(request.user, demanded)
         return None
 
 
@@ -148,14 +146,10 @@ def remember_zone(request: HttpRequest | None, user: Any, **kwargs: object) -> N
 
 def role(request: HttpRequest) -> dict[str, Any]:
     """For templates: permissions of the user (`can.operate`) and the reference of the request."""
-    held = role_of(request.user) if hasattr(request, "user") else Role.NONE
+    access = access_of(request.user) if hasattr(request, "user") else None
+    rights = [right for right in Right if access is not None and access.everywhere(right)]
     return {
-        "role": held.word,
-        "can": {
-            "view": held >= Role.VIEWER,
-            "operate": held >= Role.OPERATOR,
-            "approve": hasattr(request, "user") and may_approve(request.user),
-            "administer": held >= Role.ADMIN,
-        },
+        "role": role_of(request.user).word if access else Role.NONE.word,
+        "can": {right.value: right in rights for right in Right},
         "reference": getattr(request, "reference", ""),
     }

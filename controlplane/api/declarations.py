@@ -22,7 +22,7 @@ from controlplane.declarations.documents import (
 )
 from controlplane.declarations.kinds import KINDS, NAMES
 from mirrors.api.base import StrictSerializer
-from mirrors.models import Role
+from mirrors.domain.access.rights import Right
 from mirrors.services.errors import Conflict
 
 
@@ -88,7 +88,7 @@ class ApplyViewSet(ViewSet):
     """
 
     # The view of each document checks the role that it needs.
-    write_role = Role.OPERATOR
+    write_right = Right.EDIT
 
     @extend_schema(responses=forced_singular_serializer(ExportedFiles))
     def list(self, request: Request) -> Response:

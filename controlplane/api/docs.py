@@ -12,10 +12,11 @@ from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 
 from controlplane.api.examples import VERBS
-from mirrors.models import Role, needs
+from mirrors.domain.access.rights import Right
+from mirrors.models import needs
 
 
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
     return render(request, "controlplane/api_docs.html", {"groups": groups()})

@@ -18,7 +18,8 @@ from mirrors.api.drills.runs import DrillViewSet
 from mirrors.api.failover.hooks import HookViewSet
 from mirrors.api.flows import FlowViewSet
 from mirrors.api.runners import RunnerViewSet
-from mirrors.models import Cluster, Drill, Flow, Hook, Role, Runner, role_of
+from mirrors.domain.access.rights import Right
+from mirrors.models import Cluster, Drill, Flow, Hook, Runner, has_right
 from monitoring.api import ChannelViewSet, RuleViewSet
 from monitoring.models import AlertRule, Channel
 
@@ -89,7 +90,7 @@ class Kind:
 
     def left_out(self, request: Request) -> Iterator[LeftOut]:
         """What `documents` has not, since the person may not read it."""
-        if self.for_admins and role_of(request.user) < Role.ADMIN:
+        if self.for_admins and not has_right(request.user, Right.ADMINISTER):
             for document in self.documents(request):
                 reason = "Only admins may read them; an export by an admin has them."
                 yield LeftOut(self.name, document["name"], self.for_admins, reason)

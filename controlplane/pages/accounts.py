@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from knox.models import AuthToken
 
 from controlplane.middleware import ZONE
+from mirrors.domain.access.rights import Right
 from mirrors.domain.audit.actors import name_refusal
 from mirrors.domain.errors import UnderstudyError
 from mirrors.forms.base import SettingsForm, text_field
@@ -30,7 +31,7 @@ LIFETIMES = (1, 7, 30, 90, 365)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def tokens(request: HttpRequest) -> HttpResponseBase:
     """Only the response to its creation contains a token; just its hash is stored."""
     fresh = ""
@@ -57,7 +58,7 @@ def tokens(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_POST
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def revoke_token(request: HttpRequest, pk: str) -> HttpResponse:
     token = get_object_or_404(AuthToken, pk=pk, user=request.user)
     token.delete()
@@ -99,7 +100,7 @@ class PersonForm(SettingsForm):
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def people(request: HttpRequest) -> HttpResponseBase:
     form = PersonForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -130,7 +131,7 @@ def _marked(person: Any) -> Any:
 
 
 @require_safe
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def person(request: HttpRequest, pk: int) -> HttpResponseBase:
     """One account: roles, state, tokens."""
     row = _marked(get_object_or_404(User.objects.prefetch_related("groups"), pk=pk))
@@ -162,7 +163,7 @@ class TimeZoneForm(SettingsForm):
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.NONE)
+@needs(None)
 def time_zone(request: HttpRequest) -> HttpResponse:
     """The zone in which this person's pages show times; other sessions have it from their next
     sign-in on.
@@ -186,7 +187,7 @@ def time_zone(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def set_role(request: HttpRequest, pk: int) -> HttpResponse:
     """Give exactly the role and further roles of the form."""
     row = get_object_or_404(User, pk=pk)
@@ -206,7 +207,7 @@ def set_role(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def change_access(request: HttpRequest, pk: int, change: str) -> HttpResponse:
     """Deactivate, activate or unlock the account, end its access, or remove its codes."""
     row, by = get_object_or_404(User, pk=pk), User.objects.get(pk=str(request.user.pk))
@@ -231,7 +232,7 @@ def change_access(request: HttpRequest, pk: int, change: str) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def revoke_token_of(request: HttpRequest, pk: int, key: str) -> HttpResponse:
     token = get_object_or_404(AuthToken, pk=key, user=pk)
     token.delete()

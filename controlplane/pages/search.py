@@ -14,9 +14,10 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.formatting import arrow
 from mirrors.lists.columns import Column, ListSpec, in_files
-from mirrors.models import Cluster, FlowTopic, GroupOffset, Role, Runner, needs
+from mirrors.models import Cluster, FlowTopic, GroupOffset, Runner, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.views.page import mark_cluster, render_page
 from mirrors.views.tables import clean, whole_file
@@ -50,7 +51,7 @@ class Hit:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def search(request: HttpRequest) -> HttpResponseBase:
     """Best matches first: the exact name, names that begin with it, words that begin with it."""
     q = clean(request.GET.get("q", "")).replace("→", "->")
@@ -157,6 +158,6 @@ def _some_groups(how: str, q: str) -> list[tuple[str, int, str, str]]:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_help(request: HttpRequest) -> HttpResponse:
     return render_page(request, "controlplane/help.html", {}, section="help")

@@ -6,22 +6,22 @@ from django.urls import path
 from controlplane.pages import accounts, search
 from controlplane.single_sign_on import passwords
 from controlplane.single_sign_on import views as single_sign_on
-from mirrors.models import Role, needs
+from mirrors.models import needs
 
 urlpatterns = [
     path("login/", passwords.SignIn.as_view(), name="login"),
-    path("logout/", needs(Role.NONE)(single_sign_on.Logout.as_view()), name="logout"),
+    path("logout/", needs(None)(single_sign_on.Logout.as_view()), name="logout"),
     path("oidc/login/", single_sign_on.SignIn.as_view(), name="oidc_authentication_init"),
     path("oidc/callback/", single_sign_on.Callback.as_view(), name="oidc_authentication_callback"),
     path("oidc/backchannel-logout/", single_sign_on.backchannel_logout, name="oidc-logout"),
     path(
         "account/password/",
-        needs(Role.NONE)(auth.PasswordChangeView.as_view()),
+        needs(None)(auth.PasswordChangeView.as_view()),
         name="password_change",
     ),
     path(
         "account/password/done/",
-        needs(Role.NONE)(auth.PasswordChangeDoneView.as_view()),
+        needs(None)(auth.PasswordChangeDoneView.as_view()),
         name="password_change_done",
     ),
     path("account/one-time-codes/", passwords.one_time_code, name="one-time-code"),

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 
 from controlplane.single_sign_on import provider
 from mirrors.domain.errors import UnderstudyError
-from mirrors.models import Role, needs
+from mirrors.models import needs
 from mirrors.services import one_time_codes
 from mirrors.views.page import render_page
 
@@ -49,7 +49,7 @@ class SignIn(LoginView):
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.NONE)
+@needs(None)
 def one_time_code(request: HttpRequest) -> HttpResponse:
     """Begin, and confirm with a first code. The key and recovery codes are shown once."""
     user = User.objects.get(pk=str(request.user.pk))

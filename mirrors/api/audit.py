@@ -9,8 +9,9 @@ from rest_framework import mixins, viewsets
 
 from mirrors.api.base import StrictModelSerializer
 from mirrors.api.viewsets import FlowRelatedViewSet
+from mirrors.domain.access.rights import Right
 from mirrors.lists.audit import AUDIT, SETTING_CHANGES
-from mirrors.models import Flow, SettingChange, Transition, may_audit
+from mirrors.models import Flow, SettingChange, Transition, has_right
 from mirrors.models.audit.transitions import by_people, human_transitions, visible_to
 
 
@@ -43,7 +44,7 @@ class ActSerializer(StrictModelSerializer):
 
     def to_representation(self, instance: Transition) -> dict[str, Any]:
         found = super().to_representation(instance)
-        if not may_audit(self.context["request"].user):
+        if not has_right(self.context["request"].user, Right.AUDIT):
             found["address"] = ""
         return dict(found)
 

@@ -19,9 +19,10 @@ from mirrors.api.base import (
     person,
 )
 from mirrors.api.viewsets import RunViewSet
+from mirrors.domain.access.rights import Right
 from mirrors.domain.specs import ClusterSpec
 from mirrors.lists.clusters import CLUSTERS, SETTINGS
-from mirrors.models import Cluster, ClusterTest, Role
+from mirrors.models import Cluster, ClusterTest
 from mirrors.services import clusters
 
 
@@ -144,10 +145,7 @@ class ClusterViewSet(viewsets.ModelViewSet[Cluster]):
     ordering_fields = ("created_at", "reachable")
     ordering_aliases: ClassVar = CLUSTERS.orderings
     filter_fields: ClassVar = {"security_protocol": "security_protocol"}
-
-    @property
-    def write_role(self) -> Role:
-        return Role.OPERATOR if self.action == "test" else Role.ADMIN
+    action_rights: ClassVar = {"test": Right.OPERATE}
 
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         asked = self.get_serializer(data=request.data)

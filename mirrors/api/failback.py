@@ -26,9 +26,10 @@ from mirrors.api.base import (
 )
 from mirrors.api.failover.serializers import FailoverSerializer
 from mirrors.api.viewsets import DecisionMixin, FindingViewSet, FlowRelatedViewSet, RunViewSet
+from mirrors.domain.access.rights import Right
 from mirrors.domain.failback.orphans import DECISIONS
 from mirrors.lists.failback import DIVERGENCE, FAILBACKS, ORPHANS
-from mirrors.models import Divergence, Failback, OrphanStretch, Role, role_of
+from mirrors.models import Divergence, Failback, OrphanStretch, has_right
 from mirrors.services.failback import lifecycle, orphans, switchover
 
 
@@ -224,7 +225,7 @@ class OrphanViewSet(FindingViewSet):
     @action(detail=True, methods=["get"], filter_backends=[], pagination_class=None)
     def records(self, request: Request, failback_id: str, pk: str) -> Response:
         """The records themselves, for operators; bytes that are not text are in `…_base64`."""
-        if role_of(request.user) < Role.OPERATOR:
+        if not has_right(request.user, Right.OPERATE):
             raise PermissionDenied("The content of records needs the role operator.")
         stretch = get_object_or_404(self.get_queryset(), pk=pk)
         start = _whole(request, "from", 0)

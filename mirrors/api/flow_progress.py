@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from mirrors.api.account import AccountOfPartition, AccountOfTopic
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
 from mirrors.api.viewsets import FlowRelatedViewSet
+from mirrors.domain.access.rights import Right
 from mirrors.domain.flows.lanes import LANES
 from mirrors.domain.flows.latency import Latency
 from mirrors.domain.flows.speed_limits import NAMES
@@ -30,7 +31,6 @@ from mirrors.models import (
     Gap,
     GroupOffset,
     Job,
-    Role,
     TopicConfigs,
     Transition,
 )
@@ -264,7 +264,7 @@ class TopicViewSet(mixins.RetrieveModelMixin, FlowRelatedViewSet):
 
     queryset = FlowTopic.objects.order_by("topic")
     serializer_class = TopicSerializer
-    write_role = Role.OPERATOR
+    write_right = Right.OPERATE
     lookup_field = "topic"
     lookup_value_regex = "[^/]{1,255}"
     search_fields = TOPICS.search

@@ -20,10 +20,11 @@ from mirrors.api import flow_progress
 from mirrors.api.account import AccountOfFlow
 from mirrors.api.base import PropertiesField, ReasonSerializer, StrictModelSerializer, person
 from mirrors.api.drills.readiness import ProofSerializer
+from mirrors.domain.access.rights import Right
 from mirrors.domain.permissions.formats import FORMATS
 from mirrors.domain.states.flows import DESIRED
 from mirrors.lists.flows import FLOWS
-from mirrors.models import Cluster, Flow, Role, Runner
+from mirrors.models import Cluster, Flow, Runner
 from mirrors.models.account import StoppedPartitions, stopped_of, with_repeats
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState, speed_sentences
@@ -179,7 +180,10 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
 
     queryset = Flow.objects.all()
     serializer_class = FlowSerializer
-    write_role = Role.OPERATOR
+    write_right = Right.OPERATE
+    action_rights: ClassVar = dict.fromkeys(
+        ("create", "partial_update", "destroy", "preview"), Right.EDIT
+    )
     http_method_names = ["get", "post", "patch", "delete", "head", "options"]  # noqa: RUF012
     lookup_value_regex = r"\d{1,18}|[A-Za-z0-9._-]{1,100}->[A-Za-z0-9._-]{1,100}"
     search_fields = ("source__alias", "target__alias", "reason")

@@ -13,10 +13,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import FlowField, StrictSerializer
+from mirrors.domain.access.rights import Right
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import policy_for
-from mirrors.models import Flow, Role
+from mirrors.models import Flow
 from mirrors.services.offsets import index_refresh
 
 MOST = 10_000
@@ -97,7 +98,7 @@ class OffsetViewSet(viewsets.GenericViewSet[Any]):
     queryset = Flow.objects.none()
     pagination_class = None
     filter_backends = ()
-    write_role = Role.VIEWER
+    write_right = Right.VIEW
 
     @extend_schema(request=QuestionSerializer, responses=AnswersSerializer)
     @action(detail=False, methods=["post"])

@@ -15,8 +15,9 @@ from rest_framework.response import Response
 
 from mirrors import tasks
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
+from mirrors.domain.access.rights import Right
 from mirrors.lists.runners import RUNNERS
-from mirrors.models import Flow, Role, Runner, RunnerLog
+from mirrors.models import Flow, Runner, RunnerLog
 from mirrors.services.runners import logs, settings
 
 
@@ -37,7 +38,7 @@ class FlowLogViewSet(viewsets.GenericViewSet[Flow]):
 
     queryset = Flow.objects.select_related("source", "target")
     serializer_class = LogSerializer
-    read_role = Role.OPERATOR
+    read_right = Right.OPERATE
     pagination_class = None
     filter_backends = ()
 
@@ -80,8 +81,8 @@ class RunnerViewSet(
 
     queryset = Runner.objects.order_by("name")
     serializer_class = RunnerSerializer
-    read_role = Role.VIEWER
-    write_role = Role.ADMIN
+    read_right = Right.VIEW
+    write_right = Right.ADMINISTER
     lookup_field = "name"
     lookup_value_regex = r"[A-Za-z0-9_-]{1,63}"
     search_fields = RUNNERS.search
@@ -90,7 +91,7 @@ class RunnerViewSet(
     filter_fields: ClassVar = {"state": "state", "host": "host"}
 
     @extend_schema(responses=LogSerializer)
-    @action(detail=True, read_role=Role.OPERATOR, filter_backends=[], pagination_class=None)
+    @action(detail=True, read_right=Right.OPERATE, filter_backends=[], pagination_class=None)
     def log(self, request: Request, name: str) -> Response:
         """The last lines of its log."""
         return answer_with(logs.of_runner(runner=self.get_object()))

@@ -13,7 +13,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import StrictSerializer, body_of, person
-from mirrors.models import Flow, Role
+from mirrors.domain.access.rights import Right
+from mirrors.models import Flow
 
 
 class RelatedViewSet(mixins.ListModelMixin, viewsets.GenericViewSet[Any]):
@@ -50,7 +51,7 @@ class RunViewSet(mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.Gene
     The service that stores a request sends its message, so no view does.
     """
 
-    write_role = Role.OPERATOR
+    write_right = Right.OPERATE
     lookup_value_regex = r"\d{1,18}"
     # Shows one run, also where the list shows less of it.
     run_serializer: ClassVar[type[serializers.BaseSerializer[Any]]]
@@ -72,7 +73,7 @@ class DecisionSerializer(StrictSerializer):
 class FindingViewSet(RelatedViewSet):
     """Findings of one flow or one run; operators decide."""
 
-    write_role = Role.OPERATOR
+    write_right = Right.OPERATE
     lookup_value_regex = r"\d{1,18}"
 
 

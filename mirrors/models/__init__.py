@@ -11,6 +11,14 @@ from mirrors.models.failback import Divergence, Failback, OrphanChunk, OrphanStr
 from mirrors.models.failover import FailoverRun, FailoverStep, Hook, LeftBehind
 from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job, RuleWaiver, SettingChange
 from mirrors.models.gaps import Gap
+from mirrors.models.grants import (
+    AccessGrant,
+    FlowLabel,
+    SignInGroup,
+    demand,
+    has_right,
+    needs,
+)
 from mirrors.models.groups.offsets import (
     GroupBookmark,
     GroupOffset,
@@ -27,10 +35,6 @@ from mirrors.models.roles import (
     Role,
     Scope,
     TokenFacts,
-    demand_approver,
-    may_approve,
-    may_audit,
-    needs,
     role_in,
     role_of,
 )
@@ -38,6 +42,7 @@ from mirrors.models.runners import Runner, RunnerLog, Sighting
 from mirrors.models.sync import DutyRun, FlowPlan, HeartbeatState, StandbyNote
 
 __all__ = [
+    "AccessGrant",
     "AclPreview",
     "AuditAnchor",
     "AuditHead",
@@ -59,6 +64,7 @@ __all__ = [
     "FailoverStep",
     "Flow",
     "FlowAccount",
+    "FlowLabel",
     "FlowObjectives",
     "FlowPartition",
     "FlowPlan",
@@ -89,6 +95,7 @@ __all__ = [
     "Scope",
     "SettingChange",
     "Sighting",
+    "SignInGroup",
     "SigningKey",
     "StandbyNote",
     "SyncedPartition",
@@ -98,9 +105,8 @@ __all__ = [
     "TopicPreview",
     "Transition",
     "claim",
-    "demand_approver",
-    "may_approve",
-    "may_audit",
+    "demand",
+    "has_right",
     "needs",
     "role_in",
     "role_of",

@@ -12,9 +12,10 @@ from django.db.models.functions import Coalesce
 
 from mirrors.domain.account.totals import Total
 from mirrors.models.flows import Flow, FlowPartition, epoch_ms
+from mirrors.models.grants import Owned
 
 
-class FlowAccount(models.Model):
+class FlowAccount(Owned):
     """The sum over the flow's topics, written in one transaction with their rows.
 
     `records` sums the known amounts, `unknown` counts the topic-partitions without one;

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from django.db import models
+from typing import Any
 
+from django.db import models
+from django.db.models import Q
+
+from mirrors.domain.access.grants import Reach, Subject
+from mirrors.domain.access.rights import Right
 from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.states.runs import CONNECTION_TEST, TestState
 from mirrors.models.base import Reading, RunLifecycle, StateField
+from mirrors.models.grants import Owned
 
 
 class SecurityProtocol(models.TextChoices):
@@ -23,7 +29,7 @@ class SaslMechanism(models.TextChoices):
     OAUTHBEARER = "OAUTHBEARER"
 
 
-class Cluster(models.Model):
+class Cluster(Owned):
     """A registered cluster. Secrets are references (`env:NAME`, `file:/path`), never values."""
 
     alias = models.CharField(max_length=100, unique=True)
@@ -59,6 +65,19 @@ class Cluster(models.Model):
     def __str__(self) -> str:
         return self.alias
 
+    @classmethod
+    def rows_reached(cls, where: Reach, right: Right) -> Q:
+        found = Q(pk__in=where.clusters)
+        if right is not Right.VIEW:
+            return found
+        flows: Any = cls._meta.get_field("flows_out").related_model
+        ends = [flows.within(where, right).values(end) for end in ("source", "target")]
+        return found | Q(pk__in=ends[0]) | Q(pk__in=ends[1])
+
+    @property
+    def access_subject(self) -> Subject:
+        return Subject(name=self.alias, clusters=(self.pk,))
+
     @property
     def spec(self) -> ClusterSpec:
         return ClusterSpec(
@@ -75,10 +94,11 @@ class Cluster(models.Model):
         )
 
 
-class ClusterTest(RunLifecycle):
+class ClusterTest(RunLifecycle, Owned):
     """One connection test: stored first, then queued, so that a lost message is detected."""
 
     task = "mirrors.tasks.run_test"
+    parent = "cluster"
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="tests")
     state = StateField(CONNECTION_TEST, TestState.QUEUED)
@@ -94,7 +114,7 @@ class ClusterTest(RunLifecycle):
         return f"test {self.pk} of {self.cluster_id}"
 
 
-class TopicPreview(Reading):
+class TopicPreview(Reading, Owned):
     """A request to list the topics of a source that a flow's settings select.
 
     - `typed`: the form, so that its page shows it again beside the answer.
@@ -115,3 +135,13 @@ class TopicPreview(Reading):
 
     def __str__(self) -> str:
         return f"topic preview {self.pk} of {self.source_id}"
+
+    @classmethod
+    def rows_reached(cls, where: Reach, right: Right) -> Q:
+        return Q(source__in=where.clusters, target__in=where.clusters)
+
+    @property
+    def access_subject(self) -> Subject:
+        """The pair on which a flow is to be added."""
+        name = f"{self.source.alias}->{self.target.alias}"
+        return Subject(name=name, clusters=(self.source_id, self.target_id))

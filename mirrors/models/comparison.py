@@ -8,6 +8,7 @@ from django.db.models import Q
 from mirrors.domain.states.runs import COMPARISON, ComparisonState
 from mirrors.models.base import StateField, WorkerRun
 from mirrors.models.flows import Flow
+from mirrors.models.grants import Owned
 
 OPEN_COMPARISONS = (ComparisonState.QUEUED, ComparisonState.RUNNING)
 
@@ -20,7 +21,7 @@ class Verdict(models.TextChoices):
     DIFFERS = "differs"
 
 
-class Comparison(WorkerRun):
+class Comparison(WorkerRun, Owned):
     """One comparison: stored first, then queued. Workers run it in slices of some seconds.
 
     - `rests`: waits between two slices. `turn` counts the slices, so that one worker takes each.
@@ -69,12 +70,14 @@ class PartVerdict(models.TextChoices):
     UNREAD = "unread"
 
 
-class ComparisonPart(models.Model):
+class ComparisonPart(Owned):
     """One compared partition.
 
     Source offsets from `source_first` up to, without, `next` are compared. It is done when `next`
     reaches `source_end`, or when `reason` says why it ends earlier.
     """
+
+    parent = "comparison"
 
     comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="parts")
     topic = models.CharField(max_length=255)
@@ -109,8 +112,10 @@ class ComparisonPart(models.Model):
         return f"{self.topic}-{self.partition}"
 
 
-class ComparisonFinding(models.Model):
+class ComparisonFinding(Owned):
     """One difference, or a remark (`weight` is then note)."""
+
+    parent = "comparison"
 
     comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="findings")
     about = models.CharField(max_length=16)

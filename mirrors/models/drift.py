@@ -12,6 +12,7 @@ from django.db.models import Q
 from mirrors.domain.states.findings import DRIFT, DriftState
 from mirrors.models.base import Decision, Reading, StateField
 from mirrors.models.flows import Flow
+from mirrors.models.grants import Owned
 
 
 class DriftKind(models.TextChoices):
@@ -21,7 +22,7 @@ class DriftKind(models.TextChoices):
     ACL = "acl"
 
 
-class Drift(Decision):
+class Drift(Decision, Owned):
     """One finding. `expected` is the value that the flow last set, `wanted` the one it would set.
 
     Null means absent, or the target's default. A finding with `closed_at` is closed.
@@ -58,7 +59,7 @@ class Drift(Decision):
         return f"{self.name}: {self.key}" if self.key else self.name
 
 
-class TopicBaseline(models.Model):
+class TopicBaseline(Owned):
     """A remote topic as the flow last left it; a setting that is not listed had its default."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="baselines")
@@ -79,7 +80,7 @@ class TopicBaseline(models.Model):
         return self.remote_topic
 
 
-class CarriedAcl(models.Model):
+class CarriedAcl(Owned):
     """An ACL that the flow created on its target where none existed before.
 
     The flow deletes only ACLs of this table: any other one belongs to somebody else.
@@ -100,7 +101,7 @@ class CarriedAcl(models.Model):
         return f"ACL {self.digest[:12]} of flow {self.flow_id}"
 
 
-class AclPreview(models.Model):
+class AclPreview(Owned):
     """Who previewed the ACLs that the flow would create; `shape` is what those depend on."""
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="acl_preview")
@@ -113,7 +114,7 @@ class AclPreview(models.Model):
         return f"ACLs of flow {self.flow_id}, reviewed by {self.who}"
 
 
-class TopicConfigs(Reading):
+class TopicConfigs(Reading, Owned):
     """The last reading of one topic's configs on both clusters.
 
     `rows`: each a `ConfigRow`, differences first.

@@ -11,9 +11,10 @@ from mirrors.domain.states.runs import DRILL, DrillState
 from mirrors.models.base import RunLifecycle, StateField
 from mirrors.models.failover import FailoverRun, Verification
 from mirrors.models.flows import Flow
+from mirrors.models.grants import Owned
 
 
-class FlowObjectives(models.Model):
+class FlowObjectives(Owned):
     """What the flow is to achieve; null: no such objective."""
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="objectives")
@@ -35,7 +36,7 @@ class FlowObjectives(models.Model):
         )
 
 
-class Drill(models.Model):
+class Drill(Owned):
     """A schedule of simulations. Times up to `since` are taken, or precede the schedule."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="drills")
@@ -58,7 +59,7 @@ class Drill(models.Model):
 ENDED_WELL = (DrillState.PASSED, DrillState.NO_OBJECTIVES)
 
 
-class DrillRun(RunLifecycle):
+class DrillRun(RunLifecycle, Owned):
     """One drill. The row outlives flow, schedule and simulation: it is evidence.
 
     `slot` is the scheduled time (ms since 1970), null for a drill that a person started. `figures`
@@ -120,7 +121,7 @@ class SigningKey(models.Model):
         return self.fingerprint[:16]
 
 
-class Certificate(models.Model):
+class Certificate(Owned):
     """`text` is the signed document, byte for byte; `number` is random, so nobody can guess it."""
 
     number = models.CharField(max_length=32, unique=True)

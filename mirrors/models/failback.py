@@ -10,9 +10,10 @@ from mirrors.domain.states.findings import ORPHANS, OrphanState
 from mirrors.domain.states.runs import FAILBACK, FailbackState
 from mirrors.models.base import Decision, StateField, WorkerRun
 from mirrors.models.flows import Flow
+from mirrors.models.grants import Owned
 
 
-class Divergence(models.Model):
+class Divergence(Owned):
     """The divergence point of one partition, as the topic on the standby cluster stores it."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="divergences")
@@ -43,7 +44,7 @@ class Divergence(models.Model):
         return f"{self.topic}-{self.partition}"
 
 
-class Failback(WorkerRun):
+class Failback(WorkerRun, Owned):
     """One failback of a flow that failed over.
 
     `flow` is the stopped one, `reverse` the one that replicates back. `starts` has the start
@@ -77,13 +78,15 @@ class Failback(WorkerRun):
         return f"failback {self.pk}"
 
 
-class OrphanStretch(Decision):
+class OrphanStretch(Decision, Owned):
     """Offsets [first, end) of one partition that were not replicated, and the decision about them.
 
     - `records`: records in the range that belong to clients; `kept` of these are stored in chunks.
     - `gone`: offsets that the old primary deleted before they were replicated.
     - `settled_to`: the next offset to replay, export or drop.
     """
+
+    parent = "failback"
 
     failback = models.ForeignKey(Failback, on_delete=models.CASCADE, related_name="orphans")
     topic = models.CharField(max_length=255)
@@ -117,8 +120,10 @@ class OrphanStretch(Decision):
         return f"{self.topic}-{self.partition}"
 
 
-class OrphanChunk(models.Model):
+class OrphanChunk(Owned):
     """Consecutive orphaned records: compressed JSON lines."""
+
+    parent = "stretch"
 
     stretch = models.ForeignKey(OrphanStretch, on_delete=models.CASCADE, related_name="chunks")
     first = models.BigIntegerField()

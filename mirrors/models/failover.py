@@ -9,6 +9,7 @@ from mirrors.domain.failover.left_behind import LeftBehind as Decision
 from mirrors.domain.states.runs import FAILOVER_RUN, FAILOVER_STEP, FailoverState, StepState
 from mirrors.models.base import StateField, WorkerRun
 from mirrors.models.flows import Flow
+from mirrors.models.grants import Owned
 
 
 class FailoverKind(models.TextChoices):
@@ -39,7 +40,7 @@ class Verification(models.TextChoices):
     NONE = "none"
 
 
-class FailoverRun(WorkerRun):
+class FailoverRun(WorkerRun, Owned):
     """One run: stored first, then queued. `mark` is in the names of its temporary groups.
 
     - `seen_at`: last sign of life of its worker. `swept_at`: when its last group was deleted.
@@ -120,7 +121,7 @@ class Hook(models.Model):
         return self.name
 
 
-class FailoverStep(models.Model):
+class FailoverStep(Owned):
     """One step of a run; `reason` is its outcome.
 
     - `acting_at` is written before the effect, `acted_at` after it. A worker that takes over reads
@@ -128,6 +129,8 @@ class FailoverStep(models.Model):
     - `result` holds the step's numbers and what an undo needs.
     - `command` is what a person can type instead.
     """
+
+    parent = "run"
 
     run = models.ForeignKey(FailoverRun, on_delete=models.CASCADE, related_name="steps")
     number = models.PositiveSmallIntegerField()
@@ -162,7 +165,7 @@ class FailoverStep(models.Model):
 WHOLE_TOPIC = -1
 
 
-class LeftBehind(models.Model):
+class LeftBehind(Owned):
     """A decision not to fail over a topic or partition. Withdrawn rows stay: runs refer to them.
 
     `partition` is `WHOLE_TOPIC` where the decision is about all partitions of the topic.

@@ -9,6 +9,8 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from mirrors.domain.access.grants import Reach, Subject
+from mirrors.domain.access.rights import Right
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.totals import Total
 from mirrors.domain.flows import speed_limits
@@ -27,6 +29,7 @@ from mirrors.domain.states.flows import (
 )
 from mirrors.models.base import StateField
 from mirrors.models.clusters import Cluster
+from mirrors.models.grants import FlowLabel, Owned
 from mirrors.models.runners import Runner
 
 
@@ -34,7 +37,7 @@ def epoch_ms(at: datetime | None) -> int | None:
     return None if at is None else round(at.timestamp() * 1000)
 
 
-class Flow(models.Model):
+class Flow(Owned):
     """People write `desired_state`; only the reconciler writes `observed_state`.
 
     `generation` counts edits. A job reports the one that it runs, so pages show a pending edit.
@@ -77,6 +80,22 @@ class Flow(models.Model):
     def name(self) -> str:
         return f"{self.source.alias}->{self.target.alias}"
 
+    @classmethod
+    def rows_reached(cls, where: Reach, right: Right) -> Q:
+        source, target = Q(source__in=where.clusters), Q(target__in=where.clusters)
+        ends = source | target if right is Right.VIEW else source & target
+        labelled = FlowLabel._base_manager.filter(name__in=where.labels).values("flow")
+        return Q(pk__in=where.flows) | Q(pk__in=labelled) | ends
+
+    @property
+    def access_subject(self) -> Subject:
+        return Subject(
+            name=self.name,
+            flow=self.pk,
+            clusters=(self.source_id, self.target_id),
+            labels=frozenset(self.labels.values_list("name", flat=True)),
+        )
+
     @property
     def start_refusal(self) -> str:
         """Why its last start was refused (`start_check.Code`); empty when it was not."""
@@ -113,7 +132,7 @@ def speed_sentences(flow: Flow, speed: FlowSpeed) -> dict[str, str]:
     }
 
 
-class Job(models.Model):
+class Job(Owned):
     """One run of a flow in a runner; a constraint allows one open job per flow."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="jobs")
@@ -148,7 +167,7 @@ class Job(models.Model):
         return f"job {self.pk} of flow {self.flow_id}"
 
 
-class FlowTopic(models.Model):
+class FlowTopic(Owned):
     """One source topic as the flow sees it; a skipped one has the rule that excludes it."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="topics")
@@ -236,7 +255,7 @@ class FlowTopic(models.Model):
         )
 
 
-class FlowPartition(models.Model):
+class FlowPartition(Owned):
     """One replicated partition; `position` is the next upstream offset to copy."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="partitions")
@@ -290,7 +309,7 @@ class FlowPartition(models.Model):
         return CountedRange(*self.counted) if self.counted else None
 
 
-class SettingChange(models.Model):
+class SettingChange(Owned):
     """`before` is null where the key was not set, `after` where the edit removed it."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="setting_changes")
@@ -309,7 +328,7 @@ class SettingChange(models.Model):
         return f"{self.key} of flow {self.flow_id}"
 
 
-class RuleWaiver(models.Model):
+class RuleWaiver(Owned):
     """A request of an admin to drop a flow's rule that a second person approves its failovers."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="waivers")

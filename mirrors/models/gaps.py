@@ -8,6 +8,7 @@ from django.db.models import Q
 from mirrors.domain.states.findings import GAP, GapState
 from mirrors.models.base import Decision, StateField
 from mirrors.models.flows import Flow
+from mirrors.models.grants import Owned
 
 
 class GapKind(models.TextChoices):
@@ -25,7 +26,7 @@ class GapKind(models.TextChoices):
     DAMAGED = "damaged"
 
 
-class Gap(Decision):
+class Gap(Decision, Owned):
     """Data loss of one partition. `accepted` and `restarted` wait for the runner until `closed_at`.
 
     `position` is the first upstream offset that was not replicated. A number that does not apply

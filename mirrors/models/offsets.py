@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.db import connection, models
 
 from mirrors.models.flows import Flow
+from mirrors.models.grants import Owned
 
 # (map id, upstream offset) whose neighboring blocks are wanted.
 Wanted = tuple[int, int]
@@ -30,7 +31,7 @@ class BlockRow(NamedTuple):
     body: bytes
 
 
-class RunIndex(models.Model):
+class RunIndex(Owned):
     """How far a flow's positions and runs topics were read, with the leader epoch of what was read.
 
     Epoch -1 means unknown. After another topic id or a truncation the index starts from scratch.
@@ -52,7 +53,7 @@ class RunIndex(models.Model):
         return f"runs of flow {self.flow_id}"
 
 
-class PartitionMap(models.Model):
+class PartitionMap(Owned):
     """The offset map of one partition in one generation.
 
     - `position`: null in a generation that is not current.
@@ -84,12 +85,14 @@ class PartitionMap(models.Model):
         return f"{self.topic}-{self.partition}"
 
 
-class RunBlock(models.Model):
+class RunBlock(Owned):
     """One block of runs; `first` and `downstream` are the offsets of its first run.
 
     Within a map both rise together. A restart that copied records twice writes a later block that
     begins at or below an earlier one; the earlier one is then removed.
     """
+
+    parent = "map"
 
     # The constraint below is its index.
     map = models.ForeignKey(
@@ -110,12 +113,14 @@ class RunBlock(models.Model):
         return f"block at {self.first}"
 
 
-class OffsetBounds(models.Model):
+class OffsetBounds(Owned):
     """MM2's offset syncs of one partition, for offsets that this flow did not copy.
 
     Each list holds pairs of a source and a target offset. `proven`: the records at both have the
     same content. `refuted`: they differ. `as_of`: when the offset-syncs topic was read.
     """
+
+    parent = "map"
 
     map = models.OneToOneField(PartitionMap, on_delete=models.CASCADE, related_name="bounds")
     pairs = models.JSONField(default=list)
@@ -184,7 +189,7 @@ SET downstream = excluded.downstream, topic_offset = excluded.topic_offset, body
 """
 
 
-class PositionChange(models.Model):
+class PositionChange(Owned):
     """A request to move a stopped flow's positions: previewed by a worker, then perhaps applied.
 
     `rows`: a `PositionMove` for each selected partition. `digest` identifies them.

@@ -7,16 +7,12 @@ log of accounts). Both may read everything, and change nothing.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
-from django.core.exceptions import PermissionDenied
 from django.db import models
-
-View = TypeVar("View", bound=Callable[..., Any])
 
 
 class Role(enum.IntEnum):
@@ -78,6 +74,7 @@ class TokenFacts(models.Model):
 def limit_to(user: User, scope: str) -> None:
     """Limit this user object, for one request, to the scope of its token."""
     user._scope = Scope(scope)  # type: ignore[attr-defined]
+    forget_roles(user)
 
 
 def scope_of(user: object) -> Scope:
@@ -88,7 +85,7 @@ def role_of(user: AbstractBaseUser | AnonymousUser) -> Role:
     """The highest role of a person; asked once per request and remembered on the user object."""
     if not isinstance(user, User) or not user.is_active:
         return Role.NONE
-    held = Role.ADMIN if user.is_superuser else role_in(_group_names(user))
+    held = Role.ADMIN if user.is_superuser else role_in(group_names(user))
     return min(held, _CAPS[scope_of(user)])
 
 
@@ -98,7 +95,8 @@ def role_in(names: Collection[str]) -> Role:
     return known or (Role.VIEWER if any(extra in names for extra in ExtraRole) else Role.NONE)
 
 
-def _group_names(user: User) -> frozenset[str]:
+def group_names(user: User) -> frozenset[str]:
+    """Names of the Django groups of a person: roles, and others that mean nothing here."""
     known: frozenset[str] | None = getattr(user, "_roles", None)
     if known is None:
         known = frozenset(user.groups.values_list("name", flat=True))
@@ -109,41 +107,7 @@ def _group_names(user: User) -> frozenset[str]:
 def forget_roles(user: User) -> None:
     """Read the groups of this user object again at the next question."""
     user.__dict__.pop("_roles", None)
-
-
-def may_approve(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Whether the user may approve, as a second person, what others requested."""
-    return _has(user, ExtraRole.APPROVER)
-
-
-def may_audit(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Whether the user may read entries about people, and source addresses."""
-    return _has(user, ExtraRole.AUDITOR)
-
-
-def _has(user: AbstractBaseUser | AnonymousUser, extra: ExtraRole) -> bool:
-    if role_of(user) >= Role.ADMIN:
-        return True
-    if not isinstance(user, User) or not user.is_active or extra not in _group_names(user):
-        return False
-    # Approving is an action, so a token that may only read does not approve.
-    needed = Role.OPERATOR if extra is ExtraRole.APPROVER else Role.VIEWER
-    return _CAPS[scope_of(user)] >= needed
-
-
-def demand_approver(user: AbstractBaseUser | AnonymousUser) -> None:
-    if not may_approve(user):
-        raise PermissionDenied("This needs the role approver or admin.")
-
-
-def needs(role: Role) -> Callable[[View], View]:
-    """Mark a page with the role that it demands; unmarked pages read as viewer, write as admin."""
-
-    def mark(view: View) -> View:
-        view.role = role  # type: ignore[attr-defined]
-        return view
-
-    return mark
+    user.__dict__.pop("_access", None)
 
 
 class PersonSettings(models.Model):

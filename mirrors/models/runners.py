@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
+from mirrors.domain.access.grants import Reach, Subject
+from mirrors.domain.access.rights import Right
 from mirrors.domain.runners.reconciler import RunnerHealth, runner_health
 from mirrors.domain.states.runners import RUNNER, RunnerState
 from mirrors.models.base import StateField
+from mirrors.models.grants import Owned
 
 
-class Runner(models.Model):
+class Runner(Owned):
     """Only workers on `host` supervise it: pid and start tick have no meaning elsewhere."""
 
     name = models.CharField(max_length=100, unique=True)
@@ -49,13 +54,27 @@ class Runner(models.Model):
         age = None if self.seen_at is None else (now - self.seen_at).total_seconds()
         return runner_health(state=self.state, reason=self.reason, report_age_s=age)
 
+    @classmethod
+    def rows_reached(cls, where: Reach, right: Right) -> Q:
+        """Runners host flows of several teams, so a grant on a flow only shows its runner."""
+        if right is not Right.VIEW:
+            return Q(pk__in=())
+        flows: Any = cls._meta.get_field("flows").related_model
+        return Q(pk__in=flows.within(where, right).values("runner"))
+
+    @property
+    def access_subject(self) -> Subject:
+        return Subject(name=self.name)
+
     @property
     def health_now(self) -> RunnerHealth:
         return self.health(timezone.now())
 
 
-class RunnerLog(models.Model):
+class RunnerLog(Owned):
     """The last lines of a runner's log, stored by the worker on its host."""
+
+    parent = "runner"
 
     runner = models.OneToOneField(Runner, on_delete=models.CASCADE, related_name="log")
     lines = models.JSONField(default=list)

@@ -9,9 +9,10 @@ from mirrors.domain.states.sync import PLAN, PlanState, SyncRunState, state_of_r
 from mirrors.domain.sync.tasks import TAKEOVER_CHECK
 from mirrors.models.base import StateField
 from mirrors.models.flows import Flow
+from mirrors.models.grants import Owned
 
 
-class DutyRun(models.Model):
+class DutyRun(Owned):
     """One run of a sync task, or a roll-up of equal runs.
 
     `slot` is the second of its scheduled start: a slot is taken once, however many schedulers run.
@@ -55,7 +56,7 @@ class DutyRun(models.Model):
         )
 
 
-class HeartbeatState(models.Model):
+class HeartbeatState(Owned):
     """Heartbeats of one flow: the last run, where they are written, how they arrive.
 
     `seen_at` is the timestamp of the newest heartbeat on the target.
@@ -80,7 +81,7 @@ class HeartbeatState(models.Model):
         return f"heartbeats of flow {self.flow_id}"
 
 
-class FlowPlan(models.Model):
+class FlowPlan(Owned):
     """What a flow would change on its target, as last read; `digest` identifies these changes."""
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="plan")
@@ -99,7 +100,7 @@ class FlowPlan(models.Model):
         return f"plan of flow {self.flow_id}"
 
 
-class StandbyNote(models.Model):
+class StandbyNote(Owned):
     """Digests, by kind, of what the backup topic with the id `topic_id` holds."""
 
     flow = models.OneToOneField(Flow, on_delete=models.CASCADE, related_name="standby_note")

@@ -17,10 +17,11 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.settings.changes import changes_sentence
 from mirrors.domain.settings.failover import SECOND
-from mirrors.models import Flow, RuleWaiver, Transition, may_approve
+from mirrors.models import Flow, RuleWaiver, Transition, has_right
 from mirrors.models.audit.transitions import note
 from mirrors.models.flows import record_edit
 from mirrors.services.errors import Conflict
@@ -44,7 +45,7 @@ def check_approver(*, requested_by: str, who: str) -> None:
     if who.casefold() == requested_by.casefold():
         raise Conflict(f"{who} requested this, so another person must approve it.")
     user = User.objects.filter(username=who).first()
-    if user is None or not may_approve(user):
+    if user is None or not has_right(user, Right.APPROVE):
         raise Conflict(f"{who} has neither the role approver nor admin, so cannot approve it.")
     if reason := _same_person(requested_by, user):
         raise Conflict(

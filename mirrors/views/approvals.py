@@ -7,8 +7,9 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST, require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.lists.approvals import WAITING_RUNS, WAIVERS
-from mirrors.models import FailoverRun, Flow, Role, RuleWaiver, demand_approver, needs
+from mirrors.models import FailoverRun, Flow, RuleWaiver, needs
 from mirrors.models.failover import FailoverState, WaitsFor
 from mirrors.services import approvals
 from mirrors.views.page import attempt, render_page
@@ -16,7 +17,7 @@ from mirrors.views.tables import file_of
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_approvals(request: HttpRequest) -> HttpResponseBase:
     runs = FailoverRun.objects.filter(state=FailoverState.WAITING, waits_for=WaitsFor.APPROVAL)
     flows = Flow.objects.select_related("source", "target")
@@ -34,7 +35,7 @@ def show_approvals(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_POST
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def request_waiver(request: HttpRequest) -> HttpResponse:
     flow = get_object_or_404(
         Flow.objects.select_related("source", "target"), pk=request.POST.get("flow", "0")[:18]
@@ -45,9 +46,8 @@ def request_waiver(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.VIEWER)
+@needs(Right.APPROVE)
 def decide_waiver(request: HttpRequest, pk: int, decision: str) -> HttpResponse:
-    demand_approver(request.user)
     row, who = get_object_or_404(RuleWaiver, pk=pk), request.user.get_username()
     approved = decision == "approve"
     attempt(

@@ -9,8 +9,9 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.lists.audit import AUDIT, SUBJECTS
-from mirrors.models import Flow, Role, SettingChange, Transition, may_audit, needs
+from mirrors.models import Flow, SettingChange, Transition, has_right, needs
 from mirrors.models.audit.transitions import by_people, visible_to
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import export, table_of
@@ -20,7 +21,7 @@ RECENT = 12
 
 def without_address(row: Transition, user: Any) -> Transition:
     """The addresses of people are for admins and auditors."""
-    if not may_audit(user):
+    if not has_right(user, Right.AUDIT):
         row.address = ""
     return row
 
@@ -36,7 +37,7 @@ def recent_changes(flow: Flow) -> dict[str, Any]:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_audit(request: HttpRequest) -> HttpResponseBase:
     """Lists changes by people; `?by=everybody` adds those of Understudy's own processes."""
     everybody = request.GET.get("by") == "everybody"

@@ -15,13 +15,14 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from mirrors import tasks
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.forms.clusters import ClusterForm
 from mirrors.lists.audit import RECENT_TRANSITIONS
 from mirrors.lists.clusters import CLUSTERS, CONNECTION_TEST
 from mirrors.lists.groups import CLUSTER_GROUPS
-from mirrors.models import Cluster, ClusterTest, Flow, Role, Transition, needs
+from mirrors.models import Cluster, ClusterTest, Flow, Transition, needs
 from mirrors.models.clusters import SecurityProtocol
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.groups.offsets import flows_by_group, groups_named, groups_of
@@ -89,7 +90,7 @@ def _rows() -> QuerySet[Cluster]:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def list_clusters(request: HttpRequest) -> HttpResponseBase:
     if download := export(request, CLUSTERS, _rows(), "clusters", mark_cluster):
         return download
@@ -102,7 +103,7 @@ def list_clusters(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_cluster(request: HttpRequest, alias: str) -> HttpResponseBase:
     cluster = mark_cluster(get_object_or_404(Cluster, alias=alias))
     rows = with_proof(flows_with_lag()).filter(Q(source=cluster) | Q(target=cluster))
@@ -144,7 +145,7 @@ def _sides(cluster: Cluster, now: datetime) -> list[dict[str, Any]]:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def test_cluster(request: HttpRequest, alias: str) -> HttpResponse:
     cluster = get_object_or_404(Cluster, alias=alias)
     _request_test(request, cluster)
@@ -158,7 +159,7 @@ def _request_test(request: HttpRequest, cluster: Cluster) -> None:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def add_cluster(request: HttpRequest) -> HttpResponse:
     form = ClusterForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -177,7 +178,7 @@ def add_cluster(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def edit_cluster(request: HttpRequest, alias: str) -> HttpResponse:
     """The first POST shows what the edit restarts; the second one, with its digest, saves it."""
     cluster = get_object_or_404(Cluster, alias=alias)
@@ -233,7 +234,7 @@ def _form_page(
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def delete_cluster(request: HttpRequest, alias: str) -> HttpResponse:
     cluster = get_object_or_404(Cluster, alias=alias)
     error = ""

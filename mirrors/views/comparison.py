@@ -14,13 +14,14 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.domain.states.runs import COMPARISON
 from mirrors.forms.comparison import ComparisonForm
 from mirrors.lists.columns import ListSpec
 from mirrors.lists.comparison import ASPECTS, COMPARISONS, FINDINGS, PARTITIONS
-from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Flow, Role, needs
+from mirrors.models import Comparison, ComparisonFinding, ComparisonPart, Flow, needs
 from mirrors.models.comparison import OPEN_COMPARISONS, Verdict
 from mirrors.services.comparison import lifecycle
 from mirrors.views.page import attempt, curl, filter_of, render_page
@@ -96,7 +97,7 @@ def aspects_of(run: Comparison) -> list[dict[str, Any]]:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def list_comparisons(request: HttpRequest) -> HttpResponseBase:
     found = (
         Comparison.objects.select_related("flow__source", "flow__target")
@@ -117,7 +118,7 @@ def list_comparisons(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def add_comparison(request: HttpRequest) -> HttpResponse:
     """The form; `?flow=` selects the flow."""
     if request.method == "POST":
@@ -140,7 +141,7 @@ def add_comparison(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_comparison(request: HttpRequest, pk: int, part: str = "findings") -> HttpResponseBase:
     found = Comparison.objects.select_related("flow__source", "flow__target")
     run = mark(get_object_or_404(found, pk=pk))
@@ -176,7 +177,7 @@ def show_comparison(request: HttpRequest, pk: int, part: str = "findings") -> Ht
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def abort(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Comparison, pk=pk)
     attempt(request, lambda: lifecycle.abort_comparison(run=run, who=request.user.get_username()))

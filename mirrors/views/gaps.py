@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.formatting import arrow, count, plural
 from mirrors.domain.gaps.lost_ranges import UNCOPYABLE
-from mirrors.models import Gap, Role, needs, role_of
+from mirrors.models import Gap, needs
 from mirrors.models.gaps import GapKind
 from mirrors.services.gaps import lost_ranges
 from mirrors.views.page import curl, decide_on, render_page
@@ -24,11 +24,9 @@ _LABELS_ON_TARGET: dict[str, str] = {
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.VIEWER)
+@needs(Right.VIEW, write=Right.OPERATE)
 def show_gap(request: HttpRequest, pk: int, gap: int) -> HttpResponse:
     """GET shows the numbers and the effect of each choice; POST is an operator's decision."""
-    if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
-        raise PermissionDenied("This needs the role operator.")
     rows = Gap.objects.select_related("flow__source", "flow__target").filter(flow=pk)
     found = get_object_or_404(rows, pk=gap)
     if request.method != "POST":

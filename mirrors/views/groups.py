@@ -14,9 +14,10 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.groups.commands import describe_group
 from mirrors.lists.groups import CLUSTER_GROUPS, CONSUMER_GROUPS, GROUP_PARTITIONS, GROUP_STATES
-from mirrors.models import Cluster, Flow, GroupOffset, Role, needs
+from mirrors.models import Cluster, Flow, GroupOffset, needs
 from mirrors.models.groups.offsets import flows_by_group, groups_named, groups_of
 from mirrors.models.groups.summaries import (
     finish_summaries,
@@ -41,7 +42,7 @@ _MOST_FLOWS = 200
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def list_groups(request: HttpRequest, alias: str) -> HttpResponseBase:
     cluster = mark_cluster(get_object_or_404(Cluster, alias=alias))
     rows = groups_of(cluster)
@@ -66,7 +67,7 @@ def _table(request: HttpRequest, cluster: Cluster, rows: QuerySet[Any]) -> Table
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def list_all(request: HttpRequest) -> HttpResponseBase:
     """One row per flow and group: problems first."""
     rows, flow = group_summaries(), _flow_of(request)
@@ -94,7 +95,7 @@ def list_all(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_group(request: HttpRequest, pk: int) -> HttpResponseBase:
     """One group of one flow: each partition on both clusters. The group is in `?group=`."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)

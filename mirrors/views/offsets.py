@@ -8,8 +8,9 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from mirrors import tasks
+from mirrors.domain.access.rights import Right
 from mirrors.forms.flows import OffsetForm
-from mirrors.models import Flow, Role, RunIndex, needs
+from mirrors.models import Flow, RunIndex, needs
 from mirrors.services.offsets.index_refresh import is_behind
 from mirrors.services.offsets.translation import translate_offsets
 from mirrors.views.flows.pages import flow_context
@@ -17,7 +18,7 @@ from mirrors.views.page import curl, render_page
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_offsets(request: HttpRequest, pk: int) -> HttpResponse:
     """Does not call Kafka. If the index is behind, a worker refreshes it, and the page reloads."""
     context = flow_context(request, pk, "offsets")

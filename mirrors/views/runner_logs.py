@@ -6,8 +6,9 @@ from typing import Any
 
 from django.http import HttpRequest
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.runners import log as runner_log
-from mirrors.models import Flow, Role, Runner, role_of
+from mirrors.models import Flow, Runner, has_right
 from mirrors.services.runners import logs
 
 
@@ -23,7 +24,7 @@ def log_of_flow(request: HttpRequest, flow: Flow) -> dict[str, Any]:
 
 
 def _may_read(request: HttpRequest) -> bool:
-    return role_of(request.user) >= Role.OPERATOR
+    return has_right(request.user, Right.OPERATE)
 
 
 def _shown(lines: list[str], log: object, title: str) -> dict[str, Any]:

@@ -13,13 +13,14 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from mirrors import tasks
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.states.runners import RUNNER
 from mirrors.forms.runners import RunnerForm
 from mirrors.lists.audit import RECENT_TRANSITIONS
 from mirrors.lists.flows import LOG
 from mirrors.lists.runners import RUNNERS
-from mirrors.models import Role, Runner, Transition, needs
+from mirrors.models import Runner, Transition, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.readiness import with_proof
 from mirrors.services.runners import settings as services
@@ -36,7 +37,7 @@ def _rows() -> QuerySet[Runner]:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def list_runners(request: HttpRequest) -> HttpResponseBase:
     if download := export(request, RUNNERS, _rows(), "runners"):
         return download
@@ -47,7 +48,7 @@ def list_runners(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_runner(request: HttpRequest, name: str) -> HttpResponseBase:
     runner = get_object_or_404(Runner, name=name)
     rows = with_proof(flows_with_lag()).filter(runner=runner)
@@ -66,7 +67,7 @@ def show_runner(request: HttpRequest, name: str) -> HttpResponseBase:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def add_runner(request: HttpRequest) -> HttpResponse:
     form = RunnerForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -83,7 +84,7 @@ def add_runner(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def edit_runner(request: HttpRequest, name: str) -> HttpResponse:
     """The first POST shows what the edit restarts; the second one, with its digest, saves it."""
     runner = get_object_or_404(Runner, name=name)
@@ -127,7 +128,7 @@ def _save(request: HttpRequest, form: RunnerForm, runner: Runner) -> None:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def delete_runner(request: HttpRequest, name: str) -> HttpResponse:
     """GET shows the confirmation; POST deletes, or retires a runner whose process must end."""
     runner = get_object_or_404(Runner, name=name)

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers, viewsets
 
 from mirrors.api.base import FlowField, StrictModelSerializer
-from mirrors.models import Role
+from mirrors.domain.access.rights import Right
 from monitoring.api.audit import METHODS, AuditedWrites
 from monitoring.domain.alerts.rules import LARGEST, problems_of
 from monitoring.lists import RULES
@@ -51,7 +51,7 @@ class RuleViewSet(AuditedWrites, viewsets.ModelViewSet[AlertRule]):
 
     queryset = AlertRule.objects.prefetch_related("channels").order_by("name")
     serializer_class = RuleSerializer
-    write_role = Role.OPERATOR
+    write_right = Right.EDIT
     http_method_names = METHODS
     lookup_value_regex = r"\d{1,18}"
     search_fields = ("name",)

@@ -12,7 +12,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import FlowField, StrictModelSerializer, StrictSerializer, person
-from mirrors.models import Cluster, Role
+from mirrors.domain.access.rights import Right
+from mirrors.models import Cluster
 from monitoring.alerts import actions, links
 from monitoring.lists import ALERTS, SILENCES
 from monitoring.models import Alert, AlertRule, Silence
@@ -70,7 +71,7 @@ class AlertViewSet(
 
     queryset = Alert.objects.select_related("rule").order_by("-id")
     serializer_class = AlertSerializer
-    write_role = Role.OPERATOR
+    write_right = Right.OPERATE
     lookup_value_regex = r"\d{1,18}"
     search_fields = ALERTS.search
     ordering_fields = ("id", "since")
@@ -101,7 +102,7 @@ class SilenceViewSet(
 
     queryset = Silence.objects.select_related("rule", "cluster").order_by("-id")
     serializer_class = SilenceSerializer
-    write_role = Role.OPERATOR
+    write_right = Right.OPERATE
     lookup_value_regex = r"\d{1,18}"
     search_fields = ("who", "reason")
     ordering_fields = ("id", "starts_at", "ends_at")

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import StrictModelSerializer
-from mirrors.models import Role
+from mirrors.domain.access.rights import Right
 from mirrors.outbound_http import check_headers, refusal
 from monitoring import tasks
 from monitoring.alerts import actions
@@ -81,10 +81,7 @@ class ChannelViewSet(AuditedWrites, viewsets.ModelViewSet[Channel]):
     search_fields = ("name", "kind")
     ordering_fields = ("name", "kind", "enabled")
     filter_fields: ClassVar = {"kind": "kind"}
-
-    @property
-    def write_role(self) -> Role:
-        return Role.OPERATOR if self.action == "test" else Role.ADMIN
+    action_rights: ClassVar = {"test": Right.OPERATE}
 
     def paginate_queryset(self, queryset: Any) -> list[Any] | None:
         page = super().paginate_queryset(queryset)
@@ -106,7 +103,7 @@ class DeliveryViewSet(
 
     queryset = Delivery.objects.select_related("channel").order_by("-id")
     serializer_class = DeliverySerializer
-    write_role = Role.OPERATOR
+    write_right = Right.OPERATE
     lookup_value_regex = r"\d{1,18}"
     search_fields = ("channel__name", "error")
     ordering_fields = ("id", "state", "due_at", "sent_at")

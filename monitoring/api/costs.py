@@ -13,8 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, body_of, person
+from mirrors.domain.access.rights import Right
 from mirrors.domain.topics.compression import CODEC, LARGE_BATCH_BYTES
-from mirrors.models import Flow, Role
+from mirrors.models import Flow
 from mirrors.models.base import READING_STATES
 from monitoring.domain.cost_advice import CODES
 from monitoring.domain.costs import cost_of
@@ -142,7 +143,7 @@ class CostViewSet(viewsets.GenericViewSet[Any]):
 class FlowCostViewSet(viewsets.ViewSet):
     """The month of one flow, with topics and advice."""
 
-    write_role = Role.ADMIN
+    write_right = Right.ADMINISTER
 
     @extend_schema(responses=forced_singular_serializer(FlowCostSerializer))
     def list(self, request: Request, flow_id: str) -> Response:
@@ -166,7 +167,7 @@ class FlowCostViewSet(viewsets.ViewSet):
 class FlowCompressionViewSet(viewsets.ViewSet):
     """Measures how well the topics of a flow compress."""
 
-    write_role = Role.OPERATOR
+    write_right = Right.OPERATE
 
     @extend_schema(request=None, responses={202: CompressionReadingSerializer})
     def create(self, request: Request, flow_id: str) -> Response:

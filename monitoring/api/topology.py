@@ -13,7 +13,8 @@ from rest_framework.settings import api_settings
 from rest_framework.views import APIView
 
 from mirrors.api.account import AccountOfFlow
-from mirrors.models import Cluster, Role
+from mirrors.domain.access.rights import Right
+from mirrors.models import Cluster
 from mirrors.models.flow_queries import flows_with_lag
 from monitoring.topology import Topology, figures_setter
 
@@ -75,7 +76,7 @@ class TopologyView(APIView):
     `reaches` lists the 100 nearest clusters; `reach_count` counts all.
     """
 
-    role = Role.VIEWER
+    read_right = Right.VIEW
 
     @extend_schema(
         operation_id="topology",

@@ -8,8 +8,11 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
+from mirrors.domain.access.grants import INSTALLATION, Reach, Subject
+from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster, Flow
 from mirrors.models.base import StateField
+from mirrors.models.grants import Owned
 from monitoring.domain.alerts.rules import KINDS, Condition
 from monitoring.domain.alerts.states import ALERT, AlertState
 from monitoring.models.channels import Channel
@@ -21,7 +24,7 @@ class Severity(models.TextChoices):
     INFO = "info"
 
 
-class AlertRule(models.Model):
+class AlertRule(Owned):
     """A condition for one flow; without a flow, for every flow, also for later ones."""
 
     name = models.CharField(max_length=100, unique=True)
@@ -43,6 +46,12 @@ class AlertRule(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @classmethod
+    def rows_reached(cls, where: Reach, right: Right) -> Q:
+        """A rule of every flow is shown to everybody, and changed with a grant of everything."""
+        found = super().rows_reached(where, right)
+        return found | Q(flow=None) if right is Right.VIEW else found
+
     @property
     def asks(self) -> str:
         return KINDS[self.kind][0]  # type: ignore[index]
@@ -61,7 +70,7 @@ class AlertRule(models.Model):
         )
 
 
-class Alert(models.Model):
+class Alert(Owned):
     """A violation of one rule by one subject; at most one is open per rule and subject."""
 
     rule = models.ForeignKey(AlertRule, on_delete=models.SET_NULL, null=True, related_name="alerts")
@@ -96,7 +105,7 @@ class Alert(models.Model):
         return f"{self.rule_name}: {self.subject_name}"
 
 
-class Silence(models.Model):
+class Silence(Owned):
     """A period without messages, for a flow, the flows of a cluster, a rule, or everything.
 
     One that begins later is a maintenance window.
@@ -119,6 +128,18 @@ class Silence(models.Model):
 
     def __str__(self) -> str:
         return f"silence {self.pk} until {self.ends_at}"
+
+    @classmethod
+    def rows_reached(cls, where: Reach, right: Right) -> Q:
+        """One of all flows is shown to everybody, and ended with a grant of everything."""
+        of_cluster = Q(flow=None, cluster__in=Cluster.within(where, right))
+        found = super().rows_reached(where, right) | of_cluster
+        return found | Q(flow=None, cluster=None) if right is Right.VIEW else found
+
+    @property
+    def access_subject(self) -> Subject:
+        owner = self.flow or self.cluster
+        return owner.access_subject if owner else INSTALLATION
 
 
 def unsilenced_alerts(now: datetime) -> QuerySet[Alert]:

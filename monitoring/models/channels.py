@@ -9,6 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from mirrors.models.base import StateField
+from mirrors.models.grants import Owned
 from monitoring.domain.alerts.states import DELIVERY, DeliveryState
 
 
@@ -44,8 +45,10 @@ class Channel(models.Model):
         return self.name
 
 
-class Delivery(models.Model):
+class Delivery(Owned):
     """One message to one channel, created in the transaction that changed the alert."""
+
+    parent = "alert"
 
     alert = models.ForeignKey(
         "monitoring.Alert", on_delete=models.CASCADE, null=True, related_name="deliveries"

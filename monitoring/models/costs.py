@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Exists, OuterRef, Q
 
+from mirrors.domain.access.grants import Reach
+from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster, Flow
 from mirrors.models.base import Reading
+from mirrors.models.grants import Owned
 from monitoring.domain.costs import Price
 
 
-class TransferPrice(models.Model):
+class TransferPrice(Owned):
     """Price per gigabyte from one cluster to another, and the budget of a month."""
 
     source = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
@@ -28,12 +32,18 @@ class TransferPrice(models.Model):
     def __str__(self) -> str:
         return f"{self.source_id}->{self.target_id}: {self.per_gb} {self.currency}"
 
+    @classmethod
+    def rows_reached(cls, where: Reach, right: Right) -> Q:
+        """The price of each flow on which the right is held."""
+        of_pair = {"source": OuterRef("source"), "target": OuterRef("target")}
+        return Q(Exists(Flow.objects.filter(Flow.rows_reached(where, right), **of_pair)))
+
     @property
     def price(self) -> Price:
         return Price(self.per_gb, self.currency, self.monthly_budget)
 
 
-class CompressionReading(Reading):
+class CompressionReading(Reading, Owned):
     """The last measurement of how a flow's largest topics compress on the target.
 
     `samples`: the fields of `CompressionSample` by source topic. `failed`: why a topic has none.
@@ -47,7 +57,7 @@ class CompressionReading(Reading):
         return f"compression of flow {self.flow_id}"
 
 
-class MonthlyUsage(models.Model):
+class MonthlyUsage(Owned):
     """Bytes that a topic sent to the target in a month (UTC), by finished hours.
 
     `since` and `until` are the start of its first and the end of its last counted hour.

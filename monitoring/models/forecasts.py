@@ -6,10 +6,13 @@ from django.db import models
 from django.utils import timezone
 
 from mirrors.models import Cluster, Flow
+from mirrors.models.grants import Owned
 
 
-class ClusterSweep(models.Model):
+class ClusterSweep(Owned):
     """The last sweep of a source cluster. A failed one keeps all figures and sets `stale_since`."""
+
+    parent = "cluster"
 
     cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, related_name="sweep")
     due_at = models.DateTimeField(default=timezone.now)
@@ -29,12 +32,14 @@ class ClusterSweep(models.Model):
         return f"sweep of cluster {self.cluster_id}"
 
 
-class PartitionRange(models.Model):
+class PartitionRange(Owned):
     """Offsets of a source partition, updated when its earliest offset moves.
 
     `steps` are the times at which the earliest offset moved, each with the new offset.
     `held_since` is since when an open transaction holds back the last stable offset (LSO).
     """
+
+    parent = "cluster"
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="ranges")
     topic = models.CharField(max_length=255)
@@ -58,7 +63,7 @@ class PartitionRange(models.Model):
         return f"{self.topic}-{self.partition}"
 
 
-class FlowOutlook(models.Model):
+class FlowOutlook(Owned):
     """Forecast of a flow from the last sweep of its source; needs no report of a runner.
 
     `risks` are the partitions that will lose data first; `tracks` are recent positions.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from django.db import models
 
 from mirrors.models import Flow
+from mirrors.models.grants import Owned
 from monitoring.domain.history import RESOLUTIONS
 
 
-class LagSample(models.Model):
+class LagSample(Owned):
     """One flow, one step. Coarser rows hold the worst lag and the mean rates of finer ones."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="samples", db_index=False)
@@ -39,7 +40,7 @@ class LagSample(models.Model):
         return f"flow {self.flow_id} at {self.at}"
 
 
-class Feed(models.Model):
+class Feed(Owned):
     """The figures that the collector last read of a flow, to compute rates and staleness.
 
     `moved_at` is when a record was last copied, or nothing was left to copy, and `lag_when_moved`

@@ -5,10 +5,11 @@ from __future__ import annotations
 from django.db import models
 
 from mirrors.models import Flow
+from mirrors.models.grants import Owned
 from monitoring.domain.history import TOPIC_RESOLUTIONS
 
 
-class TopicSample(models.Model):
+class TopicSample(Owned):
     """One topic, one step: what it owed, and what was replicated since its sample before.
 
     A step in which nothing was replicated or owed has no row. An hour has the worst of its minutes,
@@ -43,7 +44,7 @@ class TopicSample(models.Model):
         return f"{self.topic} of flow {self.flow_id} at {self.at}"
 
 
-class PartitionSample(models.Model):
+class PartitionSample(Owned):
     """One partition that was not in sync, one step: what it owed at worst."""
 
     flow = models.ForeignKey(

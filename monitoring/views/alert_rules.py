@@ -12,8 +12,9 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from mirrors.domain.access.rights import Right
 from mirrors.forms.base import SettingsForm
-from mirrors.models import Role, needs
+from mirrors.models import needs
 from mirrors.views.page import render_page
 from monitoring.alerts import actions
 from monitoring.forms import ChannelForm, RuleForm, SilenceForm
@@ -23,13 +24,13 @@ _METHODS = ["GET", "HEAD", "POST"]
 
 
 @require_http_methods(_METHODS)
-@needs(Role.OPERATOR)
+@needs(Right.EDIT)
 def add_rule(request: HttpRequest) -> HttpResponse:
     return _edit(request, RuleForm(request.POST or None), AlertRule(), "Add rule")
 
 
 @require_http_methods(_METHODS)
-@needs(Role.OPERATOR)
+@needs(Right.EDIT)
 def edit_rule(request: HttpRequest, pk: int) -> HttpResponse:
     rule = get_object_or_404(AlertRule, pk=pk)
     form = RuleForm(request.POST or None, rule=rule)
@@ -37,7 +38,7 @@ def edit_rule(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_http_methods(_METHODS)
-@needs(Role.OPERATOR)
+@needs(Right.EDIT)
 def delete_rule(request: HttpRequest, pk: int) -> HttpResponse:
     rule = get_object_or_404(AlertRule, pk=pk)
     firing = rule.alerts.filter(state="firing").count()
@@ -52,13 +53,13 @@ def delete_rule(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_http_methods(_METHODS)
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def add_channel(request: HttpRequest) -> HttpResponse:
     return _edit(request, ChannelForm(request.POST or None), Channel(), "Add channel")
 
 
 @require_http_methods(_METHODS)
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def edit_channel(request: HttpRequest, pk: int) -> HttpResponse:
     channel = get_object_or_404(Channel, pk=pk)
     form = ChannelForm(request.POST or None, channel=channel)
@@ -67,7 +68,7 @@ def edit_channel(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_http_methods(_METHODS)
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def delete_channel(request: HttpRequest, pk: int) -> HttpResponse:
     channel = get_object_or_404(Channel, pk=pk)
     waiting = channel.deliveries.filter(state__in=["queued", "sending"]).count()
@@ -82,7 +83,7 @@ def delete_channel(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_http_methods(_METHODS)
-@needs(Role.OPERATOR)
+@needs(Right.EDIT)
 def add_silence(request: HttpRequest) -> HttpResponse:
     form = SilenceForm(request.POST or None)
     if request.method == "POST" and form.is_valid():

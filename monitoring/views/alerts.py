@@ -17,7 +17,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from mirrors.models import Flow, Role, needs
+from mirrors.domain.access.rights import Right
+from mirrors.models import Flow, needs
 from mirrors.views.flows.tabs import places
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, table_of
@@ -51,7 +52,7 @@ _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def list_alerts(request: HttpRequest) -> HttpResponseBase:
     rows = Alert.objects.exclude(state=AlertState.PENDING).select_related("rule", "flow")
     if download := export(request, ALERTS, rows, "alerts"):
@@ -75,7 +76,7 @@ def list_alerts(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
     alert = get_object_or_404(Alert, pk=pk)
     alert = actions.acknowledge(alert=alert, who=request.user.get_username())
@@ -85,7 +86,7 @@ def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def silence(request: HttpRequest, pk: int) -> HttpResponse:
     """GET shows the form; POST silences the rule for the flow."""
     # Without its rule, the silence would cover everything.
@@ -107,7 +108,7 @@ def silence(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
     actions.end_silence(silence=get_object_or_404(Silence, pk=pk), now=timezone.now())
     messages.success(request, "The silence is ended.")
@@ -118,7 +119,7 @@ LISTS = {"rules": RULES, "channels": CHANNELS, "silences": SILENCES, "dead": DEL
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_rules(request: HttpRequest) -> HttpResponseBase:
     """Rules, channels, silences, failed deliveries, and the REST calls that change them."""
     now = timezone.now()
@@ -150,7 +151,7 @@ def _is_pending_test(channel: Channel) -> bool:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_runbook(request: HttpRequest, kind: str) -> HttpResponse:
     """The built-in runbook of a kind of rule."""
     title, text = links.read_runbook(kind)
@@ -176,7 +177,7 @@ def _linked(text: SafeString, flow: Flow | None) -> SafeString:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def test_channel(request: HttpRequest, pk: int) -> HttpResponse:
     channel = get_object_or_404(Channel, pk=pk)
     test = actions.request_test(channel=channel, now=timezone.now())
@@ -186,7 +187,7 @@ def test_channel(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def retry_delivery(request: HttpRequest, pk: int) -> HttpResponse:
     message = get_object_or_404(Delivery, pk=pk)
     if actions.retry(delivery=message, now=timezone.now()):

@@ -12,7 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from mirrors.models import Flow, FlowObjectives, Role, needs
+from mirrors.domain.access.rights import Right
+from mirrors.models import Flow, FlowObjectives, needs
 from mirrors.models.flow_queries import worst_topics
 from mirrors.views.flows.pages import flow_context
 from mirrors.views.page import render_page
@@ -38,7 +39,7 @@ _RULE_KINDS = {"rpo": "time_lag", "lag": "offset_lag", "heartbeat": "heartbeat"}
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_charts(request: HttpRequest, pk: int) -> HttpResponseBase:
     over = _range(request)
     now = timezone.now()
@@ -69,7 +70,7 @@ def show_charts(request: HttpRequest, pk: int) -> HttpResponseBase:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def figure(request: HttpRequest, pk: int, chart: str) -> HttpResponse:
     """One chart as JSON for Plotly."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)

@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
@@ -14,9 +13,10 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.topics.compression import CompressionSample
-from mirrors.models import Flow, Role, needs, role_of
+from mirrors.models import Flow, needs
 from mirrors.views.page import attempt, curl, render_page
 from mirrors.views.tables import file_of, first
 from monitoring.domain.costs import MonthCost, cost_of, money
@@ -30,7 +30,7 @@ MOST = 200
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def list_costs(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
     flows = list(Flow.objects.select_related("source", "target").order_by("pk"))
@@ -74,11 +74,9 @@ def _plain(amount: Decimal | None) -> float | None:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.VIEWER)
+@needs(Right.VIEW, write=Right.ADMINISTER)
 def show_cost(request: HttpRequest, pk: int) -> HttpResponseBase:
     """GET shows the month of one flow; POST, by an admin, sets its price and budget."""
-    if request.method == "POST" and role_of(request.user) < Role.ADMIN:
-        raise PermissionDenied("This needs the role admin.")
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
     row = TransferPrice.objects.filter(source=flow.source, target=flow.target).first()
     form = PriceForm(request.POST or None, price=row)
@@ -94,7 +92,7 @@ def show_cost(request: HttpRequest, pk: int) -> HttpResponseBase:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def measure_compression(request: HttpRequest, pk: int) -> HttpResponse:
     """Request a measurement of the topics that sent the most."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)

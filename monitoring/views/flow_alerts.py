@@ -7,7 +7,8 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 
-from mirrors.models import Role, needs
+from mirrors.domain.access.rights import Right
+from mirrors.models import needs
 from mirrors.views.flows.pages import flow_context
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, table_of
@@ -19,7 +20,7 @@ _TONES = {"critical": "critical", "warning": "attention", "info": "unknown"}
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_flow_alerts(request: HttpRequest, pk: int) -> HttpResponseBase:
     context = flow_context(request, pk, "alerts")
     flow = context["flow"]

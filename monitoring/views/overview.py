@@ -11,8 +11,9 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.lists.audit import RECENT_TRANSITIONS
-from mirrors.models import Cluster, Role, Runner, Sighting, needs
+from mirrors.models import Cluster, Runner, Sighting, needs
 from mirrors.models.flow_queries import flows_with_lag, worst_groups, worst_topics
 from mirrors.models.readiness import with_readiness
 from mirrors.views.drills.readiness import mark_proof
@@ -57,7 +58,7 @@ WATCHER = {"watcher": "Alert evaluator"}
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def overview(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
     whole = is_file(request)

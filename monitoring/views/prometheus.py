@@ -12,7 +12,7 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from mirrors.models import Role
+from mirrors.domain.access.rights import Right
 from monitoring.prometheus import metrics
 
 
@@ -28,9 +28,7 @@ class _AnyAnswer(DefaultContentNegotiation):
 class Metrics(APIView):
     """Metrics in Prometheus' text format; `?partitions=1` adds a series for every partition."""
 
-    role = Role.VIEWER
-    # A token with the scope metrics reads this.
-    has_metrics = True
+    read_right = Right.SCRAPE
     content_negotiation_class = _AnyAnswer
 
     @extend_schema(exclude=True)

@@ -9,9 +9,10 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.settings.flow_control import SCHEDULE, UNTIL, WINDOW, ZONE
 from mirrors.domain.states.flows import OBSERVED
-from mirrors.models import Job, Role, needs
+from mirrors.models import Job, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, first, table_of
@@ -23,7 +24,7 @@ MOST_LAST = 20
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_schedules(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
     flows = set_schedules(list(scheduled_flows()), now)

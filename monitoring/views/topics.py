@@ -16,6 +16,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
 from mirrors.domain import formatting
+from mirrors.domain.access.rights import Right
 from mirrors.domain.flows.latency import Latency
 from mirrors.lists.flows import PARTITIONS
 from mirrors.models import (
@@ -24,7 +25,6 @@ from mirrors.models import (
     FlowPartition,
     FlowTopic,
     Gap,
-    Role,
     TopicConfigs,
     needs,
 )
@@ -70,7 +70,7 @@ class TopicChart:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def read_configs(request: HttpRequest, pk: int, topic: str) -> HttpResponse:
     """Request a reading of the configs on both clusters."""
     row = get_object_or_404(FlowTopic.objects.select_related("flow"), flow=pk, topic=topic)
@@ -80,7 +80,7 @@ def read_configs(request: HttpRequest, pk: int, topic: str) -> HttpResponse:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_topic(request: HttpRequest, pk: int, topic: str) -> HttpResponseBase:
     """The name is that of the source topic; that of its remote topic leads here too."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)

@@ -13,8 +13,9 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.states.flows import OBSERVED
-from mirrors.models import Cluster, Role, needs
+from mirrors.models import Cluster, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import Table, export, table_of, whole_file
@@ -29,7 +30,7 @@ MOST_NAMED = 8
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_topology(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
     topology = Topology.now()

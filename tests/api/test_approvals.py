@@ -12,7 +12,8 @@ from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
-from mirrors.models import Flow, Role, RuleWaiver, Transition, may_approve, role_of
+from mirrors.domain.access.rights import Right
+from mirrors.models import Flow, Role, RuleWaiver, Transition, has_right, role_of
 from mirrors.services.approvals import check_approver, needs_second_person
 from mirrors.services.errors import Conflict
 from mirrors.services.users import ensure_person
@@ -129,7 +130,7 @@ def test_nor_does_an_account_that_the_requester_created_changed_or_renamed(
 
 def test_approvers_approve_and_operators_do_not(db: None) -> None:
     user = approver()
-    assert (role_of(user), may_approve(user)) == (Role.VIEWER, True)
+    assert (role_of(user), has_right(user, Right.APPROVE)) == (Role.VIEWER, True)
     ensure_person(username="otto", password=None, role=Role.OPERATOR)
     with pytest.raises(Conflict, match="neither the role approver nor admin"):
         check_approver(requested_by="ann", who="otto")

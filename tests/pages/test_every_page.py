@@ -129,12 +129,12 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
                 assert any(pattern.pattern.match(path[1:]) for path in tested), pattern.name
 
 
-def test_every_page_of_ours_names_the_role_it_needs() -> None:
+def test_every_page_of_ours_names_the_right_it_needs() -> None:
     unmarked = [
         pattern.name
         for module in (own_pages, mirrors_pages, monitoring_pages)
         for pattern in module.urlpatterns
-        if not hasattr(pattern.callback, "role") and pattern.name not in {"login", *OIDC}
+        if not hasattr(pattern.callback, "rights") and pattern.name not in {"login", *OIDC}
     ]
     assert unmarked == []
     assert get_resolver().url_patterns

@@ -13,8 +13,9 @@ from rest_framework.response import Response
 
 from mirrors.api.base import ReasonSerializer, StrictModelSerializer, person, reason_of
 from mirrors.api.viewsets import FlowRelatedViewSet
+from mirrors.domain.access.rights import Right
 from mirrors.lists.approvals import WAIVERS
-from mirrors.models import Flow, Role, RuleWaiver
+from mirrors.models import Flow, RuleWaiver
 from mirrors.services import approvals
 
 
@@ -31,8 +32,8 @@ class WaiverViewSet(FlowRelatedViewSet):
 
     queryset = RuleWaiver.objects.order_by("-id")
     serializer_class = WaiverSerializer
-    write_role = Role.ADMIN
-    approver_actions: ClassVar = {"approve", "reject"}
+    write_right = Right.ADMINISTER
+    action_rights: ClassVar = {"approve": Right.APPROVE, "reject": Right.APPROVE}
     lookup_value_regex = r"\d{1,18}"
     ordering_fields = ("id",)
 

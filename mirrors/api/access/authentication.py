@@ -10,8 +10,10 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from mirrors.models import Role, Scope, TokenFacts, may_approve, role_of
-from mirrors.models.roles import limit_to, scope_of
+from mirrors.domain.access.rights import Right
+from mirrors.models import TokenFacts
+from mirrors.models.grants import access_of
+from mirrors.models.roles import limit_to
 from mirrors.services import users
 
 
@@ -44,29 +46,20 @@ class TokensInSchema(OpenApiAuthenticationExtension):
 
 
 class RolePermission(BasePermission):
-    """Reading requires a viewer or the view's `read_role`; writing an admin or its `write_role`.
+    """Reads need the view's `read_right` or `view`; writes its `write_right` or `administer`.
 
-    The view's `approver_actions` require an approver or an admin.
+    `action_rights` has the rights of single actions.
     """
 
     message = "Your role does not allow this."
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        if getattr(view, "action", None) in getattr(view, "approver_actions", ()):
-            self.message = "This needs the role approver or admin."
-            return may_approve(request.user)
-        scope = scope_of(request.user)
-        if scope == Scope.METRICS:
-            self.message = "The scope of this token is metrics: it reads /metrics only."
-            return getattr(view, "has_metrics", False)
-        reading = request.method in SAFE_METHODS
-        demanded = (
-            getattr(view, "read_role", Role.VIEWER)
-            if reading
-            else getattr(view, "write_role", Role.ADMIN)
-        )
-        held = role_of(request.user)
-        self.message = f"This needs the role {demanded.word}; you have {held.word}."
-        if scope != Scope.EVERYTHING and held < demanded:
-            self.message += f" The scope of this token is {scope}."
-        return held >= demanded
+        if request.method in SAFE_METHODS:
+            usual = getattr(view, "read_right", Right.VIEW)
+        else:
+            usual = getattr(view, "write_right", Right.ADMINISTER)
+        rights: dict[Any, Right] = getattr(view, "action_rights", {})
+        demanded = rights.get(getattr(view, "action", None), usual)
+        access = access_of(request.user)
+        allowed, self.message = access.may(demanded) if access else (False, self.message)
+        return allowed

@@ -18,6 +18,7 @@ from rest_framework.response import Response
 from mirrors.api.access.tokens import TokenSerializer
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, body_of
 from mirrors.api.viewsets import RelatedViewSet
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings
 from mirrors.models import ExtraRole, Role, role_in
 from mirrors.services import users
@@ -85,7 +86,7 @@ class PersonViewSet(
 
     queryset = User.objects.prefetch_related("groups").order_by("username")
     serializer_class = PersonSerializer
-    read_role = write_role = Role.ADMIN
+    read_right = write_right = Right.ADMINISTER
     lookup_value_regex = r"\d{1,18}"
     search_fields = ("username", "email")
     ordering_fields = ("username", "last_login")
@@ -147,7 +148,7 @@ class TokenOfPersonViewSet(mixins.DestroyModelMixin, RelatedViewSet):
     serializer_class = TokenSerializer
     parent = User
     parent_field = "user"
-    read_role = write_role = Role.ADMIN
+    read_right = write_right = Right.ADMINISTER
     lookup_field = "token_key"
     lookup_value_regex = r"[A-Za-z0-9]{1,25}"
     ordering_fields = ("created",)

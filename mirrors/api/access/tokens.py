@@ -16,7 +16,8 @@ from rest_framework.response import Response
 
 from mirrors.api.access.authentication import RolePermission
 from mirrors.api.base import StrictModelSerializer, StrictSerializer
-from mirrors.models import Role, Scope
+from mirrors.domain.access.rights import Right
+from mirrors.models import Scope
 from mirrors.services import one_time_codes, users
 
 
@@ -64,7 +65,7 @@ class TokenViewSet(
     lookup_field = "token_key"
     lookup_value_regex = r"[A-Za-z0-9]{1,25}"
     # A viewer may revoke a token: it is their own.
-    write_role = Role.VIEWER
+    write_right = Right.VIEW
     open_actions: ClassVar = {"create"}
 
     def get_permissions(self) -> list[BasePermission]:

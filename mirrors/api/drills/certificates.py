@@ -14,7 +14,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import StrictSerializer
-from mirrors.models import Certificate, Role, SigningKey
+from mirrors.domain.access.rights import Right
+from mirrors.models import Certificate, SigningKey
 from mirrors.services.drills.certificates.issuance import verify_text
 from mirrors.services.drills.evidence import export_evidence
 
@@ -88,7 +89,7 @@ class CertificateViewSet(
     queryset = Certificate.objects.order_by("-id")
     serializer_class = CertificateSerializer
     # Verification changes nothing; it is a POST because it needs a body.
-    write_role = Role.VIEWER
+    write_right = Right.VIEW
     lookup_field = "number"
     lookup_value_regex = r"[0-9a-f]{6,64}"
     search_fields = ("flow_name", "number")

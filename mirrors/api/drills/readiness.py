@@ -13,8 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import StrictSerializer, person
+from mirrors.domain.access.rights import Right
 from mirrors.domain.drills.objectives import Objectives
-from mirrors.models import Flow, FlowObjectives, Role
+from mirrors.models import Flow, FlowObjectives
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.readiness import proof_of, readiness_of, with_readiness
 from mirrors.services.drills.objectives import objectives_of, set_objectives
@@ -80,7 +81,7 @@ class ObjectivesViewSet(viewsets.GenericViewSet[FlowObjectives]):
 
     queryset = FlowObjectives.objects.all()
     serializer_class = ObjectivesSerializer
-    write_role = Role.OPERATOR
+    write_right = Right.EDIT
     pagination_class = None
     filter_backends = ()
 

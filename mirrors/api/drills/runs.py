@@ -15,8 +15,9 @@ from rest_framework.response import Response
 
 from mirrors.api.base import FlowField, StrictModelSerializer, StrictSerializer, body_of, person
 from mirrors.api.viewsets import RunViewSet
+from mirrors.domain.access.rights import Right
 from mirrors.lists.drills import DRILL_RUNS, DRILL_SCHEDULES
-from mirrors.models import Drill, DrillRun, Role
+from mirrors.models import Drill, DrillRun
 from mirrors.models.groups.offsets import LONGEST_GROUP
 from mirrors.services.drills import schedules
 from mirrors.services.failover.lifecycle import MOST_GROUPS
@@ -63,7 +64,7 @@ class DrillViewSet(viewsets.ModelViewSet[Drill]):
 
     queryset = Drill.objects.all()
     serializer_class = DrillSerializer
-    write_role = Role.OPERATOR
+    write_right = Right.EDIT
     http_method_names = ["get", "post", "patch", "delete", "head", "options"]  # noqa: RUF012
     lookup_value_regex = r"\d{1,18}"
     search_fields = ("flow__source__alias", "flow__target__alias", "schedule", "changed_by")

@@ -10,7 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, body_of, person
-from mirrors.models import Hook, Role, role_of
+from mirrors.domain.access.rights import Right
+from mirrors.models import Hook, has_right
 from mirrors.services import hooks
 
 _SECRET = ("url", "headers", "secret")
@@ -26,7 +27,7 @@ class HookSerializer(StrictModelSerializer):
 
     def to_representation(self, instance: Hook) -> dict[str, Any]:
         found = dict(super().to_representation(instance))
-        if role_of(self.context["request"].user) < Role.ADMIN:
+        if not has_right(self.context["request"].user, Right.ADMINISTER):
             found |= dict.fromkeys(_SECRET, "")
         return found
 
@@ -47,7 +48,7 @@ class HookViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
 
     queryset = Hook.objects.order_by("name")
     serializer_class = HookSerializer
-    write_role = Role.ADMIN
+    write_right = Right.ADMINISTER
     lookup_field = "name"
     lookup_value_regex = r"[A-Za-z0-9._-]{1,64}"
     ordering_fields = ("name",)

@@ -22,6 +22,7 @@ from mirrors.api.failover.serializers import (
     FailoverSerializer,
 )
 from mirrors.api.viewsets import RunViewSet
+from mirrors.domain.access.rights import Right
 from mirrors.domain.failover.runbook.steps import KINDS
 from mirrors.domain.failover.scope import scope_of
 from mirrors.lists.failover import FAILOVERS
@@ -60,7 +61,7 @@ class FailoverViewSet(RunViewSet):
     def get_serializer_class(self) -> Any:
         return FailoverBriefSerializer if self.action == "list" else FailoverSerializer
 
-    approver_actions: ClassVar = {"approve"}
+    action_rights: ClassVar = {"approve": Right.APPROVE}
 
     @extend_schema(request=FailoverAskSerializer, responses={201: FailoverSerializer})
     def create(self, request: Request) -> Response:

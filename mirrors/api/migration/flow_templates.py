@@ -13,8 +13,9 @@ from rest_framework.viewsets import ViewSet
 
 from mirrors import tasks
 from mirrors.api.base import PropertiesField, StrictSerializer, person
+from mirrors.domain.access.rights import Right
 from mirrors.domain.migration.flow_templates import TEMPLATES, TemplatePlan, kind_of
-from mirrors.models import Cluster, Flow, Role, Runner
+from mirrors.models import Cluster, Flow, Runner
 from mirrors.models.flows import DesiredState
 from mirrors.services.migration import flow_templates as services
 
@@ -67,7 +68,7 @@ class TemplateAnswer(serializers.Serializer[Any]):
 class TemplateViewSet(ViewSet):
     """The flows of a pair, a hub, a fan-out or a chain in one call: all or none."""
 
-    write_role = Role.OPERATOR
+    write_right = Right.EDIT
 
     @extend_schema(responses=TemplateKindSerializer(many=True), filters=False)
     def list(self, request: Request) -> Response:

@@ -13,8 +13,9 @@ from rest_framework.viewsets import ViewSet
 
 from mirrors import tasks
 from mirrors.api.base import FlowField, StrictSerializer, person
+from mirrors.domain.access.rights import Right
 from mirrors.domain.migration.imports.plan import KINDS, ImportPlan
-from mirrors.models import Cluster, Role
+from mirrors.models import Cluster
 from mirrors.services.migration import import_export
 
 
@@ -57,7 +58,7 @@ class ImportAnswer(StrictSerializer):
 class ImportViewSet(ViewSet):
     """Import a file of MirrorMaker: preview it, then apply exactly what was previewed."""
 
-    write_role = Role.ADMIN
+    write_right = Right.ADMINISTER
 
     @extend_schema(request=ImportSerializer, responses={200: ImportAnswer, 201: ImportAnswer})
     def create(self, request: Request) -> Response:
@@ -111,7 +112,7 @@ class ExportAnswer(StrictSerializer):
 class ExportViewSet(ViewSet):
     """Flows as an equivalent file that MirrorMaker 2 accepts."""
 
-    write_role = Role.VIEWER
+    write_right = Right.VIEW
 
     @extend_schema(request=ExportSerializer, responses={200: ExportAnswer})
     def create(self, request: Request) -> Response:

@@ -14,7 +14,8 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from mirrors.api.base import StrictSerializer, body_of, person
-from mirrors.models import DutyRun, Flow, Role
+from mirrors.domain.access.rights import Right
+from mirrors.models import DutyRun, Flow
 from mirrors.services.migration import takeover
 
 
@@ -42,7 +43,7 @@ class TakeoverAnswer(StrictSerializer):
 class TakeoverViewSet(ViewSet):
     """Whether MirrorMaker 2 is quiet on this flow's target, as of the last check."""
 
-    write_role = Role.OPERATOR
+    write_right = Right.OPERATE
 
     @extend_schema(responses=forced_singular_serializer(TakeoverAnswer))
     def list(self, request: Request, flow_id: str) -> Response:

@@ -15,8 +15,9 @@ from rest_framework.response import Response
 
 from mirrors import tasks
 from mirrors.api.base import StrictSerializer, person
+from mirrors.domain.access.rights import Right
 from mirrors.domain.states.sync import PLAN
-from mirrors.models import Flow, FlowPlan, Role
+from mirrors.models import Flow, FlowPlan
 from mirrors.services.topics import acl_previews, plans
 
 NOT_YET = "Not checked yet. POST here to let a worker check."
@@ -60,7 +61,7 @@ class PlanViewSet(viewsets.GenericViewSet[Any]):
     serializer_class = PlanSerializer
     pagination_class = None
     filter_backends = ()
-    write_role = Role.OPERATOR
+    write_right = Right.OPERATE
 
     @extend_schema(responses=forced_singular_serializer(PlanSerializer))
     def list(self, request: Request, flow_id: str) -> Response:

@@ -14,7 +14,8 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from mirrors.api.base import StrictSerializer, body_of, person
-from mirrors.models import Flow, PositionChange, Role
+from mirrors.domain.access.rights import Right
+from mirrors.models import Flow, PositionChange
 from mirrors.services.topics import positions
 
 
@@ -66,7 +67,7 @@ class PositionChangeSerializer(serializers.ModelSerializer[PositionChange]):
 class PositionViewSet(ViewSet):
     """Positions of a stopped flow: the last preview or change."""
 
-    write_role = Role.OPERATOR
+    write_right = Right.OPERATE
     lookup_value_regex = r"\d{1,18}"
 
     @extend_schema(responses=forced_singular_serializer(PositionChangeSerializer))

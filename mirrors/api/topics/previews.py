@@ -11,7 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors.api.base import PropertiesField, StrictSerializer, body_of, person
-from mirrors.models import Cluster, Role, TopicPreview
+from mirrors.domain.access.rights import Right
+from mirrors.models import Cluster, TopicPreview
 from mirrors.models.base import READING_STATES
 from mirrors.services.topics import readings
 
@@ -57,7 +58,7 @@ class TopicPreviewViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Top
 
     queryset = TopicPreview.objects.select_related("source", "target")
     serializer_class = TopicPreviewSerializer
-    write_role = Role.OPERATOR
+    write_right = Right.EDIT
     lookup_value_regex = r"\d{1,18}"
 
     @extend_schema(request=TopicPreviewAskSerializer, responses={202: TopicPreviewSerializer})

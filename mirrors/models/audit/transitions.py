@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps import apps
 from django.db import models, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from mirrors.domain.access.grants import INSTALLATION, Reach, Subject
+from mirrors.domain.access.rights import Right
 from mirrors.domain.audit.actors import ACCOUNTS, ActorKind
 from mirrors.models.audit.chain import kind_and_token, origin
 from mirrors.models.base import check_transition
 from mirrors.models.failover import FailoverRun
 from mirrors.models.flows import Flow, Job
-from mirrors.models.roles import may_audit
+from mirrors.models.grants import Owned, has_right
+
+# Kinds of subjects whose entries a person may read who has a grant on the row.
+_OF_ROWS = (
+    *("flow", "job", "failoverrun", "failback", "gap", "drill", "drillrun", "comparison"),
+    *("cluster", "clustertest"),
+)
 
 
 class Result(models.TextChoices):
@@ -21,7 +30,7 @@ class Result(models.TextChoices):
     REFUSED = "refused"
 
 
-class Transition(models.Model):
+class Transition(Owned):
     """One entry of the audit log: a change of a state field, or an action. It outlives its subject.
 
     - `kind`: what `who` names. `reference` and `address`: of the request that caused the entry.
@@ -64,6 +73,19 @@ class Transition(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.from_state} to {self.to_state}"
+
+    @classmethod
+    def rows_reached(cls, where: Reach, right: Right) -> Q:
+        """Entries of rows on which the right is held; those of accounts belong to no row."""
+        found = Q(pk__in=())
+        for name in _OF_ROWS:
+            model: Any = apps.get_model("mirrors", name)
+            found |= Q(subject=name, subject_id__in=model.within(where, right))
+        return found
+
+    @property
+    def access_subject(self) -> Subject:
+        return INSTALLATION
 
     @property
     def changes(self) -> list[str]:
@@ -199,7 +221,7 @@ def by_people(rows: QuerySet[Transition]) -> QuerySet[Transition]:
 
 def visible_to(rows: QuerySet[Transition], user: Any) -> QuerySet[Transition]:
     """Entries about people, tokens and refused requests are for admins and auditors."""
-    return rows if may_audit(user) else rows.exclude(field__in=ACCOUNTS)
+    return rows if has_right(user, Right.AUDIT) else rows.exclude(field__in=ACCOUNTS)
 
 
 def human_transitions(flow: Flow) -> QuerySet[Transition]:

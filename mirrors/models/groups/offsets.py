@@ -10,6 +10,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 
 from mirrors.models.clusters import Cluster
 from mirrors.models.flows import Flow
+from mirrors.models.grants import Owned
 from mirrors.models.offsets import PartitionMap
 
 # Kafka does not limit the length of a group's name; the database's index does.
@@ -20,7 +21,7 @@ NO_PARTITION = -1
 LEFT_OUT = ("excluded", "not_copied")
 
 
-class GroupOffset(models.Model):
+class GroupOffset(Owned):
     """One group-partition of the source, as the sync tasks last saw it.
 
     A group that is excluded or has no offset is one row without topic and partition. `wrote` is
@@ -60,7 +61,7 @@ class GroupOffset(models.Model):
         return f"{self.group} in {self.topic}-{self.partition}"
 
 
-class KnownCheckpoint(models.Model):
+class KnownCheckpoint(Owned):
     """The last MM2 checkpoint of a group and remote partition; `topic` is the remote topic."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="checkpoints")
@@ -83,7 +84,7 @@ class KnownCheckpoint(models.Model):
         return f"checkpoint of {self.group} in {self.topic}-{self.partition}"
 
 
-class GroupBookmark(models.Model):
+class GroupBookmark(Owned):
     """How far a flow's checkpoints were read, and which offset-syncs topic is written.
 
     Both with the topic id: for a recreated topic the stored offset does not apply.
@@ -98,8 +99,10 @@ class GroupBookmark(models.Model):
         return f"bookmark of flow {self.flow_id}"
 
 
-class SyncedPartition(models.Model):
+class SyncedPartition(Owned):
     """How far a map's offset syncs are written: the last record, and the last sync's record."""
+
+    parent = "map"
 
     map = models.OneToOneField(PartitionMap, on_delete=models.CASCADE, related_name="synced")
     upstream = models.BigIntegerField()

@@ -14,9 +14,10 @@ from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.drills.certificates.signature import LONGEST, Verification
 from mirrors.domain.drills.certificates.tables import state_of, tables_of, title_of
-from mirrors.models import Certificate, Role, SigningKey, needs
+from mirrors.models import Certificate, SigningKey, needs
 from mirrors.services.drills.certificates.issuance import evidence_of, verify_text
 from mirrors.services.drills.certificates.pdf import draw_pdf
 from mirrors.services.drills.evidence import as_text, export_evidence
@@ -30,7 +31,7 @@ _MOST_SENT = 3 * LONGEST + 64 * 1024
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_certificate(request: HttpRequest, number: str) -> HttpResponse:
     known = _known(number)
     found = verify_text(text=known.text.encode())
@@ -52,7 +53,7 @@ def show_certificate(request: HttpRequest, number: str) -> HttpResponse:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def download_certificate(request: HttpRequest, number: str, form: str) -> HttpResponse:
     """`json` is the certificate, `pdf` its printable form, `evidence` what its digest covers."""
     known = _known(number)
@@ -72,7 +73,7 @@ def download_certificate(request: HttpRequest, number: str, form: str) -> HttpRe
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def download_evidence(request: HttpRequest) -> HttpResponse:
     """All certificates as one document for auditors."""
     document = export_evidence(since=None, until=None, now=timezone.now())
@@ -81,7 +82,7 @@ def download_evidence(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt
 @login_not_required
-@needs(Role.NONE)
+@needs(None)
 @require_http_methods(["GET", "HEAD", "POST"])
 def verify_any(request: HttpRequest) -> HttpResponse:
     """Verify a pasted or uploaded certificate. Nothing is stored, so no CSRF token is needed."""
@@ -102,7 +103,7 @@ def verify_any(request: HttpRequest) -> HttpResponse:
 
 
 @login_not_required
-@needs(Role.NONE)
+@needs(None)
 @require_safe
 def verify_one(request: HttpRequest, number: str) -> HttpResponse:
     """A certificate by its number, as issued here. The number is the secret that gives access."""

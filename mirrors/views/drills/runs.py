@@ -13,11 +13,12 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.domain.states.runs import DRILL, DrillState
 from mirrors.lists.drills import DRILL_RUNS, DRILL_SCHEDULES
-from mirrors.models import Drill, DrillRun, Flow, Role, needs
+from mirrors.models import Drill, DrillRun, Flow, needs
 from mirrors.models.failover import Verification
 from mirrors.services.drills import schedules
 from mirrors.services.drills.certificates.issuance import evidence_of
@@ -26,7 +27,7 @@ from mirrors.views.tables import export, table_of
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def list_runs(request: HttpRequest) -> HttpResponseBase:
     rows = DrillRun.objects.select_related("certificate")
     if download := export(request, DRILL_RUNS, rows, "drills", mark=_flat):
@@ -46,7 +47,7 @@ def list_runs(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def list_schedules(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
     rows = Drill.objects.select_related("flow__source", "flow__target").annotate(
@@ -74,7 +75,7 @@ def list_schedules(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_run(request: HttpRequest, pk: int) -> HttpResponse:
     rows = DrillRun.objects.select_related("certificate", "run", "flow__source", "flow__target")
     run = _mark(get_object_or_404(rows, pk=pk))
@@ -93,7 +94,7 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def drill_now(request: HttpRequest, pk: int) -> HttpResponse:
     """Start a drill without a confirmation: it changes nothing but its temporary groups."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)

@@ -10,11 +10,12 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.drills.objectives import Objectives
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.formatting import arrow
 from mirrors.forms.drills import DrillForm, ObjectivesForm
-from mirrors.models import Drill, Flow, Role, needs
+from mirrors.models import Drill, Flow, needs
 from mirrors.services.drills import schedules
 from mirrors.services.drills.objectives import objectives_of, set_objectives
 from mirrors.views.page import curl, render_page
@@ -23,7 +24,7 @@ _OBJECTIVES = ("rpo_seconds", "rpo_records", "rto_seconds")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
+@needs(Right.EDIT)
 def add_drill(request: HttpRequest) -> HttpResponse:
     form = DrillForm(request.POST or None, initial={"flow": request.GET.get("flow", "")})
     if request.method == "POST" and form.is_valid():
@@ -38,7 +39,7 @@ def add_drill(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
+@needs(Right.EDIT)
 def edit_drill(request: HttpRequest, pk: int) -> HttpResponse:
     drill = get_object_or_404(Drill.objects.select_related("flow__source", "flow__target"), pk=pk)
     form = DrillForm(request.POST or None, drill=drill)
@@ -55,7 +56,7 @@ def edit_drill(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
+@needs(Right.EDIT)
 def delete_drill(request: HttpRequest, pk: int) -> HttpResponse:
     drill = get_object_or_404(Drill.objects.select_related("flow__source", "flow__target"), pk=pk)
     if request.method == "POST":
@@ -76,7 +77,7 @@ def delete_drill(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
+@needs(Right.EDIT)
 def edit_objectives(request: HttpRequest, pk: int) -> HttpResponse:
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
     known = objectives_of(flow=flow)

@@ -14,8 +14,9 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.lists.failback import ORPHAN_RECORDS
-from mirrors.models import OrphanStretch, Role, needs
+from mirrors.models import OrphanStretch, needs
 from mirrors.services.failback import orphans
 from mirrors.views.page import curl, render_page
 from mirrors.views.tables import download
@@ -24,7 +25,7 @@ SHOWN_RECORDS = 50
 
 
 @require_safe
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def show_orphans(request: HttpRequest, pk: int, stretch: int) -> HttpResponseBase:
     rows = OrphanStretch.objects.select_related("failback__flow__source", "failback__flow__target")
     row = get_object_or_404(rows, pk=stretch, failback=pk)

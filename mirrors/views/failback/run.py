@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.lists.failback import (
@@ -28,9 +28,7 @@ from mirrors.models import (
     FailoverRun,
     Flow,
     OrphanStretch,
-    Role,
     needs,
-    role_of,
 )
 from mirrors.models.failback import FailbackState, OrphanState
 from mirrors.services.failback import lifecycle, orphans, switchover
@@ -56,11 +54,9 @@ BEGIN_LISTS = {"points": DIVERGENCE, "runs": FAILBACKS}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.VIEWER)
+@needs(Right.VIEW, write=Right.OPERATE)
 def begin_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
     """GET shows what a failback does; POST, with a reason, starts it."""
-    if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
-        raise PermissionDenied("This needs the role operator.")
     flow = get_object_or_404(Flow.objects.select_related("source", "target", "runner"), pk=pk)
     if request.method != "POST":
         return _begin_page(request, flow)
@@ -100,7 +96,7 @@ def _begin_page(
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
     runs = Failback.objects.select_related(
         "flow__source", "flow__target", "reverse__source", "reverse__target"
@@ -160,7 +156,7 @@ def _commands(request: HttpRequest, run: Failback) -> list[dict[str, str]]:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def decide(request: HttpRequest, pk: int) -> HttpResponse:
     """Decide on one partition's orphans, or on all undecided ones."""
     run = get_object_or_404(Failback.objects.select_related("flow"), pk=pk)
@@ -186,7 +182,7 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def groups(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Failback, pk=pk)
     act, done = request.POST.get("act") == "yes", "A worker reads the groups of both clusters."
@@ -195,7 +191,7 @@ def groups(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def retry(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Failback, pk=pk)
     attempt(request, lambda: lifecycle.retry_failback(run=run, who=request.user.get_username()))
@@ -203,7 +199,7 @@ def retry(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def close(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Failback, pk=pk)
     who, why = request.user.get_username(), request.POST.get("reason", "").strip()[:500]
@@ -212,7 +208,7 @@ def close(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def switch(request: HttpRequest, pk: int) -> HttpResponse:
     """Simulate the switch now; a switchover follows as soon as the simulation succeeds."""
     rows = Failback.objects.select_related("flow__source", "reverse")

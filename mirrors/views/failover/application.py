@@ -6,16 +6,16 @@ from collections import defaultdict
 from typing import Any
 from urllib.parse import urlencode
 
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods, require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.failover.scope import Scope, ScopeNames, scope_of
 from mirrors.domain.failover.scope_boundary import boundary
 from mirrors.domain.formatting import arrow
-from mirrors.models import FailoverRun, Flow, FlowTopic, GroupOffset, Role, needs, role_of
+from mirrors.models import FailoverRun, Flow, FlowTopic, GroupOffset, needs
 from mirrors.services.failback.application import failback_of
 from mirrors.services.failover.simulation import simulator
 from mirrors.views.page import curl, render_page
@@ -25,7 +25,7 @@ _FIELDS = ("topics", "groups")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.VIEWER)
+@needs(Right.VIEW, write=Right.OPERATE)
 def choose_application(request: HttpRequest, pk: int) -> HttpResponse:
     """GET with `topics` and `groups` shows what they select; POST simulates it."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
@@ -33,8 +33,6 @@ def choose_application(request: HttpRequest, pk: int) -> HttpResponse:
     given = {name: sent.get(name, "").replace("\x00", "")[:5000] for name in _FIELDS}
     errors: dict[str, list[str]] = {}
     trouble, status, scope = "", 200, None
-    if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
-        raise PermissionDenied("This needs the role operator.")
     try:
         scope = (
             scope_of(_listed(given)) if request.method == "POST" or any(given.values()) else None
@@ -64,7 +62,7 @@ def choose_application(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_failback(request: HttpRequest, pk: int) -> HttpResponse:
     """The next step of the failback of one application; other runs lead to the whole flow's."""
     rows = FailoverRun.objects.select_related("flow__source", "flow__target")

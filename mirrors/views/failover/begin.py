@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.failover.runbook.plan_drift import (
@@ -20,7 +21,7 @@ from mirrors.domain.failover.runbook.plan_drift import (
 )
 from mirrors.domain.failover.runbook.steps import KINDS
 from mirrors.domain.settings import failover as keys
-from mirrors.models import FailoverRun, Flow, Role, needs
+from mirrors.models import FailoverRun, Flow, needs
 from mirrors.models.failover import FailoverKind
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.services.approvals import needs_second_person
@@ -35,7 +36,7 @@ _FIELDS = ("kind", "reason", "confirm_alias")
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def prepare(request: HttpRequest, pk: int, execution: str) -> HttpResponse:
     """Open the page of this kind of run; simulate first if no simulation is fresh."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
@@ -51,7 +52,7 @@ def prepare(request: HttpRequest, pk: int, execution: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def begin(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the impact from a fresh simulation; begin with the typed alias and a reason."""
     now = timezone.now()

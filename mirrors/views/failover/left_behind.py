@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.lists.failover import LEFT_BEHIND
-from mirrors.models import Flow, LeftBehind, Role, needs, role_of
+from mirrors.models import Flow, LeftBehind, needs
 from mirrors.services.failover import left_behind
 from mirrors.views.page import curl, render_page
 from mirrors.views.tables import whole_file
@@ -23,15 +23,13 @@ _FIELDS = ("topic", "partition", "reason")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.VIEWER)
+@needs(Right.VIEW, write=Right.OPERATE)
 def show_left_behind(request: HttpRequest, pk: int) -> HttpResponseBase:
     """GET lists the decisions and shows the form; POST adds a decision."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
     given = {name: request.GET.get(name, "")[:500] for name in _FIELDS}
     if request.method != "POST":
         return _page(request, flow, given)
-    if role_of(request.user) < Role.OPERATOR:
-        raise PermissionDenied("This needs the role operator.")
     given = {name: request.POST.get(name, "").replace("\x00", "").strip() for name in _FIELDS}
     number = given["partition"]
     is_number = number.isascii() and number.isdecimal() and len(number) < 11
@@ -56,7 +54,7 @@ def show_left_behind(request: HttpRequest, pk: int) -> HttpResponseBase:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def withdraw(request: HttpRequest, pk: int, finding: int) -> HttpResponse:
     rows = LeftBehind.objects.select_related("flow__source", "flow__target").filter(flow=pk)
     row = get_object_or_404(rows, pk=finding)

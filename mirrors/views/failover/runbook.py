@@ -7,18 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST, require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.plan_drift import blast_radius
 from mirrors.domain.failover.runbook.steps import BY_NAME
 from mirrors.domain.formatting import arrow
-from mirrors.models import FailoverRun, FailoverStep, Role, demand_approver, needs, role_of
+from mirrors.models import FailoverRun, FailoverStep, needs
 from mirrors.models.failover import OPEN_RUNS, FailoverState, WaitsFor
 from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.runbook.steps.fence import remaining_fence
@@ -152,20 +152,16 @@ def _verbs(run: FailoverRun, current: ShownStep | None) -> list[tuple[str, str]]
 
 
 @require_POST
-@needs(Role.VIEWER)
+@needs(lambda given: Right.APPROVE if given["verb"] == "approve" else Right.OPERATE)
 def steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
     """Approve, which approvers and admins may; confirm, pause or resume, which operators may."""
-    if verb == "approve":
-        demand_approver(request.user)
-    elif role_of(request.user) < Role.OPERATOR:
-        raise PermissionDenied("This needs the role operator.")
     run = get_object_or_404(FailoverRun.objects.select_related("simulation"), pk=pk)
     attempt(request, lambda: _SERVICES[verb](run=run, who=request.user.get_username()))
     return redirect("failover", pk=pk)
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def lift(request: HttpRequest, pk: int) -> HttpResponse:
     """Lift the fence that an ended run left; the reason is recorded."""
     run, who = get_object_or_404(FailoverRun, pk=pk), request.user.get_username()
@@ -176,7 +172,7 @@ def lift(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def download_script(request: HttpRequest, pk: int) -> HttpResponse:
     rows = FailoverRun.objects.select_related("flow__source", "flow__target")
     run = get_object_or_404(rows, pk=pk)

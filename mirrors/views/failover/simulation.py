@@ -13,13 +13,14 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.failover.runbook.plan_drift import EXPECTED, remaining_blockers
 from mirrors.domain.failover.runbook.steps import KINDS
 from mirrors.domain.formatting import arrow
 from mirrors.domain.states.runs import FAILOVER_RUN, FailoverState
 from mirrors.lists.failover import FAILOVERS
-from mirrors.models import FailoverRun, Flow, Role, needs
+from mirrors.models import FailoverRun, Flow, needs
 from mirrors.models.failover import OPEN_RUNS, FailoverKind, Verification
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import lifecycle
@@ -43,7 +44,7 @@ SHOWN_FINDINGS = 30
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def list_runs(request: HttpRequest) -> HttpResponseBase:
     rows = (
         FailoverRun.objects.select_related("flow__source", "flow__target")
@@ -65,7 +66,7 @@ def list_runs(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
     runs = FailoverRun.objects.select_related("flow__source", "flow__target")
     run = get_object_or_404(runs.prefetch_related("steps"), pk=pk)
@@ -112,7 +113,7 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def simulate(request: HttpRequest, pk: int) -> HttpResponse:
     """Start a simulation without a confirmation: it changes nothing but its temporary groups."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
@@ -126,7 +127,7 @@ def simulate(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def abort(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(FailoverRun, pk=pk)
     attempt(request, lambda: lifecycle.abort_run(run=run, who=request.user.get_username()))

@@ -15,10 +15,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from mirrors import tasks
+from mirrors.domain.access.rights import ROLE_FOR, Right
 from mirrors.domain.account.sentences import owed
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow, count, duration
-from mirrors.models import Flow, Role, needs, role_of
+from mirrors.models import Flow, has_right, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.services.flows import commands, settings
 from mirrors.views.page import mark_flow, render_page
@@ -35,7 +36,7 @@ class Action:
     done: str
     call: Callable[..., Any]
     when: Callable[[Any], bool]
-    role: Role = Role.OPERATOR
+    right: Right = Right.OPERATE
     main: bool = False
     asks: tuple[str, ...] = ()
     typed: bool = False
@@ -113,6 +114,7 @@ ACTIONS: dict[str, Action] = {
             "The flow and its history are deleted. Topics, records and positions on {target} stay: "
             "a new flow for the same clusters resumes there.",
         ),
+        right=Right.EDIT,
         typed=True,
     ),
 }
@@ -120,7 +122,6 @@ ACTIONS: dict[str, Action] = {
 
 def actions_of(request: HttpRequest, flow: Any) -> list[dict[str, Any]]:
     """The actions that apply to this flow now, and whether this person may use them."""
-    held = role_of(request.user)
     return [
         {
             # It is to run already and waits for its next attempt.
@@ -129,8 +130,8 @@ def actions_of(request: HttpRequest, flow: Any) -> list[dict[str, Any]]:
             "visible": act.main,
             "primary": act.main and name != "pause",
             "asks": bool(act.asks),
-            "allowed": held >= act.role,
-            "role": act.role.word,
+            "allowed": has_right(request.user, act.right, flow.access_subject),
+            "role": ROLE_FOR[act.right],
         }
         for name, act in ACTIONS.items()
         if name != "delete" and act.when(flow)
@@ -138,15 +139,11 @@ def actions_of(request: HttpRequest, flow: Any) -> list[dict[str, Any]]:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
+@needs(lambda given: ACTIONS[given["action"]].right)
 def act_on_flow(request: HttpRequest, pk: int, action: str) -> HttpResponse:
     """GET shows the confirmation; POST carries the action out."""
     act = ACTIONS[action]
     flow = mark_flow(get_object_or_404(flows_with_lag(), pk=pk), timezone.now())
-    if role_of(request.user) < act.role:
-        return _confirm_page(
-            request, flow, action, act, f"This needs the role {act.role.word}.", 403
-        )
     if request.method != "POST":
         return _confirm_page(request, flow, action, act)
     if act.typed and request.POST.get("typed", "").strip() != flow.target.alias:

@@ -13,11 +13,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from mirrors import tasks
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.forms.flows import FlowForm
 from mirrors.lists.topics import TOPIC_PREVIEW
-from mirrors.models import Cluster, Flow, Role, TopicPreview, needs
+from mirrors.models import Cluster, Flow, TopicPreview, needs
 from mirrors.models.flows import DesiredState
 from mirrors.services.flows import settings
 from mirrors.services.topics import readings
@@ -27,7 +28,7 @@ from mirrors.views.tables import whole_file
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
+@needs(Right.EDIT)
 def add_flow(request: HttpRequest) -> HttpResponseBase:
     preview = _preview_of(request)
     given = ("source", "target", "topics", "start_from", "skip_replicated")
@@ -59,7 +60,7 @@ def add_flow(request: HttpRequest) -> HttpResponseBase:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
+@needs(Right.EDIT)
 def edit_flow(request: HttpRequest, pk: int) -> HttpResponseBase:
     """The first POST shows what the edit restarts; the second one, with its digest, saves it."""
     rows = Flow.objects.select_related("source", "target", "runner")

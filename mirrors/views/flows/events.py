@@ -13,8 +13,9 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.lists.audit import EVENTS_OF_FLOW
-from mirrors.models import Role, Transition, needs
+from mirrors.models import Transition, needs
 from mirrors.models.audit.transitions import by_people, events_of
 from mirrors.views.audit import without_address
 from mirrors.views.flows.pages import flow_context
@@ -25,7 +26,7 @@ _LABELS = {"subject": "Of", "field": "What", "kind": "By", "result": "Result"}
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_events(request: HttpRequest, pk: int) -> HttpResponseBase:
     """`?from=` and `?until=` limit it to a time, `?by=people` to what people did."""
     context = flow_context(request, pk, "events")
@@ -59,7 +60,7 @@ _SPAN = (("from", "From"), ("until", "Until"))
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def moved_here(request: HttpRequest, pk: int, part: str) -> HttpResponse:
     """The former tabs Transitions and Audit, with their filters."""
     query = request.GET.copy()

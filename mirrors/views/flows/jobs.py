@@ -12,8 +12,9 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.lists.flows import JOB_TRANSITIONS, LANES
-from mirrors.models import Job, Role, Transition, needs
+from mirrors.models import Job, Transition, needs
 from mirrors.views.flows.tabs import lanes_of
 from mirrors.views.page import curl, render_page
 from mirrors.views.tables import export, file_of, table_of
@@ -23,7 +24,7 @@ _AROUND = timedelta(seconds=5)
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_job(request: HttpRequest, pk: int, job: int) -> HttpResponseBase:
     jobs = Job.objects.select_related("flow__source", "flow__target", "runner")
     row = get_object_or_404(jobs, pk=job, flow=pk)

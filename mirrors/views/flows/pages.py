@@ -11,11 +11,12 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.settings.table import KEYS
 from mirrors.domain.states.flows import OBSERVED
 from mirrors.lists.flows import EXPLANATION, FLOWS
-from mirrors.models import Flow, Role, needs
+from mirrors.models import Flow, needs
 from mirrors.models.account import with_repeats, with_stopped
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import speed_sentences
@@ -31,7 +32,7 @@ from mirrors.views.tables import clean, export, file_of, table_of, whole_file
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def list_flows(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
     rows = with_proof(flows_with_lag())
@@ -52,7 +53,7 @@ def file_of_flows(request: HttpRequest, rows: QuerySet[Any], name: str) -> HttpR
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_flow(request: HttpRequest, pk: int, part: str = "overview") -> HttpResponseBase:
     context = flow_context(request, pk, part)
     flow, shown = context["flow"], PARTS[part]
@@ -145,7 +146,7 @@ def commands_of(request: HttpRequest, flow: Flow) -> list[dict[str, str]]:
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def explain(request: HttpRequest, pk: int) -> HttpResponseBase:
     """Each rule, in order, with its verdict on a topic or group name; the name need not exist."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)

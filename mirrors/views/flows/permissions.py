@@ -7,14 +7,15 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.permissions.formats import FORMATS
-from mirrors.models import Flow, Role, needs
+from mirrors.models import Flow, needs
 from mirrors.services.permissions import permissions_document
 from mirrors.views.page import curl, render_page
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_permissions(request: HttpRequest, pk: int) -> HttpResponseBase:
     """In one of three forms; with `failover` also what a failover needs."""
     flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)

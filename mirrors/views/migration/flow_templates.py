@@ -10,18 +10,19 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from mirrors import tasks
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.domain.migration.flow_templates import TEMPLATES, PlannedFlow, TemplatePlan
 from mirrors.forms.migration.flow_templates import LAST_PLACE, TemplateForm
-from mirrors.models import Cluster, Role, needs
+from mirrors.models import Cluster, needs
 from mirrors.models.flows import DesiredState
 from mirrors.services.migration import flow_templates as services
 from mirrors.views.page import curl, mark_cluster, render_page
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.OPERATOR)
+@needs(Right.EDIT)
 def add_from_template(request: HttpRequest) -> HttpResponse:
     """The first POST previews each flow with its verdict; the second one creates them."""
     clusters = [mark_cluster(cluster) for cluster in Cluster.objects.all()]

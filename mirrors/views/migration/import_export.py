@@ -10,11 +10,12 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_safe
 
 from mirrors import tasks
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow
 from mirrors.domain.migration.imports.plan import ImportPlan
 from mirrors.forms.migration.import_export import ImportForm
-from mirrors.models import Cluster, Role, needs
+from mirrors.models import Cluster, needs
 from mirrors.services.migration import import_export as services
 from mirrors.views.page import curl, render_page
 from mirrors.views.tables import fold
@@ -29,7 +30,7 @@ _PROBLEMS_FIRST = ("unsupported", "different", "defaulted", "used")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.ADMIN)
+@needs(Right.ADMINISTER)
 def import_file(request: HttpRequest) -> HttpResponse:
     """The first POST previews every line; the second one applies the preview."""
     form = ImportForm(request.POST or None, request.FILES or None)
@@ -86,7 +87,7 @@ def _page(request: HttpRequest, form: ImportForm, plan: ImportPlan | None) -> Ht
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def export_file(request: HttpRequest) -> HttpResponse:
     """All flows as a file that MirrorMaker 2 accepts."""
     try:

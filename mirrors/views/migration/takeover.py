@@ -7,14 +7,15 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from mirrors.models import Flow, Role, needs
+from mirrors.domain.access.rights import Right
+from mirrors.models import Flow, needs
 from mirrors.models.flows import DesiredState
 from mirrors.services.migration import takeover
 from mirrors.views.page import attempt, curl, render_page
 
 
 @require_safe
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_takeover(request: HttpRequest, pk: int) -> HttpResponse:
     flow = _flow(pk)
     run = takeover.last_check(flow=flow)
@@ -40,7 +41,7 @@ def show_takeover(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def check_takeover(request: HttpRequest, pk: int) -> HttpResponse:
     flow, who = _flow(pk), request.user.get_username()
     start = request.POST.get("start") == "yes"

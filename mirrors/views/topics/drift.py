@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.formatting import arrow
 from mirrors.domain.topics.drift import CHOICES
-from mirrors.models import Drift, Role, needs, role_of
+from mirrors.models import Drift, needs
 from mirrors.services.topics import drift
 from mirrors.views.page import curl, decide_on, render_page
 
@@ -21,11 +21,9 @@ DAYS = (1, 7, 30, 90, 365)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.VIEWER)
+@needs(Right.VIEW, write=Right.OPERATE)
 def show_drift(request: HttpRequest, pk: int, finding: int) -> HttpResponse:
     """GET shows the values and the effect of each choice; POST is the decision."""
-    if request.method == "POST" and role_of(request.user) < Role.OPERATOR:
-        raise PermissionDenied("This needs the role operator.")
     rows = Drift.objects.select_related("flow__source", "flow__target").filter(flow=pk)
     found = get_object_or_404(rows, pk=finding)
     if request.method != "POST":

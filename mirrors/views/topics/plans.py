@@ -11,8 +11,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from mirrors import tasks
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import UnderstudyError
-from mirrors.models import Flow, FlowPlan, FlowTopic, Role, needs
+from mirrors.models import Flow, FlowPlan, FlowTopic, needs
 from mirrors.services.topics import acl_previews, plans
 
 
@@ -36,7 +37,7 @@ def _overtaken(plan: FlowPlan) -> int:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def look_at_plan(request: HttpRequest, pk: int) -> HttpResponse:
     flow = _flow(pk)
     plans.request_plan(flow=flow, now=timezone.now())
@@ -46,7 +47,7 @@ def look_at_plan(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def apply_plan(request: HttpRequest, pk: int) -> HttpResponse:
     flow = _flow(pk)
     digest, who = request.POST.get("digest", "")[:64], request.user.get_username()
@@ -61,7 +62,7 @@ def apply_plan(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def let_acls_follow(request: HttpRequest, pk: int) -> HttpResponse:
     """Confirm the ACLs that the flow would create: its ACL sync task may begin."""
     flow = _flow(pk)

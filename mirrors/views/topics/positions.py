@@ -6,9 +6,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods, require_POST
 
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.forms.positions import PositionsForm
-from mirrors.models import Flow, PositionChange, Role, needs, role_of
+from mirrors.models import Flow, PositionChange, has_right, needs
 from mirrors.services.topics import positions
 from mirrors.views.page import attempt, curl, render_page
 
@@ -17,12 +18,12 @@ SHOWN = 500
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Role.VIEWER)
+@needs(Right.VIEW)
 def show_positions(request: HttpRequest, pk: int) -> HttpResponse:
     """GET shows the last preview; POST requests another one, which changes nothing."""
     flow = _flow(pk)
     form = PositionsForm(request.POST or None, initial={"topics": request.GET.get("topics", "")})
-    operator = role_of(request.user) >= Role.OPERATOR
+    operator = has_right(request.user, Right.OPERATE)
     if request.method == "POST" and operator and form.is_valid():
         try:
             positions.request_preview(
@@ -60,7 +61,7 @@ def show_positions(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@needs(Role.OPERATOR)
+@needs(Right.OPERATE)
 def apply_positions(request: HttpRequest, pk: int, change: int) -> HttpResponse:
     row = get_object_or_404(PositionChange, pk=change, flow=pk)
     attempt(

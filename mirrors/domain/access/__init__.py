@@ -1,0 +1,1 @@
+"""Who may do what with which object: rights, roles, grants, and the address of each object."""

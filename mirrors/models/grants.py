@@ -1,0 +1,276 @@
+"""Grants as rows, the rights of a person, and the filter of every list: what a person may see.
+
+- `Access` answers for one user object and one request; the scope of a token limits it.
+- `permitted` filters rows by a right, `visible` by the right to view.
+- While a request of somebody who may not view everything is answered, `seeing` is set, and the
+  default managers of all rows that belong to a flow or a cluster filter by it. So a new list is
+  filtered too. Workers, commands and people who may view everything never meet the filter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, ClassVar, TypeVar
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.core.exceptions import PermissionDenied
+from django.db import models
+from django.db.models import Q, QuerySet
+
+from mirrors.domain.access.grants import INSTALLATION, Grant, GrantScope, Reach, Subject, may, reach
+from mirrors.domain.access.rights import (
+    OF_EVERYTHING,
+    OF_TOKENS,
+    ROLES,
+    Right,
+    rights_everywhere,
+)
+from mirrors.models.roles import Role, group_names, scope_of
+
+View = TypeVar("View", bound=Callable[..., Any])
+Person = AbstractBaseUser | AnonymousUser
+
+ROLE_CHOICES = [(role, role) for role in ROLES]
+SCOPE_CHOICES = [(scope.value, scope.value) for scope in GrantScope]
+_seeing: ContextVar[Access | None] = ContextVar("seeing", default=None)
+
+
+class Access:
+    """What one person may do, with the token of this request. Rows are read when they matter."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        names = group_names(user)
+        self._roles = (Role.ADMIN.word,) if user.is_superuser else names
+        self._cap = OF_TOKENS[scope_of(user)]
+
+    @functools.cached_property
+    def grants(self) -> tuple[Grant, ...]:
+        """All grants: the roles of the person, those to the person, to sign-in groups."""
+        roles = [role for name in self._roles for role in OF_EVERYTHING.get(name, ())]
+        rows = AccessGrant.objects.filter(
+            Q(user=self.user) | Q(group__in=self.user.sign_in_groups.values("name"))
+        )
+        return (*(Grant(role) for role in sorted(roles)), *(row.grant for row in rows))
+
+    def may(self, right: Right, subject: Subject = INSTALLATION) -> tuple[bool, str]:
+        """Whether the person has the right on the subject, and why or why not."""
+        if right not in self._cap:
+            return False, f"The scope of this token is {scope_of(self.user)}."
+        if right in rights_everywhere(self._roles):
+            return True, "granted on everything"
+        return may(self.grants, right, subject)
+
+    def everywhere(self, right: Right) -> bool:
+        return self.may(right)[0]
+
+    def somewhere(self, right: Right) -> bool:
+        return self.everywhere(right) or not self.reach(right).is_nothing
+
+    def reach(self, right: Right) -> Reach:
+        return reach(self.grants if right in self._cap else (), right)
+
+
+def access_of(user: Person) -> Access | None:
+    """The access of a person, asked once per request; None without an active account."""
+    if not isinstance(user, User) or not user.is_active:
+        return None
+    known: Access | None = user.__dict__.get("_access")
+    if known is None:
+        known = user.__dict__["_access"] = Access(user)
+    return known
+
+
+def has_right(user: Person, right: Right, subject: Subject = INSTALLATION) -> bool:
+    access = access_of(user)
+    return access is not None and access.may(right, subject)[0]
+
+
+def demand(user: Person, right: Right, subject: Subject = INSTALLATION) -> None:
+    """Raise PermissionDenied with the reason unless the person has the right on the subject."""
+    access = access_of(user)
+    allowed, why = access.may(right, subject) if access else (False, "Sign in.")
+    if not allowed:
+        raise PermissionDenied(why)
+
+
+# A right, none for any account, or a function of the address's parts.
+Demand = Right | Callable[[Mapping[str, Any]], Right] | None
+
+
+def needs(read: Demand, write: Demand = None) -> Callable[[View], View]:
+    """Mark a page with the rights that reading and writing demand; by default both the same.
+
+    Unmarked pages demand `view` to read and `administer` to write.
+    """
+
+    def mark(view: View) -> View:
+        view.rights = (read, write or read)  # type: ignore[attr-defined]
+        return view
+
+    return mark
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def seeing(access: Access | None) -> Iterator[None]:
+    """Inside, default managers have only the rows that this person may view; None: all rows."""
+    token = _seeing.set(access)
+    try:
+        yield
+    finally:
+        _seeing.reset(token)
+
+
+def permitted(rows: QuerySet[Any], user: Person, right: Right) -> QuerySet[Any]:
+    """The rows on which the person has the right. Rows of the installation need it everywhere."""
+    access = access_of(user)
+    if access is None:
+        return rows.none()
+    return _reached(rows, access, right)
+
+
+def visible(rows: QuerySet[Any], user: Person) -> QuerySet[Any]:
+    """The rows that the person may view."""
+    return permitted(rows, user, Right.VIEW)
+
+
+def _reached(rows: QuerySet[Any], access: Access, right: Right) -> QuerySet[Any]:
+    if access.everywhere(right):
+        return rows
+    model = rows.model
+    if not issubclass(model, Owned):
+        return rows.none()
+    return rows.filter(model.rows_reached(access.reach(right), right))
+
+
+class VisibleManager(models.Manager[Any]):
+    """The rows that the person whose request is answered may view."""
+
+    def get_queryset(self) -> QuerySet[Any]:
+        rows = super().get_queryset()
+        access = _seeing.get()
+        return rows if access is None else _reached(rows, access, Right.VIEW)
+
+
+class Owned(models.Model):
+    """A row that belongs to another, at last to a flow or a cluster: `parent` is the foreign key.
+
+    Rows that have no parent override both methods. `_base_manager` has all rows.
+    """
+
+    parent: ClassVar[str] = "flow"
+    objects = VisibleManager()
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def rows_reached(cls, where: Reach, right: Right) -> Q:
+        """The rows on which `right` is held there."""
+        owner: Any = cls._meta.get_field(cls.parent).related_model
+        return Q(**{f"{cls.parent}__in": owner.within(where, right)})
+
+    @classmethod
+    def within(cls, where: Reach, right: Right) -> QuerySet[Any]:
+        """Keys of these rows, as a subquery that no request filters again."""
+        return cls._base_manager.filter(cls.rows_reached(where, right)).order_by().values("pk")
+
+    @property
+    def access_subject(self) -> Subject:
+        """What a right on this row is demanded on."""
+        owner = getattr(self, self.parent)
+        return owner.access_subject if isinstance(owner, Owned) else INSTALLATION
+
+
+class FlowLabel(Owned):
+    """A label of a flow, such as the name of its team."""
+
+    flow = models.ForeignKey("mirrors.Flow", on_delete=models.CASCADE, related_name="labels")
+    name = models.CharField(max_length=63)
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (
+            models.UniqueConstraint(fields=["flow", "name"], name="one label of a name per flow"),
+        )
+        indexes = (models.Index(fields=["name"], name="flows_of_label"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class SignInGroup(models.Model):
+    """A group of a person at the identity provider or proxy, as of the last check."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sign_in_groups"
+    )
+    name = models.CharField(max_length=255)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["user", "name"], name="one row per person and group"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AccessGrant(models.Model):
+    """A role on a part of the installation, for a person or for a group of the sign-in.
+
+    Exactly one of `cluster`, `flow` and `label` is set, by the scope; none for everything.
+    """
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="grants"
+    )
+    group = models.CharField(max_length=255, blank=True)
+    role = models.CharField(max_length=16, choices=ROLE_CHOICES)
+    scope = models.CharField(max_length=16, choices=SCOPE_CHOICES)
+    cluster = models.ForeignKey(
+        "mirrors.Cluster", on_delete=models.CASCADE, null=True, related_name="grants"
+    )
+    flow = models.ForeignKey(
+        "mirrors.Flow", on_delete=models.CASCADE, null=True, related_name="grants"
+    )
+    label = models.CharField(max_length=63, blank=True)
+    created_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(user__isnull=False, group="") | (Q(user=None) & ~Q(group="")),
+                name="a grant is for a person or for a group",
+            ),
+            models.CheckConstraint(
+                condition=Q(scope="everything", cluster=None, flow=None, label="")
+                | Q(scope="cluster", cluster__isnull=False, flow=None, label="")
+                | Q(scope="flow", cluster=None, flow__isnull=False, label="")
+                | (Q(scope="label", cluster=None, flow=None) & ~Q(label="")),
+                name="a grant has the part of its scope",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.role} on {self.part}"
+
+    @property
+    def part(self) -> str:
+        """The part of the installation, for people."""
+        of = self.cluster or self.flow or self.label
+        return f"{self.scope} {of}" if of else str(self.scope)
+
+    @property
+    def grant(self) -> Grant:
+        of = self.cluster_id or self.flow_id or self.label or ""
+        return Grant(self.role, GrantScope(self.scope), of)
