@@ -14,6 +14,7 @@ from rest_framework import filters, serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
+from mirrors.domain.transforms.rules import TRANSFORMS, in_one_line
 from mirrors.models import Flow
 
 
@@ -58,6 +59,13 @@ class PropertiesField(serializers.DictField):
     """String keys and string values, as in a properties file."""
 
     child = serializers.CharField(allow_blank=True, max_length=20_000, trim_whitespace=False)
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        found: dict[str, str] = super().to_internal_value(data)
+        if TRANSFORMS in found:
+            # A file may have it in several lines.
+            found[TRANSFORMS] = in_one_line(found[TRANSFORMS])
+        return found
 
 
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})

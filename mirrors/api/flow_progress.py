@@ -249,6 +249,25 @@ class ExplanationSerializer(StrictSerializer):
     reason = serializers.CharField()
     rules = RuleSerializer(many=True)
     fix = serializers.CharField(allow_null=True)
+    transform_rule = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        help_text="Of a topic: the number of the flow's rule that matches it, from 1; null if "
+        "none does, or if the topic is not replicated.",
+    )
+
+
+class TransformRuleSerializer(StrictSerializer):
+    """A rule of a flow. Each expression is Spark SQL over the columns of a record."""
+
+    number = serializers.IntegerField(help_text="The first rule that matches a topic applies.")
+    topics = serializers.CharField(help_text="A regular expression for whole source topics.")
+    where = serializers.CharField(
+        allow_null=True, help_text="Records for which it is not true are dropped."
+    )
+    key = serializers.CharField(allow_null=True, help_text="The new key.")
+    value = serializers.CharField(allow_null=True, help_text="The new value.")
+    headers = serializers.CharField(allow_null=True, help_text="The new headers.")
 
 
 class PreviewSerializer(StrictSerializer):

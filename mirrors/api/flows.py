@@ -27,7 +27,7 @@ from mirrors.lists.flows import FLOWS
 from mirrors.models import Cluster, Flow, Runner
 from mirrors.models.account import StoppedPartitions, stopped_of, with_repeats
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.flows import DesiredState, speed_sentences
+from mirrors.models.flows import DesiredState, rules_of, speed_sentences
 from mirrors.models.readiness import proof_of, with_proof
 from mirrors.services import explanation as explain
 from mirrors.services.flows import commands, settings
@@ -96,7 +96,12 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
         slug_field="name", queryset=Runner.objects.all(), required=False
     )
     name = serializers.CharField(read_only=True)
-    properties = PropertiesField(required=False)
+    properties = PropertiesField(
+        required=False,
+        help_text="Keys and values as in MirrorMaker 2. `transforms` is a JSON list of rules in "
+        "one line; `transforms` of the flow has them as objects.",
+    )
+    transforms = serializers.SerializerMethodField()
     desired_state = serializers.ChoiceField(choices=DESIRED.choices, required=False)
     offset_lag = serializers.IntegerField(read_only=True, allow_null=True, default=None)
     time_lag_ms = serializers.IntegerField(
@@ -144,6 +149,11 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
         """Null if no record was committed in the last minute, or if the figures are old."""
         account = getattr(flow, "account", None)
         return account and flow_progress.latency_fields(account.latency, account.as_of)
+
+    @extend_schema_field(flow_progress.TransformRuleSerializer(many=True))
+    def get_transforms(self, flow: Flow) -> list[dict[str, Any]]:
+        """The rules that drop and change its records; to change them, write the property."""
+        return rules_of(flow)
 
     @extend_schema_field(ProofSerializer(allow_null=True))
     def get_proven(self, flow: Flow) -> Any:

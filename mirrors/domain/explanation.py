@@ -10,6 +10,7 @@ from mirrors.domain.filters.topics import RuleVerdict, TopicSelection
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.topics.priority import PriorityRules
+from mirrors.domain.transforms.rules import TRANSFORMS, effect_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,8 @@ def explain_topic(
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     verdict = TopicSelection(spec.settings, policy).decide(topic)
     priority = _priority(topic, verdict.replicated, spec)
-    rules = (*verdict.rules, priority, *_found(verdict.replicated, spec, looked_at, seen))
+    found = _found(verdict.replicated, spec, looked_at, seen)
+    rules = (*verdict.rules, priority, *_transforms(topic, verdict.replicated, spec), *found)
     return explain(topic, rules, TOPIC_FIXES, carried=verdict.reason)
 
 
@@ -79,6 +81,16 @@ def _priority(topic: str, wanted: bool, spec: FlowSpec) -> RuleVerdict:
         why = "the flow has no priority classes" if wanted else "the flow does not select it"
         return RuleVerdict("priority", None, f"not evaluated: {why}")
     return RuleVerdict("priority", True, ranks.of(topic).reason)
+
+
+def _transforms(topic: str, wanted: bool, spec: FlowSpec) -> tuple[RuleVerdict, ...]:
+    """Return which rule changes its records, if the flow has rules."""
+    rules = spec.settings.transforms
+    if not rules:
+        return ()
+    if not wanted:
+        return (RuleVerdict(TRANSFORMS, None, "not evaluated: the flow does not select it"),)
+    return (RuleVerdict(TRANSFORMS, True, effect_of(topic, rules)),)
 
 
 def _found(

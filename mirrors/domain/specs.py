@@ -12,6 +12,7 @@ from mirrors.domain.settings.connection import alias_warnings, check_connection
 from mirrors.domain.settings.run_bounds import named_offsets, start_milliseconds
 from mirrors.domain.settings.table import KEYS
 from mirrors.domain.settings.validation import tuning, validate_properties
+from mirrors.domain.transforms.rules import TransformRule
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,6 +101,7 @@ class FlowSettings:
     topics_priority_high: tuple[str, ...]
     topics_priority_low: tuple[str, ...]
     skip_replicated: bool
+    transforms: tuple[TransformRule, ...]
     run_until: str | None
     run_schedule: str | None
     run_schedule_zone: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 
@@ -19,6 +19,8 @@ from mirrors.domain.settings.flow_control import (
     ZONE,
 )
 from mirrors.domain.settings.table import DEFAULT_POLICY, IDENTITY_POLICY, KEYS
+from mirrors.domain.transforms import rules
+from mirrors.domain.transforms.functions import COLUMNS, HELPERS
 from mirrors.forms.base import SettingsForm, field_of, lines_of, parse_lines, text_field
 from mirrors.models import Cluster, Flow, Runner
 
@@ -132,6 +134,16 @@ _SPELT_OUT = (START, UNTIL, SCHEDULE, ZONE, WINDOW, BANDWIDTH)
 _BY_LINES = (START, UNTIL)
 
 
+_RULE_EXAMPLE = """\
+[
+  {
+    "topics": "orders.*",
+    "where": "get_json_object(cast(value as string), '$.region') = 'eu'",
+    "value": "json_mask(json_drop(value, 'card'), null, 'name')"
+  }
+]"""
+
+
 class FlowForm(SettingsForm):
     """Common keys as fields, all others as text. An empty field means the default."""
 
@@ -148,6 +160,13 @@ class FlowForm(SettingsForm):
         required=False,
         empty_label="The default runner",
     )
+    transforms = text_field(
+        "Rules on records",
+        area=8,
+        placeholder=_RULE_EXAMPLE,
+        help_text="A JSON list; the first rule that matches a topic applies. Expressions are "
+        "Spark SQL and may have several lines.",
+    )
     properties = text_field(
         "Further settings", area=6, placeholder="consumer.fetch.max.bytes=16777216"
     )
@@ -161,12 +180,26 @@ class FlowForm(SettingsForm):
             "One key=value per line: MirrorMaker 2's own names, and consumer.* and producer.* "
             "tuning."
         )
+        if not rules.TRANSFORMS_AVAILABLE:
+            del self.fields["transforms"]
         if flow is not None:
             self.fields["source"].disabled = self.fields["target"].disabled = True
 
+    # For the help below the field of rules.
+    columns: ClassVar = COLUMNS
+    helpers: ClassVar = HELPERS
+
+    def clean_transforms(self) -> str:
+        """The rules in one line, as they are stored."""
+        text: str = self.cleaned_data["transforms"]
+        try:
+            return rules.format_rules(rules.parse_rules(text))
+        except rules.InvalidRule as error:
+            raise forms.ValidationError(f"Rules on records: {error}.") from None
+
     def clean_properties(self) -> dict[str, str]:
         found = parse_lines(self.cleaned_data["properties"])
-        twice = [key for key in FLOW_KEYS if key in found]
+        twice = [key for key in (*FLOW_KEYS, rules.TRANSFORMS) if key in found]
         if twice:
             raise forms.ValidationError([f"{key} has its own field above." for key in twice])
         return found
@@ -175,6 +208,7 @@ class FlowForm(SettingsForm):
         typed = {key: self.cleaned_data.get(field_of(key), "").strip() for key in FLOW_KEYS}
         for key in _BY_LINES:
             typed[key] = ",".join(typed[key].splitlines())
+        typed[rules.TRANSFORMS] = self.cleaned_data.get(rules.TRANSFORMS, "")
         return {
             **{key: text for key, text in typed.items() if text},
             **self.cleaned_data["properties"],
@@ -186,6 +220,8 @@ def _flow_initial(flow: Flow | None) -> dict[str, Any]:
         return {}
     rest = dict(flow.properties)
     typed = {field_of(key): rest.pop(key, "") for key in FLOW_KEYS}
+    stored = rules.parse_rules(rest.pop(rules.TRANSFORMS, ""))
+    typed[rules.TRANSFORMS] = rules.format_rules(stored, indent=2)
     chosen = {"source": flow.source, "target": flow.target, "runner": flow.runner}
     return {**typed, **chosen, "properties": lines_of(rest)}
 

@@ -21,7 +21,7 @@ FLOWS = ListSpec(
     columns=(
         *in_rest("id"),
         Column("label", "Flow", ("source__alias", "target__alias"), field="name"),
-        *in_rest("source", "target", "properties", "desired_state"),
+        *in_rest("source", "target", "properties", "transforms", "desired_state"),
         Column("observed_state", "State", ("observed_state",)),
         Column("offset_lag", "Lag", ("owed",), number=True, title="Records not yet replicated"),
         Column(
@@ -193,6 +193,17 @@ SETTINGS = ListSpec(
         Column("value", "Value"),
         Column("given", "Set here"),
         Column("meaning", "What it means"),
+    ),
+)
+TRANSFORM_RULES = ListSpec(
+    "rules on records",
+    columns=(
+        Column("number", "Rule", number=True),
+        Column("topics", "Topics", title="The first rule that matches a topic applies"),
+        Column("where", "Kept if", title="Other records are dropped"),
+        Column("changes", "Changes"),
+        Column("matched", "Applies to", number=True, title="Replicated topics as last seen"),
+        Column("examples", "For example"),
     ),
 )
 EXPLANATION = ListSpec(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import datetime
+from typing import Any
 
 from django.db import models
 from django.db.models import F, Q
@@ -27,6 +29,7 @@ from mirrors.domain.states.flows import (
     JobState,
     ObservedState,
 )
+from mirrors.domain.transforms.rules import TRANSFORMS, parse_rules
 from mirrors.models.base import StateField
 from mirrors.models.clusters import Cluster
 from mirrors.models.grants import FlowLabel, Owned
@@ -121,6 +124,12 @@ class Flow(Owned):
             target=self.target.spec,
             properties=without_old_schedule(self.properties),
         )
+
+
+def rules_of(flow: Flow) -> list[dict[str, Any]]:
+    """The flow's rules, each with its number from 1, its topics and all expressions."""
+    rules = parse_rules(flow.properties.get(TRANSFORMS, ""))
+    return [{"number": number, **asdict(rule)} for number, rule in enumerate(rules, 1)]
 
 
 def speed_sentences(flow: Flow, speed: FlowSpeed) -> dict[str, str]:

@@ -15,6 +15,7 @@ from mirrors.domain.explanation import (
 )
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.sync.tasks import GROUPS
+from mirrors.domain.transforms.rules import first_match
 from mirrors.models import Flow, FlowTopic, GroupOffset
 from mirrors.services.clock import moment
 from mirrors.services.sync.runs import past_runs
@@ -32,8 +33,10 @@ def explain_topic_of(*, flow: Flow, topic: str) -> dict[str, Any]:
     )
     found = explain_topic(topic, spec, looked_at=_time(flow.as_of), seen=seen)
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    match = first_match(topic, spec.settings.transforms) if found.replicated else None
     return {
         "topic": topic,
+        "transform_rule": match[0] if match else None,
         "remote_topic": policy.remote_topic(topic) if found.replicated else None,
         **_said(found),
     }

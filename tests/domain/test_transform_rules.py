@@ -57,7 +57,7 @@ def test_fields_that_are_missing_or_null_are_none() -> None:
         ('[{"topics": "a", "where": 5}]', "rule 1, where: must be a Spark SQL expression in quot"),
         ('[{"topics": "a", "where": {"a": 1}}]', "not an object"),
         ('[{"topics": "a", "key": " "}]', "rule 1, key: is empty: remove the field"),
-        ('[{"topics": "a", "wehre": "true"}]', "rule 1: has the unknown field 'wehre'; did you "),
+        ('[{"topics": "a", "wehre": "true"}]', "rule 1: has the unknown field 'wehre' (did you "),
         ('[{"topics": "a", "x": 1}]', "fields are topics, where, key, value, headers, on_error"),
         ('[{"topics": "a", "": 1}]', "rule 1: has the unknown field ''"),
         ('[{"topics": "a", "topics": "b"}]', "rule 1, topics: occurs twice"),

@@ -23,6 +23,7 @@ from mirrors.api.failover import left_behind as left_behind_api
 from mirrors.api.failover import serializers as failover_api
 from mirrors.api.topics import drift as drift_api
 from mirrors.api.topics import plans as plan_api
+from mirrors.domain.transforms import rules
 from mirrors.lists import audit, drills, failback, failover, sync, topics
 from mirrors.lists import clusters as cluster_lists
 from mirrors.lists import comparison as comparison_lists
@@ -128,9 +129,12 @@ class Tables(HTMLParser):
 
 
 @pytest.fixture
-def flow(admin: Client) -> Flow:
+def flow(admin: Client, monkeypatch: pytest.MonkeyPatch) -> Flow:
+    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
     admin.post("/account/tokens/", {"days": "1"})
     flow = full()
+    flow.properties["transforms"] = '[{"topics": "orders", "where": "value is not null"}]'
+    flow.save(update_fields=["properties"])
     world.transition(flow, who="ann", field="desired_state")
     return flow
 
@@ -165,6 +169,7 @@ FILES = {
     "log": "/flows/{pk}/jobs/?of=log&",
     "job transitions": "/flows/{pk}/jobs/{pk}/?",
     "settings": "/flows/{pk}/configuration/?",
+    "rules on records": "/flows/{pk}/configuration/?of=transforms&",
     "setting changes": "/flows/{pk}/history/?",
     "explanation": "/flows/{pk}/explain/?topic=orders&",
     "group-partitions": "/flows/{pk}/groups/?",

@@ -25,6 +25,14 @@ from mirrors.domain.patterns.parser import of_patterns
 from mirrors.domain.replication_policy import HEARTBEATS, ReplicationPolicy, policy_for
 from mirrors.domain.settings.flow_control import SKIP
 from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.transforms.rules import TRANSFORMS
+from mirrors.domain.transforms.sql import rule_problems
+
+
+def check_expressions(spec: FlowSpec) -> None:
+    """Check the expressions of the flow's rules. Raises InvalidSettings, a sentence for each."""
+    if problems := rule_problems(spec.settings.transforms):
+        raise InvalidSettings({TRANSFORMS: [f"{TRANSFORMS}, {one}." for one in problems]})
 
 
 def check_replicated(spec: FlowSpec, writers: Iterable[FlowSpec]) -> None:
@@ -60,6 +68,7 @@ def check_flow(
         sentence = f"A flow needs two clusters: {spec.source.alias} is both source and target."
         raise InvalidSettings({"target": [sentence]})
     check_named(spec)
+    check_expressions(spec)
     rest = [other for other in others if other.name != spec.name]
     places = _Places([spec, *rest], ids or {})
     flow, flows = _flow(spec, places), [_flow(other, places) for other in rest]

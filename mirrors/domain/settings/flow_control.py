@@ -1,4 +1,4 @@
-"""Understudy's settings that limit a flow: bandwidth, run bounds, priorities, skipped records."""
+"""Understudy's settings that limit a flow: bandwidth, run bounds, priorities, left-out records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from mirrors.domain.cron import Cron, Zone
 from mirrors.domain.settings.run_bounds import RunUntil, named_offsets, shown_place
 from mirrors.domain.settings.value_types import Boolean, Integer, Patterns, Setting
+from mirrors.domain.transforms import rules
 
 BANDWIDTH = "bandwidth.limit.bytes"
 OVERLAP = "fetch.overlap.bytes"
@@ -61,6 +62,15 @@ CONTROL = (
         meaning="Whether records that another flow wrote on the source are skipped. "
         "Two flows that both skip them may replicate the same names in both "
         "directions.",
+    ),
+    Setting(
+        name=rules.TRANSFORMS,
+        verdict="ours",
+        kind=rules.RuleList(),
+        default="",
+        meaning="Rules that drop and change records: for topics, Spark SQL expressions. MM2's "
+        "`transforms` is a list of names; an import translates it."
+        + ("" if rules.TRANSFORMS_AVAILABLE else " Not available yet."),
     ),
     Setting(
         name=UNTIL,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from mirrors.domain.settings.value_types import Key
+from mirrors.domain.transforms import rules
 
 _CONNECT = "org.apache.kafka.connect"
 _BYTES = f"{_CONNECT}.converters.ByteArrayConverter"
@@ -16,7 +17,11 @@ _NO_REST = "there is no REST between nodes: Spark distributes the work"
 _NO_STORAGE = "positions are stored on the target with the data, in topics with a fixed format"
 _NO_CONVERTER = "records are replicated as bytes"
 _FIELDS = "it is a field of the cluster"
-_RULES = "flows that change or drop records are not supported yet"
+_RULES = (
+    "a flow has rules in `transforms` instead; an import translates those of MM2"
+    if rules.TRANSFORMS_AVAILABLE
+    else rules.NOT_AVAILABLE
+)
 
 
 def _only(name: str, mm2: str, meaning: str, why: str, *only: str) -> Key:
@@ -84,7 +89,6 @@ NEVER = (
         "slices are assigned by the runner"),
     _no("task.assigned.groups", "", "What one task checkpoints.", "MM2 sets it for itself"),
     _no("task.index", "", "Which task this is.", "MM2 sets it for itself"),
-    _no("transforms", "", "Changes of records during replication.", _RULES),
     _no("predicates", "", "Which records are changed.", _RULES),
     _no("config.action.reload", "restart", "The action after a secret changed.", _NO_WORKERS),
     _no("errors.retry.timeout", "0", "How long a failed operation is retried.",

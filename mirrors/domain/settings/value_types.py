@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from mirrors.domain.cron import Cron, Zone
 from mirrors.domain.patterns.matcher import check_patterns
 from mirrors.domain.settings.run_bounds import RunUntil, StartFrom
+from mirrors.domain.transforms.rules import RuleList
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,6 +158,7 @@ Kind = (
     | RunUntil
     | Cron
     | Zone
+    | RuleList
 )
 
 

@@ -17,6 +17,9 @@ from mirrors.domain.patterns.matcher import NamePatterns
 
 # While it is false, no flow can have rules, and pages do not mention them.
 TRANSFORMS_AVAILABLE = False
+# The property of a flow.
+TRANSFORMS: Final = "transforms"
+NOT_AVAILABLE: Final = "flows that change or drop records are not supported yet"
 
 EXPRESSION_FIELDS: Final = ("where", "key", "value", "headers")
 LONGEST_EXPRESSION: Final = 10_000
@@ -63,6 +66,22 @@ class TransformRule:
         return {field: text for field, text in texts if text is not None}
 
 
+@dataclasses.dataclass(frozen=True)
+class RuleList:
+    """The type of the property's value. Expressions are not checked: `sql.rule_problems` does."""
+
+    description = "a JSON list of rules in one line"
+
+    def parse(self, text: str) -> tuple[TransformRule, ...]:
+        try:
+            rules = parse_rules(text)
+        except InvalidRule as error:
+            raise ValueError(f"cannot be used: {error}") from None
+        if rules and not TRANSFORMS_AVAILABLE:
+            raise ValueError(f"cannot be set: {NOT_AVAILABLE}")
+        return rules
+
+
 def parse_rules(text: str) -> tuple[TransformRule, ...]:
     """Return the rules of a property's text, empty for blank text. Raises InvalidRule.
 
@@ -74,13 +93,26 @@ def parse_rules(text: str) -> tuple[TransformRule, ...]:
     return tuple(_rule(element, number) for number, element in enumerate(elements, 1))
 
 
-def format_rules(rules: Sequence[TransformRule]) -> str:
-    """Return the property's text, one line; empty without rules. `parse_rules` reads it."""
+def format_rules(rules: Sequence[TransformRule], *, indent: int | None = None) -> str:
+    """Return the property's text, empty without rules. `parse_rules` reads it.
+
+    One line for storage; with an indentation for people, a line for each field.
+    """
     if not rules:
         return ""
     elements = [{"topics": rule.topics, **rule.expressions} for rule in rules]
     text = json.dumps(elements, ensure_ascii=False)
-    return text if text.isprintable() else json.dumps(elements)
+    return json.dumps(elements, ensure_ascii=not text.isprintable(), indent=indent)
+
+
+def in_one_line(text: str) -> str:
+    """Return the property's text as it is stored; one that cannot be parsed, unchanged."""
+    if text.isprintable():
+        return text
+    try:
+        return format_rules(parse_rules(text))
+    except InvalidRule:
+        return text
 
 
 def first_match(topic: str, rules: Sequence[TransformRule]) -> tuple[int, TransformRule] | None:
@@ -89,6 +121,19 @@ def first_match(topic: str, rules: Sequence[TransformRule]) -> tuple[int, Transf
         if _pattern(rule.topics).matches(topic):
             return number, rule
     return None
+
+
+def effect_of(topic: str, rules: Sequence[TransformRule]) -> str:
+    """Return which rule applies to a source topic, and what it does, as a clause."""
+    match = first_match(topic, rules)
+    if match is None:
+        return "is copied unchanged: no rule matches it"
+    number, rule = match
+    named = f"rule {number} ({rule.topics})"
+    changed = [field for field in EXPRESSION_FIELDS[1:] if field in rule.expressions]
+    acts = ["drops records"] if rule.where is not None else []
+    acts += [f"changes {' and '.join(changed)}"] if changed else []
+    return f"{named} {' and '.join(acts)}" if acts else f"is copied unchanged: {named} exempts it"
 
 
 def rule_for(topic: str, rules: Sequence[TransformRule]) -> TransformRule | None:
@@ -107,11 +152,11 @@ def _elements(text: str) -> list[Any]:
             "null\"}]; MirrorMaker 2's list of names works only in an import"
         )
     try:
-        elements = json.loads(text, object_pairs_hook=tuple)
+        # Expressions may have several lines.
+        elements = json.loads(text, object_pairs_hook=tuple, strict=False)
     except json.JSONDecodeError as error:
-        raise InvalidRule(
-            f"is not JSON: {error.msg} at character {error.pos + 1} ({_near(text, error.pos)})"
-        ) from None
+        place = f"at line {error.lineno}, character {error.colno}"
+        raise InvalidRule(f"is not JSON: {error.msg}, {place} ({_near(text, error.pos)})") from None
     except RecursionError:
         raise InvalidRule("is not a list of rules: its values are nested too deeply") from None
     if len(elements) > MOST_RULES:
@@ -148,8 +193,8 @@ def _rule(element: Any, number: int) -> TransformRule:
 
 def _unknown(field: str) -> str:
     meant = difflib.get_close_matches(field, _FIELDS, n=1, cutoff=0.6)
-    hint = f"did you mean {meant[0]}?" if meant else f"fields are {', '.join(_FIELDS)}"
-    return f"has the unknown field {field[:50]!r}; {hint}"
+    hint = f" (did you mean {meant[0]}?)" if meant else f"; fields are {', '.join(_FIELDS)}"
+    return f"has the unknown field {field[:50]!r}{hint}"
 
 
 def _check_error_action(action: Any, number: int) -> None:

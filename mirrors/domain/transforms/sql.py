@@ -77,6 +77,19 @@ def expression_problem(field: str, text: str) -> str | None:
     return None
 
 
+def secret_references(rules: Sequence[TransformRule]) -> list[tuple[int, str, str]]:
+    """Return number, field and reference of each secret in rules without a problem."""
+    return [
+        (number, field, str(call.expressions[at].this))
+        for number, rule in enumerate(rules, 1)
+        for field, text in rule.expressions.items()
+        for call in _tree(_tokens(text), text).find_all(exp.Anonymous)
+        if (helper := HELPERS.get(call.name.lower())) is not None
+        for at, kind in enumerate(helper.arguments)
+        if kind == "secret"
+    ]
+
+
 # --- syntax ---------------------------------------------------------------------------------------
 
 
@@ -146,9 +159,9 @@ def _check_column(column: exp.Column) -> None:
         return
     if name not in COLUMNS:
         meant = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.6)
-        hint = f"did you mean {meant[0]}? Columns" if meant else "columns"
+        hint = f" (did you mean {meant[0]}?)" if meant else ""
         shown = column.parts[0].name[:60]
-        raise _Problem(f"names {shown!r}, which is no column; {hint} are {_COLUMN_LIST}")
+        raise _Problem(f"names {shown!r}, which is no column{hint}; columns are {_COLUMN_LIST}")
     if len(names) > 1 and name != "headers":
         hint = ""
         if name in ("key", "value"):
@@ -199,7 +212,7 @@ def _check_function(token: Token, name: str, tokens: list[Token]) -> None:
             raise _Problem(f"must not use unix_timestamp() ({_at(token)}): give it a time")
     if name not in SPARK_FUNCTIONS and name not in HELPERS:
         meant = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.7)
-        hint = f"; did you mean {meant[0]}?" if meant else ""
+        hint = f" (did you mean {meant[0]}?)" if meant else ""
         raise _Problem(f"uses {token.text[:60]!r} ({_at(token)}), which is no function{hint}")
 
 

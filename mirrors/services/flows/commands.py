@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from mirrors.domain.flows.named_offsets import without_offsets
+from mirrors.domain.transforms.rules import TRANSFORMS
 from mirrors.models import Flow, claim
 from mirrors.models.audit.transitions import note
 from mirrors.models.flows import DesiredState, ObservedState
@@ -85,7 +86,7 @@ def restart_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
 
 
 def reverse_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
-    """Stop this flow and start one in the other direction with the same settings."""
+    """Stop this flow and start one in the other direction, with its settings but not its rules."""
     with transaction.atomic():
         lock_pairs()
         locked = lock_flow(flow)
@@ -93,10 +94,12 @@ def reverse_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
         _ask(locked, DesiredState.STOPPED, who, reason)
         other = Flow.objects.filter(source=locked.target, target=locked.source).first()
         if other is None:
+            properties = without_offsets(locked.properties)
+            properties.pop(TRANSFORMS, None)
             return create_flow(
                 source=locked.target,
                 target=locked.source,
-                properties=without_offsets(locked.properties),
+                properties=properties,
                 runner=locked.runner,
                 who=who,
             )

@@ -15,6 +15,9 @@ from mirrors.domain.flows.conflicts import check_flow
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.settings.changes import changes_sentence, initial_changes
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.transforms.rules import TRANSFORMS
+from mirrors.domain.transforms.sql import secret_references
+from mirrors.kafka.security.secrets import check_reference
 from mirrors.models import Cluster, Flow, Job, Runner
 from mirrors.models.audit.transitions import note, record
 from mirrors.models.flows import DesiredState, record_edit
@@ -39,7 +42,20 @@ def validate_settings(
         raise Conflict(f"A flow {source.alias}->{target.alias} already exists. Change that one.")
     active = others.exclude(desired_state=DesiredState.STOPPED)
     ids = dict(Cluster.objects.values_list("alias", "cluster_id"))
-    return spec, check_flow(spec, [other.spec for other in active], ids)
+    warnings = check_flow(spec, [other.spec for other in active], ids)
+    _check_secrets_of_rules(spec)
+    return spec, warnings
+
+
+def _check_secrets_of_rules(spec: FlowSpec) -> None:
+    """A rule may refer only to secrets that connections may refer to; none is read here."""
+    refused = [
+        f"{TRANSFORMS}, rule {number}, {field}: {why}"
+        for number, field, reference in secret_references(spec.settings.transforms)
+        if (why := check_reference(reference)) is not None
+    ]
+    if refused:
+        raise InvalidSettings({TRANSFORMS: refused})
 
 
 def lock_pairs() -> None:

@@ -15,6 +15,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.settings.table import KEYS
 from mirrors.domain.states.flows import OBSERVED
+from mirrors.domain.transforms import rules
 from mirrors.lists.flows import EXPLANATION, FLOWS
 from mirrors.models import Flow, needs
 from mirrors.models.account import with_repeats, with_stopped
@@ -26,6 +27,7 @@ from mirrors.services.flows.schedules import run_state
 from mirrors.views.audit import recent_changes
 from mirrors.views.drills.readiness import mark_proof
 from mirrors.views.flows.actions import actions_of
+from mirrors.views.flows.rules import rules_with_topics
 from mirrors.views.flows.tabs import PARTS, WHOLE_LISTS, Tab, lanes_of, menu
 from mirrors.views.page import curl, filter_of, mark_flow, render_page
 from mirrors.views.tables import clean, export, file_of, table_of, whole_file
@@ -100,7 +102,7 @@ def _part_context(
         return part.context(flow)
     if part.spec is None or rows is None:
         shown = {"settings": settings_of(flow), "commands": commands_of(request, flow)}
-        return shown | recent_changes(flow)
+        return shown | recent_changes(flow) | {"transforms": rules_with_topics(flow)}
     table = table_of(request, part.spec, rows)
     filters = [
         filter_of(field, "State" if field.endswith("state") else "Kind", values, table.chosen)
@@ -129,7 +131,8 @@ def settings_of(flow: Flow) -> list[dict[str, Any]]:
             "meaning": key.meaning,
         }
         for key in KEYS.values()
-        if key.kind is not None and key.name not in flow.properties
+        if key.name not in flow.properties
+        and (key.name != rules.TRANSFORMS or rules.TRANSFORMS_AVAILABLE)
     ]
     return given + rest
 

@@ -24,6 +24,7 @@ from mirrors.lists.flows import (
     PARTITIONS,
     SETTINGS,
     TOPICS,
+    TRANSFORM_RULES,
 )
 from mirrors.lists.gaps import GAPS
 from mirrors.lists.groups import GROUP_PARTITIONS
@@ -194,7 +195,11 @@ WHOLE_LISTS: dict[str, dict[str, ListSpec]] = {
     "heartbeats": {"heartbeats": HEARTBEATS},
     "duties": {"duties": SYNC_TASKS},
     "plan": {"plan": PLAN},
-    "configuration": {"settings": SETTINGS, "changes": SETTING_CHANGES},
+    "configuration": {
+        "settings": SETTINGS,
+        "changes": SETTING_CHANGES,
+        "transforms": TRANSFORM_RULES,
+    },
     "readiness": {"readiness": READINESS, "drills": DRILL_RUNS_OF_FLOW},
     "jobs": {"log": LOG},
 }

@@ -1,0 +1,36 @@
+"""The rules of a flow with the replicated topics to which each applies."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from mirrors.domain.transforms.rules import TRANSFORMS, first_match, parse_rules
+from mirrors.models import Flow, FlowTopic
+
+_EXAMPLES = 3
+
+
+def rules_with_topics(flow: Flow) -> list[dict[str, Any]]:
+    """Each rule, and the topics that the flow replicated when it was last seen."""
+    rules = parse_rules(flow.properties.get(TRANSFORMS, ""))
+    if not rules:
+        return []
+    names = FlowTopic.objects.filter(flow=flow, remote_topic__isnull=False).exclude(state="skipped")
+    matched: dict[int, list[str]] = defaultdict(list)
+    for topic in names.order_by("topic").values_list("topic", flat=True):
+        if (match := first_match(topic, rules)) is not None:
+            matched[match[0]].append(topic)
+    return [
+        {
+            "number": number,
+            "topics": rule.topics,
+            "where": rule.where,
+            "changes": "; ".join(
+                f"{part} = {text}" for part, text in rule.expressions.items() if part != "where"
+            ),
+            "matched": len(matched[number]),
+            "examples": ", ".join(matched[number][:_EXAMPLES]),
+        }
+        for number, rule in enumerate(rules, 1)
+    ]

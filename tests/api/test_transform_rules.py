@@ -1,0 +1,124 @@
+"""Rules on records over REST: saved, refused, shown, explained, recorded, exported and applied."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from rest_framework.test import APIClient
+
+from mirrors.domain.transforms import rules
+from mirrors.models import Flow
+
+RULES = json.dumps([{"topics": "orders.*", "where": "value is not null"}, {"topics": "a"}])
+BODY = {"source": "primary", "target": "backup", "properties": {"transforms": RULES}}
+
+
+@pytest.fixture
+def available(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
+
+
+@pytest.fixture
+def flow(operator: APIClient, two_clusters: Any, available: None) -> dict[str, Any]:
+    made = operator.post("/api/v1/flows/", BODY)
+    assert made.status_code == 201, made.json()
+    return dict(made.json())
+
+
+def test_rules_are_shown_as_objects_too(flow: dict[str, Any]) -> None:
+    assert flow["properties"]["transforms"] == RULES
+    first, second = flow["transforms"]
+    assert (first["number"], first["where"], first["value"]) == (1, "value is not null", None)
+    assert second == {
+        "number": 2, "topics": "a", "where": None, "key": None, "value": None, "headers": None
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a,b", "transforms cannot be used: must be a JSON list of rules"),
+        ('[{"topics": "a", "topic": "b"}]', "rule 1, topic: routing to another topic is not sup"),
+        ('[{"topics": "a", "where": "rand() < 1"}]', "transforms, rule 1, where: must not use ra"),
+        ('[{"topics": "a", "value": "hmac_value(value, \'env:PATH\')"}]', "is not allowed"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_is_refused_at_its_key(
+    operator: APIClient, two_clusters: Any, available: None, text: str, sentence: str
+) -> None:
+    answer = operator.post("/api/v1/flows/", {**BODY, "properties": {"transforms": text}})
+    assert answer.status_code == 400
+    fields = answer.json()["error"]["fields"]
+    assert list(fields) == ["transforms"]
+    assert sentence in fields["transforms"][0]
+
+
+def test_rules_are_refused_while_nothing_evaluates_them(
+    operator: APIClient, two_clusters: Any
+) -> None:
+    if rules.TRANSFORMS_AVAILABLE:
+        pytest.skip("rules are evaluated")
+    answer = operator.post("/api/v1/flows/", BODY)
+    assert answer.json()["error"]["fields"]["transforms"] == [
+        "transforms cannot be set: flows that change or drop records are not supported yet."
+    ]
+    assert operator.post("/api/v1/flows/", {**BODY, "properties": {"transforms": "[]"}}).data
+
+
+def test_an_explanation_names_the_rule(operator: APIClient, flow: dict[str, Any]) -> None:
+    url = f"/api/v1/flows/{flow['id']}/explain/?topic="
+    found = operator.get(f"{url}orders-eu").json()
+    assert found["transform_rule"] == 1
+    reasons = {rule["rule"]: rule["reason"] for rule in found["rules"]}
+    assert reasons["transforms"] == "rule 1 (orders.*) drops records"
+    other = operator.get(f"{url}payments").json()
+    assert other["transform_rule"] is None
+    assert "no rule matches it" in {rule["reason"].partition(": ")[2] for rule in other["rules"]}
+    assert operator.get(f"{url}__internal").json()["transform_rule"] is None
+
+
+def test_an_edit_of_rules_is_previewed_recorded_and_audited(
+    operator: APIClient, flow: dict[str, Any]
+) -> None:
+    url = f"/api/v1/flows/{flow['id']}/"
+    body = {"properties": {"transforms": '[{"topics": "b", "key": "value"}]'}}
+    preview = operator.post(f"{url}preview/", body).json()
+    assert [change["key"] for change in preview["changes"]] == ["transforms"]
+    assert operator.patch(url, body).status_code == 200
+    edit = operator.get(f"{url}history/").json()["results"][0]
+    assert edit["before"] == RULES
+    assert edit["after"] == body["properties"]["transforms"]
+    assert edit["who"]
+
+
+def test_the_reverse_flow_has_no_rules(operator: APIClient, flow: dict[str, Any]) -> None:
+    assert operator.post(f"/api/v1/flows/{flow['id']}/reverse/").json()["properties"] == {}
+
+
+def test_a_document_applies_rules_of_several_lines(
+    operator: APIClient, flow: dict[str, Any]
+) -> None:
+    (file,) = operator.get("/api/v1/apply/").json()["files"]
+    assert "value is not null" in file["text"]
+    again = operator.post("/api/v1/apply/", {"files": [file]}).json()
+    assert not again["problems"]
+    assert {change["action"] for change in again["changes"]} == {"none"}
+    changed = """\
+kind: Flow
+name: primary->backup
+spec:
+  properties:
+    transforms: >-
+      [
+        {"topics": "orders.*", "value": "json_drop(value, 'card')"}
+      ]
+"""
+    body = {"files": [{"name": "all.yaml", "text": changed}]}
+    plan = operator.post("/api/v1/apply/", body).json()
+    assert not plan["problems"], plan
+    assert operator.post("/api/v1/apply/", {**body, "digest": plan["digest"]}).json()["applied"]
+    stored = Flow.objects.get().properties["transforms"]
+    assert stored.isprintable()
+    assert [rule.value for rule in rules.parse_rules(stored)] == ["json_drop(value, 'card')"]
