@@ -159,7 +159,7 @@ class FailbackViewSet(DecisionMixin, RunViewSet):
         orphans.decide(
             run=subject,
             decision=given["decision"],
-            places=None if named is None else [(p["topic"], p["partition"]) for p in named],
+            partitions=None if named is None else [(p["topic"], p["partition"]) for p in named],
             who=who,
             why=given["reason"],
             now=timezone.now(),

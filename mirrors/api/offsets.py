@@ -125,25 +125,25 @@ class OffsetViewSet(viewsets.GenericViewSet[Any]):
 def _of_offsets(flow: Flow, asked: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Answers in the order of the request."""
     wanted = [((row["topic"], row["partition"]), row["offset"]) for row in asked]
-    places: dict[TopicPartition, list[int]] = {}
-    for place, offset in wanted:
-        places.setdefault(place, []).append(offset)
-    found = index_refresh.refresh_and_translate(flow=flow, places=places)
-    answers = {place: iter(rows) for place, rows in found.items()}
+    partitions: dict[TopicPartition, list[int]] = {}
+    for tp, offset in wanted:
+        partitions.setdefault(tp, []).append(offset)
+    found = index_refresh.refresh_and_translate(flow=flow, partitions=partitions)
+    answers = {tp: iter(rows) for tp, rows in found.items()}
     names = _Names(flow)
-    for place, _ in wanted:
-        yield names.row(place, next(answers[place]))
+    for tp, _ in wanted:
+        yield names.row(tp, next(answers[tp]))
 
 
 def _of_group(flow: Flow, group: str) -> Iterator[dict[str, Any]]:
-    places, unread = index_refresh.group_places(flow=flow, group=group)
-    found = index_refresh.refresh_and_translate(flow=flow, places=places)
+    partitions, unread = index_refresh.partitions_of_group(flow=flow, group=group)
+    found = index_refresh.refresh_and_translate(flow=flow, partitions=partitions)
     names = _Names(flow)
-    for place, (answer,) in found.items():
-        yield names.row(place, answer)
-    for place, reason in unread.items():
+    for tp, (answer,) in found.items():
+        yield names.row(tp, answer)
+    for tp, reason in unread.items():
         answer = Translation(upstream=-1, downstream=None, outcome="unknown", reason=reason)
-        yield {**names.row(place, answer), "offset": None}
+        yield {**names.row(tp, answer), "offset": None}
 
 
 class _Names:
@@ -153,8 +153,8 @@ class _Names:
         settings = flow.spec.settings
         self._policy = policy_for(settings, flow.source.alias, flow.target.alias)
 
-    def row(self, place: TopicPartition, answer: Translation) -> dict[str, Any]:
-        topic, partition = place
+    def row(self, tp: TopicPartition, answer: Translation) -> dict[str, Any]:
+        topic, partition = tp
         return {
             "topic": topic,
             "partition": partition,

@@ -178,11 +178,11 @@ def explain_group(
     *,
     looked_at: str = "",
     next_look: str = "",
-    places: Sequence[GroupObservation] = (),
+    group_partitions: Sequence[GroupObservation] = (),
 ) -> Explanation:
     """Explain one group. `looked_at`: when the groups were last listed; empty if never."""
     selection = GroupSelection(settings)
-    odd = next((row for row in places if row.state == "excluded"), None)
+    odd = next((row for row in group_partitions if row.state == "excluded"), None)
     named = selection.rules(group)
     is_wanted = all(rule.passed for rule in named)
     kind = _kind(odd if is_wanted else None)
@@ -193,25 +193,29 @@ def explain_group(
         carried = f"{named[0].reason}; its offsets were not read yet"
         rules += _not_asked("the groups were not listed yet")
         return explain(group, rules, GROUP_FIXES, carried=carried)
-    if not places:
+    if not group_partitions:
         told = f"is not among the groups seen at {looked_at}. {next_look}".rstrip()
         missing = RuleVerdict("found", False, told)
         return explain(
             group, [*rules, missing, *_not_asked("the group was not found")[1:]], GROUP_FIXES
         )
     rules.append(RuleVerdict("found", True, f"was seen at {looked_at}"))
-    rules += _of_places([row for row in places if row.topic], places, settings)
+    rules += _of_partitions(
+        [row for row in group_partitions if row.topic], group_partitions, settings
+    )
     return explain(group, rules, GROUP_FIXES, carried=named[0].reason)
 
 
-def _of_places(
+def _of_partitions(
     rows: Sequence[GroupObservation],
-    places: Sequence[GroupObservation],
+    group_partitions: Sequence[GroupObservation],
     settings: FlowSettings,
 ) -> list[RuleVerdict]:
     if not rows:
-        told = "; ".join(dict.fromkeys(row.reason for row in places)) or "it has no offset"
-        waits = all(row.state == "waiting" for row in places)
+        told = (
+            "; ".join(dict.fromkeys(row.reason for row in group_partitions)) or "it has no offset"
+        )
+        waits = all(row.state == "waiting" for row in group_partitions)
         _, topics, _, *rest = _not_asked("none of its partitions is known")
         return [topics, RuleVerdict("offsets", None if waits else False, told), *rest]
     rules: list[RuleVerdict] = []

@@ -21,7 +21,7 @@ from mirrors.services.clock import moment
 from mirrors.services.sync.runs import past_runs
 
 # A group has a row for each partition that it reads; this many suffice for the explanation.
-_PLACES = 2000
+_MOST_PARTITIONS = 2000
 
 
 def explain_topic_of(*, flow: Flow, topic: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def explain_group_of(*, flow: Flow, group: str, now: datetime) -> dict[str, Any]
     spec = flow.spec
     rows = GroupOffset.objects.filter(flow=flow)
     last = rows.order_by("-as_of").values_list("as_of", flat=True).first()
-    places = [
+    group_partitions = [
         GroupObservation(
             topic=row.topic,
             partition=row.partition,
@@ -56,14 +56,14 @@ def explain_group_of(*, flow: Flow, group: str, now: datetime) -> dict[str, Any]
             source_offset=row.source_offset,
             translated=row.translated_offset,
         )
-        for row in rows.filter(group=group)[:_PLACES]
+        for row in rows.filter(group=group)[:_MOST_PARTITIONS]
     ]
     found = explain_group(
         group,
         spec.settings,
         looked_at=_time(last),
         next_look=_next_look(flow, spec.settings.refresh_groups_interval_seconds, now),
-        places=places,
+        group_partitions=group_partitions,
     )
     return {"group": group, **_said(found)}
 

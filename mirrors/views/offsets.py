@@ -36,9 +36,9 @@ def show_offsets(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _answer(request: HttpRequest, flow: Flow, asked: dict[str, Any]) -> dict[str, Any]:
-    place, offset = (asked["topic"], asked["partition"]), asked["offset"]
-    [answer] = translate_offsets(flow=flow, places={place: [offset]}, with_bounds=True)[place]
-    behind = answer.outcome != "exact" and is_behind(flow=flow, places=[place])
+    tp, offset = (asked["topic"], asked["partition"]), asked["offset"]
+    [answer] = translate_offsets(flow=flow, partitions={tp: [offset]}, with_bounds=True)[tp]
+    behind = answer.outcome != "exact" and is_behind(flow=flow, partitions=[tp])
     if behind:
         tasks.refresh_runs_of.delay_on_commit(flow.pk)
     body = {"flow": flow.pk, "offsets": [asked]}

@@ -93,7 +93,7 @@ def _row(flow: Flow, known: FlowOutlook | None, found: Forecast, now: datetime) 
         loses_at=moment(first.loses_at) if first else None,
         at_risk=len(found.risks),
         risks=[dataclasses.asdict(one) for one in found.risks[:SHOWN]],
-        tracks=[[*place, list(track)] for place, track in list(found.tracks.items())[:_TRACKS]],
+        tracks=[[*tp, list(track)] for tp, track in list(found.tracks.items())[:_TRACKS]],
         held_since=moment(found.held[0].since) if found.held else None,
         held_records=sum(one.records for one in found.held),
         held=[dataclasses.asdict(one) for one in found.held[:SHOWN]],

@@ -43,8 +43,8 @@ class OffsetAnswers:
     stable: dict[TopicPartition, int] = dataclasses.field(default_factory=dict)
     refused: str = ""
 
-    def is_complete(self, place: TopicPartition) -> bool:
-        return place in self.earliest and place in self.end and place in self.stable
+    def is_complete(self, tp: TopicPartition) -> bool:
+        return tp in self.earliest and tp in self.end and tp in self.stable
 
 
 class SourceConnections:
@@ -59,14 +59,14 @@ class SourceConnections:
         return self._admin(cluster).snapshot(now=now, deadline_s=deadline_s, with_configs=False)
 
     def list_offsets(
-        self, cluster: Cluster, places: Sequence[TopicPartition], *, deadline_s: float
+        self, cluster: Cluster, partitions: Sequence[TopicPartition], *, deadline_s: float
     ) -> OffsetAnswers:
         """Earliest, latest and stable offsets. Raises if no partition is answered."""
         deadline = time.monotonic() + deadline_s
         answers = OffsetAnswers()
         admin = self._admin(cluster)
-        for start in range(0, len(places), CHUNK):
-            chunk = places[start : start + CHUNK]
+        for start in range(0, len(partitions), CHUNK):
+            chunk = partitions[start : start + CHUNK]
             # The earliest offset last: retention in between must not make an end look lost.
             for at, kept in (
                 ("stable", answers.stable),
@@ -150,7 +150,7 @@ class OffsetSource(Protocol):
     def topics(self, cluster: Cluster, *, deadline_s: float) -> ClusterSnapshot: ...
 
     def list_offsets(
-        self, cluster: Cluster, places: Sequence[TopicPartition], *, deadline_s: float
+        self, cluster: Cluster, partitions: Sequence[TopicPartition], *, deadline_s: float
     ) -> OffsetAnswers: ...
 
     def topic_ids(
@@ -168,15 +168,15 @@ def scan_source(*, cluster_id: int, now: datetime, sources: OffsetSource = CONNE
         _failed(cluster, cluster.reason, now)
         return False
     silent = unreported_lag.unreported_flows(cluster=cluster, now=now)
-    places = set(_replicated_partitions(cluster).values_list("topic", "partition").distinct())
+    partitions = set(_replicated_partitions(cluster).values_list("topic", "partition").distinct())
     began = time.monotonic()
     topics = None
     try:
         if silent:
             topics = sources.topics(cluster, deadline_s=DEADLINE_S)
             for flow in silent:
-                places.update(unreported_lag.selected_places(flow, topics))
-        asked = sorted(places)
+                partitions.update(unreported_lag.selected_partitions(flow, topics))
+        asked = sorted(partitions)
         answers = (
             sources.list_offsets(cluster, asked, deadline_s=DEADLINE_S)
             if asked
@@ -249,7 +249,7 @@ def _failed(cluster: Cluster, why: str, now: datetime) -> None:
 
 def _succeeded(
     cluster: Cluster,
-    places: list[TopicPartition],
+    topic_partitions: list[TopicPartition],
     ranges: dict[TopicPartition, Range],
     refused: str,
     now: datetime,
@@ -263,14 +263,14 @@ def _succeeded(
         stale_since=None,
         error=refused,
         failures=0,
-        partitions=len(places),
-        unanswered=len(places) - len(ranges),
+        partitions=len(topic_partitions),
+        unanswered=len(topic_partitions) - len(ranges),
         took_ms=round(seconds * 1000),
     )
 
 
 def _update_ranges(
-    cluster: Cluster, places: Iterable[TopicPartition], answers: OffsetAnswers, now: datetime
+    cluster: Cluster, partitions: Iterable[TopicPartition], answers: OffsetAnswers, now: datetime
 ) -> dict[TopicPartition, Range]:
     """Offsets by partition; saves only rows whose earliest offset or open transaction changed."""
     known = {
@@ -284,21 +284,21 @@ def _update_ranges(
         for topic, partition, earliest, end, stable, steps, held in _rows(cluster)
     }
     at, found, changed = milliseconds(now), {}, []
-    for place in places:
-        if not answers.is_complete(place):
+    for tp in partitions:
+        if not answers.is_complete(tp):
             continue
-        before = known.pop(place, None)
-        after = found[place] = observe(
+        before = known.pop(tp, None)
+        after = found[tp] = observe(
             before,
-            earliest=answers.earliest[place],
-            end=answers.end[place],
-            stable=answers.stable[place],
+            earliest=answers.earliest[tp],
+            end=answers.end[tp],
+            stable=answers.stable[tp],
             at=at,
         )
         if before is None or _must_save(before, after):
-            changed.append((place, after))
+            changed.append((tp, after))
     _write(cluster, changed, now)
-    _delete_ranges(cluster, set(known) - set(places))
+    _delete_ranges(cluster, set(known) - set(partitions))
     return found
 
 
@@ -331,7 +331,7 @@ def _write(
     rows = [
         (
             cluster.pk,
-            *place,
+            *tp,
             found.earliest,
             found.end,
             found.stable,
@@ -339,7 +339,7 @@ def _write(
             _held(found),
             as_of,
         )
-        for place, found in changed
+        for tp, found in changed
     ]
     with connection.cursor() as cursor:
         for start in range(0, len(rows), _BATCH):
@@ -354,7 +354,7 @@ def _held(found: Range) -> Any:
 
 def _delete_ranges(cluster: Cluster, gone: set[TopicPartition]) -> None:
     """Delete rows of partitions that no flow copies any more, one topic at a time."""
-    for topic in {place[0] for place in gone}:
+    for topic in {tp[0] for tp in gone}:
         numbers = [number for name, number in gone if name == topic]
         rows = PartitionRange.objects.filter(cluster=cluster, topic=topic)
         rows.filter(partition__in=numbers[:_BATCH]).delete()

@@ -125,11 +125,10 @@ def read_runs(
     policy = policy_for(spec.settings, flow.source.alias, flow.target.alias)
     with pooled_reader(flow.target) as reader:
         positions = dict(_positions(_all(reader, policy.positions_topic()), wanted))
-        generations = {place: generation_of(row) for place, row in positions.items()}
+        generations = {tp: generation_of(row) for tp, row in positions.items()}
         blocks = _blocks(_all(reader, runs_topic(flow.source.alias)), generations)
     return {
-        place: PartitionRuns(_ordered(blocks.get(place, {})), positions[place].position)
-        for place in positions
+        tp: PartitionRuns(_ordered(blocks.get(tp, {})), positions[tp].position) for tp in positions
     }
 
 
@@ -160,10 +159,10 @@ def _blocks(
             key = BlockKey.from_bytes(record.key or b"")
         except MalformedRecord:
             continue
-        place = (key.topic, key.partition)
-        if generations.get(place) != key.generation:
+        tp = (key.topic, key.partition)
+        if generations.get(tp) != key.generation:
             continue
-        blocks = found.setdefault(place, {})
+        blocks = found.setdefault(tp, {})
         if record.value is None:
             blocks.pop(key.first, None)
         else:

@@ -18,13 +18,13 @@ _DEADLINE_S = 60.0
 class Range:
     """Offsets of one partition of the read topic, from `first` up to but without `end`."""
 
-    place: TopicPartition
+    tp: TopicPartition
     first: int
     end: int
 
 
 def find_ranges(
-    spec: ClusterSpec, places: Iterable[TopicPartition], start: Bound, end: Bound
+    spec: ClusterSpec, partitions: Iterable[TopicPartition], start: Bound, end: Bound
 ) -> list[Range]:
     """One range for each partition, which may be empty. The latest end is that of committed
     records.
@@ -32,24 +32,24 @@ def find_ranges(
     Raises UnderstudyError if the cluster does not answer, and InvalidOption for a partition that
     does not exist.
     """
-    wanted = list(places)
+    wanted = list(partitions)
     with Admin(spec) as admin:
         firsts = admin.list_offsets(wanted, EARLIEST, deadline_s=_DEADLINE_S).raise_first().done
         ends = admin.list_offsets(wanted, "stable", deadline_s=_DEADLINE_S).raise_first().done
         starts = _offsets(admin, wanted, start, {EARLIEST: firsts, LATEST: ends})
         stops = _offsets(admin, wanted, end, {EARLIEST: firsts, LATEST: ends})
     found = []
-    for place in wanted:
-        first = max(starts.get(place, firsts[place]), firsts[place])
-        stop = min(stops.get(place, ends[place]), ends[place])
-        found.append(Range(place, first, max(first, stop)))
+    for tp in wanted:
+        first = max(starts.get(tp, firsts[tp]), firsts[tp])
+        stop = min(stops.get(tp, ends[tp]), ends[tp])
+        found.append(Range(tp, first, max(first, stop)))
     return found
 
 
 def split(ranges: Iterable[Range], records: int) -> list[Range]:
     """Ranges of at most `records` offsets: one Spark task each."""
     return [
-        Range(each.place, first, min(first + records, each.end))
+        Range(each.tp, first, min(first + records, each.end))
         for each in ranges
         for first in range(each.first, each.end, records)
     ]
@@ -57,16 +57,16 @@ def split(ranges: Iterable[Range], records: int) -> list[Range]:
 
 def _offsets(
     admin: Admin,
-    places: list[TopicPartition],
+    partitions: list[TopicPartition],
     bound: Bound,
     known: Mapping[str, Mapping[TopicPartition, int]],
 ) -> Mapping[TopicPartition, int]:
     if isinstance(bound, str):
         return known[bound]
     if isinstance(bound, int):
-        return admin.list_offsets(places, bound, deadline_s=_DEADLINE_S).raise_first().done
+        return admin.list_offsets(partitions, bound, deadline_s=_DEADLINE_S).raise_first().done
     named = {(topic, number): at for topic, rows in bound.items() for number, at in rows.items()}
-    if missing := sorted(named.keys() - set(places)):
+    if missing := sorted(named.keys() - set(partitions)):
         topic, number = missing[0]
         raise InvalidOption(f"The flow does not read {topic}-{number}, which an offset names.")
     return named

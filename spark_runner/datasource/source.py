@@ -96,16 +96,16 @@ class _RecordStream(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:
         found = _Plan(self._options).ranges(self._options.start, self._options.end)
-        return _by_topic({each.place: each.first for each in found})
+        return _by_topic({each.tp: each.first for each in found})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         found = _Plan(self._options).ranges(EARLIEST, self._options.end)
-        return _by_topic({each.place: each.end for each in found})
+        return _by_topic({each.tp: each.end for each in found})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         plan = _Plan(self._options)
         first, last = (offsets_of(json.dumps(each), "offset") for each in (start, end))
-        ranges = [each for each in plan.ranges(first, last) if each.place[0] in last]
+        ranges = [each for each in plan.ranges(first, last) if each.tp[0] in last]
         return list(plan.tasks(ranges))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -137,23 +137,23 @@ class _Plan:
             )
 
     def ranges(self, start: Bound, end: Bound) -> list[Range]:
-        places = [
+        partitions = [
             (read, number)
             for read, topic in sorted(self._topics.items())
             for each, number in self._flow.partitions
             if each == topic
         ]
-        return find_ranges(self._spec, places, start, end)
+        return find_ranges(self._spec, partitions, start, end)
 
     def tasks(self, ranges: list[Range]) -> Iterator[RecordRange]:
         ranges = [each for each in ranges if each.first < each.end]
-        places = {(self._topics[each.place[0]], each.place[1]) for each in ranges}
+        partitions = {(self._topics[each.tp[0]], each.tp[1]) for each in ranges}
         runs: Mapping[TopicPartition, PartitionRuns] = {}
-        if self._options.with_runs and places:
-            runs = read_runs(self._flow, places)
+        if self._options.with_runs and partitions:
+            runs = read_runs(self._flow, partitions)
         for each in split(ranges, self._options.records_per_task):
-            topic = self._topics[each.place[0]]
-            known = runs.get((topic, each.place[1]))
+            topic = self._topics[each.tp[0]]
+            known = runs.get((topic, each.tp[1]))
             lookup = OffsetLookup()
             if known is not None:
                 lookup = known.between(each.first, each.end, upstream=self._is_source)
@@ -162,7 +162,7 @@ class _Plan:
                 side=self._options.side,
                 topic=topic,
                 remote_topic=self._flow.remote_topics[topic],
-                partition=each.place[1],
+                partition=each.tp[1],
                 first=each.first,
                 end=each.end,
                 lookup=lookup,
@@ -196,8 +196,8 @@ class _TableReader(DataSourceReader):
     def _runs(self) -> Iterator[dict[str, Any]]:
         flow = Service(self._options).flow()
         wanted = _patterns(self._options)
-        places = {each for each in flow.partitions if wanted is None or wanted.matches(each[0])}
-        for (topic, number), known in sorted(read_runs(flow, places).items()):
+        partitions = {each for each in flow.partitions if wanted is None or wanted.matches(each[0])}
+        for (topic, number), known in sorted(read_runs(flow, partitions).items()):
             for run in known.runs:
                 yield {"topic": topic, "partition": number, **run._asdict()}
 

@@ -121,7 +121,7 @@ def test_what_was_filled_is_what_an_independent_reader_finds(primary: str) -> No
     try:
         filled = fill(primary, [name], 3, Shape(record_bytes=100, batch_bytes=5_000), 300_000)
         found = read_digest_sequences(primary, filled.records, deadline_s=60)
-        assert {place: len(digests) for place, digests in found.items()} == filled.records
+        assert {tp: len(digests) for tp, digests in found.items()} == filled.records
         # No two records are alike, so that swaps and repeats show.
         assert all(len(set(digests)) == len(digests) for digests in found.values())
         assert filled.total * 100 == pytest.approx(300_000, rel=0.1)
@@ -139,10 +139,12 @@ def test_a_reader_sees_the_difference_of_two_real_topics(primary: str) -> None:
             for value in (b"1", None, last):
                 producer.produce(name, value=value, key=b"k", headers={"h": b"x"}, timestamp=5)
         producer.flush(30)
-        places = [(name, 0) for name in names]
-        found = read_digest_sequences(primary, places, deadline_s=60)
+        partitions = [(name, 0) for name in names]
+        found = read_digest_sequences(primary, partitions, deadline_s=60)
         assert difference(found, found, {name: name for name in names}, whole=True) == ""
-        wrong = difference({places[0]: found[places[0]]}, found, {names[0]: names[1]}, whole=True)
+        wrong = difference(
+            {partitions[0]: found[partitions[0]]}, found, {names[0]: names[1]}, whole=True
+        )
         assert wrong == f"{names[1]}-0 differs from its source at record 2"
     finally:
         topics.delete(names)

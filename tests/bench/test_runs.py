@@ -25,8 +25,8 @@ def test_every_generated_run_is_found_where_it_says() -> None:
     expected = {
         run.upstream: run.downstream for row in blocks for run in read_block(bytes(row.body))
     }
-    place = (offset_lookup.TOPIC, first.partition)
-    answers = translate_offsets(flow=filled.flow, places={place: list(expected)})[place]
+    tp = (offset_lookup.TOPIC, first.partition)
+    answers = translate_offsets(flow=filled.flow, partitions={tp: list(expected)})[tp]
     assert {one.upstream: one.downstream for one in answers} == expected
     assert {one.outcome for one in answers} == {"exact"}
     timed = offset_lookup.measure(filled, times=5)

@@ -109,9 +109,9 @@ def test_traffic_flows_survives_a_dead_broker_and_ends_with_nothing_open(
         assert stable == high_watermark(broker.bootstrap, "payments", partition)
     read = committed(broker.bootstrap, "analytics")
     behind = sum(
-        part.end - read.get(place, 0)
-        for place, part in everything.items()
-        if place[0] in {"orders", "clicks"}
+        part.end - read.get(tp, 0)
+        for tp, part in everything.items()
+        if tp[0] in {"orders", "clicks"}
     )
     assert behind > 1_000
 

@@ -105,9 +105,9 @@ class SyncWriter:
         self.pending: dict[TopicPartition, Sync] = {}
         self.delayed: dict[TopicPartition, Sync] = {}
 
-    def acknowledged(self, place: TopicPartition, sync: Sync) -> dict[TopicPartition, Sync]:
+    def acknowledged(self, tp: TopicPartition, sync: Sync) -> dict[TopicPartition, Sync]:
         """A record was written; answer the syncs to send now."""
-        last = self._last.setdefault(place, _Last())
+        last = self._last.setdefault(tp, _Last())
         last.due |= (
             last.synced == -1
             or sync.downstream - (last.synced + 1) >= self._most
@@ -117,10 +117,10 @@ class SyncWriter:
         last.upstream, last.downstream = sync
         if last.due:
             last.synced, last.due = sync.downstream, False
-            self.delayed.pop(place, None)
-            self.pending[place] = sync
+            self.delayed.pop(tp, None)
+            self.pending[tp] = sync
         else:
-            self.delayed[place] = sync
+            self.delayed[tp] = sync
         return self._send()
 
     def committed(self) -> dict[TopicPartition, Sync]:
@@ -137,7 +137,7 @@ class SyncWriter:
     def _send(self) -> dict[TopicPartition, Sync]:
         sent = {}
         while self.pending and self._in_flight < MOST_IN_FLIGHT:
-            place = next(iter(self.pending))
-            sent[place] = self.pending.pop(place)
+            tp = next(iter(self.pending))
+            sent[tp] = self.pending.pop(tp)
             self._in_flight += 1
         return sent

@@ -31,7 +31,7 @@ EMITS = [case for case in GOLDEN if "steps" in case]
 QUIET = {("rewind emits although downstream goes back", 13, 5)}
 
 
-def place(**seen: Any) -> GroupPartition:
+def make_group_partition(**seen: Any) -> GroupPartition:
     usual: dict[str, Any] = {
         "group": "g",
         "topic": "t",
@@ -62,7 +62,8 @@ def test_checkpoints_are_emitted_as_mm2_emits_them(case: dict[str, Any]) -> None
         if guess == -1 or (worse and earlier and upstream >= earlier.upstream):
             guess = None  # too far behind, or a guess that got worse: neither is in an exact map
         found = plan_checkpoint(
-            place(source_offset=upstream, translation=told(upstream or 0, guess)), earlier
+            make_group_partition(source_offset=upstream, translation=told(upstream or 0, guess)),
+            earlier,
         ).checkpoint
         wanted = step["emits"] and Checkpoint(
             "g", *(step["emits"][name] for name in
@@ -76,14 +77,16 @@ def test_checkpoints_are_emitted_as_mm2_emits_them(case: dict[str, Any]) -> None
 def test_groups_move_as_mm2_moves_them(row: dict[str, Any]) -> None:
     stands = row["target_offset"] if isinstance(row["target_offset"], int) else None
     to = row["checkpoint_downstream"]
-    seen = place(source_offset=to, translation=told(to, to), target_offset=stands)
+    seen = make_group_partition(source_offset=to, translation=told(to, to), target_offset=stands)
     state = "Empty" if row["group_idle_on_target"] else ""
     assert plan_offset_update(seen, enabled=True, state=state, wrote=None).to == row["commits"]
 
 
 def decide(wrote: int | None = None, state: str = "Empty", **seen: Any) -> OffsetUpdate:
     usual: dict[str, Any] = {"source_offset": 50, "translation": told(50, 40)}
-    return plan_offset_update(place(**usual | seen), enabled=True, state=state, wrote=wrote)
+    return plan_offset_update(
+        make_group_partition(**usual | seen), enabled=True, state=state, wrote=wrote
+    )
 
 
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance", "Assigning", "Reconciling"])
@@ -122,13 +125,13 @@ def test_who_is_not_moved_says_why(seen: dict[str, Any], state: str, reason: str
     assert (move.state, move.to) == (state, None)
     assert move.reason.startswith(reason)
     usual: dict[str, Any] = {"source_offset": 50, "translation": told(50, 40)}
-    emission = plan_checkpoint(place(**usual | seen), None)
+    emission = plan_checkpoint(make_group_partition(**usual | seen), None)
     assert emission.checkpoint is None
     assert emission.reason.startswith(reason)
 
 
 def test_without_the_switch_nothing_moves_but_who_is_there_already_is_in_sync() -> None:
-    seen = place(source_offset=50, translation=told(50, 40), target_offset=10)
+    seen = make_group_partition(source_offset=50, translation=told(50, 40), target_offset=10)
     off = plan_offset_update(seen, enabled=False, state="Empty", wrote=None)
     assert off == ("off", None, "sync.group.offsets.enabled is false")
     there = dataclasses.replace(seen, target_offset=40)
@@ -137,12 +140,14 @@ def test_without_the_switch_nothing_moves_but_who_is_there_already_is_in_sync() 
 
 def test_a_checkpoint_that_was_ahead_of_a_topic_made_again_is_corrected() -> None:
     earlier = Checkpoint("g", "source.t", 0, 45, 900, "meta")
-    found = plan_checkpoint(place(source_offset=50, translation=told(50, 40)), earlier)
+    found = plan_checkpoint(
+        make_group_partition(source_offset=50, translation=told(50, 40)), earlier
+    )
     assert found.checkpoint == Checkpoint("g", "source.t", 0, 50, 40, "meta")
 
 
 def test_metadata_crosses_with_the_offset() -> None:
-    seen = place(source_offset=50, translation=told(50, 40), metadata="späße")
+    seen = make_group_partition(source_offset=50, translation=told(50, 40), metadata="späße")
     first = plan_checkpoint(seen, None).checkpoint
     assert first is not None
     assert first.metadata == "späße"
@@ -173,7 +178,9 @@ def seen_at(runs: list[Run], upstream: int | None, **more: Any) -> GroupPartitio
     if upstream is not None:
         found = RunMap(runs).translate(upstream, position=position)
     end = runs[-1].downstream + runs[-1].length
-    return place(**{"source_offset": upstream, "translation": found, "target_end": end} | more)
+    return make_group_partition(
+        **{"source_offset": upstream, "translation": found, "target_end": end} | more
+    )
 
 
 @laws

@@ -193,14 +193,19 @@ def test_borders_begin_at_the_first_offset_and_never_pass_the_end(first: int, en
     assert cuts == sorted(cuts)
 
 
-def place(**facts: object) -> GroupPartition:
+def make_group_partition(**facts: object) -> GroupPartition:
     at = Translation(upstream=5, downstream=50, outcome="exact")
     known = {"group": "g", "topic": "orders", "partition": 0, "source_offset": 5}
     return GroupPartition(**{**known, "translation": at, "target_offset": 50, **facts})  # type: ignore[arg-type]
 
 
 def test_a_group_that_is_ahead_would_jump_over_records_and_one_behind_reads_again() -> None:
-    seen = [place(), place(target_offset=53), place(target_offset=48), place(target_offset=None)]
+    seen = [
+        make_group_partition(),
+        make_group_partition(target_offset=53),
+        make_group_partition(target_offset=48),
+        make_group_partition(target_offset=None),
+    ]
     found, aspect = group_findings(seen, {}, synced=True)
     assert [(row.kind, row.weight) for row in found] == [
         ("ahead", "differs"),
@@ -209,7 +214,9 @@ def test_a_group_that_is_ahead_would_jump_over_records_and_one_behind_reads_agai
     ]
     assert (aspect.compared, aspect.differs) == (4, 1)
     assert "3 ahead: it would skip records" in found[0].sentence
-    found, aspect = group_findings([place(target_offset=None)], {"g": "Stable"}, synced=False)
+    found, aspect = group_findings(
+        [make_group_partition(target_offset=None)], {"g": "Stable"}, synced=False
+    )
     assert (found, aspect.compared) == ([], 0)
     assert "sync.group.offsets.enabled is false" in aspect.left_out
     assert "members on the target" in aspect.left_out
@@ -217,8 +224,14 @@ def test_a_group_that_is_ahead_would_jump_over_records_and_one_behind_reads_agai
 
 def test_a_group_that_read_on_between_two_questions_is_not_ahead() -> None:
     later = Translation(upstream=9, downstream=54, outcome="exact")
-    first = [place(target_offset=53), place(group="h", target_offset=60)]
-    again = [place(translation=later, target_offset=54), place(group="h", translation=later)]
+    first = [
+        make_group_partition(target_offset=53),
+        make_group_partition(group="h", target_offset=60),
+    ]
+    again = [
+        make_group_partition(translation=later, target_offset=54),
+        make_group_partition(group="h", translation=later),
+    ]
     settled = with_later_translations(first, again)
     found, aspect = group_findings(settled, {}, synced=True)
     assert [(row.name, row.kind) for row in found] == [("g", "behind"), ("h", "ahead")]

@@ -60,7 +60,7 @@ def test_a_topic_that_was_not_looked_for_yet_is_judged_by_its_name_alone() -> No
     assert "only when it starts" in missing.reason
 
 
-def place(state: str = "in_sync", **facts: object) -> GroupObservation:
+def make_observation(state: str = "in_sync", **facts: object) -> GroupObservation:
     usual = {"topic": "orders", "partition": 0, "source_offset": 5, "translated": 5}
     return GroupObservation(**{**usual, "state": state, "reason": f"is {state}", **facts})  # type: ignore[arg-type]
 
@@ -75,28 +75,30 @@ GROUPS = [
     ("app", {}, [], "found"),
     ("app", ON, [GroupObservation(topic="", partition=-1, state="unknown", reason="no offset")],
      "offsets"),
-    ("app", ON, [place("unknown", source_offset=None, translated=None)], "offsets"),
-    ("app", ON, [place("not_copied")], "topics"),
-    ("app", ON, [place("unknown", translated=None)], "map"),
-    ("app", ON, [place("failed")], "rights"),
-    ("app", {}, [place("off")], "sync.group.offsets.enabled"),
-    ("app", ON, [place("active")], "members"),
-    ("app", ON, [place("kept")], "own progress"),
-    ("app", ON, [place(), place("not_copied", partition=1)], None),
+    ("app", ON, [make_observation("unknown", source_offset=None, translated=None)], "offsets"),
+    ("app", ON, [make_observation("not_copied")], "topics"),
+    ("app", ON, [make_observation("unknown", translated=None)], "map"),
+    ("app", ON, [make_observation("failed")], "rights"),
+    ("app", {}, [make_observation("off")], "sync.group.offsets.enabled"),
+    ("app", ON, [make_observation("active")], "members"),
+    ("app", ON, [make_observation("kept")], "own progress"),
+    ("app", ON, [make_observation(), make_observation("not_copied", partition=1)], None),
     ("app", ON, [GroupObservation(topic="", partition=-1, state="waiting", reason="new")], None),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("group", "keys", "places", "rule"), GROUPS, ids=lambda v: str(v)[:24])
+@pytest.mark.parametrize(
+    ("group", "keys", "group_partitions", "rule"), GROUPS, ids=lambda v: str(v)[:24]
+)
 def test_each_reason_of_a_group_has_its_rule_in_order_and_a_fix(
-    group: str, keys: dict[str, str], places: list[GroupObservation], rule: str | None
+    group: str, keys: dict[str, str], group_partitions: list[GroupObservation], rule: str | None
 ) -> None:
     found = explain_group(
         group,
         FlowSettings.from_properties(keys),
         looked_at=AT,
         next_look="The next look is at 14:05:00 UTC.",
-        places=places,
+        group_partitions=group_partitions,
     )
     assert first_no(found) == rule
     assert (found.fix is None) == (rule is None)
@@ -111,8 +113,10 @@ def test_each_reason_of_a_group_has_its_rule_in_order_and_a_fix(
 
 
 def test_places_that_do_not_follow_are_named_although_the_others_do() -> None:
-    rows = [place(), place("active", partition=1)]
-    found = explain_group("app", FlowSettings.from_properties(ON), looked_at=AT, places=rows)
+    rows = [make_observation(), make_observation("active", partition=1)]
+    found = explain_group(
+        "app", FlowSettings.from_properties(ON), looked_at=AT, group_partitions=rows
+    )
     told = {rule.rule: rule.reason for rule in found.rules}
     assert found.replicated
     assert told["members"] == "not in 1 of 2 partitions, such as orders-1: is active"

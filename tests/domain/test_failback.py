@@ -112,18 +112,18 @@ def test_the_way_back_does_not_begin_where_the_old_primary_is_another_or_lost_re
 
 
 def test_what_had_gone_before_the_other_side_took_over_keeps_nobody_from_going_back() -> None:
-    world, place = World([5], 0, []), (TOPIC, 0)
+    world, tp = World([5], 0, []), (TOPIC, 0)
     good, new = side("A", "ta", world.a), side("B", "tb", world.b)
     old, other = (dataclasses.replace(good, topic_ids={}, cluster=name) for name in ("A", "C"))
     point = dataclasses.replace(world.point, source_cluster="A")
     nowhere = dataclasses.replace(new, topic_ids={})
     for here, there, gone, kind in (
-        (old, new, {place}, "gone"),
+        (old, new, {tp}, "gone"),
         (old, new, set(), "blocked"),
         (old, nowhere, set(), "gone"),
-        (other, new, {place}, "blocked"),
-        (other, nowhere, {place}, "blocked"),
-        (good, new, {place}, "divergence"),
+        (other, new, {tp}, "blocked"),
+        (other, nowhere, {tp}, "blocked"),
+        (good, new, {tp}, "divergence"),
     ):
         (start,) = plan_starts([point], BACK, {}, old=here, new=there, deleted=gone)
         assert start.kind == kind, start

@@ -34,7 +34,7 @@ def partition(**seen: Any) -> PartitionSnapshot:
     return PartitionSnapshot(**names | usual | seen)
 
 
-def place(**seen: Any) -> GroupPartition:
+def make_group_partition(**seen: Any) -> GroupPartition:
     told = Translation(upstream=50, downstream=55, outcome="exact")
     usual = {"source_offset": 50, "translation": told, "target_end": 95}
     names = {"group": "billing", "topic": "orders", "partition": 0, "remote_topic": "east.orders"}
@@ -49,7 +49,7 @@ def picture(**seen: Any) -> FailoverSnapshot:
         "target_bootstrap": "west:9092",
         "taken_at": NOW,
         "partitions": (partition(),),
-        "groups": (GroupSnapshot(group="billing", places=(place(),)),),
+        "groups": (GroupSnapshot(group="billing", group_partitions=(make_group_partition(),)),),
     }
     return FailoverSnapshot(**usual | seen)
 
@@ -75,11 +75,13 @@ def pictures(draw: st.DrawFn) -> FailoverSnapshot:
         runs = RunMap([Run(0, 5, position)] if position else [])
         offset = draw(offsets)
         found = None if offset is None else runs.translate(offset, position=position)
-        groups.append(place(partition=number, source_offset=offset, translation=found))
+        groups.append(
+            make_group_partition(partition=number, source_offset=offset, translation=found)
+        )
     state = draw(st.sampled_from(["", "Empty", "Stable"]))
     seen_at = draw(st.none() | st.integers(0, NOW))
     group = GroupSnapshot(
-        group="billing", target_state=state, seen_at=seen_at, places=tuple(groups)
+        group="billing", target_state=state, seen_at=seen_at, group_partitions=tuple(groups)
     )
     return picture(partitions=tuple(rows), groups=(group,))
 
@@ -128,8 +130,10 @@ def test_a_group_that_waits_behind_the_copy_repeats_nothing_and_the_tail_is_lost
 
 def test_a_group_ahead_of_the_copy_has_consumed_a_part_of_what_is_lost() -> None:
     told = RunMap([Run(0, 5, 90)]).translate(96, position=90)
-    places = (place(source_offset=96, translation=told),)
-    plan = plan_failover(picture(groups=(GroupSnapshot(group="billing", places=places),)))
+    group_partitions = (make_group_partition(source_offset=96, translation=told),)
+    plan = plan_failover(
+        picture(groups=(GroupSnapshot(group="billing", group_partitions=group_partitions),))
+    )
     (one,) = plan.places
     assert (one.outcome, one.downstream_offset, one.re_reads) == ("ahead", 95, 0)
     assert (one.loss, one.unread_loss) == (10, 4)
@@ -159,8 +163,10 @@ def test_what_stands_in_the_way_is_named() -> None:
     old = GroupSnapshot(
         group="old", target_state="Stable", seen_at=NOW - OLDEST_MS - 1, trouble="Not allowed."
     )
-    lost = place(translation=Translation(upstream=50, downstream=None, outcome="unknown"))
-    groups = (old, GroupSnapshot(group="billing", places=(lost,)))
+    lost = make_group_partition(
+        translation=Translation(upstream=50, downstream=None, outcome="unknown")
+    )
+    groups = (old, GroupSnapshot(group="billing", group_partitions=(lost,)))
     rows = (partition(gap="Records 5 to 9 were deleted."), partition(partition=1, target_end=None))
     plan = plan_failover(picture(groups=groups, partitions=rows, writing="Its job still writes."))
     every = {"gap", "unread", "group_active", "sample_too_old", "no_groups", "no_map", "writing"}
@@ -186,7 +192,9 @@ def test_a_flow_that_copies_nothing_and_still_owes_records_blocks_a_switchover(
 
 
 def test_clients_learn_the_names_that_the_policy_in_force_gives() -> None:
-    groups = (GroupSnapshot(group="billing", places=(place(topic="a.b"),)),)
+    groups = (
+        GroupSnapshot(group="billing", group_partitions=(make_group_partition(topic="a.b"),)),
+    )
     prefixed = plan_failover(picture(groups=groups)).clients
     assert [change.group for change in prefixed] == ["", "billing"]
     assert prefixed[1].topics == ("east.a.b",)
@@ -200,8 +208,14 @@ def test_clients_learn_the_names_that_the_policy_in_force_gives() -> None:
 
 
 def test_what_a_failback_left_out_blocks_no_group_and_is_named() -> None:
-    out = place(partition=1, translation=None, left_out="orders is not the replicated topic.")
-    plan = plan_failover(picture(groups=(GroupSnapshot(group="billing", places=(place(), out)),)))
+    out = make_group_partition(
+        partition=1, translation=None, left_out="orders is not the replicated topic."
+    )
+    plan = plan_failover(
+        picture(
+            groups=(GroupSnapshot(group="billing", group_partitions=(make_group_partition(), out)),)
+        )
+    )
     assert codes(plan) == set()
     assert [row.partition for row in plan.places] == [0]
     (said,) = (one.sentence for one in plan.warnings if one.code == "left_out")
@@ -210,7 +224,7 @@ def test_what_a_failback_left_out_blocks_no_group_and_is_named() -> None:
 
 def test_a_group_whose_offsets_cannot_be_read_is_in_the_sentence() -> None:
     hidden = GroupSnapshot(group="hidden", trouble="Not authorized.")
-    good = GroupSnapshot(group="billing", places=(place(),))
+    good = GroupSnapshot(group="billing", group_partitions=(make_group_partition(),))
 
     def said(*groups: GroupSnapshot, places: int) -> str:
         plan = plan_failover(picture(groups=groups))

@@ -13,7 +13,7 @@ from mirrors.domain.failover.plan import plan_failover
 from mirrors.domain.failover.plan_types import FailoverSnapshot, GroupSnapshot, PartitionSnapshot
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from tests.domain.cases import laws
-from tests.domain.test_failover import NOW, codes, partition, picture, place
+from tests.domain.test_failover import NOW, codes, make_group_partition, partition, picture
 
 CODES = ("", "", "cannot_be_created", "not_described", "not_copied")
 numbers = st.none() | st.integers(0, 500)
@@ -81,7 +81,7 @@ def test_every_selected_partition_counts_once_whatever_becomes_of_it(
 @laws
 @given(seen=rows())
 def test_a_decision_passes_every_blocker_of_its_topic(seen: tuple[PartitionSnapshot, ...]) -> None:
-    groups = (GroupSnapshot(group="billing", places=(place(),)),)
+    groups = (GroupSnapshot(group="billing", group_partitions=(make_group_partition(),)),)
     before = plan_failover(picture(partitions=seen, groups=groups))
     after = plan_failover(picture(partitions=seen, groups=groups, left_behind=(decision(),)))
     assert after.blockers == ()

@@ -10,18 +10,25 @@ from mirrors.domain.failover.plan import plan_failover
 from mirrors.domain.failover.preconditions import DriftFinding, TargetTopics
 from mirrors.domain.failover.scope import Scope, scope_of
 from mirrors.domain.failover.scope_boundary import within
-from tests.domain.test_failover import GroupSnapshot, partition, picture, place
+from tests.domain.test_failover import GroupSnapshot, make_group_partition, partition, picture
 
 
 def both_sides() -> object:
     rows = (partition(topic="shop.a"), partition(topic="shop.b"), partition(topic="audit"))
     groups = (
-        GroupSnapshot(group="shop", places=(place(group="shop", topic="shop.a"),)),
+        GroupSnapshot(
+            group="shop", group_partitions=(make_group_partition(group="shop", topic="shop.a"),)
+        ),
         GroupSnapshot(
             group="mixed",
-            places=(place(group="mixed", topic="shop.b"), place(group="mixed", topic="audit")),
+            group_partitions=(
+                make_group_partition(group="mixed", topic="shop.b"),
+                make_group_partition(group="mixed", topic="audit"),
+            ),
         ),
-        GroupSnapshot(group="other", places=(place(group="other", topic="audit"),)),
+        GroupSnapshot(
+            group="other", group_partitions=(make_group_partition(group="other", topic="audit"),)
+        ),
     )
     drift = tuple(
         DriftFinding(kind="deleted topic", name=f"east.{name}", sentence=f"{name} was deleted.")

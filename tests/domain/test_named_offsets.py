@@ -104,14 +104,14 @@ def test_what_the_source_does_not_have_is_named() -> None:
     seen = dataclasses.replace(seen, failed={"secret": "No right to describe it"})
     skipped = SkippedTopic(topic="bad", remote_topic=None, reason="its name is too long")
     plan = TopicPlan(skipped=(skipped,))
-    places = {
+    partitions = {
         ("orders", 2): None,
         ("orders", 3): "the last partition of orders on west is 2",
         ("payments", 0): "west has no topic payments",
         ("secret", 0): "No right to describe it",
         ("bad", 0): "bad is not replicated: its name is too long",
     }
-    assert {place: why_missing(place, seen, plan, "west") for place in places} == places
+    assert {tp: why_missing(tp, seen, plan, "west") for tp in partitions} == partitions
     assert refusal("start.from", ("payments", 0), 5, "west has no topic payments") == (
         "start.from names payments:0:5, but west has no topic payments. "
         "Nothing is replicated until the setting is changed."

@@ -99,7 +99,7 @@ def test_no_bound_skips_a_record_and_none_costs_more_than_it_says(
     assert first <= bound.re_reads
 
 
-def place(**facts: object) -> GroupPartition:
+def make_group_partition(**facts: object) -> GroupPartition:
     found = Translation(
         upstream=120, downstream=201, outcome="lower_bound", reason="a bound", re_reads=50
     )
@@ -110,22 +110,24 @@ def place(**facts: object) -> GroupPartition:
 
 
 def test_a_group_resumes_at_the_bound_but_nobody_goes_back_to_it() -> None:
-    resume = resume_offset_of(place())
+    resume = resume_offset_of(make_group_partition())
     assert (resume.downstream, resume.outcome, resume.re_reads) == (201, "lower_bound", 50)
-    move = plan_offset_update(place(), enabled=True, state="Empty", wrote=None)
+    move = plan_offset_update(make_group_partition(), enabled=True, state="Empty", wrote=None)
     assert (move.state, move.to) == ("moved", 201)
-    further = plan_offset_update(place(target_offset=230), enabled=True, state="Empty", wrote=None)
+    further = plan_offset_update(
+        make_group_partition(target_offset=230), enabled=True, state="Empty", wrote=None
+    )
     assert (further.state, further.to) == ("kept", None)
     mine = Checkpoint("g", "a.t", 0, 120, 230, "")
-    assert plan_checkpoint(place(), mine).checkpoint is None
+    assert plan_checkpoint(make_group_partition(), mine).checkpoint is None
     earlier = Checkpoint("g", "a.t", 0, 120, 150, "")
-    emitted = plan_checkpoint(place(), earlier).checkpoint
+    emitted = plan_checkpoint(make_group_partition(), earlier).checkpoint
     assert emitted is not None
     assert emitted.downstream == 201
 
 
 def test_a_bound_below_the_targets_log_start_costs_an_unknown_number() -> None:
-    resume = resume_offset_of(place(target_start=300))
+    resume = resume_offset_of(make_group_partition(target_start=300))
     assert (resume.downstream, resume.outcome) == (300, "expired")
     assert (resume.re_reads, resume.skipped) == (None, 99)
     assert "at offset 201 or later of a.t-0" in resume.reason

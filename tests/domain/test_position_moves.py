@@ -90,8 +90,8 @@ def test_data_loss_is_decided_first() -> None:
 
 def test_a_preview_is_overtaken_by_any_other_position() -> None:
     move = plan_move(KNOWN, to=10, first=0, end=100, topic_id="s")
-    place = ("orders", 0)
-    assert changed_since([move], {place: KNOWN}) == []
-    assert changed_since([move], {place: moved(KNOWN, 51)}) == ["orders-0"]
+    tp = ("orders", 0)
+    assert changed_since([move], {tp: KNOWN}) == []
+    assert changed_since([move], {tp: moved(KNOWN, 51)}) == ["orders-0"]
     assert changed_since([move], {}) == ["orders-0"]
     assert digest_of([move]) != digest_of([dataclasses.replace(move, to=11)])

@@ -14,7 +14,7 @@ from tests.domain.cases import laws
 offsets = st.integers(0, 60)
 
 
-def place(**seen: Any) -> GroupPartition:
+def make_group_partition(**seen: Any) -> GroupPartition:
     usual: dict[str, Any] = {"group": "g", "topic": "t", "partition": 0, "remote_topic": "east.t"}
     return GroupPartition(**usual | seen)
 
@@ -29,7 +29,7 @@ def places(draw: st.DrawFn) -> GroupPartition:
     found = Translation(upstream=offset or 0, downstream=at, outcome="exact")
     unknown = Translation(upstream=offset or 0, downstream=None, outcome="unknown", reason="lost")
     is_asked = draw(st.booleans())
-    return place(
+    return make_group_partition(
         source_offset=offset,
         translation=draw(st.sampled_from([found, unknown])),
         source_start=source if is_asked else None,
@@ -80,12 +80,16 @@ def test_an_offset_that_still_exists_on_both_sides_is_never_expired(seen: GroupP
 def test_a_group_that_idled_longer_than_the_retention_resumes_at_the_log_start() -> None:
     told = Translation(upstream=10, downstream=8, outcome="exact")
     usual = {"source_offset": 10, "translation": told, "source_start": 60, "source_end": 100}
-    found = resume_offset_of(place(**usual, target_start=5, target_end=90, kept_from=50))
+    found = resume_offset_of(
+        make_group_partition(**usual, target_start=5, target_end=90, kept_from=50)
+    )
     assert found[:2] == (5, "expired")
     assert (found.re_reads, found.skipped) == (3, 0)
     assert "the committed offset 10 is below the source's log start 60" in found.reason
     assert "resumes at the log start of east.t-0, 5" in found.reason
-    late = resume_offset_of(place(**usual, target_start=55, target_end=90, kept_from=50))
+    late = resume_offset_of(
+        make_group_partition(**usual, target_start=55, target_end=90, kept_from=50)
+    )
     assert (late.downstream, late.re_reads, late.skipped) == (55, 0, 5)
     # Without a log start nobody guesses.
-    assert resume_offset_of(place(**usual, target_end=90)).downstream is None
+    assert resume_offset_of(make_group_partition(**usual, target_end=90)).downstream is None

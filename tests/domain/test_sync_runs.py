@@ -27,12 +27,12 @@ def runs_of(pieces: list[tuple[int, int, int]]) -> list[Run]:
 
 def by_record(runs: list[Run], lag: int, commits: list[int]) -> list[Sync]:
     """What MM2's writer sends, each sync arriving at once, with commits behind these runs."""
-    writer, place = SyncWriter(lag), ("t", 0)
+    writer, tp = SyncWriter(lag), ("t", 0)
     sent: list[Sync] = []
     for number, run in enumerate(runs):
         for at in range(run.length):
             sync = Sync(run.upstream + at, run.downstream + at)
-            sent += writer.acknowledged(place, sync).values()
+            sent += writer.acknowledged(tp, sync).values()
             writer.arrived(writer._in_flight)
         if number in commits:
             sent += writer.committed().values()

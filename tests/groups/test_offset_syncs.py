@@ -37,7 +37,7 @@ def test_a_reader_of_the_syncs_is_never_led_ahead_and_gets_none_twice(world: Mak
         index.add(Sync(sync.upstream, sync.downstream))
     assert found[-1].upstream == max(truth)
     offsets = list(range(min(truth), here.copy.ends()[topic, 0]))
-    answers = translate_offsets(flow=here.flow, places={(topic, 0): offsets})[topic, 0]
+    answers = translate_offsets(flow=here.flow, partitions={(topic, 0): offsets})[topic, 0]
     for offset, answer in zip(offsets, answers, strict=True):
         guess = index.translate(offset)
         assert guess is not None

@@ -19,7 +19,7 @@ from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow, FlowPartition, GroupBookmark, GroupOffset, PartitionMap
 from mirrors.services.failover import source_groups
 from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
-from mirrors.services.groups.store import known_groups, store_listing, store_places
+from mirrors.services.groups.store import known_groups, store_listing, store_offset_updates
 from tests.pages import world
 
 pytestmark = pytest.mark.django_db
@@ -42,9 +42,9 @@ def states(flow: Flow) -> dict[tuple[str, str], str]:
 
 def settle(flow: Flow, group: str, later: int = 0, **seen: int | None) -> None:
     now = NOW + timedelta(seconds=later)
-    place = GroupPartition(group=group, topic="t", partition=0, remote_topic="a.t", **seen)  # type: ignore[arg-type]
-    store_places(
-        flow=flow, groups=[group], found=[(place, OffsetUpdate("off", None, "off"))], now=now
+    row = GroupPartition(group=group, topic="t", partition=0, remote_topic="a.t", **seen)  # type: ignore[arg-type]
+    store_offset_updates(
+        flow=flow, groups=[group], found=[(row, OffsetUpdate("off", None, "off"))], now=now
     )
 
 

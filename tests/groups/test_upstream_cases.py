@@ -125,8 +125,8 @@ def test_with_unchanged_names_groups_follow_in_topics_of_the_same_name(world: Ma
     (last,) = here.copy.target.ends(topic, committed=True).values()
     (checkpoint,) = here.checkpoints()
     assert (checkpoint.topic, checkpoint.upstream) == (topic, end)
-    place = (topic, 0)
-    found = read_offsets(here.copy.target.spec, {group: [place]}).raise_first().done[group]
-    stands = found.raise_first().done[place].offset
+    tp = (topic, 0)
+    found = read_offsets(here.copy.target.spec, {group: [tp]}).raise_first().done[group]
+    stands = found.raise_first().done[tp].offset
     assert stands == checkpoint.downstream <= last
     assert here.copy.target.read(topic, start=stands) == []

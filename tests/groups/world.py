@@ -124,9 +124,9 @@ class World:
 
     def stands(self, group: str, topic: str) -> GroupOffset | None:
         """Where the group is on the target."""
-        place = (self.remote(topic), 0)
-        found = read_offsets(self.copy.target.spec, {group: [place]}).raise_first()
-        return found.done[group].raise_first().done.get(place)
+        tp = (self.remote(topic), 0)
+        found = read_offsets(self.copy.target.spec, {group: [tp]}).raise_first()
+        return found.done[group].raise_first().done.get(tp)
 
     @contextlib.contextmanager
     def member(self, group: str, topic: str, **how: Any) -> Iterator[Consumer]:

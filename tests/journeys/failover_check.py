@@ -42,7 +42,7 @@ class Prediction:
     reason: str
     loss: dict[int, int]
     certainty: set[str]
-    places: dict[tuple[str, int], dict[str, Any]]
+    partitions: dict[tuple[str, int], dict[str, Any]]
 
 
 class Writer:
@@ -170,7 +170,7 @@ class Round:
             reason=run.reason,
             loss={row["partition"]: row["loss"] for row in run.plan["partitions"]},
             certainty={row["certainty"] for row in run.plan["partitions"]},
-            places={(row["group"], row["partition"]): row for row in run.result["partitions"]},
+            partitions={(row["group"], row["partition"]): row for row in run.result["partitions"]},
         )
 
     def judge(self, said: Prediction) -> dict[str, int]:

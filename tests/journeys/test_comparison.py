@@ -34,8 +34,8 @@ def test_a_flow_under_traffic_is_the_same_on_both_sides(
     assert {row["verdict"] for row in parts if row["topic"] == "orders"} == {"same"}
     # A stretch of one of them, counted by a client of the test.
     part = max(parts, key=lambda row: row["source_records"])
-    place = TopicPartition(part["remote_topic"], part["partition"], part["target_first"])
-    assert count(stage.clusters["backup"], place, part["target_end"]) == part["target_records"]
+    tp = TopicPartition(part["remote_topic"], part["partition"], part["target_first"])
+    assert count(stage.clusters["backup"], tp, part["target_end"]) == part["target_records"]
     assert {name for name in groups(stage) - before if name.startswith("understudy")} == set()
     page = Person(stage).read(f"/comparisons/{made['id']}/partitions/")
     assert part["source_digest"] == part["target_digest"]
@@ -49,7 +49,7 @@ def groups(stage: DemoStack) -> set[str]:
     return found
 
 
-def count(bootstrap: str, place: TopicPartition, end: int) -> int:
+def count(bootstrap: str, tp: TopicPartition, end: int) -> int:
     """Committed records from the place on, up to the end."""
     reader = Consumer(
         {
@@ -61,7 +61,7 @@ def count(bootstrap: str, place: TopicPartition, end: int) -> int:
             "log_level": 0,
         }
     )
-    reader.assign([place])
+    reader.assign([tp])
     found = 0
     try:
         while (message := reader.poll(20)) is not None and message.error() is None:

@@ -29,9 +29,11 @@ class Meter:
         self.config = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._admin = AdminClient(self.config)
 
-    def ends(self, places: list[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
+    def ends(
+        self, partitions: list[TopicPartition], *, committed: bool
+    ) -> dict[TopicPartition, int]:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        asked = {confluent_kafka.TopicPartition(*place): OffsetSpec.latest() for place in places}
+        asked = {confluent_kafka.TopicPartition(*tp): OffsetSpec.latest() for tp in partitions}
         answers = self._admin.list_offsets(asked, isolation_level=level, request_timeout=20)
         return {(at.topic, at.partition): row.result().offset for at, row in answers.items()}
 
@@ -41,7 +43,7 @@ class Meter:
         rows = answer.result().topic_partitions
         return {(row.topic, row.partition): row.offset for row in rows}
 
-    def records(self, place: TopicPartition, start: int, end: int) -> Iterator[Any]:
+    def records(self, tp: TopicPartition, start: int, end: int) -> Iterator[Any]:
         reader = Consumer(
             {
                 **self.config,
@@ -51,7 +53,7 @@ class Meter:
                 "enable.partition.eof": True,
             }
         )
-        reader.assign([confluent_kafka.TopicPartition(*place, start)])
+        reader.assign([confluent_kafka.TopicPartition(*tp, start)])
         try:
             while (message := reader.poll(20)) is not None and message.error() is None:
                 if message.offset() >= end:
@@ -60,9 +62,9 @@ class Meter:
         finally:
             reader.close()
 
-    def first(self, place: TopicPartition, start: int) -> Any | None:
-        end = self.ends([place], committed=True)[place]
-        return next(self.records(place, start, end), None)
+    def first(self, tp: TopicPartition, start: int) -> Any | None:
+        end = self.ends([tp], committed=True)[tp]
+        return next(self.records(tp, start, end), None)
 
     def positions(self, topic: str) -> dict[TopicPartition, int]:
         """The last word on each partition in the flow's topic of positions."""
@@ -163,15 +165,15 @@ def test_groups_stand_where_the_page_says_and_there_lies_the_same_record(
 
     def reached(rows: list[dict[str, str]]) -> bool:
         found = dict(map(offsets, rows))
-        return bool(found) and all(at >= before.get(place, 0) for place, at in found.items())
+        return bool(found) and all(at >= before.get(tp, 0) for tp, at in found.items())
 
     after_it(shown, bool, "the page")
     before = meters["primary"].group("billing")
     rows = after_it(shown, reached, "the page")
     after = meters["primary"].group("billing")
     for row in rows:
-        place, offset = offsets(row)
-        assert before[place] <= offset <= after[place], row
+        tp, offset = offsets(row)
+        assert before[tp] <= offset <= after[tp], row
 
     def compared() -> int:
         """Rows whose record is there on both sides: a group may stand where the next one comes."""
@@ -180,9 +182,9 @@ def test_groups_stand_where_the_page_says_and_there_lies_the_same_record(
         for row in shown():
             if row["Map"] != "exact":
                 continue
-            place, offset = offsets(row)
-            there = (f"primary.{place[0]}", place[1])
-            theirs = meters["primary"].first(place, offset)
+            tp, offset = offsets(row)
+            there = (f"primary.{tp[0]}", tp[1])
+            theirs = meters["primary"].first(tp, offset)
             ours = meters["backup"].first(there, figure(row["Translated"]))
             if theirs is not None and ours is not None:
                 assert (theirs.key(), theirs.value()) == (ours.key(), ours.value()), row

@@ -171,8 +171,8 @@ class KafkaSide:
             consumer.close()
         return True
 
-    def begins(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        asked = {confluent_kafka.TopicPartition(*place): OffsetSpec.earliest() for place in places}
+    def begins(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        asked = {confluent_kafka.TopicPartition(*tp): OffsetSpec.earliest() for tp in partitions}
         answers = self.admin.list_offsets(asked, request_timeout=PATIENCE_S)
         return {(at.topic, at.partition): row.result().offset for at, row in answers.items()}
 
@@ -189,7 +189,7 @@ class KafkaSide:
                 time.sleep(0.2)
 
     def _commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        rows = [confluent_kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
+        rows = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
         asked = [ConsumerGroupTopicPartitions(group, rows)]
         for done in self.admin.alter_consumer_group_offsets(asked).values():
             for row in done.result(PATIENCE_S).topic_partitions:
@@ -209,11 +209,11 @@ class KafkaSide:
 
     def read(self, topics: Mapping[str, int]) -> dict[TopicPartition, list[tuple[int, str]]]:
         """Offset and value of every committed record of these topics (name -> partitions)."""
-        places = [(name, number) for name, count in topics.items() for number in range(count)]
-        found: dict[TopicPartition, list[tuple[int, str]]] = {place: [] for place in places}
-        if places:
+        partitions = [(name, number) for name, count in topics.items() for number in range(count)]
+        found: dict[TopicPartition, list[tuple[int, str]]] = {tp: [] for tp in partitions}
+        if partitions:
             with self._reader() as consumer:
-                consumer.assign([confluent_kafka.TopicPartition(*place, 0) for place in places])
+                consumer.assign([confluent_kafka.TopicPartition(*tp, 0) for tp in partitions])
                 self._read_to_the_ends(consumer, found)
         return found
 

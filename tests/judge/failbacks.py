@@ -80,16 +80,16 @@ class _Failback:
         copies = world.look() | world.target.read({self.own: self.own_partitions})
         for group in sorted(world.groups):
             read_on = {}
-            for place, at in world.target.committed(group).items():
-                offsets = [offset + 1 for offset, _ in copies.get(place, ()) if offset >= at]
+            for tp, at in world.target.committed(group).items():
+                offsets = [offset + 1 for offset, _ in copies.get(tp, ()) if offset >= at]
                 if offsets and world.chance.random() < 0.5:
-                    read_on[place] = world.chance.choice(offsets)
+                    read_on[tp] = world.chance.choice(offsets)
             if read_on:
                 world.target.commit(group, read_on)
         group = f"g{world.seed}-own"
-        places = [place for place in copies if place[0] == self.own and copies[place]]
+        partitions = [tp for tp in copies if tp[0] == self.own and copies[tp]]
         world.target.commit(
-            group, {place: world.chance.choice(copies[place])[0] + 1 for place in places}
+            group, {tp: world.chance.choice(copies[tp])[0] + 1 for tp in partitions}
         )
         world.groups.add(group)
 
@@ -123,13 +123,13 @@ class _Failback:
         said = {(row["topic"], row["partition"]): row for row in rows}
         for generation in self._returning():
             for number in generation.partitions:
-                place = generation.topic, number
-                there = {value for _, value in copies.get(self._remote(place), ())}
+                tp = generation.topic, number
+                there = {value for _, value in copies.get(self._remote(tp), ())}
                 own = [value for value in self._held(generation, number) if value not in there]
-                row = said.get(place, {})
+                row = said.get(tp, {})
                 found = judge_orphans(
                     Orphans(
-                        place=f"{place[0][:60]}-{number}",
+                        place=f"{tp[0][:60]}-{number}",
                         records=row.get("records", 0),
                         certainty=row.get("certainty", "counted"),
                         counted=len(own),
@@ -137,7 +137,7 @@ class _Failback:
                 )
                 self.findings += [found] if found else []
                 if own and row:
-                    self.orphans[place] = own
+                    self.orphans[tp] = own
         counts = ", ".join(f"{t[:40]}-{n}: {len(v)}" for (t, n), v in self.orphans.items())
         world.steps.append(f"orphans of {counts or 'no partition'}")
 
@@ -153,8 +153,8 @@ class _Failback:
             if generation.topic in copied and remote not in self.left_out:
                 yield generation
 
-    def _remote(self, place: TopicPartition) -> TopicPartition:
-        return self.world.ledger.remote(place[0]), place[1]
+    def _remote(self, tp: TopicPartition) -> TopicPartition:
+        return self.world.ledger.remote(tp[0]), tp[1]
 
     @staticmethod
     def _held(generation: Generation, number: int) -> list[str]:
@@ -171,31 +171,31 @@ class _Failback:
         if not waiting:
             return
         open_rows = self._undone()
-        for place, row in open_rows.items():
+        for tp, row in open_rows.items():
             if "Raise max.message.bytes" in row["reason"]:
                 # A person does what the reason says, and decides again.
-                world.target.configure(self._remote(place)[0], max_message_bytes="1048588")
-                if not self._request_decision(place, self.decided[place]):
+                world.target.configure(self._remote(tp)[0], max_message_bytes="1048588")
+                if not self._request_decision(tp, self.decided[tp]):
                     return
-                world.steps.append(f"larger records in {place[0][:40]}, and decided again")
+                world.steps.append(f"larger records in {tp[0][:40]}, and decided again")
         open_rows = self._undone() if open_rows else {}
-        for place, row in open_rows.items():
-            self._broken(f"{self.decided[place]} of {place} is {row['state']}: {row['reason']}")
+        for tp, row in open_rows.items():
+            self._broken(f"{self.decided[tp]} of {tp} is {row['state']}: {row['reason']}")
         chosen = ", ".join(f"{t[:40]}-{n}: {how}" for (t, n), how in self.decided.items())
         world.steps.append(f"decided {chosen}")
         self._judge_copies(world.look(), "after the decisions")
 
-    def _request_decision(self, place: TopicPartition, choice: str) -> bool:
+    def _request_decision(self, tp: TopicPartition, choice: str) -> bool:
         body = {
             "decision": choice,
             "reason": "the judge",
-            "partitions": [{"topic": place[0], "partition": place[1]}],
+            "partitions": [{"topic": tp[0], "partition": tp[1]}],
         }
         code, answer = self.world.ask(f"{self.path}decide/", body)
         if code >= 400:
-            self._broken(f"{choice} of {place} is refused with {code}: {answer}")
+            self._broken(f"{choice} of {tp} is refused with {code}: {answer}")
             return False
-        self.decided[place] = choice
+        self.decided[tp] = choice
         return True
 
     def _undone(self) -> dict[TopicPartition, dict[str, Any]]:
@@ -211,11 +211,11 @@ class _Failback:
 
     def _judge_copies(self, copies: Copies, when: str) -> None:
         """A replayed record is there once; what was exported or dropped is not copied."""
-        for place, own in self.orphans.items():
-            if place in self.decided:
-                there = [value for _, value in copies.get(self._remote(place), ())]
-                times = 1 if self.decided[place] == "replay" else 0
-                where = f"{place[0][:60]}-{place[1]}, {self.decided[place]}, {when}"
+        for tp, own in self.orphans.items():
+            if tp in self.decided:
+                there = [value for _, value in copies.get(self._remote(tp), ())]
+                times = 1 if self.decided[tp] == "replay" else 0
+                where = f"{tp[0][:60]}-{tp[1]}, {self.decided[tp]}, {when}"
                 found = judge_copies(where, own, there, times)
                 self.findings += [found] if found else []
 
@@ -309,15 +309,15 @@ class _Failback:
         copies: Copies,
     ) -> set[str]:
         """What it read on either side, and what a person decided not to copy."""
-        place = generation.topic, number
-        remote = self._remote(place)
+        tp = generation.topic, number
+        remote = self._remote(tp)
         consumed = {v for offset, v in copies.get(remote, ()) if offset < there.get(remote, 0)}
-        commit = self.world.ledger.commits.get((group, *place))
+        commit = self.world.ledger.commits.get((group, *tp))
         if commit is not None and commit.generation == generation.number:
             records = generation.partitions[number]
             consumed |= {one.value for one in records if one.offset < commit.offset}
-        if self.decided.get(place) in ("export", "drop"):
-            consumed |= set(self.orphans.get(place, ()))
+        if self.decided.get(tp) in ("export", "drop"):
+            consumed |= set(self.orphans.get(tp, ()))
         return consumed
 
     def _switch(self) -> None:

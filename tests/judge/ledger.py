@@ -194,9 +194,9 @@ class Ledger:
             for number, records in generation.partitions.items():
                 if partition is not None and number != partition:
                     continue
-                place = self.remote(generation.topic), number
-                copied = newest.values.get(place, ())
-                before = earlier.values.get(place, ()) if earlier else ()
+                tp = self.remote(generation.topic), number
+                copied = newest.values.get(tp, ())
+                before = earlier.values.get(tp, ()) if earlier else ()
                 is_old = generation.changed_at <= at - SHOWN_WITHIN_MS
                 for record in records:
                     least += is_old and _is_owed(record, at) and record.value not in copied

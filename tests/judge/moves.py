@@ -350,17 +350,17 @@ class Expire(Move):
 
     def do(self, world: World) -> str:
         topic, _ = world.chance.choice(filled(world))
-        places = [(topic, number) for number in world.living(topic).partitions]
-        before = world.source.begins(places)
+        partitions = [(topic, number) for number in world.living(topic).partitions]
+        before = world.source.begins(partitions)
         world.source.configure(topic, retention_ms="1", segment_ms="60000")
         for _ in range(40):
             world.wait_a_moment()
-            if world.source.begins(places) != before:
+            if world.source.begins(partitions) != before:
                 break
         world.wait_a_moment()
         world.source.configure(topic, retention_ms="604800000")
         world.wait_a_moment()
-        begins = world.source.begins(places)
+        begins = world.source.begins(partitions)
         for (_, number), start in begins.items():
             world.ledger.truncate(topic, number, start, now_ms())
         return f"retention empties {topic}: {sorted(begins.values())}"

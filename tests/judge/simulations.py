@@ -157,8 +157,8 @@ def _amounts(run: Mapping[str, Any], at: int) -> Iterator[Claim]:
     plan, result = run["plan"] or {}, run["result"] or {}
     for step in run.get("steps") or ():
         if step["name"] == "drain" and step["state"] == "succeeded":
-            places = [(row["topic"], row["partition"]) for row in plan.get("partitions") or ()]
-            yield from drain_claims(kind, step, places)
+            partitions = [(row["topic"], row["partition"]) for row in plan.get("partitions") or ()]
+            yield from drain_claims(kind, step, partitions)
     # What is left behind, or not copied at all, is a part of the loss as well.
     lists = ("partitions", "not_copied", "left_partitions")
     parts = [row for name in lists for row in plan.get(name) or ()]
@@ -215,10 +215,10 @@ def _resumes(
     if commit.generation != generation.number or number not in generation.partitions:
         return
     records = generation.partitions[number]
-    place = row["remote_topic"], number
-    there = copies.get(place, [])
+    tp = row["remote_topic"], number
+    there = copies.get(tp, [])
     if seen is not None and start is not None:
-        there = [(at, value) for at, value in there if at < start or value in seen.get(place, ())]
+        there = [(at, value) for at, value in there if at < start or value in seen.get(tp, ())]
     said = Resume(
         statement=f"{kind}: {row['group']} in {topic[:60]}-{number}",
         downstream=start,
@@ -239,14 +239,14 @@ def leave_behind(world: World, simulation: Mapping[str, Any], flow: int = 0) -> 
     """
     path = f"flows/{flow}/" if flow else world.path
     blockers = (simulation["plan"] or {}).get("blockers", ())
-    places = {(row["topic"], row["partition"]) for row in blockers if row.get("topic")}
-    for topic, number in sorted(places, key=str):
+    partitions = {(row["topic"], row["partition"]) for row in blockers if row.get("topic")}
+    for topic, number in sorted(partitions, key=str):
         body = {"topic": topic, "partition": number, "reason": "the judge"}
         code, said = world.ask(f"{path}left-behind/", body)
         world.steps.append(
             f"leave {topic[:60]} {number} behind: {code} {said if code > 299 else ''}"
         )
-    return bool(places)
+    return bool(partitions)
 
 
 def execute(world: World, simulation: Mapping[str, Any], kind: str) -> list[Finding]:

@@ -230,13 +230,13 @@ def readiness_claims(terms: Sequence[Mapping[str, Any]], as_of: int) -> Iterator
 
 
 def drain_claims(
-    kind: str, step: Mapping[str, Any], places: Sequence[tuple[str, int]]
+    kind: str, step: Mapping[str, Any], partitions: Sequence[tuple[str, int]]
 ) -> Iterator[Claim]:
     """`Everything was replicated` speaks of each partition of the plan that it does not except."""
     said = step["reason"]
     if "Everything was replicated" not in said:
         return
-    for topic, number in places:
+    for topic, number in partitions:
         if f"{topic}-{number}:" not in said:
             yield Claim(
                 statement=f"drain of a {kind}: {topic[:60]}-{number}",

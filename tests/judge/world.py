@@ -436,7 +436,7 @@ class World:
         there = self.target.topics()
         remote = (self.ledger.remote(topic) for topic in self.ledger.topics)
         copies = self.target.read({name: there[name] for name in remote if name in there})
-        values = {place: {value for _, value in rows} for place, rows in copies.items()}
+        values = {tp: {value for _, value in rows} for tp, rows in copies.items()}
         self.ledger.looks.append(TargetReading(at, values))
         return copies
 

@@ -37,8 +37,8 @@ def topic(admin: Admin) -> Iterator[Callable[..., str]]:
         made.append(name)
         # A broker knows a topic a moment after the controller created it.
         until = time.monotonic() + 10
-        places = [(name, number) for number in range(partitions)]
-        while admin.list_offsets(places, "latest").failed and time.monotonic() < until:
+        topic_partitions = [(name, number) for number in range(partitions)]
+        while admin.list_offsets(topic_partitions, "latest").failed and time.monotonic() < until:
             time.sleep(0.02)
         return name
 

@@ -10,7 +10,7 @@ from controlplane.demo.processes.guard import Guard
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 
-PLACE = ("t", 0)
+TP = ("t", 0)
 
 
 def test_offsets_are_told_again_after_the_broker_was_killed(tmp_path: Path, guard: Guard) -> None:
@@ -21,12 +21,12 @@ def test_offsets_are_told_again_after_the_broker_was_killed(tmp_path: Path, guar
         admin = Admin(ClusterSpec(alias="t", bootstrap_servers=broker.bootstrap))
         topic = NewTopicSpec(name="t", partitions=1, replication_factor=1, configs={})
         admin.create_topics([topic]).raise_first()
-        assert PLACE in admin.list_offsets([PLACE], "latest").done
+        assert TP in admin.list_offsets([TP], "latest").done
         broker.kill()
-        assert PLACE in admin.list_offsets([PLACE], "latest", deadline_s=2).failed
+        assert TP in admin.list_offsets([TP], "latest", deadline_s=2).failed
         broker.restart()
         until = time.monotonic() + 20
-        while PLACE not in (answer := admin.list_offsets([PLACE], "latest", deadline_s=2)).done:
+        while TP not in (answer := admin.list_offsets([TP], "latest", deadline_s=2)).done:
             assert time.monotonic() < until, answer.failed
             time.sleep(0.3)
         admin.close()

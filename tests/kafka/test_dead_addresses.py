@@ -54,11 +54,11 @@ def list_groups(spec: ClusterSpec, topic: str) -> object:
 
 
 def move_group(spec: ClusterSpec, topic: str) -> None:
-    place, group = (topic, 0), _id()
-    assert not groups.write_offsets(spec, group, {place: groups.GroupOffset(0)}).failed
-    seen = groups.read_offsets(spec, {group: [place]}).raise_first().done[group]
-    assert seen.done[place].offset == 0
-    assert not delete_offsets(spec, group, [place]).failed
+    tp, group = (topic, 0), _id()
+    assert not groups.write_offsets(spec, group, {tp: groups.GroupOffset(0)}).failed
+    seen = groups.read_offsets(spec, {group: [tp]}).raise_first().done[group]
+    assert seen.done[tp].offset == 0
+    assert not delete_offsets(spec, group, [tp]).failed
     delete_group(spec, group)
 
 

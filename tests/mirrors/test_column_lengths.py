@@ -139,12 +139,12 @@ def test_a_remote_name_that_is_longer_than_kafka_allows_is_told_nevertheless(flo
 
 @pytest.mark.parametrize("group", ["g" * LONGEST_GROUP, ODD_GROUP])
 def test_a_group_of_such_a_topic_is_kept(flow: Flow, group: str) -> None:
-    place = GroupPartition(
+    group_partition = GroupPartition(
         group=group, topic="t" * LONGEST_NAME, partition=0, remote_topic=TOO_LONG,
         source_offset=5,
     )  # fmt: skip
-    now, found = timezone.now(), [(place, OffsetUpdate("unknown", None, ""))]
-    store.store_places(flow=flow, groups=[place.group], found=found, now=now)
+    now, found = timezone.now(), [(group_partition, OffsetUpdate("unknown", None, ""))]
+    store.store_offset_updates(flow=flow, groups=[group_partition.group], found=found, now=now)
     assert GroupOffset.objects.get(flow=flow).remote_topic == TOO_LONG
 
 

@@ -43,7 +43,7 @@ from tests.wire.world import Flow as Copy
 from tests.wire.world import Side, unique
 
 pytestmark = pytest.mark.django_db
-PLACE = ("t", 0)
+TP = ("t", 0)
 
 
 def topic_of(found: list[Run]) -> list[InternalRecord]:
@@ -54,7 +54,7 @@ def topic_of(found: list[Run]) -> list[InternalRecord]:
         packed = pack(block, found[at : at + 2])
         block = packed.open
         for one in packed.blocks:
-            key = BlockKey(*PLACE, "g", one.first.upstream, "id").to_bytes()
+            key = BlockKey(*TP, "g", one.first.upstream, "id").to_bytes()
             records.append(InternalRecord(0, len(records), 0, key, one.to_bytes()))
     return records
 
@@ -146,7 +146,7 @@ def begin_at(known: PartitionMap, at: RetentionBoundary) -> RetentionBoundary:
 
 
 def back_home(flow: Flow, start: int, end: int) -> list[Translation]:
-    return upstream_of(there=flow, places={PLACE: range(start, end + 1)})[PLACE]
+    return upstream_of(there=flow, partitions={TP: range(start, end + 1)})[TP]
 
 
 def test_the_oldest_block_stays_and_the_one_that_the_border_lies_in(
@@ -169,8 +169,8 @@ def test_the_oldest_block_stays_and_the_one_that_the_border_lies_in(
 
 
 def delete_before(side: Side, topic: str, offset: int) -> None:
-    admin, place = Admin(side.spec), TopicPartition(topic, 0, offset)
-    admin.client.delete_records([place])[place].result(20)
+    admin, tp = Admin(side.spec), TopicPartition(topic, 0, offset)
+    admin.client.delete_records([tp])[tp].result(20)
 
 
 def test_on_real_clusters_blocks_go_once_both_logs_begin_behind_them(

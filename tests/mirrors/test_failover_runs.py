@@ -187,8 +187,8 @@ def test_commands_start_consumers_and_redirect_producers_and_a_person_does_what_
     assert (run.state, run.waits_for) == ("waiting", "trouble")
     assert "The command move exited with 3: no place to start." in run.reason
     group = group_of(world)
-    place = (world.remote(topic), 0)
-    stands = read_offsets(world.copy.target.spec, {group: [place]}).done[group].done[place]
+    tp = (world.remote(topic), 0)
+    stands = read_offsets(world.copy.target.spec, {group: [tp]}).done[group].done[tp]
     assert stands == GroupOffset(world.truth(topic)[sorted(world.truth(topic))[15]])
     world.commit_there(group, topic, stands.offset + 1)
     commands.resume(run=run, who="ben")

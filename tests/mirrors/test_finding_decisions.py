@@ -73,7 +73,7 @@ def test_each_kind_stores_who_decided_and_sends_its_worker_once(
     with django_capture_on_commit_callbacks(execute=True):
         gap = lost_ranges.decide(gap=gap, choice="accept", shown="", **said)
         found = drift.decide(finding=found, choice="fix", **said)
-        assert orphans.decide(run=run, decision="drop", places=None, **said) == 1
+        assert orphans.decide(run=run, decision="drop", partitions=None, **said) == 1
     orphan = OrphanStretch.objects.exclude(decision="").get()
     assert [row.state for row in (gap, found, orphan)] == ["accepted", "fixing", "decided"]
     for row in (gap, found, orphan):

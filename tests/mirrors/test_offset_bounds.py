@@ -70,8 +70,8 @@ class World:
         append(side.spec, topic, [NewRecord(row.key, row.value, 0) for row in rows])
 
     def ask(self, *offsets: int) -> list[Translation]:
-        place = (self.topic, 0)
-        return refresh_and_translate(flow=self.flow, places={place: offsets}, deadline_s=20)[place]
+        tp = (self.topic, 0)
+        return refresh_and_translate(flow=self.flow, partitions={tp: offsets}, deadline_s=20)[tp]
 
 
 @pytest.mark.usefixtures("no_search")
@@ -102,9 +102,9 @@ def test_a_group_in_what_mm2_copied_gets_the_nearest_proven_sync(
         assert 0 <= exact - row.downstream <= row.re_reads <= 101
     # The page has it from rows alone; who asks for the place of a record gets no bound.
     rows = {(world.topic, 0): [250]}
-    [bound] = translate_offsets(flow=world.flow, places=rows, with_bounds=True)[world.topic, 0]
+    [bound] = translate_offsets(flow=world.flow, partitions=rows, with_bounds=True)[world.topic, 0]
     assert bound.downstream == 200 + shift + 1
-    [plain] = translate_offsets(flow=world.flow, places=rows)[world.topic, 0]
+    [plain] = translate_offsets(flow=world.flow, partitions=rows)[world.topic, 0]
     assert plain.outcome == "unknown"
 
 
@@ -151,9 +151,9 @@ def test_when_the_source_is_gone_what_was_learned_still_answers(sides: tuple[Sid
     source.bootstrap_servers = "127.0.0.1:9"
     source.save()
     flow = Flow.objects.get(pk=world.flow.pk)
-    (answer,) = refresh_and_translate(flow=flow, places={(world.topic, 0): [260]}, deadline_s=6)[
-        world.topic, 0
-    ]
+    (answer,) = refresh_and_translate(
+        flow=flow, partitions={(world.topic, 0): [260]}, deadline_s=6
+    )[world.topic, 0]
     assert (answer.outcome, answer.downstream) == ("lower_bound", 208)
     assert mm2_bounds.READ_AGAIN.total_seconds() == 600
 

@@ -101,8 +101,8 @@ def test_the_flow_comes_back_from_its_target_with_plan_simulation_and_positions(
     assert world.do(back_up_flow).counts == {"written": 3}
     assert world.do(back_up_flow).counts == {"written": 0}
     refresh_index(flow=flow)
-    places = {(topic, 0): {0, 7, 25, 39}, (topic, 1): {0, 14}}
-    before = translate_offsets(flow=flow, places=places)
+    partitions = {(topic, 0): {0, 7, 25, 39}, (topic, 1): {0, 14}}
+    before = translate_offsets(flow=flow, partitions=partitions)
     spec, name = flow.spec, flow.name
     steps = [step.name for step in run.steps.all()]
     forget_all()
@@ -131,7 +131,7 @@ def test_the_flow_comes_back_from_its_target_with_plan_simulation_and_positions(
     positions = PartitionMap.objects.filter(flow=again).values_list("partition", "position")
     assert dict(positions) == {0: 40, 1: 15}
     assert RunBlock.objects.filter(map__flow=again).exists()
-    assert translate_offsets(flow=again, places=places) == before
+    assert translate_offsets(flow=again, partitions=partitions) == before
     assert f"{name} is restored, with the positions of 2 partitions" in out.getvalue()
     # What was copied already stays where it is: a new flow goes on behind it.
     world.fill(topic, 10)

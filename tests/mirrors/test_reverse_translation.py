@@ -42,7 +42,7 @@ def back(there: Flow) -> Flow:
 
 
 def ask(flow: Flow, *offsets: int) -> list[int | None]:
-    rows = translate_offsets(flow=flow, places={("t", 0): offsets})["t", 0]
+    rows = translate_offsets(flow=flow, partitions={("t", 0): offsets})["t", 0]
     return [row.downstream for row in rows]
 
 
@@ -86,8 +86,8 @@ def test_a_remote_topic_that_stays_leads_to_its_source_topic(there: Flow) -> Non
     Divergence.objects.update(remote_topic="a.t")
     decided(there, "exported")
     there.maps.update(position=25)
-    rows = upstream_of(there=there, places={("a.t", 0): [11, 21], ("other", 0): [3]})
-    assert {place: [row.downstream for row in found] for place, found in rows.items()} == {
+    rows = upstream_of(there=there, partitions={("a.t", 0): [11, 21], ("other", 0): [3]})
+    assert {tp: [row.downstream for row in found] for tp, found in rows.items()} == {
         ("a.t", 0): [10, 25]
     }
 
@@ -104,13 +104,16 @@ def test_a_group_of_a_topic_that_a_failback_left_out_gets_no_offset_and_stops_no
     Failback.objects.create(flow=there, reverse=back, requested_by="x", starts=starts)
     assert blocked_home(back) == {("t", 0): reason}
     assert blocked_home(there) == {}
-    places = tuple(
+    group_partitions = tuple(
         GroupPartition(group="g", topic=topic, partition=0, remote_topic=topic, source_offset=5)
         for topic in ("t", "u")
     )
-    group = GroupSnapshot(group="g", places=places)
+    group = GroupSnapshot(group="g", group_partitions=group_partitions)
     (found,) = with_resume_offsets(back, [group], (), ({}, Partial({}, {})), {}, {}, {})
-    assert [(place.topic, place.left_out) for place in found.places] == [("t", reason), ("u", "")]
+    assert [
+        (group_partition.topic, group_partition.left_out)
+        for group_partition in found.group_partitions
+    ] == [("t", reason), ("u", "")]
 
 
 def test_the_map_does_not_lead_to_a_topic_that_was_deleted_and_created_again(
@@ -123,4 +126,4 @@ def test_the_map_does_not_lead_to_a_topic_that_was_deleted_and_created_again(
         starts=[{"topic": "t", "partition": 0, "kind": "gone", "offset": None, "reason": "x"}]
     )
     assert ask(back, 5, 25, 29) == [None, 28, 32]
-    assert upstream_of(there=there, places={("t", 0): [5]}) == {}
+    assert upstream_of(there=there, partitions={("t", 0): [5]}) == {}

@@ -23,9 +23,9 @@ def test_workers_read_on_for_flows_that_moved_and_whose_target_answers() -> None
         keep_map(flow, "orders", 0, [Run(0, 0, 9)], position=9, at_once=1)
         rows.partition(flow, "orders", 0, position=9 if flow is still else 12)
     assert due_flows() == [moved.pk]
-    assert not is_behind(flow=still, places=[("orders", 0)])
-    assert not is_behind(flow=moved, places=[("orders", 1)])
-    assert is_behind(flow=moved, places=[("orders", 0)])
+    assert not is_behind(flow=still, partitions=[("orders", 0)])
+    assert not is_behind(flow=moved, partitions=[("orders", 1)])
+    assert is_behind(flow=moved, partitions=[("orders", 0)])
 
 
 def test_a_block_that_was_taken_off_is_out_and_one_that_was_written_behind_is_in() -> None:
@@ -82,8 +82,8 @@ def test_a_source_that_was_cut_has_no_old_copy_from_there_on(at_once: int) -> No
     for at in range(0, len(records), at_once):
         found = read_records(records[at : at + at_once])
         write_blocks((known.pk, block) for _, block in found.last_blocks())
-    places = {("orders", 0): range(66)}
-    answers = translate_offsets(flow=flow, places=places)["orders", 0]
+    partitions = {("orders", 0): range(66)}
+    answers = translate_offsets(flow=flow, partitions=partitions)["orders", 0]
     wanted = [
         *(("exact", at + at // 10) for at in range(LOST_FROM)),
         *(("gap", 110) for _ in range(LOST_FROM, 58)),
@@ -102,5 +102,5 @@ def test_a_map_that_begins_again_says_nothing_of_what_is_not_copied_again_yet() 
     )
     found = read_records([*BEFORE, MARK])
     write_blocks((known.pk, block) for _, block in found.last_blocks())
-    (answer,) = translate_offsets(flow=flow, places={("orders", 0): [56]})["orders", 0]
+    (answer,) = translate_offsets(flow=flow, partitions={("orders", 0): [56]})["orders", 0]
     assert (answer.outcome, answer.downstream) == ("gap", 60)

@@ -44,7 +44,7 @@ def flow_of(copy: HandFlow) -> Flow:
 
 
 def ask(flow: Flow, topic: str, *offsets: int, partition: int = 0) -> list[Translation]:
-    return translate_offsets(flow=flow, places={(topic, partition): offsets})[topic, partition]
+    return translate_offsets(flow=flow, partitions={(topic, partition): offsets})[topic, partition]
 
 
 def write_some(side: Side, topic: str, chance: random.Random, batches: int) -> None:
@@ -153,8 +153,8 @@ def test_runs_of_an_earlier_generation_stay_while_their_records_do_and_go_with_t
     assert flows_with_old_runs() == [flow.pk]
     assert retire_runs(flow=flow) == 0, "the remote topic still holds their records"
     assert maps.count() == 2
-    admin, place = Admin(target.spec), TopicPartition(remote, 0, 3)
-    admin.client.delete_records([place])[place].result(20)
+    admin, tp = Admin(target.spec), TopicPartition(remote, 0, 3)
+    admin.client.delete_records([tp])[tp].result(20)
     assert retire_runs(flow=flow) == 1
     assert maps.count() == 1
     assert ask(flow, topic, 0, 1) == answers
@@ -188,14 +188,14 @@ def test_however_it_was_written_every_offset_is_translated_as_a_scan_says(
 
 def test_a_thousand_offsets_of_a_long_map_take_a_moment() -> None:
     flow = rows.flow()
-    places = {}
+    partitions = {}
     for number in range(4):
         found = [Run(at * 10, at * 9, 8) for at in range(100_000)]
         keep_map(flow, "t", number, found, position=1_000_000, at_once=100_000)
-        places["t", number] = [at * 3989 for at in range(250)]
+        partitions["t", number] = [at * 3989 for at in range(250)]
     started = time.perf_counter()
     with CaptureQueriesContext(connection) as asked:
-        answers = translate_offsets(flow=flow, places=places)
+        answers = translate_offsets(flow=flow, partitions=partitions)
     took = time.perf_counter() - started
     assert len(asked) < 12
     # A fifth of a second on a quiet machine.

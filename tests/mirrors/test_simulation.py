@@ -200,7 +200,7 @@ def test_a_group_in_what_mm2_copied_resumes_at_a_proven_lower_bound(
     inside, below = scene.group("inside", earlier[3].upstream), scene.group("below", 0)
     # As the sync task does from time to time; a busy machine may not do it within one simulation.
     asked = {(scene.topic, 0): [earlier[3].upstream, 0]}
-    refresh_and_translate(flow=flow, places=asked, deadline_s=60)
+    refresh_and_translate(flow=flow, partitions=asked, deadline_s=60)
 
     done = simulate(flow, inside, below)
 

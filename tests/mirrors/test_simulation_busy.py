@@ -154,8 +154,8 @@ def test_offsets_that_a_transaction_holds_for_a_moment_are_waited_for(
     producer = Producer({**bootstrap, "transactional.id": unique("exactly-once")})
     producer.init_transactions(20)
     producer.begin_transaction()
-    place = confluent_kafka.TopicPartition(scene.topic, 0, 7)
-    producer.send_offsets_to_transaction([place], member.consumer_group_metadata(), 20)
+    tp = confluent_kafka.TopicPartition(scene.topic, 0, 7)
+    producer.send_offsets_to_transaction([tp], member.consumer_group_metadata(), 20)
     ending = threading.Timer(1.5, producer.commit_transaction, [20])
     ending.start()
     try:

@@ -19,14 +19,14 @@ from monitoring.domain.forecasts.retention import (
     update_progress,
 )
 
-PLACE = ("orders", 3)
+TP = ("orders", 3)
 MINUTE = 60_000
 
 
 def risk(steps: list[Step], position: int, copied: float | None, at: int) -> RetentionRisk | None:
     earliest = steps[-1][1] if steps else 0
     return risk_of(
-        PLACE,
+        TP,
         position=position,
         earliest=earliest,
         end=10**9,
@@ -77,9 +77,9 @@ def test_a_flow_that_copies_too_slowly_gains_time_and_one_that_keeps_up_is_safe(
 def test_what_is_caught_up_or_close_behind_the_end_is_never_at_risk() -> None:
     steps = [(second * 1_000, second * 100) for second in range(0, 100, 10)]
     facts = {"earliest": 9_000, "pace": deletion_pace(steps, 95_000), "at": 95_000}
-    assert risk_of(PLACE, position=20_000, end=20_000, copied=0.0, **facts) is None
-    assert risk_of(PLACE, position=19_900, end=20_000, copied=10.0, **facts) is None
-    assert risk_of(PLACE, position=19_900, end=20_000, copied=0.0, **facts) is not None
+    assert risk_of(TP, position=20_000, end=20_000, copied=0.0, **facts) is None
+    assert risk_of(TP, position=19_900, end=20_000, copied=10.0, **facts) is None
+    assert risk_of(TP, position=19_900, end=20_000, copied=0.0, **facts) is not None
 
 
 def test_nothing_is_foretold_before_a_second_step_nor_after_deletion_came_to_rest() -> None:

@@ -19,7 +19,7 @@ from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.lists.groups import CONSUMER_GROUPS
 from mirrors.models import Flow, GroupOffset, readiness
 from mirrors.models.groups.summaries import WORST_FIRST, finish_summaries, group_summaries
-from mirrors.services.groups.store import store_listing, store_places
+from mirrors.services.groups.store import store_listing, store_offset_updates
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -68,7 +68,7 @@ def test_the_survey_stores_lag_and_state_of_a_group() -> None:
         store_listing(flow=flow, spec=flow.spec, listed=listed, now=timezone.now())
 
     listing(one)
-    places = [
+    group_partitions = [
         GroupPartition(
             group="app",
             topic="t",
@@ -79,10 +79,13 @@ def test_the_survey_stores_lag_and_state_of_a_group() -> None:
         )
         for at, end in enumerate((7, None))
     ]
-    store_places(
+    store_offset_updates(
         flow=flow,
         groups=["app"],
-        found=[(place, OffsetUpdate("off", None, "off")) for place in places],
+        found=[
+            (group_partition, OffsetUpdate("off", None, "off"))
+            for group_partition in group_partitions
+        ],
         now=timezone.now(),
     )
     listing(one)

@@ -10,14 +10,18 @@ from django.utils import timezone
 
 from mirrors.domain.failover.plan import plan_failover
 from mirrors.models import FailoverRun, Flow
-from tests.domain.test_failover import GroupSnapshot, partition, picture, place
+from tests.domain.test_failover import GroupSnapshot, make_group_partition, partition, picture
 from tests.pages import world
 
 
 @pytest.fixture
 def run(db: None) -> FailoverRun:
     flow: Flow = world.busy()
-    groups = (GroupSnapshot(group="it's $(x)", places=(place(group="it's $(x)"),)),)
+    groups = (
+        GroupSnapshot(
+            group="it's $(x)", group_partitions=(make_group_partition(group="it's $(x)"),)
+        ),
+    )
     plan = plan_failover(picture(partitions=(partition(),), groups=groups))
     return FailoverRun.objects.create(
         flow=flow,

@@ -26,7 +26,7 @@ from mirrors.domain.failover.simulation_result import (
 from mirrors.models import FailoverRun, Flow
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.simulation import simulator
-from tests.domain.test_failover import GroupSnapshot, partition, picture, place
+from tests.domain.test_failover import GroupSnapshot, make_group_partition, partition, picture
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -43,7 +43,7 @@ def finished(flow: Flow, group: str = "billing", **proof: Any) -> FailoverRun:
 def finish(run: FailoverRun, group: str = "billing", **proof: Any) -> FailoverRun:
     """Give a run a plan and a result, as a worker would, over two partitions."""
     rows = (partition(), partition(partition=1, source_end=None))
-    groups = (GroupSnapshot(group=group, places=(place(group=group),)),)
+    groups = (GroupSnapshot(group=group, group_partitions=(make_group_partition(group=group),)),)
     seen: dict[str, Any] = {"partitions": rows, "groups": groups, "writing": "It still writes."}
     gone = DriftFinding(kind="deleted topic", name="east.old", sentence="east.old was deleted.")
     seen["target_topics"] = TargetTopics(drifted=(gone,))

@@ -69,7 +69,7 @@ def denials(topic: str) -> AclBindingFilter:
 def standing(side: Side, group: str, topic: str) -> dict[tuple[str, int], int]:
     found = read_offsets(side.spec, {group: [(topic, 0), (topic, 1)]}).raise_first()
     stands = found.done[group].raise_first().done
-    return {place: at.offset for place, at in stands.items()}
+    return {tp: at.offset for tp, at in stands.items()}
 
 
 def pasted(text: str, tools: Path, directory: Path) -> None:

@@ -50,7 +50,7 @@ class Driver:
         time.sleep(min(seconds, 0.05))
 
     def order(self) -> str | None:
-        there = all(self._positions.get(place, 0) >= end for place, end in self._ends.items())
+        there = all(self._positions.get(tp, 0) >= end for tp, end in self._ends.items())
         return "stop" if there else None
 
     def due(self, *, moved: bool = True) -> bool:
@@ -85,11 +85,11 @@ def write(spec: ClusterSpec, topic: str) -> None:
 
 def settled_ends(admin: Admin, topic: str) -> dict[tuple[str, int], int]:
     """The ends once the last transaction's markers are there: they come after its answer."""
-    places = [(topic, number) for number in range(PARTITIONS)]
+    partitions = [(topic, number) for number in range(PARTITIONS)]
     until = time.monotonic() + 20
     while time.monotonic() < until:
-        stable = admin.list_offsets(places, "stable").raise_first().done
-        if stable == admin.list_offsets(places, "latest").raise_first().done:
+        stable = admin.list_offsets(partitions, "stable").raise_first().done
+        if stable == admin.list_offsets(partitions, "latest").raise_first().done:
             break
         time.sleep(0.02)
     return stable
@@ -187,4 +187,4 @@ def test_copies_through_brokers_that_demand_it_on_both_sides(
     assert len(before) == 40
     assert [crossed(record) for record in after] == [crossed(record) for record in before]
     kept = read_positions(sides[1], plan.positions_topic).positions
-    assert {place: kept[place].position for place in ends} == ends
+    assert {tp: kept[tp].position for tp in ends} == ends

@@ -247,7 +247,7 @@ def test_a_topic_that_may_not_be_created_is_counted_with_the_right_that_is_missi
     target = limited(here.pair[1], f"{here.name}b")
     eventually(lambda: here.fails_no_more(lambda: here.planner(rf"{here.name}\..*", target=target)))
     plan = here.until(here._planners[-1], lambda plan: plan.stopped)
-    assert {place: error.code for place, error in plan.stopped.items()} == {
+    assert {tp: error.code for tp, error in plan.stopped.items()} == {
         (topic, 0): "cannot_be_created",
         (topic, 1): "cannot_be_created",
     }

@@ -201,8 +201,8 @@ def test_a_topic_that_can_no_longer_be_described_is_a_blocker_that_only_a_decisi
         world.fill(name, 60)
     world.copy.copy()
     group = world.flow.properties["groups"].removesuffix(".*")
-    places = {(topic, 0): GroupOffset(40), (hidden, 0): GroupOffset(10)}
-    write_offsets(world.copy.source.spec, group, places).raise_first()
+    partitions = {(topic, 0): GroupOffset(40), (hidden, 0): GroupOffset(10)}
+    write_offsets(world.copy.source.spec, group, partitions).raise_first()
     flow = Flow.objects.select_related("source", "target").get(pk=world.flow.pk)
     wait_for_rights(world, flow, topic)
     admin = AdminClient({"bootstrap.servers": secured_pair[0].broker.bootstrap, "log_level": 0})

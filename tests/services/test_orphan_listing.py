@@ -43,10 +43,10 @@ def test_what_cannot_be_read_is_at_most_its_offsets(
 
     monkeypatch.setattr(orphans, "consume", consume)
     run = going_back(world.flow())
-    places = [("orders", 0), ("orders", 1)]
+    partitions = [("orders", 0), ("orders", 1)]
     old = Side(
-        cluster="A", topic_ids={}, first=dict.fromkeys(places, 0),
-        end={places[0]: 30, places[1]: 11},
+        cluster="A", topic_ids={}, first=dict.fromkeys(partitions, 0),
+        end={partitions[0]: 30, partitions[1]: 11},
     )  # fmt: skip
     rows = orphans.list_orphans(
         run=run, source=run.flow.source.spec, points=[point(0), point(1)], old=old, back=None,

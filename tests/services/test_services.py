@@ -197,7 +197,7 @@ def remote_end(port: int) -> int:
     try:
         if f"primary.{TOPIC}" not in consumer.list_topics(timeout=5).topics:
             return 0
-        place = TopicPartition(f"primary.{TOPIC}", 0)
-        return int(consumer.get_watermark_offsets(place, timeout=5)[1])
+        tp = TopicPartition(f"primary.{TOPIC}", 0)
+        return int(consumer.get_watermark_offsets(tp, timeout=5)[1])
     finally:
         consumer.close()

@@ -120,9 +120,9 @@ class FailbackFlows:
         names = Counter(name for part in rows for row in part for name, _ in row[2] or ())
         return names["understudy.orphan"]
 
-    def stand(self, side: str, group: str, places: dict[tuple[str, int], int]) -> None:
+    def stand(self, side: str, group: str, partitions: dict[tuple[str, int], int]) -> None:
         consumer = self._consumer(side, group)
-        rows = [TopicPartition(*place, offset) for place, offset in places.items()]
+        rows = [TopicPartition(*tp, offset) for tp, offset in partitions.items()]
         consumer.commit(offsets=rows, asynchronous=False)
         consumer.close()
 

@@ -213,7 +213,7 @@ class Flow:
     ) -> JobStatus:
         """Until every partition's committed position has reached the end given."""
         return self.wait(
-            lambda s: all(position(s, *place) == end for place, end in ends.items()),
+            lambda s: all(position(s, *tp) == end for tp, end in ends.items()),
             seconds=seconds,
         )
 

@@ -177,15 +177,15 @@ class AdverseTopics:
             copying.flow.change(desired="paused")
         for copying in self.flows:
             copying.flow.wait_state("paused", seconds=BACK_S)
-        place, reached = (self.cut, 0), self.written.written
+        tp, reached = (self.cut, 0), self.written.written
         known = [copying.flow.wait(lambda s: s.partitions) for copying in self.flows]
-        read = max(position(status, *place) or 0 for status in known)
-        while self.written.written < reached + 4 * A_STRETCH or self._end(place) < read + 20:
+        read = max(position(status, *tp) or 0 for status in known)
+        while self.written.written < reached + 4 * A_STRETCH or self._end(tp) < read + 20:
             assert self.written.failure is None
             time.sleep(0.05)
         # The cleaner comes by every second.
         time.sleep(2.5)
-        self._delete(place, self._end(place) - 5)
+        self._delete(tp, self._end(tp) - 5)
         for copying in self.flows:
             copying.flow.change(desired="running")
         for copying in self.flows:
@@ -193,16 +193,16 @@ class AdverseTopics:
             copying.flow.wait_state("running")
 
     def delete_what_was_copied(self) -> None:
-        place = (self.chance.choice([self.plain, self.keys]), 0)
+        tp = (self.chance.choice([self.plain, self.keys]), 0)
         known = [copying.flow.wait(lambda s: s.partitions) for copying in self.flows]
-        self._delete(place, min(position(status, *place) or 0 for status in known))
+        self._delete(tp, min(position(status, *tp) or 0 for status in known))
 
-    def _end(self, place: TopicPartition) -> int:
-        return end_offsets(self.lab.source, place[0])[place]
+    def _end(self, tp: TopicPartition) -> int:
+        return end_offsets(self.lab.source, tp[0])[tp]
 
-    def _delete(self, place: TopicPartition, before: int) -> None:
-        self.deleted[place] = max(before, self.deleted.get(place, 0))
-        gone = confluent_kafka.TopicPartition(*place, before)
+    def _delete(self, tp: TopicPartition, before: int) -> None:
+        self.deleted[tp] = max(before, self.deleted.get(tp, 0))
+        gone = confluent_kafka.TopicPartition(*tp, before)
         self.lab.on_source.delete_records([gone])[gone].result(20)
 
     def settle(self) -> dict[TopicPartition, int]:
@@ -215,8 +215,8 @@ class AdverseTopics:
             copying.flow.wait_copied(ends, seconds=BACK_S)
             copying.flow.stop()
             refresh_index(flow=copying.row)
-            for place, end in ends.items():
-                rows.partition(copying.row, *place, position=end, lane="raw")
+            for tp, end in ends.items():
+                rows.partition(copying.row, *tp, position=end, lane="raw")
         return ends
 
     def _ends(self, isolation: str) -> dict[TopicPartition, int]:
@@ -225,10 +225,10 @@ class AdverseTopics:
             ends |= end_offsets(self.lab.source, topic, isolation)
         return ends
 
-    def may_lack(self, place: TopicPartition) -> set[int]:
+    def may_lack(self, tp: TopicPartition) -> set[int]:
         """Compaction may have taken anything unread; of others only what was deleted before."""
-        offsets = self.written.offsets[place]
-        if place[0] in (self.keys, self.thin):
+        offsets = self.written.offsets[tp]
+        if tp[0] in (self.keys, self.thin):
             return set(offsets)
-        gone = self.deleted.get(place, 0) if place[0] == self.cut else 0
+        gone = self.deleted.get(tp, 0) if tp[0] == self.cut else 0
         return {at for at in offsets if at < gone}

@@ -28,8 +28,8 @@ def _end(consumer: Consumer, topic: str, partition: int) -> int:
     until = time.monotonic() + 10
     while True:
         try:
-            place = TopicPartition(topic, partition)
-            end: int = consumer.get_watermark_offsets(place, timeout=5)[1]
+            tp = TopicPartition(topic, partition)
+            end: int = consumer.get_watermark_offsets(tp, timeout=5)[1]
         except KafkaException:
             # A leader of a topic just made is not known everywhere yet.
             if time.monotonic() > until:

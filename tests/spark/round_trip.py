@@ -41,7 +41,9 @@ def decide(run: Failback, decision: str, partition: int) -> None:
     topic = run.orphans.first().topic
     places = [(topic, partition)]
     now = timezone.now()
-    orphans.decide(run=run, decision=decision, places=places, who=WHO, why="They count.", now=now)
+    orphans.decide(
+        run=run, decision=decision, partitions=places, who=WHO, why="They count.", now=now
+    )
     done = orphan_resolution.resolve_orphans(run_id=run.pk)
     assert done == 1, [row.reason for row in run.orphans.all()]
 

@@ -30,7 +30,7 @@ class Scan:
     `deaths`: how often a copier may have left records behind that nobody committed; 0: never.
     """
 
-    place: TopicPartition
+    tp: TopicPartition
     position: int
     committed: dict[int, bytes]
     held: set[int]
@@ -120,14 +120,14 @@ def scans(
     for topic in written.topics:
         held = _numbers(lab.source, topic)
         for partition, copies in _numbers(lab.target, flow.remote(topic)).items():
-            place = (topic, partition)
-            lay = written.offsets[place]
+            tp = (topic, partition)
+            lay = written.offsets[tp]
             assert held[partition].items() <= lay.items(), "the source is as it was acknowledged"
             at = {number: offset for offset, number in lay.items()}
             found.append(
                 Scan(
-                    place=place,
-                    position=ends[place],
+                    tp=tp,
+                    position=ends[tp],
                     committed={
                         at: written.keys[number]
                         for at, number in sorted(lay.items())
@@ -155,15 +155,15 @@ def library_answers(
     keys = {key: BlockKey.from_bytes(key) for key in blocks}
     answers: dict[TopicPartition, Answers] = {}
     runs = 0
-    for place, end in ends.items():
-        mine = [key for key, row in keys.items() if (row.topic, row.partition) == place]
+    for tp, end in ends.items():
+        mine = [key for key, row in keys.items() if (row.topic, row.partition) == tp]
         mine = [key for key in mine if not is_skipped_generation(keys[key].generation)]
         assert len({keys[key].generation for key in mine}) <= 1, "nothing was begun again"
         rows = [run for _, body in sorted(blocks[key] for key in mine) for run in read_block(body)]
         runs += len(rows)
         known = RunMap(rows)
         found = [known.translate(at, position=end) for at in range(end + 2)]
-        answers[place] = [(answer.downstream, answer.outcome) for answer in found]
+        answers[tp] = [(answer.downstream, answer.outcome) for answer in found]
     return answers, runs
 
 

@@ -64,7 +64,7 @@ class Flow:
 
     def resumes(self, at: int, *, epoch: int) -> None:
         """A person's decision: the partition resumes at an offset, after a number of epochs."""
-        place = ("t", 0)
+        tp = ("t", 0)
         work = PartitionWork(
             topic="t", topic_id="1", partition=0, remote_topic="a.t", remote_topic_id="2", start=at
         )
@@ -73,8 +73,8 @@ class Flow:
             target_cluster_id="b",
             positions_topic="p",
             owner="",
-            partitions={place: work},
-            slices={place: 0},
+            partitions={tp: work},
+            slices={tp: 0},
             stopped={},
             topics=(
                 TopicStatus(
@@ -82,7 +82,7 @@ class Flow:
                 ),
             ),
             warnings=(),
-            resumed=frozenset([place]),
+            resumed=frozenset([tp]),
         )
         self._copying._slices[0] = types.SimpleNamespace(  # type: ignore[assignment]
             epoch=epoch, dismiss_successor=lambda: self.dismissed.append(epoch)

@@ -64,10 +64,10 @@ def tell(nasty: AdverseTopics, copying: IndexedFlow, figures: Counter[str]) -> N
 
 
 def index_answers(row: Row, ends: dict[TopicPartition, int]) -> dict[TopicPartition, Answers]:
-    found = translate_offsets(flow=row, places={at: range(end + 2) for at, end in ends.items()})
+    found = translate_offsets(flow=row, partitions={at: range(end + 2) for at, end in ends.items()})
     return {
-        place: [(answer.downstream, answer.outcome) for answer in answers]
-        for place, answers in found.items()
+        tp: [(answer.downstream, answer.outcome) for answer in answers]
+        for tp, answers in found.items()
     }
 
 

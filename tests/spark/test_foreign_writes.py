@@ -42,13 +42,13 @@ def test_what_grew_while_a_position_stood_is_found_at_the_look_after(
 ) -> None:
     topic = unique("quiet")
     view = side.make(topic)
-    place = ("t", 0)
-    there = {place: RemotePartition(topic, view.topic_id, 0, 7)}
+    tp = ("t", 0)
+    there = {tp: RemotePartition(topic, view.topic_id, 0, 7)}
     side.write(topic, 0, some(5))
     assert looks.find(there) == {}, "what was there before is no news"
     side.write(topic, 0, some(3))
     assert looks.find(there) == {}, "it may be a batch of this flow, whose position comes later"
-    assert looks.find(there) == {place: [ForeignRange(5, 7, 3)]}
+    assert looks.find(there) == {tp: [ForeignRange(5, 7, 3)]}
     assert looks.find(there) == {}, "it is found once"
 
 
@@ -57,12 +57,12 @@ def test_where_the_next_batch_belongs_says_what_was_there_at_the_first_look(
 ) -> None:
     topic = unique("known")
     view = side.make(topic)
-    place = ("t", 0)
+    tp = ("t", 0)
     side.write(topic, 0, some(5))
-    there = {place: RemotePartition(topic, view.topic_id, 0, 7, 2)}
+    there = {tp: RemotePartition(topic, view.topic_id, 0, 7, 2)}
     assert looks.find(there) == {}
     # The batch of five begins below that place and reaches beyond it.
-    assert looks.find(there) == {place: [ForeignRange(0, 4, 5)]}
+    assert looks.find(there) == {tp: [ForeignRange(0, 4, 5)]}
 
 
 def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
@@ -70,13 +70,13 @@ def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
 ) -> None:
     topic = unique("dead")
     view = side.make(topic)
-    place = ("t", 0)
+    tp = ("t", 0)
 
     def there(
         position: int, epoch: int, reported_at: float
     ) -> dict[TopicPartition, RemotePartition]:
         remote = RemotePartition(topic, view.topic_id, 0, position, None, epoch, reported_at)
-        return {place: remote}
+        return {tp: remote}
 
     began = time.monotonic()
     looks.find(there(1, 1, began))
@@ -90,7 +90,7 @@ def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
         assert looks.find(there(5, 2, float("inf"))) == {}, "the next one knows the position"
     side.write(topic, 0, some(2))
     looks.find(there(5, 2, float("inf")))
-    assert looks.find(there(5, 2, float("inf"))) == {place: [ForeignRange(4, 5, 2)]}
+    assert looks.find(there(5, 2, float("inf"))) == {tp: [ForeignRange(4, 5, 2)]}
 
 
 def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
@@ -98,10 +98,10 @@ def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
 ) -> None:
     topic = unique("own")
     view = side.make(topic)
-    place = ("t", 0)
+    tp = ("t", 0)
 
     def there(position: int) -> dict[tuple[str, int], RemotePartition]:
-        return {place: RemotePartition(topic, view.topic_id, 0, position)}
+        return {tp: RemotePartition(topic, view.topic_id, 0, position)}
 
     side.write(topic, 0, some(1))
     looks.find(there(1))
@@ -119,7 +119,7 @@ def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
     writer.end(commit=True)
     # Its marker is written a moment after the commit.
     found = wait_for(lambda: looks.find(there(5)), what="the committed ones")
-    assert [row.records for row in found[place]] == [2]
+    assert [row.records for row in found[tp]] == [2]
 
 
 def test_a_lane_that_finds_it_once_more_adds_only_what_is_new() -> None:
@@ -165,9 +165,9 @@ def test_records_of_a_commit_whose_answer_was_lost_are_not_taken_for_foreign(
     """The broker died after the commit: the driver still has the old position."""
     topic = unique("lost-answer")
     view = side.make(topic)
-    place = ("t", 0)
-    there = {place: RemotePartition(topic, view.topic_id, 0, 0)}
-    committed = {place: 5}
+    tp = ("t", 0)
+    there = {tp: RemotePartition(topic, view.topic_id, 0, 0)}
+    committed = {tp: 5}
     failures: list[Exception] = [KafkaUnavailable("No answer."), RuntimeError("a defect")]
 
     def committed_positions() -> dict[TopicPartition, int]:
@@ -185,7 +185,5 @@ def test_records_of_a_commit_whose_answer_was_lost_are_not_taken_for_foreign(
         with pytest.raises(error):
             calls._confirmed(looks, there)
     assert calls._confirmed(looks, there) == {}, "the target has another position than the driver"
-    committed[place] = 0
-    assert calls._confirmed(looks, there) == {place: [ForeignRange(0, 4, 5)]}, (
-        "and it is read again"
-    )
+    committed[tp] = 0
+    assert calls._confirmed(looks, there) == {tp: [ForeignRange(0, 4, 5)]}, "and it is read again"

@@ -18,10 +18,10 @@ from spark_runner.planning.plan import PlanBuilder
 from spark_runner.planning.start_offsets import SourceRanges
 from spark_runner.positions.topic import StoredPositions
 
-PLACE = ("t", 0)
+TP = ("t", 0)
 # Twenty records are kept, thirty were copied, and three new ones came after the cut.
 KEPT, COPIED, END = 20, 30, 23
-HELD = SourceRanges({PLACE: 0}, {PLACE: END})
+HELD = SourceRanges({TP: 0}, {TP: END})
 
 
 def snapshot(cluster: str, topic: str) -> ClusterSnapshot:
@@ -47,7 +47,7 @@ def draft_and_ledger(leader_epoch: int | None, **known: int) -> tuple[PlanBuilde
         leader_epoch=leader_epoch,
         **known,  # type: ignore[arg-type]
     )
-    ledger = StoredPositions({PLACE: position}, 1)
+    ledger = StoredPositions({TP: position}, 1)
     draft.apply_positions(ledger)
     return draft, ledger
 
@@ -70,16 +70,16 @@ SEEN = GapFacts(kind="truncated", position=COPIED, first=None, end=KEPT)
 @pytest.mark.parametrize("all_rest", [False, True])
 def test_where_a_log_was_cut_stays_what_the_lane_saw(all_rest: bool) -> None:
     draft, ledger = draft_and_ledger(leader_epoch=5)
-    orders = PlanContext(stopped={PLACE: said(SEEN)})
+    orders = PlanContext(stopped={TP: said(SEEN)})
     find_gaps(draft, ledger, HELD, orders, missing=set(), is_idle=all_rest)
-    facts = draft.stopped[PLACE].gap
+    facts = draft.stopped[TP].gap
     assert facts == dataclasses.replace(SEEN, first=0)
     assert facts.lost == (KEPT, COPIED - 1)
     decision = Decision(topic="t", partition=0, choice="accept", facts=facts)
     (row,) = apply_decisions(draft, ledger, [decision], HELD)
     assert row.position == KEPT
     # What was copied before the cut keeps its place in the map.
-    assert generation_of(row) == generation_of(ledger.positions[PLACE])
+    assert generation_of(row) == generation_of(ledger.positions[TP])
 
 
 @pytest.mark.parametrize("cut_at", [KEPT, KEPT + 2])
@@ -88,9 +88,9 @@ def test_a_decision_does_nothing_to_a_second_cut_that_is_met_at_the_same_positio
 ) -> None:
     """It stays in the spec until something else is changed, and the position came back."""
     draft, ledger = draft_and_ledger(leader_epoch=5)
-    orders = PlanContext(stopped={PLACE: said(SEEN)})
+    orders = PlanContext(stopped={TP: said(SEEN)})
     find_gaps(draft, ledger, HELD, orders, missing=set(), is_idle=False)
-    facts = draft.stopped[PLACE].gap
+    facts = draft.stopped[TP].gap
     assert facts is not None
     decision = Decision(topic="t", partition=0, choice="accept", facts=facts)
     (row,) = apply_decisions(draft, ledger, [decision], HELD)
@@ -98,30 +98,30 @@ def test_a_decision_does_nothing_to_a_second_cut_that_is_met_at_the_same_positio
     assert isinstance(known, Position)
     draft, ledger = draft_and_ledger(leader_epoch=6, resets=known.resets, kept=known.kept)
     again = dataclasses.replace(SEEN, end=cut_at, resets=known.resets)
-    orders = PlanContext(stopped={PLACE: said(again)}, decisions=(decision,))
+    orders = PlanContext(stopped={TP: said(again)}, decisions=(decision,))
     find_gaps(draft, ledger, HELD, orders, missing=set(), is_idle=False)
     assert apply_decisions(draft, ledger, orders.decisions, HELD) == []
-    assert draft.stopped[PLACE].gap == dataclasses.replace(again, first=0)
+    assert draft.stopped[TP].gap == dataclasses.replace(again, first=0)
 
 
 def test_of_a_flow_that_begins_the_lane_is_asked_first_where_it_can_tell() -> None:
     draft, ledger = draft_and_ledger(leader_epoch=5)
     find_gaps(draft, ledger, HELD, PlanContext(), missing=set(), is_idle=True)
-    assert PLACE in draft.work
+    assert TP in draft.work
     assert not draft.stopped
 
 
-@pytest.mark.parametrize("orders", [PlanContext(), PlanContext(stopped={PLACE: said(None)})])
+@pytest.mark.parametrize("orders", [PlanContext(), PlanContext(stopped={TP: said(None)})])
 def test_without_a_leader_epoch_the_end_is_all_there_is(orders: PlanContext) -> None:
     draft, ledger = draft_and_ledger(leader_epoch=None)
     find_gaps(draft, ledger, HELD, orders, missing=set(), is_idle=True)
     facts = GapFacts(kind="truncated", position=COPIED, first=0, end=END)
-    assert draft.stopped[PLACE].gap == facts
+    assert draft.stopped[TP].gap == facts
 
 
 def test_what_a_lane_could_not_number_is_numbered_by_the_end() -> None:
     draft, ledger = draft_and_ledger(leader_epoch=5)
-    orders = PlanContext(stopped={PLACE: said(None)})
+    orders = PlanContext(stopped={TP: said(None)})
     find_gaps(draft, ledger, HELD, orders, missing=set(), is_idle=False)
     facts = GapFacts(kind="truncated", position=COPIED, first=0, end=END)
-    assert draft.stopped[PLACE].gap == facts
+    assert draft.stopped[TP].gap == facts

@@ -37,8 +37,8 @@ def decide(flow: Flow, topic: str, choice: Choice, facts: GapFacts, partition: i
 
 
 def delete_before(lab: Lab, topic: str, offset: int) -> None:
-    place = TopicPartition(topic, 0, offset)
-    lab.on_source.delete_records([place])[place].result(20)
+    tp = TopicPartition(topic, 0, offset)
+    lab.on_source.delete_records([tp])[tp].result(20)
 
 
 def values(lab: Lab, topic: str, *, target: bool = False) -> list[bytes | None]:

@@ -13,7 +13,7 @@ from spark_runner.ipc.messages import PartitionError, PartitionWork
 from spark_runner.planning.plan import Plan
 from spark_runner.status.flow import FlowProgress
 
-PLACE = ("orders", 0)
+TP = ("orders", 0)
 TOPIC = TopicStatus(
     topic="orders", remote_topic="a.orders", state="pending", reason="", partitions=1
 )
@@ -41,14 +41,14 @@ def board() -> FlowProgress:
         start=30,
     )  # fmt: skip
     plan = Plan(
-        source_cluster_id="", target_cluster_id="", positions_topic="", partitions={PLACE: work},
-        slices={PLACE: 0}, stopped={}, topics=(TOPIC,), warnings=(), owner="",
+        source_cluster_id="", target_cluster_id="", positions_topic="", partitions={TP: work},
+        slices={TP: 0}, stopped={}, topics=(TOPIC,), warnings=(), owner="",
     )  # fmt: skip
     made = FlowProgress(job, 0)
     made.apply_plan(plan)
     made.add_errors([word(CUT)])
     assert made.gaps_without_range()
-    made.apply_plan(dataclasses.replace(plan, partitions={}, stopped={PLACE: word(NUMBERED)}))
+    made.apply_plan(dataclasses.replace(plan, partitions={}, stopped={TP: word(NUMBERED)}))
     return made
 
 
@@ -57,14 +57,14 @@ def test_what_the_epoch_says_again_at_its_end_takes_no_numbers_away(
     board: FlowProgress, facts: GapFacts | None
 ) -> None:
     board.add_errors([word(facts)])
-    assert board.errors[PLACE].gap == NUMBERED
+    assert board.errors[TP].gap == NUMBERED
     assert not board.gaps_without_range()
 
 
 def test_another_gap_of_the_same_partition_is_taken_up(board: FlowProgress) -> None:
     further = dataclasses.replace(CUT, position=40)
     board.add_errors([word(further, 40)])
-    assert board.errors[PLACE].gap == further
+    assert board.errors[TP].gap == further
 
 
 def test_its_remote_topic_is_told_although_nothing_is_planned_for_it(board: FlowProgress) -> None:

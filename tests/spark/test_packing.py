@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from spark_runner.planning.planner import assign_slices
 from spark_runner.spark.slots import Slots
 
-PLACES = st.tuples(st.sampled_from("abc"), st.integers(0, 30))
-WEIGHTS = st.dictionaries(PLACES, st.integers(0, 10**12), max_size=40)
+PARTITIONS = st.tuples(st.sampled_from("abc"), st.integers(0, 30))
+WEIGHTS = st.dictionaries(PARTITIONS, st.integers(0, 10**12), max_size=40)
 
 
 @given(WEIGHTS, st.integers(1, 8))
@@ -27,7 +27,7 @@ def test_packing_again_moves_nothing(
 ) -> None:
     packed = assign_slices(before, most)
     later = assign_slices({**before, **new}, most, packed)
-    assert {place: later[place] for place in before} == packed
+    assert {tp: later[tp] for tp in before} == packed
     assert max(later.values(), default=0) < most
 
 
@@ -37,8 +37,8 @@ def test_with_fewer_slots_no_partition_moves_to_a_slice_that_does_not_fence_its_
 ) -> None:
     packed = assign_slices(before, most)
     later = assign_slices({**before, **new}, most - 1, packed)
-    assert {place: later[place] for place in before} == packed
-    assert all(later[place] < most - 1 for place in new.keys() - before.keys())
+    assert {tp: later[tp] for tp in before} == packed
+    assert all(later[tp] < most - 1 for tp in new.keys() - before.keys())
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=40), st.integers(1, 8))
@@ -47,8 +47,8 @@ def test_no_slice_is_heavier_than_an_even_share_and_the_heaviest_partition(
 ) -> None:
     weights = {("t", number): load for number, load in enumerate(loads)}
     sums = [0] * most
-    for place, index in assign_slices(weights, most).items():
-        sums[index] += weights[place] + 1
+    for tp, index in assign_slices(weights, most).items():
+        sums[index] += weights[tp] + 1
     assert max(sums) <= sum(w + 1 for w in loads) / min(most, len(loads)) + max(loads) + 1
 
 

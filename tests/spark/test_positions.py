@@ -41,7 +41,7 @@ def test_positions_are_committed_with_the_data_and_name_their_generation(lab: La
     flow.start().wait_in_sync(topic)
     found, count = positions(lab, flow.source_alias)
     assert count == 2
-    assert {place: row.position for place, row in found.items()} == {
+    assert {tp: row.position for tp, row in found.items()} == {
         (topic, 0): 0,
         (topic, 1): 70,
         (topic, 2): 0,

@@ -18,7 +18,7 @@ from spark_runner.status.flow import FlowProgress
 from spark_runner.status.source_offsets import LogOffsets
 from tests.spark.lab import partition_row, topic_row
 
-PLACE = ("orders", 0)
+TP = ("orders", 0)
 COPIED = 200
 WORK = PartitionWork(
     topic="orders", topic_id="1", partition=0, remote_topic="a.orders", remote_topic_id="2",
@@ -45,8 +45,8 @@ def a_plan(
     )
     return Plan(
         source_cluster_id="", target_cluster_id="", positions_topic="", owner="",
-        partitions={} if PLACE in stopped else {PLACE: WORK},
-        slices={} if PLACE in stopped else {PLACE: 0},
+        partitions={} if TP in stopped else {TP: WORK},
+        slices={} if TP in stopped else {TP: 0},
         stopped=stopped, topics=(topic,), warnings=(), **more,
     )  # fmt: skip
 
@@ -78,11 +78,11 @@ def sampled(
 ) -> LogOffsets:
     return LogOffsets(
         as_of,
-        {PLACE: end},
-        {PLACE: end},
-        {} if first is None else {PLACE: first},
-        {} if position is None else {PLACE: position},
-        {} if batches is None else {PLACE: tuple(batches)},
+        {TP: end},
+        {TP: end},
+        {} if first is None else {TP: first},
+        {} if position is None else {TP: position},
+        {} if batches is None else {TP: tuple(batches)},
     )
 
 
@@ -105,7 +105,7 @@ def test_a_source_that_ends_below_the_position_is_another_log_until_a_plan_says_
     assert (row.source_end, row.state, row.time_lag_ms) == (150, "lagging", None)
     assert row.source_end_below_position
     assert owed(board) is None
-    assert board.partitions_without_start() == [PLACE]
+    assert board.partitions_without_start() == [TP]
     [words] = board.problems()
     assert "ends at 150, below the position 200" in words
     # A lane that goes on copying does not hide it.
@@ -147,10 +147,10 @@ def test_a_gap_of_which_only_a_lane_has_spoken_owes_an_unknown_amount() -> None:
 def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() -> None:
     board = copied()
     board.add_errors([error("generation")])
-    board.apply_plan(a_plan(stopped={PLACE: error("generation", RECREATED)}))
+    board.apply_plan(a_plan(stopped={TP: error("generation", RECREATED)}))
     # What had been sampled was of the topic before.
     assert owed(board) is None
-    assert board.partitions_without_start() == [PLACE]
+    assert board.partitions_without_start() == [TP]
     for end in (150, 0, 500):
         board.apply_offsets(sampled(end, as_of=5_000, first=0))
         row = partition_row(told(board), "orders")
@@ -160,7 +160,7 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
         # At most the time since nothing was owed.
         assert row.time_lag_ms == (10_000 - 2_000 if end else 0)
     # Once the first record's timestamp is known, its age.
-    assert board.header_requests() == {PLACE: 0}
+    assert board.header_requests() == {TP: 0}
     assert row.counted is None, "what was copied of the other topic says nothing"
     board.apply_offsets(
         sampled(500, as_of=6_000, first=0, batches=[BatchCount(0, 299, 300, 4_500)])
@@ -171,9 +171,9 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
         5_500, (0, 300, 300), 300,
     )  # fmt: skip
     # The next read begins where this one ended.
-    assert board.header_requests() == {PLACE: 300}
+    assert board.header_requests() == {TP: 300}
     board.apply_offsets(sampled(500, as_of=6_500, first=0, batches=[BatchCount(300, 499, 1, 0, 7)]))
-    assert (board.header_requests(), owed(board)) == ({PLACE: 500}, 500)
+    assert (board.header_requests(), owed(board)) == ({TP: 500}, 500)
     row = partition_row(told(board), "orders")
     assert row is not None
     assert evaluate(facts_of(row)).least == 300, "nobody knows how that transaction ended"
@@ -186,7 +186,7 @@ def test_a_recreated_topic_owes_what_the_source_holds_now_and_says_since_when() 
 
 def test_what_a_plan_stopped_goes_on_when_the_next_one_has_work_for_it() -> None:
     board = a_board()
-    board.apply_plan(a_plan(stopped={PLACE: error("cannot_be_created", state="faulted")}))
+    board.apply_plan(a_plan(stopped={TP: error("cannot_be_created", state="faulted")}))
     assert board.has_retryable_problems
     board.apply_offsets(sampled(7, as_of=5_000, first=2, position=None))
     row = partition_row(told(board), "orders")
@@ -198,16 +198,16 @@ def test_what_a_plan_stopped_goes_on_when_the_next_one_has_work_for_it() -> None
     assert (topic.state, topic.code) == ("faulted", "cannot_be_created")
     [words] = board.problems()
     assert words == "orders (1 partition) cannot be created on b. is stopped."
-    assert board.apply_plan(a_plan()) == {PLACE}
+    assert board.apply_plan(a_plan()) == {TP}
     assert (board.problems(), board.errors, board.has_retryable_problems) == ((), {}, False)
 
 
 def test_what_a_lane_said_since_the_plan_stays_when_the_next_plan_has_work() -> None:
     board = a_board()
-    board.apply_plan(a_plan(stopped={PLACE: error("not_described", state="faulted")}))
+    board.apply_plan(a_plan(stopped={TP: error("not_described", state="faulted")}))
     board.add_errors([error("too_large", state="faulted")])
     assert board.apply_plan(a_plan()) == frozenset()
-    assert board.errors[PLACE].code == "too_large"
+    assert board.errors[TP].code == "too_large"
 
 
 def test_partitions_that_a_topic_no_longer_has_are_named_and_stop_nothing() -> None:
@@ -219,7 +219,7 @@ def test_partitions_that_a_topic_no_longer_has_are_named_and_stop_nothing() -> N
     assert (row.state, row.code, row.reason) == ("skipped", "deleted_on_source", "was deleted.")
     assert evaluate(facts_of(row)).state == "deleted_on_source"
     assert board.problems() == ()
-    assert board.partitions() == [PLACE]
+    assert board.partitions() == [TP]
     # An old reader's file and a new one's are the same shape.
     assert JobStatus.from_json(status.to_json()) == status
 
@@ -236,7 +236,7 @@ def test_a_principal_that_sees_no_topic_is_a_trouble_of_the_flow() -> None:
 def test_what_a_look_finds_recreated_is_counted_until_a_plan_says_what_it_is() -> None:
     board = copied()
     gap = dataclasses.replace(RECREATED, position=COPIED - 5, first=None, end=None)
-    board.mark_recreated({PLACE: error("generation", gap), ("other", 0): error("generation", gap)})
+    board.mark_recreated({TP: error("generation", gap), ("other", 0): error("generation", gap)})
     assert owed(board) is None
     board.apply_offsets(sampled(500, as_of=5_000, first=0))
     row = partition_row(told(board), "orders")
@@ -256,12 +256,12 @@ def test_what_the_source_has_got_since_the_last_plan_is_owed() -> None:
     assert not board.mark_unplanned(selected)
     new = [("orders", 1), ("new", 0)]
     assert set(board.partitions_without_start()) == set(new)
-    ends = {PLACE: COPIED, ("orders", 1): 30, ("new", 0): 60}
+    ends = {TP: COPIED, ("orders", 1): 30, ("new", 0): 60}
     first = {("orders", 1): 10, ("new", 0): 0}
-    board.apply_offsets(LogOffsets(3_000, ends, ends, first, {PLACE: COPIED}))
+    board.apply_offsets(LogOffsets(3_000, ends, ends, first, {TP: COPIED}))
     status = told(board)
     rows = {(row.topic, row.partition): evaluate(facts_of(row)) for row in status.partitions}
-    assert [rows[tp].records for tp in (PLACE, *new)] == [0, 20, 60]
+    assert [rows[tp].records for tp in (TP, *new)] == [0, 20, 60]
     assert [rows[tp].certainty for tp in new] == ["at_most", "at_most"]
     assert {(row.topic, row.partitions, row.remote_topic) for row in status.topics} == {
         ("orders", 2, "a.orders"),
@@ -269,11 +269,11 @@ def test_what_the_source_has_got_since_the_last_plan_is_owed() -> None:
     }
     # Deleted again before a plan.
     board.mark_unplanned({})
-    assert board.partitions() == [PLACE]
+    assert board.partitions() == [TP]
     # The plan has it from then on, at the position where it starts.
     board.mark_unplanned(selected)
     board.apply_plan(a_plan())
-    assert board.partitions() == [PLACE]
+    assert board.partitions() == [TP]
 
 
 def test_a_missing_remote_topic_owes_all_whatever_finds_it_first() -> None:
@@ -281,20 +281,20 @@ def test_a_missing_remote_topic_owes_all_whatever_finds_it_first() -> None:
     missing = error("remote_missing", state="faulted")
     board.add_errors([missing])
     assert owed(board) is None, "not zero: the copies are lost"
-    assert board.partitions_without_start() == [PLACE]
+    assert board.partitions_without_start() == [TP]
     board.apply_offsets(sampled(COPIED, as_of=3_000, first=0))
     assert owed(board) == COPIED
     row = partition_row(told(board), "orders")
     assert row is not None
     assert row.time_lag_ms is None, "the copies are older than the last time nothing was owed"
     headers = [BatchCount(0, COPIED - 1, COPIED, 500)]
-    assert board.header_requests() == {PLACE: 0}
+    assert board.header_requests() == {TP: 0}
     board.apply_offsets(sampled(COPIED, as_of=4_000, first=0, batches=headers))
     row = partition_row(told(board), "orders")
     assert row is not None
     assert row.time_lag_ms == 9_500
     gap = GapFacts(kind="remote_missing", position=COPIED, first=0, end=COPIED)
-    board.apply_plan(a_plan(stopped={PLACE: error("remote_missing", gap)}))
+    board.apply_plan(a_plan(stopped={TP: error("remote_missing", gap)}))
     # The task says it again when it ends.
     board.add_errors([missing])
     row = partition_row(told(board), "orders")
@@ -304,7 +304,7 @@ def test_a_missing_remote_topic_owes_all_whatever_finds_it_first() -> None:
 
 def test_reads_of_headers_that_give_nothing_are_repeated_with_backoff() -> None:
     board = copied()
-    board.apply_plan(a_plan(stopped={PLACE: error("generation", RECREATED)}))
+    board.apply_plan(a_plan(stopped={TP: error("generation", RECREATED)}))
     board.apply_offsets(sampled(150, as_of=3_000, first=0))
     sent = []
     for turn in range(40):
@@ -317,21 +317,21 @@ def test_reads_of_headers_that_give_nothing_are_repeated_with_backoff() -> None:
         pass
     batches = [BatchCount(0, 99, 100, 1)]
     board.apply_offsets(sampled(150, as_of=9_000, first=0, batches=batches))
-    assert board.header_requests() == {PLACE: 100}
+    assert board.header_requests() == {TP: 100}
 
 
 def test_records_of_a_recreated_topic_are_counted_also_while_it_is_shorter_than_the_old_one() -> (
     None
 ):
     board = copied()
-    board.apply_plan(a_plan(stopped={PLACE: error("generation", RECREATED)}))
+    board.apply_plan(a_plan(stopped={TP: error("generation", RECREATED)}))
     assert not board.has_uncounted()
     board.apply_offsets(sampled(150, as_of=3_000, first=0))
     assert board.has_uncounted()
-    assert board.header_requests() == {PLACE: 0}
+    assert board.header_requests() == {TP: 0}
     batches = [BatchCount(0, 99, 100, 1)]
     board.apply_offsets(sampled(150, as_of=4_000, first=0, batches=batches))
-    assert (lower_bound(board), board.header_requests()) == (100, {PLACE: 100})
+    assert (lower_bound(board), board.header_requests()) == (100, {TP: 100})
     assert board.has_uncounted()
     board.apply_offsets(sampled(150, as_of=4_500, first=0, batches=[BatchCount(100, 149, 50, 1)]))
     assert (lower_bound(board), board.has_uncounted()) == (150, False)
@@ -339,9 +339,9 @@ def test_records_of_a_recreated_topic_are_counted_also_while_it_is_shorter_than_
     assert lower_bound(board) == 150
     # Recreated once more: what was counted is gone.
     again = dataclasses.replace(RECREATED, end=40, now="4")
-    board.apply_plan(a_plan(stopped={PLACE: error("generation", again)}))
+    board.apply_plan(a_plan(stopped={TP: error("generation", again)}))
     board.apply_offsets(sampled(40, as_of=6_000, first=0))
-    assert (lower_bound(board), owed(board), board.header_requests()) == (0, 40, {PLACE: 0})
+    assert (lower_bound(board), owed(board), board.header_requests()) == (0, 40, {TP: 0})
 
 
 def test_headers_of_what_is_copied_are_read_only_once_it_is_behind_for_a_whole_sample() -> None:
@@ -349,7 +349,7 @@ def test_headers_of_what_is_copied_are_read_only_once_it_is_behind_for_a_whole_s
     board.apply_offsets(sampled(COPIED + 300, as_of=3_000))
     assert board.header_requests() == {}
     board.apply_offsets(sampled(COPIED + 300, as_of=3_500))
-    assert board.header_requests() == {PLACE: COPIED}
+    assert board.header_requests() == {TP: COPIED}
     batches = [
         BatchCount(COPIED, COPIED + 99, 100, 1),
         BatchCount(COPIED + 100, COPIED + 100, 0, 1),
@@ -360,17 +360,17 @@ def test_headers_of_what_is_copied_are_read_only_once_it_is_behind_for_a_whole_s
     assert lower_bound(board) == 40
     # Beyond the counted range nothing is claimed.
     board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 200)], 0)
-    assert (lower_bound(board), board.header_requests()) == (0, {PLACE: COPIED + 200})
+    assert (lower_bound(board), board.header_requests()) == (0, {TP: COPIED + 200})
     board.apply_figures([PartitionFigure(topic="orders", partition=0, position=COPIED + 300)], 0)
     assert board.header_requests() == {}
 
 
 def test_what_skip_replicated_may_leave_out_is_not_counted() -> None:
     board = a_board(**{"skip.replicated": "true"})
-    board.apply_plan(a_plan(stopped={PLACE: error("cannot_be_created", state="faulted")}))
+    board.apply_plan(a_plan(stopped={TP: error("cannot_be_created", state="faulted")}))
     board.apply_offsets(sampled(7, as_of=5_000, first=2, position=None))
     # The age of the first record is known nevertheless.
-    assert board.header_requests() == {PLACE: 2}
+    assert board.header_requests() == {TP: 2}
     batches = [BatchCount(2, 4, 3, 4_000)]
     board.apply_offsets(sampled(7, as_of=6_000, first=2, position=None, batches=batches))
     row = partition_row(told(board), "orders")

@@ -83,10 +83,10 @@ def test_a_group_that_mm2_left_behind_reads_few_records_again_and_skips_none(
     }
     flow = flow_row(world)
     refresh_index(flow=flow)
-    place = (world.topic, 0)
+    tp = (world.topic, 0)
     answers = index_refresh.refresh_and_translate(
-        flow=flow, places={place: list(places.values())}, deadline_s=30
-    )[place]
+        flow=flow, partitions={tp: list(places.values())}, deadline_s=30
+    )[tp]
     found = dict(zip(places, answers, strict=True))
     assert [found[name].outcome for name in ("next", "ours")] == ["exact", "exact"]
     values = world.copied()[0]
@@ -99,6 +99,6 @@ def test_a_group_that_mm2_left_behind_reads_few_records_again_and_skips_none(
         seen = [int(value.split("-")[1]) for value in values[answer.downstream :]]
         # Every record from the group's offset on is there, in order, behind a few read again.
         again = seen.index(offset)
-        assert seen[again:] == list(range(offset, ends[place]))
+        assert seen[again:] == list(range(offset, ends[tp]))
         assert again <= answer.re_reads, (name, again, answer)
         assert answer.re_reads == 0, (name, again, answer)

@@ -70,7 +70,7 @@ class Flow:
 
     def copy(self, plan: Plan) -> SliceResult:
         """Until all of it is copied, or has stopped."""
-        place = (self.topic, 0)
+        tp = (self.topic, 0)
         work = SliceWork(
             job=1, flow=1, generation=1, name=self.job.name, index=0, count=1, epoch=1,
             deadline=int((time.time() + 60) * 1000), lane=self.lane, source=self.job.source,
@@ -78,13 +78,13 @@ class Flow:
             source_cluster_id=plan.source_cluster_id, target_cluster_id=plan.target_cluster_id,
             positions_topic=plan.positions_topic, owner=plan.owner,
             transactional_id=f"understudy.{self.job.name}.0",
-            partitions=(plan.partitions[place],),
+            partitions=(plan.partitions[tp],),
         )  # fmt: skip
         end = self.source.ends(self.topic)[0]
 
         def done(driver: Driver) -> bool:
             errors = any(figures.errors for figures in driver.figures)
-            return errors or driver.position(*place) >= end
+            return errors or driver.position(*tp) >= end
 
         return LANES[self.lane]().run(work, Driver(until=done))  # type: ignore[arg-type, no-any-return]
 

@@ -58,7 +58,7 @@ class Running:
         ends = self.flow.ends()
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            if all(self.driver.position(*place) >= end for place, end in ends.items()):
+            if all(self.driver.position(*tp) >= end for tp, end in ends.items()):
                 return
             assert self.result is None, self.result
             time.sleep(0.05)

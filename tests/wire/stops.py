@@ -36,9 +36,7 @@ def stopped(flow: Flow, lane: str = "raw", *, errors: int = 1, seconds: float = 
     def done(driver: Driver) -> bool:
         found = {(error.topic, error.partition) for row in driver.figures for error in row.errors}
         rest = ends.keys() - found
-        return len(found) >= errors and all(
-            driver.position(*place) >= ends[place] for place in rest
-        )
+        return len(found) >= errors and all(driver.position(*tp) >= ends[tp] for tp in rest)
 
     return LANES[lane]().run(flow.work(seconds=seconds), Driver(until=done))  # type: ignore[arg-type, no-any-return]
 

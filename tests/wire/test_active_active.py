@@ -60,9 +60,9 @@ class BidirectionalFlows:
         if before != [flow.ends() for flow in self._pair.flows]:
             return False
         return all(
-            driver.position(*place) >= end
+            driver.position(*tp) >= end
             for driver, ends in zip(self.drivers, before, strict=True)
-            for place, end in ends.items()
+            for tp, end in ends.items()
         )
 
 
@@ -109,7 +109,7 @@ def test_a_flow_that_begins_to_write_later_is_left_out_too(source: Side, target:
         there.copy()
         ends = back.ends()
         until = time.monotonic() + 20
-        while any(driver.position(*place) < end for place, end in ends.items()):
+        while any(driver.position(*tp) < end for tp, end in ends.items()):
             assert time.monotonic() < until
             time.sleep(0.05)
     finally:

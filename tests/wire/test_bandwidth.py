@@ -34,7 +34,7 @@ def test_a_flow_reads_no_faster_than_its_limit(source: Side, target: Side, lane:
     flow = Flow(source, target, bandwidth_limit_bytes=str(LIMIT), commit_interval_ms="100")
     remote = flow.add(topic)
     ends = flow.ends()
-    driver = Driver(until=lambda d: all(d.position(*place) >= end for place, end in ends.items()))
+    driver = Driver(until=lambda d: all(d.position(*tp) >= end for tp, end in ends.items()))
     began = time.monotonic()
     result = LANES[lane]().run(flow.work(), driver)  # type: ignore[arg-type]
     took = time.monotonic() - began
@@ -56,7 +56,7 @@ def test_a_limit_that_is_lifted_holds_no_more_at_once(source: Side, target: Side
     def is_done(driver: Driver) -> bool:
         if time.monotonic() - began > 1.0:
             driver.shares = [None]
-        return all(driver.position(*place) >= end for place, end in ends.items())
+        return all(driver.position(*tp) >= end for tp, end in ends.items())
 
     result = RawCopier().run(flow.work(), Driver(until=is_done))  # type: ignore[arg-type]
     assert result.ended_because == "stop", result

@@ -185,20 +185,20 @@ class Round:
                     yield f"foreign records: {row}"
         flow, ends = self.flow, self.flow.ends()
         # The response to EndTxn comes before its markers are written.
-        places = [(self.topic, partition) for partition in range(PARTITIONS)]
-        known = PositionReader(flow.target.client, flow.positions_topic).read(soon(), places)
+        partitions = [(self.topic, partition) for partition in range(PARTITIONS)]
+        known = PositionReader(flow.target.client, flow.positions_topic).read(soon(), partitions)
         maps = self._maps()
         for partition in range(PARTITIONS):
-            place = (self.topic, partition)
-            if known[place].position != ends[place]:
-                yield f"{place}: position {known[place].position}, end {ends[place]}"
+            tp = (self.topic, partition)
+            if known[tp].position != ends[tp]:
+                yield f"{tp}: position {known[tp].position}, end {ends[tp]}"
             above = flow.source.read(self.topic, partition)
             below = flow.target.read(self.remote, partition)
             if flow.properties["delivery"] == "at_least_once":
                 if set(bare(above)) - set(bare(below)):
-                    yield f"{place}: lost {len(set(bare(above)) - set(bare(below)))}"
+                    yield f"{tp}: lost {len(set(bare(above)) - set(bare(below)))}"
                 continue
-            yield from _difference(place, above, below, maps[partition])
+            yield from _difference(tp, above, below, maps[partition])
 
     def _maps(self) -> dict[int, list[tuple[int, int]]]:
         latest: dict[bytes, bytes] = {}

@@ -214,7 +214,7 @@ def wait_until_committed(flow: Flow, ends: dict[tuple[str, int], int]) -> None:
     until = time.monotonic() + 30
     while time.monotonic() < until:
         at = committed(flow)
-        if all(at.get(place, 0) >= end for place, end in ends.items()):
+        if all(at.get(tp, 0) >= end for tp, end in ends.items()):
             return
         time.sleep(0.02)
     raise AssertionError("nothing was committed in time")

@@ -106,7 +106,7 @@ def test_a_plan_that_was_not_taken_up_holds_no_slice_for_what_it_found(
         admin.client.create_partitions([NewPartitions(topic, 4)])[topic].result(20)
     wait_for(lambda: plan(its, NOTHING, most=4, slices=taken_up).slice_count == 4, seconds=20)
     fewer = plan(its, NOTHING, most=2, slices=taken_up)
-    ours = {place for place in fewer.slices if place[0] == topic}  # heartbeats may be there too
+    ours = {tp for tp in fewer.slices if tp[0] == topic}  # heartbeats may be there too
     assert ours == {(topic, partition) for partition in range(4)}
     assert fewer.slice_count == 2
     assert set(fewer.slices.values()) == {0, 1}
@@ -142,7 +142,7 @@ def test_a_decision_is_told_of_although_the_plan_that_carried_it_out_failed(
     planner: tuple[Planner, str], source: Side, monkeypatch: pytest.MonkeyPatch, choice: Choice
 ) -> None:
     its, topic = planner
-    place = (topic, 0)
+    tp = (topic, 0)
     plan(its, NOTHING)
     if choice == "accept":
         position, now = 2, 5
@@ -156,10 +156,10 @@ def test_a_decision_is_told_of_although_the_plan_that_carried_it_out_failed(
         time.sleep(0.5)
         source.make(topic)
         write(source, topic, 20)
-    stands = {place: position}
+    stands = {tp: position}
     # As the lane reports it: without numbers.
-    found = plan(its, PlanContext(stopped={place: lost(place, position)}), stands)
-    facts = found.stopped[place].gap
+    found = plan(its, PlanContext(stopped={tp: lost(tp, position)}), stands)
+    facts = found.stopped[tp].gap
     assert facts is not None
     decision = Decision(topic=topic, partition=0, choice=choice, facts=facts)
     orders = PlanContext(decisions=(decision,), stopped=found.stopped)
@@ -167,16 +167,16 @@ def test_a_decision_is_told_of_although_the_plan_that_carried_it_out_failed(
     with pytest.raises(KafkaUnavailable):
         plan(its, orders, stands)
     again = plan(its, orders, stands)
-    assert place in again.resumed
-    assert again.partitions[place].start == now
+    assert tp in again.resumed
+    assert again.partitions[tp].start == now
     # Heard of: what stops the partition from now on is something else.
-    assert plan(its, PlanContext(decisions=(decision,)), {place: 8}).resumed == frozenset()
+    assert plan(its, PlanContext(decisions=(decision,)), {tp: 8}).resumed == frozenset()
 
 
-def lost(place: TopicPartition, position: int) -> PartitionError:
+def lost(tp: TopicPartition, position: int) -> PartitionError:
     return PartitionError(
-        topic=place[0],
-        partition=place[1],
+        topic=tp[0],
+        partition=tp[1],
         offset=position,
         state="gap",
         code="out_of_range",

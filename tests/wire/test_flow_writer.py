@@ -25,12 +25,12 @@ each_end = pytest.mark.parametrize("commit", [True, False])
 pytestmark = pytest.mark.usefixtures("trusting")
 
 
-def writer_of(flow: Flow, *places: tuple[str, int]) -> FlowWriter:
+def writer_of(flow: Flow, *topic_partitions: tuple[str, int]) -> FlowWriter:
     return FlowWriter(flow.target.spec, flow.work().spec.name).take_over(
         positions_topic=flow.positions_topic,
         runs_topic=flow.runs_topic,
         slices=1,
-        partitions=places,
+        partitions=topic_partitions,
         deadline_s=20,
     )
 

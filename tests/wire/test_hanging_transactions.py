@@ -98,7 +98,7 @@ def test_a_new_owner_ends_what_hangs_before_he_reads_the_positions(
 def starts(planner: Planner) -> dict[TopicPartition, int]:
     now = int(time.time() * 1000)
     plan = planner.plan(now=now, most_slices=1, positions={}, slices={}, context=PlanContext())
-    return {place: work.start for place, work in plan.partitions.items()}
+    return {tp: work.start for tp, work in plan.partitions.items()}
 
 
 @pytest.mark.soak
@@ -153,7 +153,7 @@ def test_a_broker_killed_between_the_markers_of_a_commit_loses_and_doubles_nothi
             broker.wait()
         wanted = flow.ends()
         until = time.monotonic() + 120
-        while any(driver.position(*place) < last for place, last in wanted.items()):
+        while any(driver.position(*tp) < last for tp, last in wanted.items()):
             assert time.monotonic() < until, [result.reason for result in results]
             time.sleep(0.2)
         over.set()

@@ -57,11 +57,11 @@ def named(source: Side, monkeypatch: pytest.MonkeyPatch) -> Iterator[HungLeader]
 
 
 def sampled(
-    sampler: OffsetSampler, places: list[TopicPartition]
+    sampler: OffsetSampler, partitions: list[TopicPartition]
 ) -> tuple[set[TopicPartition], float]:
     """Whose ends were told, and in how many seconds."""
     began = time.monotonic()
-    found = sampler.sample(places)
+    found = sampler.sample(partitions)
     assert found.end.keys() == found.stable.keys()
     return set(found.end), time.monotonic() - began
 
@@ -72,21 +72,21 @@ def test_one_that_hangs_costs_a_moment_once_and_is_asked_again_behind_the_others
     monkeypatch.setattr(source_offsets, "_BACKOFF_S", (1.5, 60.0))
     topic = unique("hung")
     source.make(topic, 3)
-    places = [(topic, number) for number in range(3)]
+    partitions = [(topic, number) for number in range(3)]
     others = {(topic, 0), (topic, 2)}
     sampler = OffsetSampler(source.spec)
-    told, took = sampled(sampler, places)
+    told, took = sampled(sampler, partitions)
     assert told == others
     assert took < source_offsets._EACH_S + QUICK_S
     for _ in range(3):
-        told, took = sampled(sampler, places)
+        told, took = sampled(sampler, partitions)
         assert told == others
         assert took < QUICK_S
     named.recover()
     until = soon(10)
-    while (seen := sampled(sampler, places)[0]) == others and soon(0) < until:
+    while (seen := sampled(sampler, partitions)[0]) == others and soon(0) < until:
         time.sleep(0.2)
-    assert seen == set(places)
+    assert seen == set(partitions)
 
 
 def test_while_nobody_answers_that_is_said_each_time(source: Side, named: HungLeader) -> None:
@@ -116,9 +116,9 @@ def test_the_ends_of_three_brokers_one_of_which_is_frozen(three: KafkaCluster) -
     side = Side("three", three.bootstrap)
     topic = unique("frozen")
     side.make(topic, 9, replicas=3)
-    places = [(topic, number) for number in range(9)]
+    partitions = [(topic, number) for number in range(9)]
     sampler = OffsetSampler(side.spec)
-    assert sampled(sampler, places)[0] == set(places)
+    assert sampled(sampler, partitions)[0] == set(partitions)
     leaders = side.view(topic).leaders
     # Not the one that was asked for the list of topics.
     process = three.brokers[2].process
@@ -127,15 +127,15 @@ def test_the_ends_of_three_brokers_one_of_which_is_frozen(three: KafkaCluster) -
     assert theirs
     os.kill(process.pid, signal.SIGSTOP)
     try:
-        told, took = sampled(sampler, places)
-        assert told == set(places) - theirs
+        told, took = sampled(sampler, partitions)
+        assert told == set(partitions) - theirs
         assert took < source_offsets._EACH_S + QUICK_S
-        told, took = sampled(sampler, places)
-        assert told >= set(places) - theirs
+        told, took = sampled(sampler, partitions)
+        assert told >= set(partitions) - theirs
         assert took < QUICK_S
         with Admin(side.spec) as admin:
             wait_for(lambda: _leads(admin, topic, 3) == 0, "others lead what it led")
-        wait_for(lambda: sampled(sampler, places)[0] == set(places), "all ends again")
+        wait_for(lambda: sampled(sampler, partitions)[0] == set(partitions), "all ends again")
     finally:
         os.kill(process.pid, signal.SIGCONT)
     side.close()

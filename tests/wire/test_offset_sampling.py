@@ -39,14 +39,14 @@ def test_ends_that_stay_are_not_read_again_and_ends_that_move_are_told(
 ) -> None:
     topic = unique("ends")
     side.make(topic, partitions=2)
-    places = [(topic, 0), (topic, 1)]
-    first = sampler.sample(places)
+    topic_partitions = [(topic, 0), (topic, 1)]
+    first = sampler.sample(topic_partitions)
     assert first.end == first.stable == {(topic, 0): 0, (topic, 1): 0}
-    again = sampler.sample(places)
+    again = sampler.sample(topic_partitions)
     assert again.end == first.end
     assert again.as_of >= first.as_of
     _write(side, topic, 1)
-    assert sampler.sample(places).end == {(topic, 0): 0, (topic, 1): 1}
+    assert sampler.sample(topic_partitions).end == {(topic, 0): 0, (topic, 1): 1}
     # The earlier result does not change.
     assert first.end[topic, 1] == 0
 

@@ -92,12 +92,12 @@ def test_headers_are_read_of_what_the_same_sample_found(source: Side) -> None:
     source.make(name)
     sampler = OffsetSampler(source.spec)
     try:
-        places = [(name, 0)]
-        assert sampler.sample(places, (), {(name, 0): 0}).headers == {}
+        partitions = [(name, 0)]
+        assert sampler.sample(partitions, (), {(name, 0): 0}).headers == {}
         source.write(name, 0, records(10))
-        [batch] = sampler.sample(places, (), {(name, 0): 0}).headers[name, 0]
+        [batch] = sampler.sample(partitions, (), {(name, 0): 0}).headers[name, 0]
         assert (batch.first, batch.records) == (0, 10)
-        assert sampler.sample(places, (), {(name, 0): 10}).headers == {}
+        assert sampler.sample(partitions, (), {(name, 0): 10}).headers == {}
     finally:
         sampler.close()
 

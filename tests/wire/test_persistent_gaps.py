@@ -41,21 +41,21 @@ def test_where_a_log_without_epochs_was_cut_stays_when_it_has_grown_again(
     """The record lane keeps no epochs: what it was to copy would begin at an offset that has other
     records by now, or be skipped once the log is long enough."""
     topic, positions = cut(position=COPIED, leader_epoch=None)
-    place = (topic, 0)
+    tp = (topic, 0)
     with job_of(job) as planner:
-        error = planned(planner).stopped[place]
+        error = planned(planner).stopped[tp]
         assert error.gap == FACTS
         source.write(topic, 0, [Record(0, NOW, b"k", b"new")] * 3)
-        orders = PlanContext(stopped={place: error})
+        orders = PlanContext(stopped={tp: error})
         plan = planner.plan(now=NOW, most_slices=1, positions={}, slices={}, context=orders)
-        assert plan.stopped[place].gap == FACTS
+        assert plan.stopped[tp].gap == FACTS
     source.write(topic, 0, [Record(0, NOW, b"k", b"new")] * 30)
     with job_of(job) as planner:
         plan = planned(planner)
-        assert plan.stopped[place].gap == FACTS
-        assert "offsets 10 to 14 were copied from a log" in plan.stopped[place].reason
+        assert plan.stopped[tp].gap == FACTS
+        assert "offsets 10 to 14 were copied from a log" in plan.stopped[tp].reason
         decision = Decision(topic=topic, partition=0, choice="accept", facts=FACTS)
-        assert planned(planner, decision).partitions[place].start == HELD
+        assert planned(planner, decision).partitions[tp].start == HELD
     assert last_row(target, positions, topic).cut_at is None
 
 
@@ -65,20 +65,20 @@ def test_a_log_that_is_whole_again_is_read_on(
 ) -> None:
     """A second unclean election may bring back what the first one lost."""
     topic, positions = cut(position=COPIED, leader_epoch=0)
-    place = (topic, 0)
+    tp = (topic, 0)
     with job_of(job) as planner:
-        error = planned(planner).stopped[place]
+        error = planned(planner).stopped[tp]
         assert error.gap == FACTS
         assert last_row(target, positions, topic).cut_at == HELD
         source.write(topic, 0, [Record(0, NOW, b"k", b"v")] * (COPIED - HELD))
         if not is_new_job:
-            orders = PlanContext(stopped={place: error})
+            orders = PlanContext(stopped={tp: error})
             plan = planner.plan(now=NOW, most_slices=1, positions={}, slices={}, context=orders)
-            assert plan.resumed == {place}
-            assert plan.partitions[place].start == COPIED
+            assert plan.resumed == {tp}
+            assert plan.partitions[tp].start == COPIED
     if is_new_job:
         with job_of(job) as planner:
-            assert planned(planner).partitions[place].start == COPIED
+            assert planned(planner).partitions[tp].start == COPIED
     row = last_row(target, positions, topic)
     assert (row.position, row.cut_at, row.resets) == (COPIED, None, 0)
 
@@ -100,22 +100,22 @@ def test_a_gap_stays_while_its_source_has_no_leader(three: KafkaCluster, target:
             "topics": topic.replace(".", "\\."), "replication.factor": "1", "tasks.max": "1"
         },
     )  # fmt: skip
-    place = (topic, 0)
+    tp = (topic, 0)
     with job_of(job) as planner:
-        assert place in planned(planner).partitions
+        assert tp in planned(planner).partitions
         positions = planner.positions_topic
     row = dataclasses.replace(last_row(target, positions, topic), position=COPIED, leader_epoch=0)
     target.write(positions, 0, [Record(0, NOW, row.key, row.value)])
     with job_of(job) as planner:
-        assert planned(planner).stopped[place].gap == FACTS
+        assert planned(planner).stopped[tp].gap == FACTS
     three.brokers[2].kill()
     wait_for(lambda: partition_of(admin, topic).leader < 0, "nobody leads")
     decision = Decision(topic=topic, partition=0, choice="accept", facts=FACTS)
     with job_of(job) as planner:
         plan = planned(planner, decision)
-        assert plan.stopped[place].gap == dataclasses.replace(FACTS, first=None)
+        assert plan.stopped[tp].gap == dataclasses.replace(FACTS, first=None)
         three.brokers[2].launch()
         three.brokers[2].wait()
         wait_for(lambda: partition_of(admin, topic).leader == 3, "it leads again")
-        assert planned(planner, decision).partitions[place].start == HELD
+        assert planned(planner, decision).partitions[tp].start == HELD
     source.close()

@@ -259,13 +259,13 @@ def test_what_the_broker_rejects_in_a_batch_has_a_reason_and_a_code_of_its_own()
 
 
 def test_the_record_lane_looks_for_the_record_only_where_a_record_is_the_cause() -> None:
-    place = ("orders", 3)
+    tp = ("orders", 3)
     for number in REJECTIONS.keys() - {Code.UNKNOWN_SERVER_ERROR}:
-        failures = [(place, 9, KafkaError(number)), (place, 7, KafkaError(number))]
-        found = record_errors.suspects(failures, WORK)[place]
+        failures = [(tp, 9, KafkaError(number)), (tp, 7, KafkaError(number))]
+        found = record_errors.suspects(failures, WORK)[tp]
         assert (found.first, found.last) == (7, 9)
         assert found.is_one == (number not in BATCH_REJECTED)
     for number in (Code.UNKNOWN_SERVER_ERROR, Code.NOT_ENOUGH_REPLICAS, ClientCode.TRANSPORT):
         with pytest.raises(KafkaUnavailable):
-            record_errors.suspects([(place, 7, KafkaError(number))], WORK)
-    assert not record_errors.suspects([(place, 7, KafkaError(ClientCode.PURGE_QUEUE))], WORK)
+            record_errors.suspects([(tp, 7, KafkaError(number))], WORK)
+    assert not record_errors.suspects([(tp, 7, KafkaError(ClientCode.PURGE_QUEUE))], WORK)

@@ -51,9 +51,11 @@ def test_a_broker_that_hangs_does_not_take_the_time_of_the_others(target: Side) 
     with contextlib.closing(nodes):
         nodes.open(soon())
 
-        def leaders(places: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, int]:
-            found = nodes.find_leaders(places, deadline)
-            return {place: 99 if place[0] == first else node for place, node in found.items()}
+        def leaders(
+            partitions: Iterable[TopicPartition], deadline: float
+        ) -> dict[TopicPartition, int]:
+            found = nodes.find_leaders(partitions, deadline)
+            return {tp: 99 if tp[0] == first else node for tp, node in found.items()}
 
         found = states(nodes, [(first, 0), (other, 0)], leaders, 4711)
     assert found == {(other, 0): None}

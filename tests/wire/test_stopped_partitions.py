@@ -33,8 +33,8 @@ def test_deleted_records_are_a_gap_with_its_numbers(source: Side, target: Side) 
     for partition in (0, 1):
         source.write(topic, partition, [Record(0, NOW, b"k", BIG)] * 10)
     admin = Admin(source.spec)
-    place = TopicPartition(topic, 0, 15)
-    admin.client.delete_records([place])[place].result(20)
+    tp = TopicPartition(topic, 0, 15)
+    admin.client.delete_records([tp])[tp].result(20)
     error = only_error(stopped(flow))
     assert (error.state, error.code, error.offset) == ("gap", "out_of_range", 10)
     assert "begins at 15" in error.reason

@@ -149,9 +149,9 @@ def test_nothing_else_is_taken_for_it(source: Side, target: Side, delivery: str,
     flow, topic, remote = copied(source, target, lane, delivery=delivery)
     foreign = target.transaction(unique("foreign"))
     for turn in range(3):
-        place = TopicPartition(remote, 0, target.ends(remote)[0])
+        tp = TopicPartition(remote, 0, target.ends(remote)[0])
         admin = Admin(target.spec)
-        admin.client.delete_records([place])[place].result(20)
+        admin.client.delete_records([tp])[tp].result(20)
         foreign.write(remote, 1, records(2))
         foreign.end(commit=turn == 1)
         assert flow.copy(LANES[lane]())[0].errors == ()

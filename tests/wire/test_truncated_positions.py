@@ -89,9 +89,9 @@ def test_where_the_runs_were_lost_as_well_a_person_decides(
     side = lose(flow, flow.positions_topic)
     with contextlib.closing(side), contextlib.closing(flow):
         (error,) = flow.copy(flow.start()).errors
-        place = (flow.topic, 0)
-        plan = flow.plan(stopped={place: error})
-        facts = plan.stopped[place].gap
+        tp = (flow.topic, 0)
+        plan = flow.plan(stopped={tp: error})
+        facts = plan.stopped[tp].gap
         first, last = facts.copied_there if facts else (0, 0)
         assert last - first + 1 >= 10
         assert facts == GapFacts(
@@ -100,7 +100,7 @@ def test_where_the_runs_were_lost_as_well_a_person_decides(
         )  # fmt: skip
         # What was found stays with the position, for the job to come and for what is decided.
         assert last_row(side, flow.positions_topic, flow.topic).remote_copied == last + 1
-        assert flow.start().stopped[place].gap == facts
+        assert flow.start().stopped[tp].gap == facts
         assert flow.values(side) == WHOLE[:20]
         decision = Decision(topic=flow.topic, partition=0, choice="accept", facts=facts)
         plan = flow.plan(decision)
@@ -154,19 +154,19 @@ def test_a_partition_without_a_position_is_not_copied_again(
         name = flow.positions_topic
         admin.client.delete_topics([name], operation_timeout=20)[name].result(30)
         source.write(flow.topic, 0, records(5, b"late"))
-        place = (flow.topic, 0)
+        tp = (flow.topic, 0)
         plan = flow.start()
         if beside == "nothing":
-            assert plan.partitions[place].start == 10
+            assert plan.partitions[tp].start == 10
             assert flow.copy(plan).errors == ()
             assert flow.values(target) == [*there, *[b"late"] * 5]
             return
         # Whether all that lies behind the last run is theirs nobody looks up here.
-        facts = plan.stopped[place].gap
+        facts = plan.stopped[tp].gap
         assert facts == GapFacts(
             kind="positions_lost", position=0, first=0, end=15, remote_next=0, remote_copied=13
         )
-        assert flow.start().stopped[place].gap == facts
+        assert flow.start().stopped[tp].gap == facts
         assert flow.values(target) == there
 
 

@@ -91,7 +91,7 @@ class SlowBacklog:
 
     def __call__(self, driver: Driver) -> bool:
         now = time.monotonic()
-        if any(driver.position(*place) < end for place, end in self._ends.items()):
+        if any(driver.position(*tp) < end for tp, end in self._ends.items()):
             return False
         if self._left and now > self._at:
             self._at = now + 0.05
@@ -171,7 +171,7 @@ def test_a_second_connection_that_cannot_be_had_again_is_done_without(
             cut.extend(seconds)
             with socket.socket(fileno=os.dup(cut[0].fileno())) as handle:
                 handle.shutdown(socket.SHUT_RDWR)
-        return all(driver.position(*place) >= end for place, end in ends.items())
+        return all(driver.position(*tp) >= end for tp, end in ends.items())
 
     topic = unique("again")
     source.make(topic, PARTITIONS)

@@ -81,9 +81,9 @@ class SimulatedFlow:
     topic = ""
 
     def status(self) -> JobStatus:
-        places = self.board.partitions()
+        partitions = self.board.partitions()
         starts, headers = self.board.partitions_without_start(), self.board.header_requests()
-        self.board.apply_offsets(self.sampler.sample(places, starts, headers))
+        self.board.apply_offsets(self.sampler.sample(partitions, starts, headers))
         return self.board.status("running", "", (), int(time.time() * 1000))
 
     def owed(self) -> dict[tuple[str, int], int | None]:

@@ -35,7 +35,7 @@ class Sampler:
         self._target = target
         self._remotes = sorted(remotes)
         self._expected = partitions * len(self._remotes)
-        self._places: list[TopicPartition] = []
+        self._partitions: list[TopicPartition] = []
         self._every = _EVERY_S if self._expected < _MANY_PARTITIONS else 4 * _EVERY_S
         self._replicator = ProcessTree(roots())
         self._source, self._sink = (ProcessTree([pid]) for pid in brokers)
@@ -87,9 +87,9 @@ class Sampler:
 
     def _offsets(self) -> int:
         """The sum of the copy's ends; a remote topic that is not there yet counts as empty."""
-        if len(self._places) < self._expected:
-            self._places = self._target.places(self._remotes)
-        ends = self._target.ends(self._places)
+        if len(self._partitions) < self._expected:
+            self._partitions = self._target.partitions(self._remotes)
+        ends = self._target.ends(self._partitions)
         if ends is None:
             return self.samples[-1].offsets if self.samples else 0
         return sum(ends.values())

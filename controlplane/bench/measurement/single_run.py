@@ -230,15 +230,15 @@ class Measurement:
     def _verify(self, samples: list[steady_window.Sample]) -> tuple[int, str]:
         renamed = self.order.renamed
         remotes = [renamed[topic] for topic in self._data.topics]
-        places = self._brokers.target_topics.places(remotes)
+        partitions = self._brokers.target_topics.partitions(remotes)
         deadline = 60 + self._data.records / _VERIFY_RECORDS_S
-        copy = read_digest_sequences(self._brokers.target, places, deadline_s=deadline)
+        copy = read_digest_sequences(self._brokers.target, partitions, deadline_s=deadline)
         records = sum(map(len, copy.values()))
         wrong = difference(self._data.trail, copy, renamed, whole=self._drained)
         if not wrong and self._live and self._drained:
             wrong = self._verify_live(deadline)
         if not wrong:
-            ends = sum((self._brokers.target_topics.ends(places) or {}).values())
+            ends = sum((self._brokers.target_topics.ends(partitions) or {}).values())
             self._figures(samples, records / ends if ends else 1.0)
         return records, wrong
 
@@ -246,10 +246,10 @@ class Measurement:
         live, brokers = self._data.live, self._brokers
         remote = self.order.renamed[live]
         sent = read_digest_sequences(
-            brokers.source, brokers.source_topics.places([live]), deadline_s=deadline
+            brokers.source, brokers.source_topics.partitions([live]), deadline_s=deadline
         )
         copy = read_digest_sequences(
-            brokers.target, brokers.target_topics.places([remote]), deadline_s=deadline
+            brokers.target, brokers.target_topics.partitions([remote]), deadline_s=deadline
         )
         return difference(sent, copy, {live: remote}, whole=True)
 

@@ -200,7 +200,7 @@ def make_flow(partitions: int, bootstrap: str = "bench.example:9092") -> Flow:
 
 def _taken(flow: Flow, asked: dict[tuple[str, int], list[int]]) -> float:
     began = time.perf_counter()
-    answers = translate_offsets(flow=flow, places=asked)
+    answers = translate_offsets(flow=flow, partitions=asked)
     taken = (time.perf_counter() - began) * 1000
     if any(one.downstream is None for rows in answers.values() for one in rows):
         raise RuntimeError("The index has no answer for an offset that lies in it.")

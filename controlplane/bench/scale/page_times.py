@@ -135,14 +135,14 @@ class _FakeSource:
         return dict.fromkeys(topics, "")
 
     def list_offsets(
-        self, cluster: Cluster, places: Sequence[TopicPartition], *, deadline_s: float
+        self, cluster: Cluster, partitions: Sequence[TopicPartition], *, deadline_s: float
     ) -> OffsetAnswers:
         self.turn += 1
         return OffsetAnswers(
             # Partition n is taken from in every tenth turn, another tenth each time.
-            earliest={place: (self.turn + place[1]) // 10 * 100 for place in places},
-            end=dict.fromkeys(places, 1_000_000),
-            stable=dict.fromkeys(places, 1_000_000),
+            earliest={tp: (self.turn + tp[1]) // 10 * 100 for tp in partitions},
+            end=dict.fromkeys(partitions, 1_000_000),
+            stable=dict.fromkeys(partitions, 1_000_000),
         )
 
 

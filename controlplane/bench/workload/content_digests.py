@@ -33,13 +33,13 @@ _LENGTHS = struct.Struct(">qiii")
 
 def read_digest_sequences(
     bootstrap: str,
-    places: Iterable[TopicPartition],
+    partitions: Iterable[TopicPartition],
     *,
     deadline_s: float,
     security: Mapping[str, str] | None = None,
 ) -> dict[TopicPartition, array[int]]:
     """The sequences of all these partitions up to their present ends, read by two processes."""
-    ordered = sorted(places)
+    ordered = sorted(partitions)
     shares = [ordered[number::_READERS] for number in range(_READERS)]
     context = multiprocessing.get_context("spawn")
     sequences: dict[TopicPartition, array[int]] = {}
@@ -50,21 +50,21 @@ def read_digest_sequences(
             if share
         ]
         for job in jobs:
-            for place, raw in job.result(deadline_s + 30).items():
-                sequences[place] = array("I", raw)
+            for tp, raw in job.result(deadline_s + 30).items():
+                sequences[tp] = array("I", raw)
     return sequences
 
 
 def read_share(
-    bootstrap: str, places: list[TopicPartition], deadline_s: float, security: dict[str, str]
+    bootstrap: str, partitions: list[TopicPartition], deadline_s: float, security: dict[str, str]
 ) -> dict[TopicPartition, bytes]:
     """What one process reads; sequences cross back as bytes."""
     consumer = Consumer({**_settings(bootstrap), **security})
-    sequences: dict[TopicPartition, array[int]] = {place: array("I") for place in places}
-    waiting = set(places)
+    sequences: dict[TopicPartition, array[int]] = {tp: array("I") for tp in partitions}
+    waiting = set(partitions)
     until = time.monotonic() + deadline_s
     try:
-        consumer.assign([confluent_kafka.TopicPartition(*place, 0) for place in places])
+        consumer.assign([confluent_kafka.TopicPartition(*tp, 0) for tp in partitions])
         while waiting:
             if time.monotonic() > until:
                 topic, partition = min(waiting)
@@ -76,21 +76,21 @@ def read_share(
                 _take(message, sequences, waiting)
     finally:
         consumer.close()
-    return {place: trail.tobytes() for place, trail in sequences.items()}
+    return {tp: trail.tobytes() for tp, trail in sequences.items()}
 
 
 def _take(
     message: Message, sequences: dict[TopicPartition, array[int]], waiting: set[TopicPartition]
 ) -> None:
-    place = cast(TopicPartition, (message.topic(), message.partition()))
+    tp = cast(TopicPartition, (message.topic(), message.partition()))
     error = message.error()
     if error is None:
-        trail = sequences[place]
+        trail = sequences[tp]
         trail.append(digest_after(trail[-1] if trail else 0, message))
     elif error.code() == KafkaError._PARTITION_EOF:
-        waiting.discard(place)
+        waiting.discard(tp)
     else:
-        raise BenchError(f"Reading {place[0]}-{place[1]} failed: {error.str()}.")
+        raise BenchError(f"Reading {tp[0]}-{tp[1]} failed: {error.str()}.")
 
 
 def digest_after(before: int, message: Message) -> int:

@@ -38,7 +38,7 @@ def prepare(cell: Scenario, source: Topics, stem: str, say: Callable[[str], None
     began = time.monotonic()
     deadline = 60 + filled.total / _READ_RECORDS_S
     trail = read_digest_sequences(source.bootstrap, filled.records, deadline_s=deadline)
-    if {place: len(digests) for place, digests in trail.items()} != filled.records:
+    if {tp: len(digests) for tp, digests in trail.items()} != filled.records:
         raise BenchError("The source does not hold what was written to it; try again.")
     say(
         f"  {filled.total:,} records ({cell.backlog_mb:,} MB) written in {filled.seconds:.0f} s, "

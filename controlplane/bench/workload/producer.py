@@ -61,26 +61,28 @@ def fill(
     try:
         cluster.open(began + _REQUEST_S)
         sender = _Sender(cluster, topics, shape, began + deadline_s)
-        places = [(topic, number) for topic in topics for number in range(partitions)]
+        topic_partitions = [(topic, number) for topic in topics for number in range(partitions)]
         per_batch = shape.records_per_batch
-        rounds = max(1, round(total_bytes / (len(places) * per_batch * shape.record_bytes)))
-        for some in _requests(places, shape, rounds):
+        rounds = max(
+            1, round(total_bytes / (len(topic_partitions) * per_batch * shape.record_bytes))
+        )
+        for some in _requests(topic_partitions, shape, rounds):
             sender.send(some)
         sender.settle(0)
     finally:
         cluster.close()
-    records = dict.fromkeys(places, rounds * per_batch)
+    records = dict.fromkeys(topic_partitions, rounds * per_batch)
     return ProducedRecords(records, time.monotonic() - began)
 
 
 def _requests(
-    places: list[TopicPartition], shape: Shape, rounds: int
+    partitions: list[TopicPartition], shape: Shape, rounds: int
 ) -> Iterator[list[tuple[TopicPartition, int]]]:
     """Groups of (partition, round) for one request each: a broker takes one batch per partition."""
     most = max(1, min(_BATCHES_PER_REQUEST, _BYTES_PER_REQUEST // shape.batch_bytes))
     for number in range(rounds):
-        for at in range(0, len(places), most):
-            yield [(place, number) for place in places[at : at + most]]
+        for at in range(0, len(partitions), most):
+            yield [(tp, number) for tp in partitions[at : at + most]]
 
 
 class _Sender:

@@ -52,26 +52,28 @@ class Topics:
             raise BenchError(
                 f"A topic of the benchmark was not created: {error.args[0].str()}."
             ) from error
-        places = [(topic.topic, number) for topic in wanted for number in range(partitions)]
+        topic_partitions = [
+            (topic.topic, number) for topic in wanted for number in range(partitions)
+        ]
         until = time.monotonic() + _TIMEOUT
-        while self.ends(places) is None:
+        while self.ends(topic_partitions) is None:
             if time.monotonic() > until:
                 raise BenchError(
                     f"New topics did not answer within {_TIMEOUT:.0f} s: {self._trouble}."
                 )
             time.sleep(0.1)
 
-    def places(self, names: Iterable[str]) -> list[TopicPartition]:
+    def partitions(self, names: Iterable[str]) -> list[TopicPartition]:
         """The partitions that these topics have now; none for a topic that is not there yet."""
         known = self._admin.list_topics(timeout=_TIMEOUT).topics
         return [
             (name, number) for name in names if name in known for number in known[name].partitions
         ]
 
-    def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
         """The end offset of each partition; None while one of them does not answer."""
         newest = cast(OffsetSpec, OffsetSpec._latest)
-        wanted = {confluent_kafka.TopicPartition(*place): newest for place in places}
+        wanted = {confluent_kafka.TopicPartition(*tp): newest for tp in partitions}
         if not wanted:
             return {}
         try:

@@ -36,10 +36,8 @@ def new_producer(cluster: str, codec: str, more: Mapping[str, object] | None = N
 def lag_of(consumer: Consumer) -> int:
     lag = 0
     assigned = consumer.assignment()
-    for place, now in zip(assigned, consumer.position(assigned), strict=True):
-        bounds = consumer.get_watermark_offsets(
-            TopicPartition(place.topic, place.partition), cached=True
-        )
+    for tp, now in zip(assigned, consumer.position(assigned), strict=True):
+        bounds = consumer.get_watermark_offsets(TopicPartition(tp.topic, tp.partition), cached=True)
         if bounds is not None and bounds[1] > 0:
             lag += bounds[1] - max(now.offset, 0)
     return lag

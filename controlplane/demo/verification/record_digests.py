@@ -78,16 +78,14 @@ def digest(message: Message) -> bytes:
 
 
 def read_partitions(
-    cluster: str | Mapping[str, Any], places: Iterable[TopicPartition], deadline: float = 300.0
+    cluster: str | Mapping[str, Any], partitions: Iterable[TopicPartition], deadline: float = 300.0
 ) -> dict[TopicPartition, PartitionDigest]:
     """Every committed record of the given partitions, from the first to the present end."""
     consumer = _consumer(cluster)
     try:
-        found = {place: PartitionDigest(*_bounds(consumer, place)) for place in places}
-        waiting = {place for place, part in found.items() if part.end > part.begin}
-        consumer.assign(
-            [confluent_kafka.TopicPartition(*place, OFFSET_BEGINNING) for place in waiting]
-        )
+        found = {tp: PartitionDigest(*_bounds(consumer, tp)) for tp in partitions}
+        waiting = {tp for tp, part in found.items() if part.end > part.begin}
+        consumer.assign([confluent_kafka.TopicPartition(*tp, OFFSET_BEGINNING) for tp in waiting])
         until = time.monotonic() + deadline
         while waiting:
             if time.monotonic() > until:
@@ -103,17 +101,17 @@ def read_partitions(
         consumer.close()
 
 
-def read_one(cluster: str | Mapping[str, Any], place: TopicPartition, offset: int) -> Message:
+def read_one(cluster: str | Mapping[str, Any], tp: TopicPartition, offset: int) -> Message:
     """The record at exactly this offset."""
     consumer = _consumer(cluster)
     try:
-        consumer.assign([confluent_kafka.TopicPartition(*place, offset)])
+        consumer.assign([confluent_kafka.TopicPartition(*tp, offset)])
         until = time.monotonic() + _TIMEOUT
         while time.monotonic() < until:
             message = consumer.poll(1.0)
             if message is not None and message.error() is None:
                 return message
-        raise DemoError(f"{place[0]}-{place[1]} gave no record at offset {offset}.")
+        raise DemoError(f"{tp[0]}-{tp[1]} gave no record at offset {offset}.")
     finally:
         consumer.close()
 
@@ -121,19 +119,19 @@ def read_one(cluster: str | Mapping[str, Any], place: TopicPartition, offset: in
 def _take(
     message: Message, found: dict[TopicPartition, PartitionDigest], waiting: set[TopicPartition]
 ) -> None:
-    error, place = message.error(), (message.topic() or "", message.partition() or 0)
+    error, tp = message.error(), (message.topic() or "", message.partition() or 0)
     if error is None:
         try:
-            found[place].add(message)
+            found[tp].add(message)
         except UnicodeDecodeError as fault:
             raise DemoError(
-                f"{place[0]}-{place[1]} offset {message.offset()} has a header name that is not "
+                f"{tp[0]}-{tp[1]} offset {message.offset()} has a header name that is not "
                 "UTF-8; this reader cannot compare it."
             ) from fault
     elif error.code() == KafkaError._PARTITION_EOF:
-        waiting.discard(place)
+        waiting.discard(tp)
     elif not _passes(error):
-        raise DemoError(f"Reading {place[0]}-{place[1]} failed: {error.str()}.")
+        raise DemoError(f"Reading {tp[0]}-{tp[1]} failed: {error.str()}.")
 
 
 def _consumer(cluster: str | Mapping[str, Any]) -> Consumer:
@@ -153,22 +151,20 @@ def _consumer(cluster: str | Mapping[str, Any]) -> Consumer:
     )
 
 
-def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+def _bounds(consumer: Consumer, tp: TopicPartition) -> tuple[int, int]:
     until = time.monotonic() + _TIMEOUT
     while True:
         try:
             bounds = consumer.get_watermark_offsets(
-                confluent_kafka.TopicPartition(*place), timeout=_TIMEOUT
+                confluent_kafka.TopicPartition(*tp), timeout=_TIMEOUT
             )
         except KafkaException as fault:
             if not _passes(fault.args[0]) or time.monotonic() > until:
-                raise DemoError(
-                    f"The ends of {place[0]}-{place[1]} are not told: {fault}"
-                ) from fault
+                raise DemoError(f"The ends of {tp[0]}-{tp[1]} are not told: {fault}") from fault
             time.sleep(0.2)
             continue
         if bounds is None:
-            raise DemoError(f"The ends of {place[0]}-{place[1]} are not told in {_TIMEOUT:.0f} s.")
+            raise DemoError(f"The ends of {tp[0]}-{tp[1]} are not told in {_TIMEOUT:.0f} s.")
         return bounds
 
 

@@ -79,11 +79,11 @@ def compare_topics(source: Cluster, target: Cluster, pairs: Mapping[str, str]) -
             wrong.append(Difference(topic=topic, partition=None, sentence=sentence))
         else:
             same.append(topic)
-    places = [(topic, number) for topic in same for number in range(here[topic])]
-    left = read_partitions(source, places)
-    right = read_partitions(target, [(pairs[topic], number) for topic, number in places])
+    topic_partitions = [(topic, number) for topic in same for number in range(here[topic])]
+    left = read_partitions(source, topic_partitions)
+    right = read_partitions(target, [(pairs[topic], number) for topic, number in topic_partitions])
     compacted = _compacted(source, same) | _compacted(target, [pairs[topic] for topic in same])
-    for topic, number in places:
+    for topic, number in topic_partitions:
         remote = pairs[topic]
         both = left[topic, number], right[remote, number]
         pair = Pair(source, target, topic, remote, number, *both)
@@ -92,7 +92,10 @@ def compare_topics(source: Cluster, target: Cluster, pairs: Mapping[str, str]) -
             wrong.append(Difference(topic=topic, partition=number, sentence=sentence))
     records = sum(len(part) for part in left.values())
     return Comparison(
-        topics=len(pairs), partitions=len(places), records=records, differences=tuple(wrong)
+        topics=len(pairs),
+        partitions=len(topic_partitions),
+        records=records,
+        differences=tuple(wrong),
     )
 
 

@@ -96,24 +96,31 @@ def extra_partition_finding(
 
 
 def group_findings(
-    places: Iterable[GroupPartition], states: dict[str, str], *, synced: bool
+    group_partitions: Iterable[GroupPartition], states: dict[str, str], *, synced: bool
 ) -> tuple[list[Finding], Aspect]:
     """Compare each group's offset on the target with the offset by the exact map."""
     found: list[Finding] = []
     compared = unknown = active = 0
-    for place in places:
-        if place.left_out or place.source_offset is None:
+    for group_partition in group_partitions:
+        if group_partition.left_out or group_partition.source_offset is None:
             continue
-        if states.get(place.group, "") not in IDLE:
+        if states.get(group_partition.group, "") not in IDLE:
             active += 1
             continue
-        is_exact = place.translation is not None and place.translation.outcome != "lower_bound"
-        exact = place.translation.downstream if place.translation and is_exact else None
-        if exact is None or place.target_trouble or place.trouble:
+        is_exact = (
+            group_partition.translation is not None
+            and group_partition.translation.outcome != "lower_bound"
+        )
+        exact = (
+            group_partition.translation.downstream
+            if group_partition.translation and is_exact
+            else None
+        )
+        if exact is None or group_partition.target_trouble or group_partition.trouble:
             unknown += 1
             continue
         compared += 1
-        if (finding := _of_group(place, exact, synced=synced)) is not None:
+        if (finding := _of_group(group_partition, exact, synced=synced)) is not None:
             found.append(finding)
     words = []
     if not synced:
@@ -128,7 +135,7 @@ def group_findings(
 
 
 def with_later_translations(
-    places: Iterable[GroupPartition], again: Iterable[GroupPartition]
+    group_partitions: Iterable[GroupPartition], again: Iterable[GroupPartition]
 ) -> list[GroupPartition]:
     """Combine target offsets of a first read with translations of a second one.
 
@@ -141,12 +148,12 @@ def with_later_translations(
             row,
             translation=newer.get((row.group, row.topic, row.partition)) or row.translation,
         )
-        for row in places
+        for row in group_partitions
     ]
 
 
-def _of_group(place: GroupPartition, exact: int, *, synced: bool) -> Finding | None:
-    at = place.target_offset
+def _of_group(group_partition: GroupPartition, exact: int, *, synced: bool) -> Finding | None:
+    at = group_partition.target_offset
     if at == exact or (at is None and not synced):
         return None
     if at is None:
@@ -157,15 +164,15 @@ def _of_group(place: GroupPartition, exact: int, *, synced: bool) -> Finding | N
     else:
         kind = "behind"
         words = f"has offset {at} on the target, {exact - at} behind: it would re-read records"
-    where = f"{place.topic}-{place.partition}"
+    where = f"{group_partition.topic}-{group_partition.partition}"
     return Finding(
         about="group",
         kind=kind,
-        name=place.group,
+        name=group_partition.group,
         # Between two turns of the duty a group that reads is always a little behind.
         weight="differs" if kind == "ahead" else "note",
-        partition=place.partition,
-        source_offset=place.source_offset,
+        partition=group_partition.partition,
+        source_offset=group_partition.source_offset,
         target_offset=at,
         sentence=f"In {where}, the group {words}.",
     )

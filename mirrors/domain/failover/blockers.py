@@ -30,6 +30,7 @@ from mirrors.domain.failover.plan_types import (
 )
 from mirrors.domain.formatting import duration, plural
 from mirrors.domain.groups.checkpoints import IDLE
+from mirrors.domain.groups.resume import GroupPartition
 
 # Names listed in one sentence.
 NAMED = 5
@@ -38,7 +39,7 @@ NAMED = 5
 def find_blockers(
     picture: FailoverSnapshot,
     parts: Sequence[PartitionAccount],
-    places: tuple[GroupPartitionPlan, ...],
+    group_partitions: tuple[GroupPartitionPlan, ...],
     oldest_ms: int,
 ) -> Iterator[Finding]:
     """Yield the blockers. `picture` holds what takes part, `parts` all that the flow selects."""
@@ -70,13 +71,13 @@ def find_blockers(
             yield from partition_blockers(picture, part, reported)
     for group in picture.groups:
         yield from _group_blockers(picture, group, oldest_ms)
-    for place in places:
-        if place.downstream_offset is None:
-            where = f"{place.group} in {place.topic}-{place.partition}"
+    for group_partition in group_partitions:
+        if group_partition.downstream_offset is None:
+            where = _where(group_partition)
             text = (
-                f"{where} has no resume offset: {ended(place.reason)} To switch the other groups "
-                "over, simulate without this group. Start it at the earliest record, never at "
-                "the latest."
+                f"{where} has no resume offset: {ended(group_partition.reason)} To switch the "
+                "other groups over, simulate without this group. Start it at the earliest record, "
+                "never at the latest."
             )
             yield Finding(code="no_map", where=where, sentence=text, page="groups")
 
@@ -151,7 +152,7 @@ def _group_blockers(
 def find_warnings(
     picture: FailoverSnapshot,
     partitions: tuple[PartitionPlan, ...],
-    places: tuple[GroupPartitionPlan, ...],
+    group_partitions: tuple[GroupPartitionPlan, ...],
 ) -> Iterator[Finding]:
     if picture.source_trouble:
         ages = [row.source_end_age_ms for row in partitions if row.source_end_age_ms is not None]
@@ -165,34 +166,38 @@ def find_warnings(
             name = f"{row.topic}-{row.partition}"
             text = f"{name}: {amount(row.loss, row.loss_certainty)} would be lost."
             yield Finding(code="loss", where=name, sentence=text, page="topics")
-    for place in places:
-        where = f"{place.group} in {place.topic}-{place.partition}"
-        if place.outcome in ("ahead", "expired", "lower_bound"):
-            text = f"{where}: {place.reason}.{_skipped(place)}"
-            yield Finding(code=place.outcome, where=where, sentence=text, page="groups")
+    for group_partition in group_partitions:
+        where = f"{group_partition.group} in {group_partition.topic}-{group_partition.partition}"
+        if group_partition.outcome in ("ahead", "expired", "lower_bound"):
+            text = f"{where}: {group_partition.reason}.{_skipped(group_partition)}"
+            yield Finding(code=group_partition.outcome, where=where, sentence=text, page="groups")
     yield from (row for row in picture.boundary if row.code != "scope_empty")
     yield from _without_offset(picture)
     yield from _left_out(picture)
     yield from _topic_and_permission_warnings(picture)
 
 
-def _skipped(place: GroupPartitionPlan) -> str:
-    if place.skipped == 0:
+def _skipped(group_partition: GroupPartitionPlan) -> str:
+    if group_partition.skipped == 0:
         return ""
-    if place.skipped is None:
+    if group_partition.skipped is None:
         return " Whether the target still has all records that the group has not read is unknown."
-    were = "was" if place.skipped == 1 else "were"
+    were = "was" if group_partition.skipped == 1 else "were"
     return (
-        f" At most {plural(place.skipped, 'record')} that it has not read {were} deleted on the "
-        "target: it skips them."
+        f" At most {plural(group_partition.skipped, 'record')} that it has not read {were} "
+        "deleted on the target: it skips them."
     )
+
+
+def _where(row: GroupPartition | GroupPartitionPlan) -> str:
+    return f"{row.group} in {row.topic}-{row.partition}"
 
 
 def _without_offset(picture: FailoverSnapshot) -> Iterator[Finding]:
     for group in picture.groups:
-        for place in group.places:
-            if place.has_no_offset:
-                where = f"{place.group} in {place.topic}-{place.partition}"
+        for group_partition in group.group_partitions:
+            if group_partition.has_no_offset:
+                where = _where(group_partition)
                 text = (
                     f"{where} no longer has a committed offset on {picture.source}: it expired or "
                     "was deleted. No offset is set; its client applies auto.offset.reset, on "
@@ -203,10 +208,10 @@ def _without_offset(picture: FailoverSnapshot) -> Iterator[Finding]:
 
 def _left_out(picture: FailoverSnapshot) -> Iterator[Finding]:
     for group in picture.groups:
-        for place in group.places:
-            if place.left_out:
-                where = f"{place.group} in {place.topic}-{place.partition}"
-                text = f"{where}: no offset is set. {place.left_out.rstrip('.')}."
+        for group_partition in group.group_partitions:
+            if group_partition.left_out:
+                where = _where(group_partition)
+                text = f"{where}: no offset is set. {group_partition.left_out.rstrip('.')}."
                 yield Finding(code="left_out", where=where, sentence=text, page="groups")
 
 

@@ -59,10 +59,11 @@ def _row(
     found = total(with_lower_bound(part.owed) for part in parts)
     groups = sorted(
         {
-            place.group
+            group_partition.group
             for group in picture.groups
-            for place in group.places
-            if decision.covers(place.topic, place.partition) and place.source_offset is not None
+            for group_partition in group.group_partitions
+            if decision.covers(group_partition.topic, group_partition.partition)
+            and group_partition.source_offset is not None
         }
     )
     return LeftBehindTotal(

@@ -137,12 +137,12 @@ def _without(
 ) -> Iterator[GroupSnapshot]:
     for group in groups:
         kept = tuple(
-            place
-            for place in group.places
-            if (place.topic, place.partition) not in out
-            and decision_on(decisions, place.topic, place.partition) is None
+            group_partition
+            for group_partition in group.group_partitions
+            if (group_partition.topic, group_partition.partition) not in out
+            and decision_on(decisions, group_partition.topic, group_partition.partition) is None
         )
-        yield dataclasses.replace(group, places=kept)
+        yield dataclasses.replace(group, group_partitions=kept)
 
 
 # The largest clock difference between the writers of positions and of the list.

@@ -54,17 +54,20 @@ class ReReads(NamedTuple):
     unknown: int
 
 
-def sum_re_reads(places: Iterable[GroupPartitionPlan]) -> ReReads:
+def sum_re_reads(group_partitions: Iterable[GroupPartitionPlan]) -> ReReads:
     """Sum the re-reads. Group offsets that were read earlier give only a lower bound."""
     rows: list[tuple[int | None, OwedCertainty]] = []
-    for place in places:
-        if place.re_reads is None:
+    for group_partition in group_partitions:
+        if group_partition.re_reads is None:
             rows.append((None, "unknown"))
-        elif place.seen_at is not None:
-            rows.append((place.re_reads, "at_least"))
+        elif group_partition.seen_at is not None:
+            rows.append((group_partition.re_reads, "at_least"))
         else:
-            is_exact = place.re_reads == 0 or place.outcome not in ("expired", "lower_bound")
-            rows.append((place.re_reads, "counted" if is_exact else "at_most"))
+            is_exact = group_partition.re_reads == 0 or group_partition.outcome not in (
+                "expired",
+                "lower_bound",
+            )
+            rows.append((group_partition.re_reads, "counted" if is_exact else "at_most"))
     return sum_owed(rows)
 
 
@@ -143,14 +146,18 @@ def plan_failover(picture: FailoverSnapshot, *, oldest_ms: int = OLDEST_MS) -> F
         plans[part.role].append(_partition(part, picture.taken_at))
     partitions = tuple(plans["replicated"])
     by_place = {(row.topic, row.partition): row for row in partitions}
-    places = tuple(
-        _place(place, by_place.get((place.topic, place.partition)), group.seen_at)
+    group_partitions = tuple(
+        _planned(
+            group_partition,
+            by_place.get((group_partition.topic, group_partition.partition)),
+            group.seen_at,
+        )
         for group in picture.groups
-        for place in group.places
-        if not place.left_out and not place.has_no_offset
+        for group_partition in group.group_partitions
+        if not group_partition.left_out and not group_partition.has_no_offset
     )
     offsets, loss, pending = _totals(parts)
-    re_reads = sum_re_reads(places)
+    re_reads = sum_re_reads(group_partitions)
     return FailoverPlan(
         flow=picture.flow,
         taken_at=picture.taken_at,
@@ -158,9 +165,9 @@ def plan_failover(picture: FailoverSnapshot, *, oldest_ms: int = OLDEST_MS) -> F
         certainty=_certainty(picture, [row.certainty for rows in plans.values() for row in rows]),
         re_reads=None if re_reads.unknown else re_reads.records,
         partitions=partitions,
-        places=places,
-        blockers=tuple(find_blockers(picture, parts, places, oldest_ms)),
-        warnings=tuple(find_warnings(picture, partitions, places)),
+        places=group_partitions,
+        blockers=tuple(find_blockers(picture, parts, group_partitions, oldest_ms)),
+        warnings=tuple(find_warnings(picture, partitions, group_partitions)),
         clients=_clients(picture),
         loss_known=loss.records,
         loss_certainty=loss.certainty,
@@ -207,9 +214,9 @@ def _clients(picture: FailoverSnapshot) -> tuple[ClientChange, ...]:
         bootstrap=picture.target_bootstrap,
         topics={
             group.group: [
-                (place.topic, _name_there(picture.policy, place))
-                for place in group.places
-                if not place.left_out
+                (group_partition.topic, _name_there(picture.policy, group_partition))
+                for group_partition in group.group_partitions
+                if not group_partition.left_out
             ]
             for group in picture.groups
         },
@@ -217,10 +224,10 @@ def _clients(picture: FailoverSnapshot) -> tuple[ClientChange, ...]:
     )
 
 
-def _name_there(policy: ReplicationPolicy, place: GroupPartition) -> str:
-    if policy.is_cycle(place.topic):
-        return place.remote_topic or place.topic
-    return policy.remote_topic(place.topic)
+def _name_there(policy: ReplicationPolicy, group_partition: GroupPartition) -> str:
+    if policy.is_cycle(group_partition.topic):
+        return group_partition.remote_topic or group_partition.topic
+    return policy.remote_topic(group_partition.topic)
 
 
 def _partition(part: PartitionAccount, now: int) -> PartitionPlan:
@@ -260,23 +267,23 @@ def _why(row: PartitionSnapshot, owed: Owed) -> str:
     return "no record was replicated yet" if row.position is None else ""
 
 
-def _place(
-    place: GroupPartition, partition: PartitionPlan | None, seen_at: int | None
+def _planned(
+    group_partition: GroupPartition, partition: PartitionPlan | None, seen_at: int | None
 ) -> GroupPartitionPlan:
-    resume = resume_offset_of(place)
+    resume = resume_offset_of(group_partition)
     downstream = resume.downstream
     loss = unread = None
     if partition is not None and partition.source_end is not None:
         loss = partition.loss
-        behind = max(place.source_offset or 0, partition.position or 0)
+        behind = max(group_partition.source_offset or 0, partition.position or 0)
         unread = min(loss or 0, max(0, partition.source_end - behind))
-    ended = place.target_end is None or downstream is None
+    ended = group_partition.target_end is None or downstream is None
     return GroupPartitionPlan(
-        group=place.group,
-        topic=place.topic,
-        partition=place.partition,
-        remote_topic=place.remote_topic or "",
-        source_offset=place.source_offset,
+        group=group_partition.group,
+        topic=group_partition.topic,
+        partition=group_partition.partition,
+        remote_topic=group_partition.remote_topic or "",
+        source_offset=group_partition.source_offset,
         downstream_offset=downstream,
         outcome=resume.outcome,
         re_reads=resume.re_reads,
@@ -284,6 +291,6 @@ def _place(
         seen_at=seen_at,
         loss=loss,
         unread_loss=unread,
-        waiting=None if ended else max(0, (place.target_end or 0) - (downstream or 0)),
+        waiting=None if ended else max(0, (group_partition.target_end or 0) - (downstream or 0)),
         reason=resume.reason,
     )

@@ -76,7 +76,7 @@ class GroupSnapshot:
     taken: str = ""
     trouble: str = ""
     seen_at: int | None = None
-    places: tuple[GroupPartition, ...] = ()
+    group_partitions: tuple[GroupPartition, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -19,12 +19,17 @@ def within(picture: FailoverSnapshot, scope: Scope) -> FailoverSnapshot:
     """
     names = ScopeNames(scope)
     rows = tuple(row for row in picture.partitions if names.has_topic(row.topic))
-    readers = {group.group: {row.topic for row in group.places} for group in picture.groups}
+    readers = {
+        group.group: {row.topic for row in group.group_partitions} for group in picture.groups
+    }
     inside = [one for one in picture.groups if names.has_group(one.group, readers[one.group])]
     found = [] if rows else [_empty(picture.flow)]
     groups = tuple(
         dataclasses.replace(
-            group, places=tuple(row for row in group.places if names.has_topic(row.topic))
+            group,
+            group_partitions=tuple(
+                row for row in group.group_partitions if names.has_topic(row.topic)
+            ),
         )
         for group in inside
     )

@@ -12,7 +12,7 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.settings.flow_control import START, UNTIL
-from mirrors.domain.settings.run_bounds import named_offsets, shown_place
+from mirrors.domain.settings.run_bounds import named_offsets, shown_partition
 from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.topics.plan import TopicPlan
 
@@ -49,10 +49,10 @@ def check_named(spec: FlowSpec) -> None:
 
 
 def why_missing(
-    place: TopicPartition, source: ClusterSnapshot, topics: TopicPlan, alias: str
+    tp: TopicPartition, source: ClusterSnapshot, topics: TopicPlan, alias: str
 ) -> str | None:
     """Return why the partition cannot be copied from or up to an offset; None if it can."""
-    topic, partition = place
+    topic, partition = tp
     state = source.topics.get(topic)
     if state is None:
         return source.failed.get(topic) or f"{alias} has no topic {topic}"
@@ -73,8 +73,8 @@ def why_out_of_range(offset: int, first: int, end: int, alias: str) -> str | Non
     return None
 
 
-def refusal(key: str, place: TopicPartition, offset: int, why: str) -> str:
-    where = f"{shown_place(place)}:{offset}"
+def refusal(key: str, tp: TopicPartition, offset: int, why: str) -> str:
+    where = f"{shown_partition(tp)}:{offset}"
     return (
         f"{key} names {where}, but {why.rstrip('.')}. Nothing is replicated until the setting is "
         "changed."

@@ -62,22 +62,28 @@ class OffsetUpdate(NamedTuple):
     reason: str
 
 
-def plan_checkpoint(place: GroupPartition, earlier: Checkpoint | None) -> CheckpointDecision:
+def plan_checkpoint(
+    group_partition: GroupPartition, earlier: Checkpoint | None
+) -> CheckpointDecision:
     """Return the checkpoint, if it differs from the `earlier` one of this group and partition."""
-    resume = resume_offset_of(place)
+    resume = resume_offset_of(group_partition)
     downstream = resume.downstream
-    if downstream is None or place.source_offset is None or place.remote_topic is None:
+    if (
+        downstream is None
+        or group_partition.source_offset is None
+        or group_partition.remote_topic is None
+    ):
         return CheckpointDecision(None, resume.reason)
-    if place.is_empty_there:
+    if group_partition.is_empty_there:
         # As MM2, which has no offset sync before the first record either.
         return CheckpointDecision(None, resume.reason, is_quiet=True)
     found = Checkpoint(
-        place.group,
-        place.remote_topic,
-        place.partition,
-        place.source_offset,
+        group_partition.group,
+        group_partition.remote_topic,
+        group_partition.partition,
+        group_partition.source_offset,
         downstream,
-        place.metadata,
+        group_partition.metadata,
     )
     if earlier is None:
         return CheckpointDecision(found, "the first checkpoint of the group in this partition")
@@ -98,23 +104,25 @@ def plan_checkpoint(place: GroupPartition, earlier: Checkpoint | None) -> Checkp
 
 
 def plan_offset_update(
-    place: GroupPartition, *, enabled: bool, state: str, wrote: int | None
+    group_partition: GroupPartition, *, enabled: bool, state: str, wrote: int | None
 ) -> OffsetUpdate:
     """Return whether this group's offset moves on the target, and to what.
 
     - `state`: the group's state on the target as Kafka reports it; "" if it does not exist.
     - `wrote`: the offset that this flow set last; None if none or unknown.
     """
-    resume = resume_offset_of(place)
+    resume = resume_offset_of(group_partition)
     to = resume.downstream
     if to is None:
-        return OffsetUpdate("not_copied" if place.left_out else "unknown", None, resume.reason)
-    if place.target_trouble:
-        return OffsetUpdate("failed", None, place.target_trouble)
-    stands = place.target_offset
+        return OffsetUpdate(
+            "not_copied" if group_partition.left_out else "unknown", None, resume.reason
+        )
+    if group_partition.target_trouble:
+        return OffsetUpdate("failed", None, group_partition.target_trouble)
+    stands = group_partition.target_offset
     if stands == to:
         return OffsetUpdate("in_sync", None, "")
-    if resume.outcome in AT_LEAST and to < (stands or 0) <= (place.target_end or 0):
+    if resume.outcome in AT_LEAST and to < (stands or 0) <= (group_partition.target_end or 0):
         # Where it was put while its offset existed is nearer to what it has read.
         return OffsetUpdate(
             "in_sync" if stands == wrote else "kept",
@@ -126,19 +134,23 @@ def plan_offset_update(
     if state not in IDLE:
         reason = f"the group is {state} on the target: it has members there, or is about to"
         return OffsetUpdate("active", None, reason)
-    return _moved(place, stands, to, wrote)
+    return _moved(group_partition, stands, to, wrote)
 
 
-def _moved(place: GroupPartition, stands: int | None, to: int, wrote: int | None) -> OffsetUpdate:
+def _moved(
+    group_partition: GroupPartition, stands: int | None, to: int, wrote: int | None
+) -> OffsetUpdate:
     if stands is None:
         return OffsetUpdate("moved", to, "the group had no offset on the target")
     if stands < to:
         return OffsetUpdate(
             "moved", to, f"the group's offset on the target was {stands}, behind the source"
         )
-    if place.target_end is not None and stands > place.target_end:
+    if group_partition.target_end is not None and stands > group_partition.target_end:
         return OffsetUpdate(
-            "moved", to, f"the group's offset was {stands}, beyond the end of {place.remote}"
+            "moved",
+            to,
+            f"the group's offset was {stands}, beyond the end of {group_partition.remote}",
         )
     if stands == wrote:
         return OffsetUpdate(

@@ -67,12 +67,12 @@ class GroupPartition:
         return is_empty and not copied
 
 
-def source_lag_of(place: GroupPartition) -> int | None:
+def source_lag_of(group_partition: GroupPartition) -> int | None:
     """Return log end minus committed offset on the source, as `kafka-consumer-groups` does.
 
     None if either is unknown, or if the offset is beyond the end (truncated or recreated).
     """
-    offset, end = place.source_offset, place.source_end
+    offset, end = group_partition.source_offset, group_partition.source_end
     return None if offset is None or end is None or offset > end else end - offset
 
 
@@ -90,45 +90,49 @@ class ResumeOffset(NamedTuple):
     skipped: int | None = 0
 
 
-def resume_offset_of(place: GroupPartition) -> ResumeOffset:
+def resume_offset_of(group_partition: GroupPartition) -> ResumeOffset:
     """Return where this group resumes in this partition."""
-    if why := _why_nowhere(place):
+    if why := _why_nowhere(group_partition):
         return ResumeOffset(None, "unknown", why)
-    found, end = place.translation, place.target_end
+    found, end = group_partition.translation, group_partition.target_end
     copied = found.downstream if found is not None else None
-    if place.is_empty_there:
+    if group_partition.is_empty_there:
         return ResumeOffset(end, "exact", EMPTY, 0)
-    if why := _why_expired(place):
-        return _expired(place, copied, why)
+    if why := _why_expired(group_partition):
+        return _expired(group_partition, copied, why)
     if found is None or copied is None:
         nothing = "no record of this partition was replicated yet"
         return ResumeOffset(None, "unknown", found.reason if found else nothing)
     if end is not None and copied > end:
         why = (
-            f"the offset map gives {copied}, but {place.remote} ends at {end}: it was emptied or "
-            "recreated, and the flow must plan it again"
+            f"the offset map gives {copied}, but {group_partition.remote} ends at {end}: it was "
+            "emptied or recreated, and the flow must plan it again"
         )
         return ResumeOffset(None, "unknown", why)
-    if place.target_start is not None and copied < place.target_start:
-        return _expired(place, copied, _deleted_there(place, copied))
+    if group_partition.target_start is not None and copied < group_partition.target_start:
+        return _expired(group_partition, copied, _deleted_there(group_partition, copied))
     return ResumeOffset(copied, found.outcome, found.reason, found.re_reads)
 
 
-def _why_nowhere(place: GroupPartition) -> str:
-    if place.left_out or place.remote_topic is None:
-        return place.left_out or "the flow does not replicate this topic"
-    if place.trouble:
-        return place.trouble
-    if place.source_offset is None:
+def _why_nowhere(group_partition: GroupPartition) -> str:
+    if group_partition.left_out or group_partition.remote_topic is None:
+        return group_partition.left_out or "the flow does not replicate this topic"
+    if group_partition.trouble:
+        return group_partition.trouble
+    if group_partition.source_offset is None:
         return "the group has no offset here on the source: none committed yet, expired, or deleted"
-    if place.target_end is None:
-        return f"{place.remote} does not exist on the target"
+    if group_partition.target_end is None:
+        return f"{group_partition.remote} does not exist on the target"
     return ""
 
 
-def _why_expired(place: GroupPartition) -> str:
+def _why_expired(group_partition: GroupPartition) -> str:
     """Return what happened to the committed offset on the source; empty while it exists."""
-    offset, start, end = place.source_offset or 0, place.source_start, place.source_end
+    offset, start, end = (
+        group_partition.source_offset or 0,
+        group_partition.source_start,
+        group_partition.source_end,
+    )
     if start is not None and offset < start:
         return f"the committed offset {offset} is below the source's log start {start}"
     if end is not None and offset > end:
@@ -139,34 +143,44 @@ def _why_expired(place: GroupPartition) -> str:
     return ""
 
 
-def _deleted_there(place: GroupPartition, copied: int) -> str:
-    at = f"{copied} or later" if _is_bound(place) else str(copied)
+def _deleted_there(group_partition: GroupPartition, copied: int) -> str:
+    at = f"{copied} or later" if _is_bound(group_partition) else str(copied)
     return (
-        f"the group's next record is at offset {at} of {place.remote}, but its log starts at "
-        f"{place.target_start}"
+        f"the group's next record is at offset {at} of {group_partition.remote}, but its log "
+        f"starts at {group_partition.target_start}"
     )
 
 
-def _is_bound(place: GroupPartition) -> bool:
+def _is_bound(group_partition: GroupPartition) -> bool:
     """Return whether the translation is only a lower bound."""
-    return place.translation is not None and place.translation.outcome == "lower_bound"
+    return (
+        group_partition.translation is not None
+        and group_partition.translation.outcome == "lower_bound"
+    )
 
 
-def _expired(place: GroupPartition, copied: int | None, why: str) -> ResumeOffset:
-    start = place.target_start
+def _expired(group_partition: GroupPartition, copied: int | None, why: str) -> ResumeOffset:
+    start = group_partition.target_start
     if start is None:
         return ResumeOffset(
-            None, "unknown", f"{why}, and the log start of {place.remote} is unknown"
+            None, "unknown", f"{why}, and the log start of {group_partition.remote} is unknown"
         )
-    beyond = place.source_end is not None and (place.source_offset or 0) > place.source_end
+    beyond = (
+        group_partition.source_end is not None
+        and (group_partition.source_offset or 0) > group_partition.source_end
+    )
     # Behind a lower bound lies more that it has read than the difference says.
-    is_unsure = copied is None or beyond or _is_bound(place)
+    is_unsure = copied is None or beyond or _is_bound(group_partition)
     re_reads = None if is_unsure else max(0, (copied or 0) - start)
     # What the source itself no longer holds is not lost by resuming here.
-    unread = place.kept_from if copied is None or beyond else max(copied, place.kept_from or 0)
+    unread = (
+        group_partition.kept_from
+        if copied is None or beyond
+        else max(copied, group_partition.kept_from or 0)
+    )
     skipped = None if unread is None else max(0, start - unread)
     words = (
         f"{why}: its client would apply auto.offset.reset, so it resumes at the log start of "
-        f"{place.remote}, {start}"
+        f"{group_partition.remote}, {start}"
     )
     return ResumeOffset(start, "expired", words, re_reads, skipped)

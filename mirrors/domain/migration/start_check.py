@@ -62,9 +62,9 @@ class TargetActivity:
     def moved(self) -> dict[str, int]:
         """Records that each topic got meanwhile, by offsets; a new topic counts completely."""
         found: dict[str, int] = {}
-        for place, end in self.after.items():
-            if (more := end - self.before.get(place, 0)) > 0:
-                found[place[0]] = found.get(place[0], 0) + more
+        for tp, end in self.after.items():
+            if (more := end - self.before.get(tp, 0)) > 0:
+                found[tp[0]] = found.get(tp[0], 0) + more
         return found
 
     @property

@@ -115,9 +115,9 @@ def read_mm2_positions(
             continue
         if row.cluster == source:
             last[row.connector, (row.topic, row.partition)] = row.offset
-    held = [(name, place) for (name, place), offset in last.items() if offset is not None]
+    held = [(name, tp) for (name, tp), offset in last.items() if offset is not None]
     return Mm2Positions(
-        partitions=len({place for _, place in held}),
+        partitions=len({tp for _, tp in held}),
         topics=frozenset(topic for _, (topic, _) in held),
         connectors=frozenset(name for name, _ in held),
     )

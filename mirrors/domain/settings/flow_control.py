@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mirrors.domain.cron import Cron, Zone
-from mirrors.domain.settings.run_bounds import RunUntil, named_offsets, shown_place
+from mirrors.domain.settings.run_bounds import RunUntil, named_offsets, shown_partition
 from mirrors.domain.settings.value_types import Boolean, Integer, Patterns, Setting
 from mirrors.domain.transforms import rules
 
@@ -157,10 +157,10 @@ def _of_runs(properties: Mapping[str, str]) -> dict[str, list[str]]:
             f"{until}."
         ]
     starts = named_offsets(properties.get(START, "").strip()) or {}
-    for place, stop in (named_offsets(until) or {}).items():
-        if stop < (start := starts.get(place, 0)):
+    for tp, stop in (named_offsets(until) or {}).items():
+        if stop < (start := starts.get(tp, 0)):
             found.setdefault(UNTIL, []).append(
-                f"{UNTIL} ends {shown_place(place)} at offset {stop}, before {START} starts it "
+                f"{UNTIL} ends {shown_partition(tp)} at offset {stop}, before {START} starts it "
                 f"at {start}."
             )
     return found

@@ -77,15 +77,15 @@ def named_offsets(text: str) -> dict[TopicPartition, int] | None:
         return None
     found: dict[TopicPartition, int] = {}
     for element in (part.strip() for part in text.split(",")):
-        place, offset = _named(element)
-        if place in found:
-            raise ValueError(f"names {shown_place(place)} twice")
-        found[place] = offset
+        tp, offset = _named(element)
+        if tp in found:
+            raise ValueError(f"names {shown_partition(tp)} twice")
+        found[tp] = offset
     return found
 
 
-def shown_place(place: TopicPartition) -> str:
-    return f"{place[0]}:{place[1]}"
+def shown_partition(tp: TopicPartition) -> str:
+    return f"{tp[0]}:{tp[1]}"
 
 
 def _named(element: str) -> tuple[TopicPartition, int]:

@@ -39,7 +39,7 @@ class Deviation:
     wanted: str | None
 
     @property
-    def place(self) -> DriftKey:
+    def drift_key(self) -> DriftKey:
         return self.kind, self.name, self.key
 
     @property

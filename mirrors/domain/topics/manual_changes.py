@@ -18,11 +18,11 @@ from mirrors.domain.topics.sync_plan import ConfigChange
 CONFIG: str = "topic config"
 
 
-def place_of(change: ConfigChange) -> DriftKey:
+def drift_key_of(change: ConfigChange) -> DriftKey:
     return CONFIG, change.remote_topic, change.key
 
 
-def rule_place(rule: AclRule) -> DriftKey:
+def rule_key(rule: AclRule) -> DriftKey:
     return "acl", rule.where, rule.summary
 
 
@@ -148,10 +148,10 @@ def _kept(
     unsettled: Collection[DriftKey],
     failed: Collection[DriftKey],
 ) -> str | None:
-    place = (CONFIG, name, key)
-    if base is not None and (place in unsettled or place in failed):
+    drift_key = (CONFIG, name, key)
+    if base is not None and (drift_key in unsettled or drift_key in failed):
         return base.configs.get(key)
-    if place in failed:
+    if drift_key in failed:
         # What the target rejected stays as it is: it is not a manual change.
         entry = ours.configs.get(key)
         return entry.value if entry is not None and entry.source == DYNAMIC_TOPIC else None

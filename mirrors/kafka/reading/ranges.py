@@ -29,7 +29,7 @@ class KafkaRecord(NamedTuple):
 
 def read_range(
     spec: ClusterSpec,
-    place: TopicPartition,
+    tp: TopicPartition,
     first: int,
     end: int,
     *,
@@ -42,12 +42,12 @@ def read_range(
     """
     failed: dict[Any, Any] = {}
     with contextlib.closing(open_consumer(spec, client_id, committed=True)) as consumer:
-        consumer.assign([confluent_kafka.TopicPartition(*place, first)])
+        consumer.assign([confluent_kafka.TopicPartition(*tp, first)])
         reached, moved = first, time.monotonic()
         while reached < end:
             for _, message, at in messages(consumer, spec, failed):
                 if at is None:
-                    raise failed[place]
+                    raise failed[tp]
                 # Without a record: the end of the log, so nothing more is in the range.
                 reached = end if message is None else at
                 moved = time.monotonic()
@@ -57,7 +57,7 @@ def read_range(
                     break
             if time.monotonic() - moved > patience_s:
                 raise KafkaUnavailable(
-                    f"Cluster {spec.alias}: {place[0]}-{place[1]} gave no record after offset "
+                    f"Cluster {spec.alias}: {tp[0]}-{tp[1]} gave no record after offset "
                     f"{reached} within {patience_s:g} s. Check its brokers."
                 )
 

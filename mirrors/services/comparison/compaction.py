@@ -74,19 +74,19 @@ def _explained(row: Difference, above: Mapping[bytes, bool], below: Mapping[byte
 
 def _later(
     cluster: ClusterSpec,
-    place: TopicPartition,
+    tp: TopicPartition,
     start: int,
     keys: Mapping[bytes, int],
     tick: Callable[[], None],
 ) -> dict[bytes, bool]:
     """Keys that have a record after the given offset, and whether one is a tombstone."""
     with Admin(cluster) as admin:
-        end = admin.list_offsets([place], "stable", deadline_s=_ASK_S).raise_first().done[place]
-        first = admin.list_offsets([place], "earliest", deadline_s=_ASK_S).raise_first()
+        end = admin.list_offsets([tp], "stable", deadline_s=_ASK_S).raise_first().done[tp]
+        first = admin.list_offsets([tp], "earliest", deadline_s=_ASK_S).raise_first()
     found: dict[bytes, bool] = {}
     until = time.monotonic() + _READ_S
-    window = (max(start, first.done[place]), end)
-    with RangeReader(cluster, {place: window}) as side:
+    window = (max(start, first.done[tp]), end)
+    with RangeReader(cluster, {tp: window}) as side:
         while side.open and time.monotonic() < until:
             for part in side.read().values():
                 for row in part.rows:

@@ -52,12 +52,12 @@ def find_extra_partitions(
     return [
         extra_partition_finding(
             topic,
-            place[0],
-            place[1],
-            held=(first[place], end[place]) if place in first and place in end else None,
-            was_copied=(topic, place[1]) in known,
+            tp[0],
+            tp[1],
+            held=(first[tp], end[tp]) if tp in first and tp in end else None,
+            was_copied=(topic, tp[1]) in known,
         )
-        for place, topic in sorted(extra.items())
+        for tp, topic in sorted(extra.items())
     ]
 
 
@@ -92,13 +92,13 @@ def read_metadata(
     rule_findings, rules = compare_rules(spec, pictures, only, Budget(LOOK_S))
     tick()
     survey = survey_groups(flow=flow, spec=spec, now=now, budget=Budget(LOOK_S))
-    places = [row for row in survey.places if not topics or row.topic in topics]
+    group_partitions = [row for row in survey.group_partitions if not topics or row.topic in topics]
     synced = spec.settings.sync_group_offsets_enabled
-    groups, standing = group_findings(places, survey.states, synced=synced)
+    groups, standing = group_findings(group_partitions, survey.states, synced=synced)
     if standing.differs:
         again = survey_groups(flow=flow, spec=spec, now=now, budget=Budget(LOOK_S))
-        places = with_later_translations(places, again.places)
-        groups, standing = group_findings(places, survey.states, synced=synced)
+        group_partitions = with_later_translations(group_partitions, again.group_partitions)
+        groups, standing = group_findings(group_partitions, survey.states, synced=synced)
         tick()
     aspects = (
         Aspect(

@@ -64,17 +64,17 @@ def plan_parts(
     }
     planner = _Planner(run, spec, shape, remote, TargetRanges(run.flow, maps))
     asked: dict[TopicPartition, list[int]] = {}
-    for place, known in bounds.items():
-        found = maps.get(place)
+    for tp, known in bounds.items():
+        found = maps.get(tp)
         head = firsts.get(found.pk) if found is not None else None
         if found is not None and head is not None and found.position is not None:
-            asked[place] = [planner.first(known, head, found.position), found.position]
+            asked[tp] = [planner.first(known, head, found.position), found.position]
     uncopied = _uncopied(run, {at: row for at, row in maps.items() if at in bounds.keys() - asked})
-    answers = translate_offsets(flow=run.flow, places={**dict.fromkeys(bounds, ()), **asked})
-    planner.ranges.look({place: offsets[0] for place, offsets in asked.items()} | uncopied)
+    answers = translate_offsets(flow=run.flow, partitions={**dict.fromkeys(bounds, ()), **asked})
+    planner.ranges.look({tp: offsets[0] for tp, offsets in asked.items()} | uncopied)
     parts = [
-        planner.part(place, known, asked.get(place), answers.get(place, []), uncopied.get(place))
-        for place, known in bounds.items()
+        planner.part(tp, known, asked.get(tp), answers.get(tp, []), uncopied.get(tp))
+        for tp, known in bounds.items()
     ]
     tick()
     ComparisonPart.objects.filter(comparison=run).delete()
@@ -93,9 +93,9 @@ def _uncopied(
     lanes = FlowPartition.objects.filter(flow=run.flow, lane=_RECORD_LANE)
     recorded = set(lanes.values_list("topic", "partition"))
     return {
-        place: row.position or 0
-        for place, row in maps.items()
-        if place not in recorded and (not row.position or row.map_end is not None)
+        tp: row.position or 0
+        for tp, row in maps.items()
+        if tp not in recorded and (not row.position or row.map_end is not None)
     }
 
 
@@ -105,11 +105,11 @@ def _bounds(
     """Order of the reads: the target's ends, positions and runs, the source's ends."""
     theirs, ours = shape.pictures
     remote = {row.topic: row.remote_topic for row in shape.copied}
-    places = [(row.topic, number) for row in shape.copied for number in range(row.partitions)]
+    partitions = [(row.topic, number) for row in shape.copied for number in range(row.partitions)]
     there = {
-        place: (remote[place[0]], place[1])
-        for place in places
-        if remote[place[0]] in ours.topics and place[1] < ours.topics[remote[place[0]]].partitions
+        tp: (remote[tp[0]], tp[1])
+        for tp in partitions
+        if remote[tp[0]] in ours.topics and tp[1] < ours.topics[remote[tp[0]]].partitions
     }
     level: OffsetQuery = "stable" if spec.settings.isolation_level == "read_committed" else "latest"
     with Admin(spec.target) as target:
@@ -118,19 +118,19 @@ def _bounds(
     tick()
     refresh_index(flow=run.flow)
     tick()
-    here = [place for place in places if place[0] in theirs.topics]
+    here = [tp for tp in partitions if tp[0] in theirs.topics]
     with Admin(spec.source) as source:
         first = source.list_offsets(here, "earliest", deadline_s=DEADLINE_S).done
         last = source.list_offsets(here, level, deadline_s=DEADLINE_S).done
     tick()
     return {
-        place: Bounds(
-            source_start=first.get(place),
-            source_end=last.get(place),
-            target_start=starts.get(there[place]) if place in there else None,
-            target_end=ends.get(there[place]) if place in there else None,
+        tp: Bounds(
+            source_start=first.get(tp),
+            source_end=last.get(tp),
+            target_start=starts.get(there[tp]) if tp in there else None,
+            target_end=ends.get(there[tp]) if tp in there else None,
         )
-        for place in places
+        for tp in partitions
     }, remote
 
 
@@ -163,7 +163,7 @@ class _Planner:
 
     def part(
         self,
-        place: TopicPartition,
+        tp: TopicPartition,
         known: Bounds,
         asked: list[int] | None,
         answers: Iterable[Translation],
@@ -171,15 +171,15 @@ class _Planner:
     ) -> ComparisonPart:
         part = ComparisonPart(
             comparison=self._run,
-            topic=place[0],
-            partition=place[1],
-            remote_topic=self._remote[place[0]],
-            **self._kinds(place[0]),
+            topic=tp[0],
+            partition=tp[1],
+            remote_topic=self._remote[tp[0]],
+            **self._kinds(tp[0]),
         )
-        if why := self._obstacle(known, asked, uncopied, place):
+        if why := self._obstacle(known, asked, uncopied, tp):
             return _unread(part, known, why)
-        if asked is None and self._holds_foreign(place, known, uncopied):
-            return self._foreign_only(part, place, known, uncopied or 0)
+        if asked is None and self._holds_foreign(tp, known, uncopied):
+            return self._foreign_only(part, tp, known, uncopied or 0)
         if asked is None:
             part.verdict = PartVerdict.SAME
             part.reason = "Both sides are empty."
@@ -190,9 +190,9 @@ class _Planner:
         first, position = asked
         target_first, end = below[0] or 0, below[1] or 0
         target_start = known.target_start or 0
-        before = self.ranges.before(place, first)
+        before = self.ranges.before(tp, first)
         if target_first < target_start:
-            first, target_first, why = self._kept(place, first, position, target_start)
+            first, target_first, why = self._kept(tp, first, position, target_start)
             part.unread, part.reason = first - asked[0], why
         elif before.end <= target_first:
             self._say_before(part, known, before, position)
@@ -203,18 +203,18 @@ class _Planner:
         part.target_end = max(end, known.target_end or 0, part.target_first)
         return part
 
-    def _holds_foreign(self, place: TopicPartition, known: Bounds, uncopied: int | None) -> bool:
+    def _holds_foreign(self, tp: TopicPartition, known: Bounds, uncopied: int | None) -> bool:
         """Whether the target has records although this flow wrote none."""
         if uncopied is None:
             return False
-        begins = max(self.ranges.before(place, uncopied).end, known.target_start or 0)
+        begins = max(self.ranges.before(tp, uncopied).end, known.target_start or 0)
         return (known.target_end or 0) > begins
 
     def _foreign_only(
-        self, part: ComparisonPart, place: TopicPartition, known: Bounds, position: int
+        self, part: ComparisonPart, tp: TopicPartition, known: Bounds, position: int
     ) -> ComparisonPart:
         """Compare an empty source range with everything on the target."""
-        before = self.ranges.before(place, position)
+        before = self.ranges.before(tp, position)
         part.source_first = part.source_end = part.next = position
         part.target_first = max(before.end, known.target_start or 0)
         part.target_end = known.target_end
@@ -241,14 +241,14 @@ class _Planner:
             part.unread = max(0, before.first - asked)
 
     def _obstacle(
-        self, known: Bounds, asked: list[int] | None, uncopied: int | None, place: TopicPartition
+        self, known: Bounds, asked: list[int] | None, uncopied: int | None, tp: TopicPartition
     ) -> str:
         if known.target_end is None or known.source_end is None:
             side = "target" if known.target_end is None else "source"
             return f"The {side} has no such partition, or does not report its end."
         if self._spec.settings.skip_replicated:
             return _MIXED
-        if asked is not None or self._holds_foreign(place, known, uncopied):
+        if asked is not None or self._holds_foreign(tp, known, uncopied):
             return ""
         empty = known.source_start == known.source_end
         if not (empty and known.target_start == known.target_end):
@@ -266,12 +266,12 @@ class _Planner:
         }
 
     def _kept(
-        self, place: TopicPartition, first: int, position: int, start: int
+        self, tp: TopicPartition, first: int, position: int, start: int
     ) -> tuple[int, int, str]:
         """The first target offset that the target's retention still allows."""
         step = max(CHUNK, (position - first) // _STEPS + 1)
         offsets = [*range(first, position, step), position]
-        rows = translate_offsets(flow=self._run.flow, places={place: offsets})[place]
+        rows = translate_offsets(flow=self._run.flow, partitions={tp: offsets})[tp]
         for row in _known(rows):
             if row[1] >= start:
                 why = f"The target holds only records from offset {start} on."

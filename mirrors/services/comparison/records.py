@@ -95,12 +95,12 @@ def _pairs(flow: Flow, parts: Iterable[ComparisonPart]) -> tuple[list[_Pair], li
         for part in parts
     }
     answers = translate_offsets(
-        flow=flow, places={place: offsets for place, (_, offsets) in rows.items()}
+        flow=flow, partitions={tp: offsets for tp, (_, offsets) in rows.items()}
     )
     pairs: list[_Pair] = []
     steps: list[ComparedChunks] = []
-    for place, (part, offsets) in rows.items():
-        there = [row.downstream for row in answers[place]]
+    for tp, (part, offsets) in rows.items():
+        there = [row.downstream for row in answers[tp]]
         if part.next == part.source_first:
             there[0] = part.target_first
         if offsets[-1] == part.source_end:
@@ -135,16 +135,16 @@ def _read(
         while any(side.open for _, side in sides) and time.monotonic() < until:
             before = sum(side.bytes for _, side in sides)
             for known, side in sides:
-                for place, read in side.read().items():
-                    _fold(known[place], read)
+                for tp, read in side.read().items():
+                    _fold(known[tp], read)
             meter.bytes_read += sum(side.bytes for _, side in sides) - before
             meter.tick()
             if not meter.is_open():
                 break
         return {
-            known[place][0].part.pk: error
+            known[tp][0].part.pk: error
             for known, side in sides
-            for place, error in side.failed.items()
+            for tp, error in side.failed.items()
         }
 
 
@@ -152,7 +152,7 @@ def _stretches(
     cluster: object, known: dict[TopicPartition, tuple[_Pair, SideDigest]], *, committed: bool
 ) -> RangeReader:
     windows = {
-        place: (digest.boundaries[0], digest.boundaries[-1]) for place, (_, digest) in known.items()
+        tp: (digest.boundaries[0], digest.boundaries[-1]) for tp, (_, digest) in known.items()
     }
     return RangeReader(cluster, windows, committed=committed)  # type: ignore[arg-type]
 
@@ -221,12 +221,12 @@ def _align(
         aligner.end(left=not source.open, right=not target.open)
         while any(aligner.wants) and not aligner.is_over:
             wants = aligner.wants
-            for wanted, side, place, name in (
+            for wanted, side, tp, name in (
                 (wants[0], source, here, "left"),
                 (wants[1], target, there, "right"),
             ):
                 if wanted:
-                    read = side.read().get(place, RangePart())
+                    read = side.read().get(tp, RangePart())
                     aligner.feed(**{name: list(_faces(part, read.rows))})
                     aligner.end(**{name: not side.open})
             meter.tick()

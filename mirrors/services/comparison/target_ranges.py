@@ -45,20 +45,20 @@ class TargetRanges:
 
     def look(self, firsts: Mapping[TopicPartition, int]) -> None:
         """Read the blocks below these offsets, and the ends of earlier generations."""
-        wanted = {place: (self._maps[place].pk, at - 1) for place, at in firsts.items()}
+        wanted = {tp: (self._maps[tp].pk, at - 1) for tp, at in firsts.items()}
         found = neighbor_blocks(wanted.values())
-        self._around.update({place: found[at] for place, at in wanted.items()})
+        self._around.update({tp: found[at] for tp, at in wanted.items()})
         self._ends = self._earlier(firsts)
 
-    def before(self, place: TopicPartition, first: int) -> PrecedingRange:
+    def before(self, tp: TopicPartition, first: int) -> PrecedingRange:
         """What is below the record of source offset `first`, or of the next one that was copied."""
-        around = self._around[place]
+        around = self._around[tp]
         if around.body is not None:
             run, _ = Block(around.body).around(first - 1)
             if run is not None:
                 return PrecedingRange(run.downstream + min(run.length, first - run.upstream))
-        end = self._ends.get(place, 0)
-        known = self._maps[place]
+        end = self._ends.get(tp, 0)
+        known = self._maps[tp]
         if around.above is None:
             taken = known.map_end or 0
             return PrecedingRange(max(end, taken), None, is_known=max(end, taken) > 0)
@@ -82,6 +82,6 @@ class TargetRanges:
             if around.body is None:
                 continue
             *_, last = read_block(around.body)
-            place = old[pk]
-            ends[place] = max(ends.get(place, 0), last.downstream + last.length)
+            tp = old[pk]
+            ends[tp] = max(ends.get(tp, 0), last.downstream + last.length)
         return ends

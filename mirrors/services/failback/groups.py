@@ -65,13 +65,16 @@ class _GroupFailback:
         states, stands = self._on_standby()
         refresh_index(flow=self._there, deadline_s=self._budget.left_s)
         refresh_index(flow=self._back, deadline_s=self._budget.left_s)
-        places = self._translated(stands)
-        places = self._with_ends(places)
-        here, places = read_target(self._spec.target, places, self._budget)
-        moves = [(place, _plan(place, states, here)) for place in places]
+        group_partitions = self._translated(stands)
+        group_partitions = self._with_ends(group_partitions)
+        here, group_partitions = read_target(self._spec.target, group_partitions, self._budget)
+        moves = [
+            (group_partition, _plan(group_partition, states, here))
+            for group_partition in group_partitions
+        ]
         if act:
             moves = self._write(moves)
-        return [_shown(place, move) for place, move in moves]
+        return [_shown(group_partition, move) for group_partition, move in moves]
 
     def _on_standby(self) -> tuple[dict[str, str], dict[tuple[str, TopicPartition], GroupOffset]]:
         listed = list_groups(self._spec.source, deadline_s=self._budget.left_s)
@@ -84,9 +87,9 @@ class _GroupFailback:
             self._spec.source, dict.fromkeys(names), deadline_s=self._budget.left_s
         )
         stands = {
-            (name, place): offset
+            (name, tp): offset
             for name, answer in found.done.items()
-            for place, offset in answer.done.items()
+            for tp, offset in answer.done.items()
         }
         return {name: listed[name].state for name in names}, stands
 
@@ -102,29 +105,29 @@ class _GroupFailback:
             for row in PartitionMap.objects.filter(flow=self._back, position__isnull=False)
         }
         asked: dict[TopicPartition, set[int]] = {}
-        for (_, place), offset in stands.items():
-            asked.setdefault(place, set()).add(offset.offset)
-        by_back = {place: rows for place, rows in asked.items() if place in brought}
+        for (_, tp), offset in stands.items():
+            asked.setdefault(tp, set()).add(offset.offset)
+        by_back = {tp: rows for tp, rows in asked.items() if tp in brought}
         by_there = {p: rows for p, rows in asked.items() if p in home and p not in brought}
-        answers = translate_offsets(flow=self._back, places=by_back)
-        answers |= upstream_of(there=self._there, places=by_there)
-        known = {(place, row.upstream): row for place, rows in answers.items() for row in rows}
+        answers = translate_offsets(flow=self._back, partitions=by_back)
+        answers |= upstream_of(there=self._there, partitions=by_there)
+        known = {(tp, row.upstream): row for tp, rows in answers.items() for row in rows}
         names = {**home, **brought}
-        places = [
-            _place(group, place, offset, names[place], known.get((place, offset.offset)))
-            for (group, place), offset in sorted(stands.items())
-            if place in names
+        group_partitions = [
+            _group_partition(group, tp, offset, names[tp], known.get((tp, offset.offset)))
+            for (group, tp), offset in sorted(stands.items())
+            if tp in names
         ]
-        return [_left_out(place, self._blocked) for place in places]
+        return [_left_out(row, self._blocked) for row in group_partitions]
 
-    def _with_ends(self, places: Iterable[GroupPartition]) -> list[GroupPartition]:
-        places = list(places)
+    def _with_ends(self, group_partitions: Iterable[GroupPartition]) -> list[GroupPartition]:
+        group_partitions = list(group_partitions)
         with Admin(self._spec.target, client_id=CLIENT_ID) as admin:
             there = set(admin.topic_names(deadline_s=self._budget.left_s))
             wanted = {
-                (place.remote_topic, place.partition)
-                for place in places
-                if place.remote_topic in there
+                (group_partition.remote_topic, group_partition.partition)
+                for group_partition in group_partitions
+                if group_partition.remote_topic in there
             }
             ends = admin.list_offsets(
                 [(topic or "", number) for topic, number in wanted],
@@ -133,36 +136,45 @@ class _GroupFailback:
             ).done
         return [
             dataclasses.replace(
-                place, target_end=ends.get((place.remote_topic or "", place.partition))
+                group_partition,
+                target_end=ends.get(
+                    (group_partition.remote_topic or "", group_partition.partition)
+                ),
             )
-            for place in places
+            for group_partition in group_partitions
         ]
 
     def _write(
         self, moves: list[tuple[GroupPartition, OffsetUpdate]]
     ) -> list[tuple[GroupPartition, OffsetUpdate]]:
         movers: dict[str, list[tuple[GroupPartition, OffsetUpdate]]] = {}
-        for place, move in moves:
+        for group_partition, move in moves:
             if move.state == "moved":
-                movers.setdefault(place.group, []).append((place, move))
+                movers.setdefault(group_partition.group, []).append((group_partition, move))
         failed: dict[tuple[str, TopicPartition], str] = {}
         for group, rows in movers.items():
             failed |= _move(self._spec.target, group, rows, self._budget)
         return [
-            (place, OffsetUpdate("failed", None, failed[key]))
-            if (key := (place.group, (place.remote_topic or "", place.partition))) in failed
-            else (place, move)
-            for place, move in moves
+            (group_partition, OffsetUpdate("failed", None, failed[key]))
+            if (
+                key := (
+                    group_partition.group,
+                    (group_partition.remote_topic or "", group_partition.partition),
+                )
+            )
+            in failed
+            else (group_partition, move)
+            for group_partition, move in moves
         ]
 
 
-def _place(
-    group: str, place: TopicPartition, offset: GroupOffset, topic: str, answer: Translation | None
+def _group_partition(
+    group: str, tp: TopicPartition, offset: GroupOffset, topic: str, answer: Translation | None
 ) -> GroupPartition:
     return GroupPartition(
         group=group,
-        topic=place[0],
-        partition=place[1],
+        topic=tp[0],
+        partition=tp[1],
         remote_topic=topic,
         source_offset=offset.offset,
         metadata=offset.metadata,
@@ -170,47 +182,53 @@ def _place(
     )
 
 
-def _left_out(place: GroupPartition, blocked: Mapping[TopicPartition, str]) -> GroupPartition:
+def _left_out(
+    group_partition: GroupPartition, blocked: Mapping[TopicPartition, str]
+) -> GroupPartition:
     """The topic of this name on the old primary is not the one that the group read."""
-    reason = blocked.get((place.topic, place.partition))
-    return place if reason is None else dataclasses.replace(place, left_out=reason)
+    reason = blocked.get((group_partition.topic, group_partition.partition))
+    return (
+        group_partition if reason is None else dataclasses.replace(group_partition, left_out=reason)
+    )
 
 
 def _plan(
-    place: GroupPartition, standby: Mapping[str, str], here: Mapping[str, str]
+    group_partition: GroupPartition, standby: Mapping[str, str], here: Mapping[str, str]
 ) -> OffsetUpdate:
-    state = standby.get(place.group, "")
+    state = standby.get(group_partition.group, "")
     if state not in IDLE:
         reason = f"the group is {state} on the standby: stop its consumers there first"
         return OffsetUpdate("waiting", None, reason)
-    return plan_offset_update(place, enabled=True, state=here.get(place.group, ""), wrote=None)
+    return plan_offset_update(
+        group_partition, enabled=True, state=here.get(group_partition.group, ""), wrote=None
+    )
 
 
 def _move(
     target: ClusterSpec, group: str, rows: list[tuple[GroupPartition, OffsetUpdate]], budget: Budget
 ) -> dict[tuple[str, TopicPartition], str]:
     wanted = {
-        (place.remote_topic or "", place.partition): GroupOffset(move.to or 0, place.metadata)
-        for place, move in rows
+        (row.remote_topic or "", row.partition): GroupOffset(move.to or 0, row.metadata)
+        for row, move in rows
     }
     try:
         answer = write_offsets(target, group, wanted, deadline_s=budget.left_s)
     except UnderstudyError as error:
-        return {(group, place): error.message for place in wanted}
-    return {(group, place): error.message for place, error in answer.failed.items()}
+        return {(group, tp): error.message for tp in wanted}
+    return {(group, tp): error.message for tp, error in answer.failed.items()}
 
 
-def _shown(place: GroupPartition, move: OffsetUpdate) -> dict[str, Any]:
-    answer = place.translation
+def _shown(group_partition: GroupPartition, move: OffsetUpdate) -> dict[str, Any]:
+    answer = group_partition.translation
     return {
-        "group": place.group,
-        "topic": place.topic,
-        "partition": place.partition,
-        "to_topic": place.remote_topic,
-        "offset": place.source_offset,
+        "group": group_partition.group,
+        "topic": group_partition.topic,
+        "partition": group_partition.partition,
+        "to_topic": group_partition.remote_topic,
+        "offset": group_partition.source_offset,
         "to_offset": answer.downstream if answer is not None else None,
         "outcome": answer.outcome if answer is not None else "unknown",
-        "stood_at": place.target_offset,
+        "stood_at": group_partition.target_offset,
         "state": move.state,
         "reason": move.reason or (answer.reason if answer is not None else ""),
     }

@@ -57,12 +57,12 @@ def list_orphans(
     remote = {(point.topic, point.partition): point.remote_topic for point in points}
     written: dict[TopicPartition, list[Run]] = {}
     for point in points:
-        place = (point.topic, point.partition)
-        found = find_orphan_range(point, first=old.first[place], end=old.end[place])
-        rows[place] = _row(run, found, remote[place])
-        written[place] = _written(back, remote[place], found)
+        tp = (point.topic, point.partition)
+        found = find_orphan_range(point, first=old.first[tp], end=old.end[tp])
+        rows[tp] = _row(run, found, remote[tp])
+        written[tp] = _written(back, remote[tp], found)
     keeper = _RecordStore(tick)
-    for topic in sorted({place[0] for place in rows}):
+    for topic in sorted({tp[0] for tp in rows}):
         _read(source, topic, rows, written, keeper)
     with transaction.atomic():
         OrphanStretch.objects.filter(failback=run).delete()
@@ -81,7 +81,7 @@ def decide(
     *,
     run: Failback,
     decision: str,
-    places: Iterable[TopicPartition] | None,
+    partitions: Iterable[TopicPartition] | None,
     who: str,
     why: str,
     now: datetime,
@@ -95,7 +95,7 @@ def decide(
     if not why.strip():
         raise InvalidSettings({"reason": ["Give a reason; the audit log keeps it."]})
     open_rows = run.orphans.filter(state__in=_UNDECIDED, records__gt=0)
-    wanted = None if places is None else set(places)
+    wanted = None if partitions is None else set(partitions)
     rows = [r for r in open_rows if wanted is None or (r.topic, r.partition) in wanted]
     if not rows:
         raise Conflict("None of these partitions has orphans without a decision.")

@@ -47,8 +47,10 @@ def _side(spec: ClusterSpec, topics: Iterable[str]) -> Side:
     with Admin(spec, client_id=CLIENT_ID) as admin:
         seen = admin.snapshot(topics, now=0, deadline_s=DEADLINE_S, with_configs=False)
         undescribed = dict(seen.failed)
-        places = [(t.name, number) for t in seen.topics.values() for number in range(t.partitions)]
-        first = _offsets(admin, places, "earliest", undescribed)
+        partitions = [
+            (t.name, number) for t in seen.topics.values() for number in range(t.partitions)
+        ]
+        first = _offsets(admin, partitions, "earliest", undescribed)
         end = _offsets(admin, first, "latest", undescribed)
     return Side(
         cluster=seen.cluster_id,
@@ -60,20 +62,20 @@ def _side(spec: ClusterSpec, topics: Iterable[str]) -> Side:
 
 
 def _offsets(
-    admin: Admin, places: Iterable[TopicPartition], at: OffsetQuery, undescribed: dict[str, str]
+    admin: Admin, partitions: Iterable[TopicPartition], at: OffsetQuery, undescribed: dict[str, str]
 ) -> Mapping[TopicPartition, int]:
     """Offsets of the topics, without those that were deleted since they were listed.
 
     `undescribed` collects by topic why its offsets are unknown. Raises where the cluster as a
     whole does not respond.
     """
-    found = admin.list_offsets(places, at, deadline_s=DEADLINE_S)
-    for place, error in found.failed.items():
+    found = admin.list_offsets(partitions, at, deadline_s=DEADLINE_S)
+    for tp, error in found.failed.items():
         if error.code == "not_found":
             continue
         if isinstance(error, KafkaUnavailable):
             raise error
-        undescribed.setdefault(place[0], error.message)
+        undescribed.setdefault(tp[0], error.message)
     return found.done
 
 
@@ -84,21 +86,19 @@ def deleted_before(
     missing = [(row.topic, row.partition) for row in points if row.topic not in old.topic_ids]
     with Admin(spec.target, client_id=CLIENT_ID) as target:
         found = find_deleted(
-            flow=flow, spec=spec, target=target, places=missing, deadline_s=DEADLINE_S
+            flow=flow, spec=spec, target=target, topic_partitions=missing, deadline_s=DEADLINE_S
         )
-    return found.places
+    return found.partitions
 
 
 def _check_decided(spec: ClusterSpec, side: Side) -> None:
     """Records after the flow's positions must be committed or aborted before they are listed."""
-    places = list(side.end)
+    partitions = list(side.end)
     until = time.monotonic() + OPEN_S
     with Admin(spec, client_id=CLIENT_ID) as admin:
         while True:
-            stable = _offsets(admin, places, "stable", {})
-            still = [
-                place for place in places if stable.get(place, side.end[place]) < side.end[place]
-            ]
+            stable = _offsets(admin, partitions, "stable", {})
+            still = [tp for tp in partitions if stable.get(tp, side.end[tp]) < side.end[tp]]
             if not still:
                 return
             if time.monotonic() > until:

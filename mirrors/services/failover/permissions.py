@@ -41,10 +41,14 @@ def with_permissions(
         remote_topics=_names(
             [
                 *(row.remote_topic for row in mine.partitions),
-                *(place.remote_topic or "" for group in mine.groups for place in group.places),
+                *(
+                    group_partition.remote_topic or ""
+                    for group in mine.groups
+                    for group_partition in group.group_partitions
+                ),
             ]
         ),
-        groups=_names(group.group for group in mine.groups if group.places),
+        groups=_names(group.group for group in mine.groups if group.group_partitions),
         temporary_groups=PREFIX,
         divergence_topic=divergence_topic(spec.source.alias),
     )

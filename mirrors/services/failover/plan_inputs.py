@@ -146,13 +146,13 @@ class _InputReader:
             remote = {(row.remote_topic, row.partition) for row in rows} | {*self._home.values()}
             named = {topic for topic, _ in remote} | self._topic_rows.topics
             there = _topics(target, named, self._now)
-            places = _existing(remote, there.topics)
-            read_to = target.list_offsets(places, "stable", deadline_s=DEADLINE_S).done
-            starts = target.list_offsets(places, "earliest", deadline_s=DEADLINE_S).done
+            partitions = _existing(remote, there.topics)
+            read_to = target.list_offsets(partitions, "stable", deadline_s=DEADLINE_S).done
+            starts = target.list_offsets(partitions, "earliest", deadline_s=DEADLINE_S).done
             self._tick()
             groups = self._ask_groups(rows)
             source = self._ask_source(target, rows, there, groups)
-            ends = target.list_offsets(places, "latest", deadline_s=DEADLINE_S)
+            ends = target.list_offsets(partitions, "latest", deadline_s=DEADLINE_S)
         return _Responses(
             listed=listed,
             there=there,
@@ -165,13 +165,15 @@ class _InputReader:
 
     def _ask_groups(self, rows: Iterable[PartitionSnapshot]) -> SourceGroups:
         names = {row.topic: row.remote_topic for row in rows}
-        names |= {place[0]: source[0] for place, source in self._home.items()}
+        names |= {remote[0]: source[0] for remote, source in self._home.items()}
         seen = _groups(self._flow, self._spec, self._groups, names, self._source_s)
         self._tick()
         refresh_index(flow=self._flow)
         if not seen.trouble:
-            places = [place for group in seen.groups for place in group.places]
-            find_group_bounds(flow=self._flow, places=places, deadline_s=self._source_s)
+            group_partitions = [row for group in seen.groups for row in group.group_partitions]
+            find_group_bounds(
+                flow=self._flow, group_partitions=group_partitions, deadline_s=self._source_s
+            )
         return seen
 
     def _ask_source(
@@ -256,21 +258,21 @@ def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionSnapshot]:
     }
     kept |= {(row.topic, row.partition): row for row in FlowPartition.objects.filter(flow=flow)}
     found = [
-        _row(place, row, gaps.get(place), policy)
-        for place, row in sorted(kept.items())
-        if not policy.is_own_heartbeats_topic(place[0])
+        _row(tp, row, gaps.get(tp), policy)
+        for tp, row in sorted(kept.items())
+        if not policy.is_own_heartbeats_topic(tp[0])
     ]
     named = {topic for topic, _ in kept}
     return [*found, *_without_partitions(flow, named, policy)]
 
 
 def _row(
-    place: TopicPartition, row: FlowPartition | None, gap: Gap | None, policy: ReplicationPolicy
+    tp: TopicPartition, row: FlowPartition | None, gap: Gap | None, policy: ReplicationPolicy
 ) -> PartitionSnapshot:
     seen = PartitionSnapshot(
-        topic=place[0],
-        partition=place[1],
-        remote_topic=policy.remote_topic(place[0]),
+        topic=tp[0],
+        partition=tp[1],
+        remote_topic=policy.remote_topic(tp[0]),
         position=None,
         gap="" if gap is None else gap.reason or f"it is {gap.kind}.",
         facts=None if gap is None or not gap.facts else facts_of(gap),
@@ -351,11 +353,11 @@ def _topics(target: Admin, names: set[str], now: int) -> ClusterSnapshot:
 
 
 def _existing(
-    places: Iterable[TopicPartition], topics: Mapping[str, TopicState]
+    partitions: Iterable[TopicPartition], topics: Mapping[str, TopicState]
 ) -> list[TopicPartition]:
     return [
         (topic, number)
-        for topic, number in sorted(places)
+        for topic, number in sorted(partitions)
         if topic in topics and number < topics[topic].partitions
     ]
 
@@ -398,10 +400,12 @@ def _copied_by_then(
     The target's ends were read before; later records may have been replicated since.
     """
     found, names = dict(read_to), {(row.topic, row.partition): row for row in picture.partitions}
-    read = {(row.topic, row.partition) for group in picture.groups for row in group.places}
-    wanted = {place: positions[place] for place in read & names.keys() & positions.keys()}
-    for place, end in replicated_end_offsets(flow, wanted).items():
-        remote = (names[place].remote_topic, place[1])
+    read = {
+        (row.topic, row.partition) for group in picture.groups for row in group.group_partitions
+    }
+    wanted = {tp: positions[tp] for tp in read & names.keys() & positions.keys()}
+    for tp, end in replicated_end_offsets(flow, wanted).items():
+        remote = (names[tp].remote_topic, tp[1])
         if remote in found:
             found[remote] = max(found[remote], end)
     return found

@@ -36,27 +36,34 @@ def with_resume_offsets(
     blocked = blocked_home(flow)
     groups = [_without_blocked(_known(group, home), blocked) for group in groups]
     seen = {(row.topic, row.partition): row for row in source}
-    places = [place for group in groups for place in group.places]
-    known = _translations(flow, _asked(places, seen), home, positions)
+    group_partitions = [
+        group_partition for group in groups for group_partition in group.group_partitions
+    ]
+    known = _translations(flow, _asked(group_partitions, seen), home, positions)
     for group in groups:
         yield dataclasses.replace(
             group,
-            places=tuple(_with_ends(place, seen, known, *target) for place in group.places),
+            group_partitions=tuple(
+                _with_ends(group_partition, seen, known, *target)
+                for group_partition in group.group_partitions
+            ),
             target_state=listed[group.group].state if group.group in listed else "",
             taken=name_taken(listed[group.group].type) if group.group in listed else "",
         )
 
 
 def _asked(
-    places: Iterable[GroupPartition], source: Mapping[TopicPartition, PartitionSnapshot]
+    group_partitions: Iterable[GroupPartition], source: Mapping[TopicPartition, PartitionSnapshot]
 ) -> dict[TopicPartition, set[int]]:
     """The groups' offsets, and the log start offsets of their partitions."""
     asked: dict[TopicPartition, set[int]] = {}
-    for place in places:
-        where = (place.topic, place.partition)
+    for group_partition in group_partitions:
+        where = (group_partition.topic, group_partition.partition)
         start = source[where].source_start if where in source else None
-        offsets = {offset for offset in (place.source_offset, start) if offset is not None}
-        if place.source_offset is not None:
+        offsets = {
+            offset for offset in (group_partition.source_offset, start) if offset is not None
+        }
+        if group_partition.source_offset is not None:
             asked.setdefault(where, set()).update(offsets)
     return asked
 
@@ -67,11 +74,9 @@ def _translations(
     home: Mapping[TopicPartition, TopicPartition],
     positions: Mapping[TopicPartition, int],
 ) -> dict[tuple[TopicPartition, int], Translation]:
-    away = {place: rows for place, rows in asked.items() if place not in home}
-    answers = translate_offsets(flow=flow, places=away, positions=positions, with_bounds=True)
-    answers |= translate_to_origin(
-        flow, {place: asked[place] for place in asked.keys() & home.keys()}
-    )
+    away = {tp: rows for tp, rows in asked.items() if tp not in home}
+    answers = translate_offsets(flow=flow, partitions=away, positions=positions, with_bounds=True)
+    answers |= translate_to_origin(flow, {tp: asked[tp] for tp in asked.keys() & home.keys()})
     return {(where, row.upstream): row for where, rows in answers.items() for row in rows}
 
 
@@ -79,39 +84,42 @@ def replicated_end_offsets(
     flow: Flow, positions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Target offset after the last record that these positions cover; markers do not count."""
-    asked = {place: [position] for place, position in positions.items()}
-    found = translate_offsets(flow=flow, places=asked, positions=positions)
+    asked = {tp: [position] for tp, position in positions.items()}
+    found = translate_offsets(flow=flow, partitions=asked, positions=positions)
     return {
-        place: rows[0].downstream
-        for place, rows in found.items()
+        tp: rows[0].downstream
+        for tp, rows in found.items()
         if rows and rows[0].downstream is not None
     }
 
 
 def _with_ends(
-    place: GroupPartition,
+    group_partition: GroupPartition,
     source: Mapping[TopicPartition, PartitionSnapshot],
     known: Mapping[tuple[TopicPartition, int], Translation],
     starts: Mapping[TopicPartition, int],
     ends: Partial[TopicPartition, int],
 ) -> GroupPartition:
     """Adds the translation, and both logs' start and end."""
-    here, there = (place.topic, place.partition), (place.remote_topic or "", place.partition)
+    here, there = (
+        (group_partition.topic, group_partition.partition),
+        (group_partition.remote_topic or "", group_partition.partition),
+    )
     row = source.get(here)
     start = None if row is None else row.source_start
     kept = None if start is None else known.get((here, start))
     # A partition without a response may still exist.
     silence = ends.failed[there].message if there in ends.failed else ""
-    offset = place.source_offset
+    offset = group_partition.source_offset
     return dataclasses.replace(
-        place,
-        translation=place.translation if offset is None else known[here, offset],
+        group_partition,
+        translation=group_partition.translation if offset is None else known[here, offset],
         source_start=start,
         source_end=None if row is None else row.source_last,
         kept_from=None if kept is None else kept.downstream,
         target_start=starts.get(there),
         target_end=ends.done.get(there),
-        trouble=place.trouble or silence,
+        trouble=group_partition.trouble or silence,
     )
 
 
@@ -119,17 +127,21 @@ def _known(group: GroupSnapshot, home: Mapping[TopicPartition, TopicPartition]) 
     """Without partitions that no flow can translate back: their origin is unknown."""
     names = {topic for topic, _ in home}
     kept = [
-        place
-        for place in group.places
-        if place.topic not in names or (place.topic, place.partition) in home
+        group_partition
+        for group_partition in group.group_partitions
+        if group_partition.topic not in names
+        or (group_partition.topic, group_partition.partition) in home
     ]
-    return dataclasses.replace(group, places=tuple(kept))
+    return dataclasses.replace(group, group_partitions=tuple(kept))
 
 
 def _without_blocked(group: GroupSnapshot, blocked: Mapping[TopicPartition, str]) -> GroupSnapshot:
     """A failback leaves out a topic that is not the one that was replicated, with its groups."""
-    places = (
-        dataclasses.replace(place, left_out=blocked.get((place.topic, place.partition), ""))
-        for place in group.places
+    group_partitions = (
+        dataclasses.replace(
+            group_partition,
+            left_out=blocked.get((group_partition.topic, group_partition.partition), ""),
+        )
+        for group_partition in group.group_partitions
     )
-    return dataclasses.replace(group, places=tuple(places))
+    return dataclasses.replace(group, group_partitions=tuple(group_partitions))

@@ -61,12 +61,16 @@ def groups_on_source(
         if group in unlisted:
             # Deleted on the source.
             continue
-        places = tuple(
-            _places(group, found.done[group], held.get(group), known.get(group, set()), remote)
+        group_partitions = tuple(
+            _group_partitions(
+                group, found.done[group], held.get(group), known.get(group, set()), remote
+            )
         )
-        if places or asked:
-            trouble = "" if places else NOTHING
-            pictures.append(GroupSnapshot(group=group, trouble=trouble, places=places))
+        if group_partitions or asked:
+            trouble = "" if group_partitions else NOTHING
+            pictures.append(
+                GroupSnapshot(group=group, trouble=trouble, group_partitions=group_partitions)
+            )
     return SourceGroups(groups=tuple(pictures))
 
 
@@ -83,7 +87,7 @@ def groups_from_rows(
     pictures = []
     for group in asked or sorted(by_group):
         seen = by_group.get(group, [])
-        places = tuple(
+        group_partitions = tuple(
             GroupPartition(
                 group=group,
                 topic=row.topic,
@@ -96,7 +100,7 @@ def groups_from_rows(
         pictures.append(
             GroupSnapshot(
                 group=group,
-                places=places,
+                group_partitions=group_partitions,
                 trouble="" if seen else NOT_SEEN,
                 seen_at=milliseconds(min(row.as_of for row in seen)) if seen else None,
             )
@@ -159,21 +163,21 @@ def _held_back(
         time.sleep(PAUSE_S)
         again = read_offsets(spec.source, busy, deadline_s=deadline_s).done
         for group, part in again.items():
-            for place in part.done:
-                held[group].failed.pop(place, None)
+            for tp in part.done:
+                held[group].failed.pop(tp, None)
             held[group].done |= part.done
     return held
 
 
 def _busy(held: Mapping[str, Partial[TopicPartition, Offset]]) -> dict[str, list[TopicPartition]]:
     found = {
-        group: [place for place, error in part.failed.items() if error.code == "busy"]
+        group: [tp for tp, error in part.failed.items() if error.code == "busy"]
         for group, part in held.items()
     }
-    return {group: places for group, places in found.items() if places}
+    return {group: partitions for group, partitions in found.items() if partitions}
 
 
-def _places(
+def _group_partitions(
     group: str,
     found: Partial[TopicPartition, Offset],
     held: Partial[TopicPartition, Offset] | None,
@@ -183,7 +187,7 @@ def _places(
     done, failed = dict(found.done), dict(found.failed)
     if held is not None:
         done |= held.done
-        failed = {place: error for place, error in failed.items() if place not in held.done}
+        failed = {tp: error for tp, error in failed.items() if tp not in held.done}
         failed |= held.failed
     # A known offset that is missing now has expired or was deleted: it is reported.
     for topic, partition in sorted({*done, *failed, *known}):

@@ -113,22 +113,22 @@ def read_source_partitions(
         with Admin(spec, client_id=CLIENT_ID) as source:
             listed = list_selected(source, known.keys(), selected, deadline_s, alive)
             deleted = _deleted(known.keys(), listed)
-            known = {place: row for place, row in known.items() if place not in deleted}
+            known = {tp: row for tp, row in known.items() if tp not in deleted}
             known |= not_copied(known.keys(), listed, selected)
-            known = {place: _described(row, listed) for place, row in known.items()}
+            known = {tp: _described(row, listed) for tp, row in known.items()}
             ends = _ends(source, known, committed=committed, deadline_s=deadline_s, tick=alive)
     except UnderstudyError as error:
         if error in stops:
             raise
-        left = tuple(row for place, row in known.items() if place not in deleted)
+        left = tuple(row for tp, row in known.items() if tp not in deleted)
         return SourcePartitions(rows=left, silence=error.message, deleted=deleted)
-    found = {place: _with_ends(row, place, ends) for place, row in known.items()}
+    found = {tp: _with_ends(row, tp, ends) for tp, row in known.items()}
     return SourcePartitions(
         rows=tuple(
             _with_deleted_records(_identified(row, positions, listed), positions, spec.alias)
             for row in found.values()
         ),
-        undescribed={place: error.message for place, error in ends.failed.items()},
+        undescribed={tp: error.message for tp, error in ends.failed.items()},
         deleted=deleted,
     )
 
@@ -165,9 +165,9 @@ def _ends(
     tick: Callable[[], None],
 ) -> _Ends:
     level: OffsetQuery = "stable" if committed else "latest"
-    places = [place for place, row in known.items() if place[1] >= 0 and row.code != NOT_DESCRIBED]
+    partitions = [tp for tp, row in known.items() if tp[1] >= 0 and row.code != NOT_DESCRIBED]
     tick()
-    ends = source.list_offsets(places, level, deadline_s=deadline_s)
+    ends = source.list_offsets(partitions, level, deadline_s=deadline_s)
     tick()
     starts = source.list_offsets(ends.done, "earliest", deadline_s=deadline_s)
     tick()
@@ -177,15 +177,15 @@ def _ends(
     return _Ends(starts.done, ends.done, lasts, {**ends.failed, **starts.failed})
 
 
-def _with_ends(row: PartitionSnapshot, place: TopicPartition, ends: _Ends) -> PartitionSnapshot:
-    if place not in ends.starts:
+def _with_ends(row: PartitionSnapshot, tp: TopicPartition, ends: _Ends) -> PartitionSnapshot:
+    if tp not in ends.starts:
         return row
     return dataclasses.replace(
         row,
-        source_end=ends.ends[place],
-        source_last=ends.lasts.get(place),
+        source_end=ends.ends[tp],
+        source_last=ends.lasts.get(tp),
         source_end_at=None,
-        source_start=ends.starts[place],
+        source_start=ends.starts[tp],
     )
 
 
@@ -298,17 +298,19 @@ def with_deleted(
     unknown = [(row.topic, row.partition) for row in seen.rows if row.source_end is None]
     if not seen.silence or not unknown:
         return seen
-    found = find_deleted(flow=flow, spec=spec, target=target, places=unknown, deadline_s=deadline_s)
+    found = find_deleted(
+        flow=flow, spec=spec, target=target, topic_partitions=unknown, deadline_s=deadline_s
+    )
     return dataclasses.replace(
         seen,
-        rows=tuple(row for row in seen.rows if (row.topic, row.partition) not in found.places),
-        deleted=seen.deleted | found.places,
+        rows=tuple(row for row in seen.rows if (row.topic, row.partition) not in found.partitions),
+        deleted=seen.deleted | found.partitions,
         deleted_at=found.seen_at,
     )
 
 
 def _deleted(
-    places: Collection[TopicPartition], listed: ClusterSnapshot
+    partitions: Collection[TopicPartition], listed: ClusterSnapshot
 ) -> frozenset[TopicPartition]:
     """A position outlives its topic, so that a recreated topic is recognized.
 
@@ -317,7 +319,7 @@ def _deleted(
     there = {name: topic.partitions for name, topic in listed.topics.items()}
     return frozenset(
         (topic, number)
-        for topic, number in places
+        for topic, number in partitions
         if topic not in listed.failed and number >= there.get(topic, 0)
     )
 
@@ -331,9 +333,11 @@ def without_deleted(
     """
     found = []
     for group in groups:
-        places = tuple(row for row in group.places if (row.topic, row.partition) not in deleted)
-        if places or not group.places:
-            found.append(dataclasses.replace(group, places=places))
+        group_partitions = tuple(
+            row for row in group.group_partitions if (row.topic, row.partition) not in deleted
+        )
+        if group_partitions or not group.group_partitions:
+            found.append(dataclasses.replace(group, group_partitions=group_partitions))
         elif asked:
-            found.append(dataclasses.replace(group, places=(), trouble=NOTHING))
+            found.append(dataclasses.replace(group, group_partitions=(), trouble=NOTHING))
     return tuple(found)

@@ -76,7 +76,7 @@ def _has_valid_settings(flow: Flow) -> bool:
         return False
 
 
-def selected_places(flow: Flow, source: ClusterSnapshot) -> list[TopicPartition]:
+def selected_partitions(flow: Flow, source: ClusterSnapshot) -> list[TopicPartition]:
     """Every topic-partition of the source that the flow's filters select."""
     select = _selection(flow)
     return [
@@ -234,10 +234,10 @@ class _SourceScan:
     def _partition(
         self, topic: TopicStatus, number: int, part: FlowPartition | None, *, is_other: bool
     ) -> PartitionStatus:
-        place = (topic.topic, number)
+        tp = (topic.topic, number)
         position = part.position if part else None
-        first, end = self._seen.earliest.get(place), self._ends.get(place)
-        gap = self._gaps.get(place)
+        first, end = self._seen.earliest.get(tp), self._ends.get(tp)
+        gap = self._gaps.get(tp)
         if is_other and position is not None and gap is None:
             gap = GapFacts(kind="recreated", position=position, first=first, end=end)
         lost = self._lost.get(topic.remote_topic or "") if gap is None else None
@@ -252,7 +252,7 @@ class _SourceScan:
             state="gap" if gap else topic.state,
             reason=part.reason if part else topic.reason,
             position=position,
-            source_end=self._seen.end.get(place, part.source_end if part else None),
+            source_end=self._seen.end.get(tp, part.source_end if part else None),
             source_stable_end=end if end is not None else part.source_stable_end if part else None,
             # A partition without lag then may have one since the silence. Deleted copies are older.
             time_lag_ms=None if lost else (lag or 0) + self._silent_ms,

@@ -21,7 +21,7 @@ class DeletedPartitions:
     """Partitions that were replicated and then deleted on the source; `seen_at` (epoch ms) is the
     time of that observation, None without any."""
 
-    places: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
     seen_at: int | None = None
 
 
@@ -30,7 +30,7 @@ def find_deleted(
     flow: Flow,
     spec: FlowSpec,
     target: Admin,
-    places: Collection[TopicPartition],
+    topic_partitions: Collection[TopicPartition],
     deadline_s: float,
 ) -> DeletedPartitions:
     """Which of these partitions were missing from the topics of the flow's last plan.
@@ -40,7 +40,7 @@ def find_deleted(
     # Deleted topics are in the rows too; the source did not list them.
     listed_topics = FlowTopic.objects.filter(flow=flow).exclude(code="deleted_on_source")
     rows = list(listed_topics.values_list("topic", "partitions", "as_of"))
-    if not rows or not places:
+    if not rows or not topic_partitions:
         return DeletedPartitions()
     listed = TopicList(
         partitions={topic: partitions for topic, partitions, _ in rows},
@@ -48,7 +48,7 @@ def find_deleted(
     )
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     known = read_positions(target, policy.positions_topic(), deadline_s=deadline_s)
-    written = {place: known.written[place] for place in places if place in known.written}
+    written = {tp: known.written[tp] for tp in topic_partitions if tp in known.written}
     selection = TopicSelection(spec.settings, policy)
     found = deleted_partitions(listed, written, lambda topic: selection.decide(topic).replicated)
-    return DeletedPartitions(places=found, seen_at=listed.at if found else None)
+    return DeletedPartitions(partitions=found, seen_at=listed.at if found else None)

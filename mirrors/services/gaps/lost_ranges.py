@@ -42,11 +42,11 @@ def store_gaps(*, flow: Flow, status: JobStatus, now: datetime) -> None:
     if not known and not any(row.gap for row in status.partitions):
         return
     seen = {(row.topic, row.partition): row for row in status.partitions}
-    for place, row in seen.items():
+    for tp, row in seen.items():
         if row.gap is not None:
-            _take(flow, known.get(place), row, row.gap, now)
-    for place, gap in known.items():
-        found = seen.get(place)
+            _take(flow, known.get(tp), row, row.gap, now)
+    for tp, gap in known.items():
+        found = seen.get(tp)
         # Before its plan is complete, a runner reports no partition.
         if status.topics and (found is None or _is_over(gap, found)):
             _close(flow, gap, found, now)
@@ -247,8 +247,8 @@ def _copies_lost(
         known = gap.first_lost, gap.last_lost
         if gap.opened_at < now - _INDEX_KNOWS_AFTER:
             return known
-    place = row.topic, row.partition
-    return upstream_span(flow, place, there[0], there[1] + 1) or known
+    tp = row.topic, row.partition
+    return upstream_span(flow, tp, there[0], there[1] + 1) or known
 
 
 def _close(flow: Flow, gap: Gap, row: PartitionStatus | None, now: datetime) -> None:

@@ -20,7 +20,7 @@ from mirrors.kafka.internal_topics.topic import NewRecord, append, ensure_topic
 from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, read_range
 from mirrors.models import Flow, GroupBookmark, KnownCheckpoint
 from mirrors.services.clock import Budget, moment
-from mirrors.services.groups.store import is_valid_checkpoint, store_places, written_offsets
+from mirrors.services.groups.store import is_valid_checkpoint, store_offset_updates, written_offsets
 from mirrors.services.groups.survey import Survey, flow_of, summarize
 
 Key = tuple[str, str, int]
@@ -44,8 +44,17 @@ def emit_checkpoints(context: SyncTaskContext, survey: Survey) -> Outcome:
         )
         known = _known(flow, admin, topic, budget)
     plans = [
-        plan_checkpoint(place, known.get((place.group, place.remote_topic or "", place.partition)))
-        for place in survey.places
+        plan_checkpoint(
+            group_partition,
+            known.get(
+                (
+                    group_partition.group,
+                    group_partition.remote_topic or "",
+                    group_partition.partition,
+                )
+            ),
+        )
+        for group_partition in survey.group_partitions
     ]
     rows = [
         NewRecord(plan.checkpoint.key, plan.checkpoint.value, 0)
@@ -58,12 +67,15 @@ def emit_checkpoints(context: SyncTaskContext, survey: Survey) -> Outcome:
     return Outcome(
         counts={
             "groups": len(survey.groups),
-            "partitions": len(survey.places),
+            "partitions": len(survey.group_partitions),
             "emitted": len(rows),
         },
         reasons=summarize(
-            (plan.reason, f"{place.group} in {place.topic}-{place.partition}")
-            for place, plan in zip(survey.places, plans, strict=True)
+            (
+                plan.reason,
+                f"{group_partition.group} in {group_partition.topic}-{group_partition.partition}",
+            )
+            for group_partition, plan in zip(survey.group_partitions, plans, strict=True)
             if plan.checkpoint is None and not plan.is_quiet
         ),
     )
@@ -72,18 +84,21 @@ def emit_checkpoints(context: SyncTaskContext, survey: Survey) -> Outcome:
 def store_survey(*, flow: Flow, spec: FlowSpec, survey: Survey, now: datetime) -> None:
     """Store a survey without setting offsets: a group that would change waits for its run."""
     wrote = written_offsets(flow=flow)
-    found = [(place, _waiting(spec, survey, place, wrote)) for place in survey.places]
-    store_places(flow=flow, groups=survey.groups, found=found, now=now)
+    found = [
+        (group_partition, _waiting(spec, survey, group_partition, wrote))
+        for group_partition in survey.group_partitions
+    ]
+    store_offset_updates(flow=flow, groups=survey.groups, found=found, now=now)
 
 
 def _waiting(
-    spec: FlowSpec, survey: Survey, place: GroupPartition, wrote: dict[Key, int]
+    spec: FlowSpec, survey: Survey, group_partition: GroupPartition, wrote: dict[Key, int]
 ) -> OffsetUpdate:
     move = plan_offset_update(
-        place,
+        group_partition,
         enabled=spec.settings.sync_group_offsets_enabled,
-        state=survey.states.get(place.group, ""),
-        wrote=wrote.get((place.group, place.topic, place.partition)),
+        state=survey.states.get(group_partition.group, ""),
+        wrote=wrote.get((group_partition.group, group_partition.topic, group_partition.partition)),
     )
     if move.state != "moved":
         return move

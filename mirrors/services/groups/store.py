@@ -66,7 +66,7 @@ def known_groups(*, flow: Flow, spec: FlowSpec) -> list[str]:
     return [name for name in names if selection.decide(name).chosen]
 
 
-def known_places(*, flow: Flow) -> dict[str, set[TopicPartition]]:
+def known_partitions(*, flow: Flow) -> dict[str, set[TopicPartition]]:
     """Partitions in which each group had an offset at the last survey."""
     found: dict[str, set[TopicPartition]] = {}
     rows = GroupOffset.objects.filter(flow=flow, partition__gt=NO_PARTITION).order_by()
@@ -145,7 +145,7 @@ def _store_states(flow: Flow, listed: GroupListings) -> None:
             rows.filter(group__in=names[start : start + _BATCH]).update(source_state=state)
 
 
-def store_places(
+def store_offset_updates(
     *,
     flow: Flow,
     groups: Collection[str],
@@ -155,9 +155,17 @@ def store_places(
     """Make the rows of these groups equal to the survey; without offsets there is no row."""
     wrote = written_offsets(flow=flow)
     rows = [
-        _row(flow, place, move, wrote.get((place.group, place.topic, place.partition)), now)
-        for place, move in found
-        if place.source_offset is not None or place.target_offset is not None or place.trouble
+        _row(
+            flow,
+            group_partition,
+            move,
+            wrote.get((group_partition.group, group_partition.topic, group_partition.partition)),
+            now,
+        )
+        for group_partition, move in found
+        if group_partition.source_offset is not None
+        or group_partition.target_offset is not None
+        or group_partition.trouble
     ]
     _keep_offset_ages(flow, rows, now)
     empty = set(groups) - {row.group for row in rows}
@@ -200,25 +208,31 @@ def _keep_offset_ages(flow: Flow, rows: Iterable[GroupOffset], now: datetime) ->
 
 
 def _row(
-    flow: Flow, place: GroupPartition, move: OffsetUpdate, wrote: int | None, now: datetime
+    flow: Flow,
+    group_partition: GroupPartition,
+    move: OffsetUpdate,
+    wrote: int | None,
+    now: datetime,
 ) -> GroupOffset:
-    resume = resume_offset_of(place)
+    resume = resume_offset_of(group_partition)
     if move.state in ("moved", "in_sync"):
-        wrote = place.target_offset
+        wrote = group_partition.target_offset
     return GroupOffset(
         flow=flow,
-        group=place.group,
-        topic=place.topic,
-        partition=place.partition,
-        remote_topic="" if place.left_out else place.remote_topic or "",
-        source_offset=place.source_offset,
+        group=group_partition.group,
+        topic=group_partition.topic,
+        partition=group_partition.partition,
+        remote_topic="" if group_partition.left_out else group_partition.remote_topic or "",
+        source_offset=group_partition.source_offset,
         translated_offset=resume.downstream,
-        target_offset=place.target_offset,
-        outcome=resume.outcome if place.translation or resume.downstream is not None else "",
+        target_offset=group_partition.target_offset,
+        outcome=resume.outcome
+        if group_partition.translation or resume.downstream is not None
+        else "",
         sync_state=move.state,
         reason=move.reason or resume.reason,
         wrote=wrote,
-        source_lag=source_lag_of(place),
+        source_lag=source_lag_of(group_partition),
         re_reads=resume.re_reads,
         as_of=now,
     )

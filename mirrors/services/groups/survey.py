@@ -25,7 +25,7 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow
 from mirrors.services.clock import Budget, moment
-from mirrors.services.groups.store import has_listing, known_groups, known_places, store_listing
+from mirrors.services.groups.store import has_listing, known_groups, known_partitions, store_listing
 from mirrors.services.offsets.mm2_bounds import find_bounds
 from mirrors.services.offsets.reverse_translation import reverse_flow_of
 from mirrors.services.offsets.run_index import refresh_index
@@ -42,7 +42,7 @@ class Survey:
     """All group-partitions of the selected groups; `states` of those that the target has."""
 
     groups: tuple[str, ...]
-    places: tuple[GroupPartition, ...]
+    group_partitions: tuple[GroupPartition, ...]
     states: dict[str, str]
 
 
@@ -80,21 +80,21 @@ def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) 
     if not has_listing(flow=flow):
         find_groups(flow=flow, spec=spec, now=now, budget=budget)
     groups = known_groups(flow=flow, spec=spec)
-    known = known_places(flow=flow)
+    known = known_partitions(flow=flow)
     seen = _on_source(spec.source, groups, known, budget)
-    places = _selected(spec, seen)
+    group_partitions = _selected(spec, seen)
     refresh_index(flow=flow, deadline_s=budget.left_s)
     if spec.settings.skip_replicated and not _is_settled(flow, budget):
-        places = [_mixed(place) for place in places]
+        group_partitions = [_mixed(group_partition) for group_partition in group_partitions]
     else:
-        places = _translated(flow, places)
-        if find_bounds(flow=flow, answers=_answers(places), deadline_s=budget.left_s):
-            places = _translated(flow, places)
-    places = _with_source_log(spec.source, places, budget)
+        group_partitions = _translated(flow, group_partitions)
+        if find_bounds(flow=flow, answers=_answers(group_partitions), deadline_s=budget.left_s):
+            group_partitions = _translated(flow, group_partitions)
+    group_partitions = _with_source_log(spec.source, group_partitions, budget)
     with Admin(spec.target, client_id="understudy-groups") as admin:
-        places = _with_ends(admin, places, budget)
-    states, places = read_target(spec.target, places, budget)
-    return Survey(groups=tuple(groups), places=tuple(places), states=states)
+        group_partitions = _with_ends(admin, group_partitions, budget)
+    states, group_partitions = read_target(spec.target, group_partitions, budget)
+    return Survey(groups=tuple(groups), group_partitions=tuple(group_partitions), states=states)
 
 
 def _is_settled(flow: Flow, budget: Budget) -> bool:
@@ -114,16 +114,18 @@ def find_groups(
 
 
 def read_target(
-    target: ClusterSpec, places: Iterable[GroupPartition], budget: Budget
+    target: ClusterSpec, group_partitions: Iterable[GroupPartition], budget: Budget
 ) -> tuple[dict[str, str], list[GroupPartition]]:
     """States first, offsets second: a group that becomes active in between shows in one of them."""
-    places = list(places)
+    group_partitions = list(group_partitions)
     wanted: dict[str, list[TopicPartition]] = {}
-    for place in places:
-        if place.remote_topic is not None and place.target_end is not None:
-            wanted.setdefault(place.group, []).append((place.remote_topic, place.partition))
+    for group_partition in group_partitions:
+        if group_partition.remote_topic is not None and group_partition.target_end is not None:
+            wanted.setdefault(group_partition.group, []).append(
+                (group_partition.remote_topic, group_partition.partition)
+            )
     if not wanted:
-        return {}, places
+        return {}, group_partitions
     listed = list_reachable_groups(target, deadline_s=budget.left_s).groups
     states = {name: listed[name].state for name in wanted if name in listed}
     taken = {
@@ -133,25 +135,32 @@ def read_target(
     }
     mine = {name: rows for name, rows in wanted.items() if name not in taken}
     offsets = read_offsets(target, mine, deadline_s=budget.left_s) if mine else Partial()
-    return states, [_at_target(place, offsets, taken) for place in places]
+    return states, [
+        _at_target(group_partition, offsets, taken) for group_partition in group_partitions
+    ]
 
 
 def _at_target(
-    place: GroupPartition,
+    group_partition: GroupPartition,
     offsets: Partial[str, Partial[TopicPartition, GroupOffset]],
     taken: Mapping[str, str],
 ) -> GroupPartition:
-    if place.remote_topic is None or place.target_end is None:
-        return place
-    if place.group in taken:
-        return dataclasses.replace(place, target_offset=None, target_trouble=taken[place.group])
-    if place.group in offsets.failed:
-        trouble = offsets.failed[place.group].message
-        return dataclasses.replace(place, target_offset=None, target_trouble=trouble)
-    found, where = offsets.done[place.group], (place.remote_topic, place.partition)
+    if group_partition.remote_topic is None or group_partition.target_end is None:
+        return group_partition
+    if group_partition.group in taken:
+        return dataclasses.replace(
+            group_partition, target_offset=None, target_trouble=taken[group_partition.group]
+        )
+    if group_partition.group in offsets.failed:
+        trouble = offsets.failed[group_partition.group].message
+        return dataclasses.replace(group_partition, target_offset=None, target_trouble=trouble)
+    found, where = (
+        offsets.done[group_partition.group],
+        (group_partition.remote_topic, group_partition.partition),
+    )
     error, offset = found.failed.get(where), found.done.get(where)
     return dataclasses.replace(
-        place,
+        group_partition,
         target_offset=offset.offset if offset else None,
         target_trouble=error.message if error else "",
     )
@@ -170,15 +179,15 @@ def _on_source(
     }
     # Kafka omits what an open transaction holds, unless it is requested by name.
     again = read_offsets(source, lost, deadline_s=budget.left_s) if lost else Partial()
-    places: list[GroupPartition] = []
+    group_partitions: list[GroupPartition] = []
     for group in groups:
         if group in found.failed:
             trouble = found.failed[group].message
             rows = known.get(group, set())
-            places += [_troubled(group, place, trouble) for place in sorted(rows)]
+            group_partitions += [_troubled(group, tp, trouble) for tp in sorted(rows)]
             continue
-        places += _of_group(group, found.done[group], lost.get(group, []), again)
-    return places
+        group_partitions += _of_group(group, found.done[group], lost.get(group, []), again)
+    return group_partitions
 
 
 def _of_group(
@@ -189,119 +198,144 @@ def _of_group(
 ) -> Iterable[GroupPartition]:
     second = again.done.get(group, Partial())
     offsets = {**found.done, **second.done}
-    for place in sorted({*offsets, *found.failed, *lost}):
-        error = found.failed.get(place) or second.failed.get(place) or again.failed.get(group)
+    for tp in sorted({*offsets, *found.failed, *lost}):
+        error = found.failed.get(tp) or second.failed.get(tp) or again.failed.get(group)
         if error is not None:
-            yield _troubled(group, place, error.message)
+            yield _troubled(group, tp, error.message)
             continue
-        at = offsets.get(place)
+        at = offsets.get(tp)
         yield GroupPartition(
             group=group,
-            topic=place[0],
-            partition=place[1],
+            topic=tp[0],
+            partition=tp[1],
             source_offset=at.offset if at else None,
             metadata=at.metadata if at else "",
         )
 
 
-def _troubled(group: str, place: TopicPartition, trouble: str) -> GroupPartition:
-    return GroupPartition(group=group, topic=place[0], partition=place[1], trouble=trouble)
+def _troubled(group: str, tp: TopicPartition, trouble: str) -> GroupPartition:
+    return GroupPartition(group=group, topic=tp[0], partition=tp[1], trouble=trouble)
 
 
-def _selected(spec: FlowSpec, places: list[GroupPartition]) -> list[GroupPartition]:
+def _selected(spec: FlowSpec, group_partitions: list[GroupPartition]) -> list[GroupPartition]:
     """Each with its remote topic, or why it has none."""
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     selection = TopicSelection(spec.settings, policy)
-    verdicts = {topic: selection.decide(topic) for topic in {place.topic for place in places}}
+    verdicts = {
+        topic: selection.decide(topic)
+        for topic in {group_partition.topic for group_partition in group_partitions}
+    }
     return [
         dataclasses.replace(
-            place,
-            remote_topic=policy.remote_topic(place.topic),
+            group_partition,
+            remote_topic=policy.remote_topic(group_partition.topic),
             left_out="" if verdict.replicated else f"it is not replicated: {verdict.reason}",
         )
-        for place in places
-        for verdict in (verdicts[place.topic],)
+        for group_partition in group_partitions
+        for verdict in (verdicts[group_partition.topic],)
     ]
 
 
-def _mixed(place: GroupPartition) -> GroupPartition:
+def _mixed(group_partition: GroupPartition) -> GroupPartition:
     """Both directions write into one topic there, in different orders: no offset is right."""
-    if place.left_out or place.source_offset is None:
-        return place
+    if group_partition.left_out or group_partition.source_offset is None:
+        return group_partition
     found = Translation(
-        upstream=place.source_offset, downstream=None, outcome="unknown", reason=_MIXED
+        upstream=group_partition.source_offset, downstream=None, outcome="unknown", reason=_MIXED
     )
-    return dataclasses.replace(place, translation=found)
+    return dataclasses.replace(group_partition, translation=found)
 
 
-def _answers(places: Iterable[GroupPartition]) -> dict[TopicPartition, list[Translation]]:
+def _answers(group_partitions: Iterable[GroupPartition]) -> dict[TopicPartition, list[Translation]]:
     found: dict[TopicPartition, list[Translation]] = {}
-    for place in places:
-        if place.translation is not None:
-            found.setdefault((place.topic, place.partition), []).append(place.translation)
+    for group_partition in group_partitions:
+        if group_partition.translation is not None:
+            found.setdefault((group_partition.topic, group_partition.partition), []).append(
+                group_partition.translation
+            )
     return found
 
 
-def _translated(flow: Flow, places: list[GroupPartition]) -> list[GroupPartition]:
+def _translated(flow: Flow, group_partitions: list[GroupPartition]) -> list[GroupPartition]:
     asked: dict[TopicPartition, set[int]] = {}
-    for place in places:
-        if not place.left_out and place.source_offset is not None:
-            asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
-    answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
+    for group_partition in group_partitions:
+        if not group_partition.left_out and group_partition.source_offset is not None:
+            asked.setdefault((group_partition.topic, group_partition.partition), set()).add(
+                group_partition.source_offset
+            )
+    answers = translate_offsets(flow=flow, partitions=asked, with_bounds=True)
     found = {(where, row.upstream): row for where, rows in answers.items() for row in rows}
     return [
         dataclasses.replace(
-            place,
-            translation=found.get(((place.topic, place.partition), place.source_offset or 0)),
+            group_partition,
+            translation=found.get(
+                (
+                    (group_partition.topic, group_partition.partition),
+                    group_partition.source_offset or 0,
+                )
+            ),
         )
-        if not place.left_out and place.source_offset is not None
-        else place
-        for place in places
+        if not group_partition.left_out and group_partition.source_offset is not None
+        else group_partition
+        for group_partition in group_partitions
     ]
 
 
 def _with_source_log(
-    source: ClusterSpec, places: list[GroupPartition], budget: Budget
+    source: ClusterSpec, group_partitions: list[GroupPartition], budget: Budget
 ) -> list[GroupPartition]:
     """Log start and end of each partition: whether a committed offset still exists."""
     wanted = {
-        (place.topic, place.partition)
-        for place in places
-        if not place.left_out and place.source_offset is not None
+        (group_partition.topic, group_partition.partition)
+        for group_partition in group_partitions
+        if not group_partition.left_out and group_partition.source_offset is not None
     }
     if not wanted:
-        return places
+        return group_partitions
     with Admin(source, client_id="understudy-groups") as admin:
         starts = admin.list_offsets(wanted, "earliest", deadline_s=budget.left_s).done
         ends = admin.list_offsets(wanted, "latest", deadline_s=budget.left_s).done
     return [
-        dataclasses.replace(place, source_start=starts.get(where), source_end=ends.get(where))
-        for place in places
-        for where in ((place.topic, place.partition),)
+        dataclasses.replace(
+            group_partition, source_start=starts.get(where), source_end=ends.get(where)
+        )
+        for group_partition in group_partitions
+        for where in ((group_partition.topic, group_partition.partition),)
     ]
 
 
-def _with_ends(admin: Admin, places: list[GroupPartition], budget: Budget) -> list[GroupPartition]:
-    remote = {place.remote_topic for place in places if not place.left_out and place.remote_topic}
+def _with_ends(
+    admin: Admin, group_partitions: list[GroupPartition], budget: Budget
+) -> list[GroupPartition]:
+    remote = {
+        group_partition.remote_topic
+        for group_partition in group_partitions
+        if not group_partition.left_out and group_partition.remote_topic
+    }
     if not remote:
-        return places
+        return group_partitions
     state = admin.snapshot(remote, now=0, deadline_s=budget.left_s, with_configs=False)
     wanted = {
         (name, number) for name, topic in state.topics.items() for number in range(topic.partitions)
-    } & {(place.remote_topic or "", place.partition) for place in places}
+    } & {
+        (group_partition.remote_topic or "", group_partition.partition)
+        for group_partition in group_partitions
+    }
     ends = admin.list_offsets(wanted, "latest", deadline_s=budget.left_s)
     starts = admin.list_offsets(wanted, "earliest", deadline_s=budget.left_s).done
     found = []
-    for place in places:
-        where = (place.remote_topic or "", place.partition)
+    for group_partition in group_partitions:
+        where = (group_partition.remote_topic or "", group_partition.partition)
         trouble = state.failed.get(where[0], "")
         if where in ends.failed:
             trouble = ends.failed[where].message
-        if trouble and not place.left_out:
-            place = dataclasses.replace(place, trouble=place.trouble or trouble)
+        if trouble and not group_partition.left_out:
+            group_partition = dataclasses.replace(
+                group_partition, trouble=group_partition.trouble or trouble
+            )
         found.append(
             dataclasses.replace(
-                place, target_start=starts.get(where), target_end=ends.done.get(where)
+                group_partition, target_start=starts.get(where), target_end=ends.done.get(where)
             )
         )
     return found

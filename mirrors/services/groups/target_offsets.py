@@ -12,7 +12,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
 from mirrors.services.clock import Budget, moment
-from mirrors.services.groups.store import store_places, written_offsets
+from mirrors.services.groups.store import store_offset_updates, written_offsets
 from mirrors.services.groups.survey import Survey, flow_of, read_target, summarize
 
 Key = tuple[str, str, int]
@@ -33,7 +33,7 @@ def move_groups(context: SyncTaskContext, survey: Survey) -> Outcome:
     now, budget = moment(context.now), Budget(context.deadline_s)
     wrote = written_offsets(flow=flow)
     found = list(_moved(spec.target, survey, wrote, budget))
-    store_places(flow=flow, groups=survey.groups, found=found, now=now)
+    store_offset_updates(flow=flow, groups=survey.groups, found=found, now=now)
     states = [move.state for _, move in found]
     return Outcome(
         counts={
@@ -43,8 +43,11 @@ def move_groups(context: SyncTaskContext, survey: Survey) -> Outcome:
             "in_sync": states.count("in_sync"),
         },
         reasons=summarize(
-            (move.reason, f"{place.group} in {place.topic}-{place.partition}")
-            for place, move in found
+            (
+                move.reason,
+                f"{group_partition.group} in {group_partition.topic}-{group_partition.partition}",
+            )
+            for group_partition, move in found
             if move.state not in ("moved", "in_sync")
         ),
     )
@@ -54,36 +57,40 @@ def _moved(
     target: ClusterSpec, survey: Survey, wrote: dict[Key, int], budget: Budget
 ) -> Iterator[tuple[GroupPartition, OffsetUpdate]]:
     movers: dict[str, list[GroupPartition]] = {}
-    for place in survey.places:
-        move = _plan(place, survey.states, wrote)
+    for group_partition in survey.group_partitions:
+        move = _plan(group_partition, survey.states, wrote)
         if move.state == "moved":
-            movers.setdefault(place.group, []).append(place)
+            movers.setdefault(group_partition.group, []).append(group_partition)
         else:
-            yield place, move
+            yield group_partition, move
     names = list(movers)
     for start in range(0, len(names), _AT_ONCE):
-        places = [place for name in names[start : start + _AT_ONCE] for place in movers[name]]
+        group_partitions = [
+            group_partition
+            for name in names[start : start + _AT_ONCE]
+            for group_partition in movers[name]
+        ]
         if budget.left_s < _LEAST_S:
-            yield from ((place, _LATE) for place in places)
+            yield from ((group_partition, _LATE) for group_partition in group_partitions)
             continue
-        states, fresh = read_target(target, places, budget)
+        states, fresh = read_target(target, group_partitions, budget)
         yield from _act(target, states, fresh, wrote, budget)
 
 
 def _act(
     target: ClusterSpec,
     states: dict[str, str],
-    places: Iterable[GroupPartition],
+    group_partitions: Iterable[GroupPartition],
     wrote: dict[Key, int],
     budget: Budget,
 ) -> Iterator[tuple[GroupPartition, OffsetUpdate]]:
     movers: dict[str, list[tuple[GroupPartition, OffsetUpdate]]] = {}
-    for place in places:
-        move = _plan(place, states, wrote)
+    for group_partition in group_partitions:
+        move = _plan(group_partition, states, wrote)
         if move.state == "moved":
-            movers.setdefault(place.group, []).append((place, move))
+            movers.setdefault(group_partition.group, []).append((group_partition, move))
         else:
-            yield place, move
+            yield group_partition, move
     for group, moves in movers.items():
         yield from _write(target, group, moves, budget)
 
@@ -95,30 +102,34 @@ def _write(
     budget: Budget,
 ) -> Iterator[tuple[GroupPartition, OffsetUpdate]]:
     wanted = {
-        (place.remote_topic or "", place.partition): GroupOffset(move.to or 0, place.metadata)
-        for place, move in moves
+        (group_partition.remote_topic or "", group_partition.partition): GroupOffset(
+            move.to or 0, group_partition.metadata
+        )
+        for group_partition, move in moves
     }
     try:
         answer = write_offsets(target, group, wanted, deadline_s=budget.left_s)
     except UnderstudyError as error:
-        yield from ((place, _refused(error)) for place, _ in moves)
+        yield from ((group_partition, _refused(error)) for group_partition, _ in moves)
         return
-    for place, move in moves:
-        refusal = answer.failed.get((place.remote_topic or "", place.partition))
+    for group_partition, move in moves:
+        refusal = answer.failed.get((group_partition.remote_topic or "", group_partition.partition))
         if refusal is not None:
-            yield place, _refused(refusal)
+            yield group_partition, _refused(refusal)
         else:
-            yield dataclasses.replace(place, target_offset=move.to), move
+            yield dataclasses.replace(group_partition, target_offset=move.to), move
 
 
 def _refused(error: UnderstudyError) -> OffsetUpdate:
     return OffsetUpdate("active" if error.code == "group_active" else "failed", None, error.message)
 
 
-def _plan(place: GroupPartition, states: dict[str, str], wrote: dict[Key, int]) -> OffsetUpdate:
+def _plan(
+    group_partition: GroupPartition, states: dict[str, str], wrote: dict[Key, int]
+) -> OffsetUpdate:
     return plan_offset_update(
-        place,
+        group_partition,
         enabled=True,
-        state=states.get(place.group, ""),
-        wrote=wrote.get((place.group, place.topic, place.partition)),
+        state=states.get(group_partition.group, ""),
+        wrote=wrote.get((group_partition.group, group_partition.topic, group_partition.partition)),
     )

@@ -63,12 +63,12 @@ def store_points(
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         known = _read(admin, spec.source.alias, until)
         fresh = {
-            place: point
-            for place, point in _look(flow, spec, admin, mark, milliseconds(now), until).items()
-            if topics is None or place[0] in topics
+            tp: point
+            for tp, point in _look(flow, spec, admin, mark, milliseconds(now), until).items()
+            if topics is None or tp[0] in topics
         }
-        points = {place: merge_points(known.get(place), point) for place, point in fresh.items()}
-        new = [point for place, point in points.items() if known.get(place) != point]
+        points = {tp: merge_points(known.get(tp), point) for tp, point in fresh.items()}
+        new = [point for tp, point in points.items() if known.get(tp) != point]
         if new:
             _write(spec, admin, new, until)
     return _store(flow, points.values())
@@ -100,38 +100,38 @@ def _look(
 ) -> dict[TopicPartition, Point]:
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     rows = _positions(policy, admin, until)
-    remote = {place: (policy.remote_topic(place[0]), place[1]) for place in rows}
+    remote = {tp: (policy.remote_topic(tp[0]), tp[1]) for tp in rows}
     there = set(admin.topic_names(deadline_s=_left(until)))
-    places = [found for found in remote.values() if found[0] in there]
+    partitions = [found for found in remote.values() if found[0] in there]
     runs = _last_runs(flow, rows)
-    ends = _ends(admin, places, until)
+    ends = _ends(admin, partitions, until)
     points = {}
-    for place, row in rows.items():
-        last, end = runs.get(place), ends.get(remote[place])
-        if end is None and remote[place] in ends and last is not None:
+    for tp, row in rows.items():
+        last, end = runs.get(tp), ends.get(remote[tp])
+        if end is None and remote[tp] in ends and last is not None:
             # The target refuses to tell its end. The end of what the flow wrote replaces it;
             # without a point nobody would look for records that only this side has.
             end = max(last.downstream + last.length, row.map_end or 0)
         if end is not None:
-            name = remote[place][0]
-            points[place] = divergence_point(
+            name = remote[tp][0]
+            points[tp] = divergence_point(
                 row, remote_topic=name, last=last, end=end, mark=mark, at=at
             )
     return points
 
 
 def _ends(
-    admin: Admin, places: Iterable[TopicPartition], until: float
+    admin: Admin, partitions: Iterable[TopicPartition], until: float
 ) -> Mapping[TopicPartition, int | None]:
     """End offsets, None where the target refuses. Without partitions that the target lacks: a
     recreated remote topic may have fewer. Raises where it does not respond."""
-    found = admin.list_offsets(places, "latest", deadline_s=_left(until))
+    found = admin.list_offsets(partitions, "latest", deadline_s=_left(until))
     refused: dict[TopicPartition, int | None] = {}
-    for place, error in found.failed.items():
+    for tp, error in found.failed.items():
         if isinstance(error, KafkaUnavailable):
             raise error
         if error.code != "not_found":
-            refused[place] = None
+            refused[tp] = None
     return {**found.done, **refused}
 
 
@@ -140,14 +140,12 @@ def _positions(
 ) -> Mapping[TopicPartition, Position]:
     found = read_positions(admin, policy.positions_topic(), deadline_s=_left(until)).positions
     # Heartbeats topics are replicated in both directions and are no user data.
-    return {
-        place: row for place, row in found.items() if not policy.is_own_heartbeats_topic(place[0])
-    }
+    return {tp: row for tp, row in found.items() if not policy.is_own_heartbeats_topic(tp[0])}
 
 
 def _last_runs(flow: Flow, rows: Mapping[TopicPartition, Position]) -> dict[TopicPartition, Run]:
     """The last run of each partition below its position, in the generation of that position."""
-    born = {(*place, generation_of(row)): row.position for place, row in rows.items()}
+    born = {(*tp, generation_of(row)): row.position for tp, row in rows.items()}
     maps = {
         row.pk: (row.topic, row.partition, row.generation)
         for row in PartitionMap.objects.filter(flow=flow)

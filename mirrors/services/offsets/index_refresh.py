@@ -44,7 +44,10 @@ def catch_up(*, flow_id: int) -> None:
 
 
 def refresh_and_translate(
-    *, flow: Flow, places: Mapping[TopicPartition, Iterable[int]], deadline_s: float = PATIENCE_S
+    *,
+    flow: Flow,
+    partitions: Mapping[TopicPartition, Iterable[int]],
+    deadline_s: float = PATIENCE_S,
 ) -> dict[TopicPartition, list[Translation]]:
     """Translate with the index, after a refresh where more was replicated than it knows.
 
@@ -52,48 +55,46 @@ def refresh_and_translate(
     stored index is used: it is never ahead of the group. What another replicator copied gets a safe
     lower bound.
     """
-    asked = {place: list(offsets) for place, offsets in places.items()}
+    asked = {tp: list(offsets) for tp, offsets in partitions.items()}
     until = time.monotonic() + deadline_s
     answers = _caught_up(flow, asked, deadline_s)
     if find_bounds(flow=flow, answers=answers, deadline_s=max(0.5, until - time.monotonic())):
-        answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
+        answers = translate_offsets(flow=flow, partitions=asked, with_bounds=True)
     return answers
 
 
 def _caught_up(
     flow: Flow, asked: Mapping[TopicPartition, list[int]], deadline_s: float
 ) -> dict[TopicPartition, list[Translation]]:
-    answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
-    doubtful = {
-        place for place, rows in answers.items() if any(row.outcome != "exact" for row in rows)
-    }
-    if not doubtful or not is_behind(flow=flow, places=doubtful):
+    answers = translate_offsets(flow=flow, partitions=asked, with_bounds=True)
+    doubtful = {tp for tp, rows in answers.items() if any(row.outcome != "exact" for row in rows)}
+    if not doubtful or not is_behind(flow=flow, partitions=doubtful):
         return answers
     try:
         refresh_index(flow=flow, deadline_s=deadline_s)
     except UnderstudyError as error:
         log.info("The offset runs of %s cannot be read: %s", flow.name, error.message)
         return answers
-    again = {place: asked[place] for place in asked if place in doubtful}
-    return answers | translate_offsets(flow=flow, places=again, with_bounds=True)
+    again = {tp: asked[tp] for tp in asked if tp in doubtful}
+    return answers | translate_offsets(flow=flow, partitions=again, with_bounds=True)
 
 
-def is_behind(*, flow: Flow, places: Iterable[TopicPartition]) -> bool:
+def is_behind(*, flow: Flow, partitions: Iterable[TopicPartition]) -> bool:
     """Whether one of these partitions was replicated further than the index knows."""
-    wanted = set(places)
+    wanted = set(partitions)
     rows = _moved().filter(flow=flow, topic__in={topic for topic, _ in wanted})
-    return any(place in wanted for place in rows.values_list("topic", "partition"))
+    return any(tp in wanted for tp in rows.values_list("topic", "partition"))
 
 
-def group_places(
+def partitions_of_group(
     *, flow: Flow, group: str
 ) -> tuple[dict[TopicPartition, list[int]], dict[TopicPartition, str]]:
     """Offsets of a group in replicated partitions; and partitions where they are unknown."""
     rows = FlowPartition.objects.filter(flow=flow).values_list("topic", "partition")
     found = read_offsets(flow.source.spec, {group: list(rows)}, deadline_s=PATIENCE_S)
     offsets = found.raise_first().done[group]
-    known = {place: [row.offset] for place, row in sorted(offsets.done.items())}
-    return known, {place: error.message for place, error in sorted(offsets.failed.items())}
+    known = {tp: [row.offset] for tp, row in sorted(offsets.done.items())}
+    return known, {tp: error.message for tp, error in sorted(offsets.failed.items())}
 
 
 def _moved() -> QuerySet[FlowPartition]:

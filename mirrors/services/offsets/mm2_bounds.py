@@ -36,20 +36,24 @@ log = logging.getLogger(__name__)
 # The offset-syncs topic is read again after this time, because MM2 may have run again.
 READ_AGAIN = timedelta(minutes=10)
 # Partitions per batch, and pairs tried for an offset: a pair may be of an earlier topic.
-MOST_PLACES = 500
+MOST_PARTITIONS = 500
 TRIES = 8
 # Partitions in which the record itself is searched at once; others wait for the next run.
 MOST_SEARCHED = 50
 DEADLINE_S = 20.0
 
 
-def find_group_bounds(*, flow: Flow, places: Iterable[GroupPartition], deadline_s: float) -> bool:
+def find_group_bounds(
+    *, flow: Flow, group_partitions: Iterable[GroupPartition], deadline_s: float
+) -> bool:
     """For groups; True when an answer may be better now. Never raises: unknown stays unknown."""
     asked: dict[TopicPartition, set[int]] = {}
-    for place in places:
-        if not place.left_out and place.source_offset is not None:
-            asked.setdefault((place.topic, place.partition), set()).add(place.source_offset)
-    answers = translate_offsets(flow=flow, places=asked, with_bounds=True)
+    for group_partition in group_partitions:
+        if not group_partition.left_out and group_partition.source_offset is not None:
+            asked.setdefault((group_partition.topic, group_partition.partition), set()).add(
+                group_partition.source_offset
+            )
+    answers = translate_offsets(flow=flow, partitions=asked, with_bounds=True)
     return find_bounds(flow=flow, answers=answers, deadline_s=deadline_s)
 
 
@@ -58,13 +62,13 @@ def find_bounds(
 ) -> bool:
     """Verify a closer pair for each of these answers that is not exact."""
     wanted = {
-        place: sorted(
+        tp: sorted(
             {row.upstream for row in rows if row.outcome in ("unknown", "lower_bound")},
             reverse=True,
         )
-        for place, rows in answers.items()
+        for tp, rows in answers.items()
     }
-    wanted = {place: rows for place, rows in wanted.items() if rows}
+    wanted = {tp: rows for tp, rows in wanted.items() if rows}
     if not wanted:
         return False
     try:
@@ -86,7 +90,7 @@ class _BoundsSearch:
         found = {(row.topic, row.partition): row for row in maps.select_related("bounds")}
         # A partition that this flow neither copied nor took over has no bound.
         self._maps = {at: row for at, row in found.items() if at in wanted and row.position}
-        self._wanted = {at: wanted[at] for at in sorted(self._maps)[:MOST_PLACES]}
+        self._wanted = {at: wanted[at] for at in sorted(self._maps)[:MOST_PARTITIONS]}
         self._rows: dict[TopicPartition, OffsetBounds] = {
             at: row.bounds
             for at, row in self._maps.items()
@@ -145,15 +149,15 @@ class _BoundsSearch:
     def _next_pairs(self) -> dict[TopicPartition, Pair]:
         """For each partition the closest pair that is neither proven nor refuted."""
         tried: dict[TopicPartition, Pair] = {}
-        for place, offsets in self._wanted.items():
-            row = self._rows[place]
+        for tp, offsets in self._wanted.items():
+            row = self._rows[tp]
             proven, refuted = _pairs(row.proven), _pairs(row.refuted)
             for offset in offsets:
                 for pair in candidates({*_pairs(row.pairs), *proven}, offset):
                     if pair in proven:
                         break
                     if pair not in refuted:
-                        tried.setdefault(place, pair)
+                        tried.setdefault(tp, pair)
                         break
         return tried
 
@@ -161,31 +165,31 @@ class _BoundsSearch:
         """The closest checkpoint below each offset without a proven pair."""
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         found: dict[TopicPartition, Pair] = {}
-        for place, offsets in self._wanted.items():
-            row = self._rows[place]
+        for tp, offsets in self._wanted.items():
+            row = self._rows[tp]
             proven, refuted = _pairs(row.proven), _pairs(row.refuted)
             bare = [at for at in offsets if not candidates(proven, at)]
             if not bare:
                 continue
             known = KnownCheckpoint.objects.filter(
                 flow=self._flow,
-                topic=policy.remote_topic(place[0]),
-                partition=place[1],
+                topic=policy.remote_topic(tp[0]),
+                partition=tp[1],
                 upstream__lte=bare[0],
             ).order_by("-upstream", "-downstream")
             pairs = [Pair(*one) for one in known.values_list("upstream", "downstream")[:TRIES]]
             fresh = next((pair for pair in pairs if pair not in refuted), None)
             if fresh is not None:
-                found[place] = fresh
+                found[tp] = fresh
         return found
 
     def _locate(self, spec: FlowSpec, found: Mapping[TopicPartition, Pair]) -> bool:
         remote = self._remote(spec, found)
         located = locate_pairs(spec, found, remote, deadline_s=self._left_s)
-        for place, pair in located.items():
-            row = self._rows[place]
+        for tp, pair in located.items():
+            row = self._rows[tp]
             if pair is None:
-                row.refuted.append(list(found[place]))
+                row.refuted.append(list(found[tp]))
             else:
                 row.pairs.append(list(pair))
                 row.proven.append(list(pair))
@@ -194,37 +198,37 @@ class _BoundsSearch:
 
     def _approach(self, spec: FlowSpec) -> bool:
         """Search the record itself above each bound, so that it is read only once."""
-        known = translate_offsets(flow=self._flow, places=self._wanted, with_bounds=True)
+        known = translate_offsets(flow=self._flow, partitions=self._wanted, with_bounds=True)
         wanted: dict[TopicPartition, tuple[int, int]] = {}
-        for place, rows in known.items():
-            refuted = _pairs(self._rows[place].refuted)
+        for tp, rows in known.items():
+            refuted = _pairs(self._rows[tp].refuted)
             for row in rows:
                 at = row.downstream
                 if row.outcome != "lower_bound" or at is None or row.re_reads == 0:
                     continue
                 if Pair(row.upstream, at) not in refuted and len(wanted) < MOST_SEARCHED:
-                    wanted.setdefault(place, (row.upstream, at))
+                    wanted.setdefault(tp, (row.upstream, at))
         if not wanted:
             return False
         found = find_copies(spec, wanted, self._remote(spec, wanted), deadline_s=self._left_s)
-        for place, pair in found.items():
-            row_of = self._rows[place]
+        for tp, pair in found.items():
+            row_of = self._rows[tp]
             (row_of.refuted if pair is None else row_of.proven).append(
-                list(wanted[place] if pair is None else pair)
+                list(wanted[tp] if pair is None else pair)
             )
             row_of.save(update_fields=["proven", "refuted"])
         return bool(found)
 
     def _remote(
-        self, spec: FlowSpec, places: Iterable[TopicPartition]
+        self, spec: FlowSpec, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, TopicPartition]:
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-        return {place: (policy.remote_topic(place[0]), place[1]) for place in places}
+        return {tp: (policy.remote_topic(tp[0]), tp[1]) for tp in partitions}
 
     def _prove(self, spec: FlowSpec, tried: Mapping[TopicPartition, Pair]) -> bool:
         verdicts = compare_pairs(spec, tried, self._remote(spec, tried), deadline_s=self._left_s)
-        for place, is_same in verdicts.items():
-            row, pair = self._rows[place], list(tried[place])
+        for tp, is_same in verdicts.items():
+            row, pair = self._rows[tp], list(tried[tp])
             (row.proven if is_same else row.refuted).append(pair)
             row.save(update_fields=["proven", "refuted"])
         return any(verdicts.values())

@@ -66,29 +66,29 @@ def correct_translations(
         return dict(answers)
     ways = ReverseMaps(there, answers, flow)
     return {
-        place: [ways.back(place, answer.upstream) for answer in rows]
-        if ways.knows(place, own_name=True)
+        tp: [ways.back(tp, answer.upstream) for answer in rows]
+        if ways.knows(tp, own_name=True)
         else list(rows)
-        for place, rows in answers.items()
+        for tp, rows in answers.items()
     }
 
 
 def upstream_of(
-    *, there: Flow, places: Mapping[TopicPartition, Iterable[int]]
+    *, there: Flow, partitions: Mapping[TopicPartition, Iterable[int]]
 ) -> dict[TopicPartition, list[Translation]]:
     """For remote topics of the flow `there`: the resume offset of a reader at its source."""
-    ways = ReverseMaps(there, places, None)
+    ways = ReverseMaps(there, partitions, None)
     return {
-        place: [ways.back(place, offset) for offset in offsets]
-        for place, offsets in places.items()
-        if ways.knows(place)
+        tp: [ways.back(tp, offset) for offset in offsets]
+        for tp, offsets in partitions.items()
+        if ways.knows(tp)
     }
 
 
-def reverse_maps_of(flow: Flow, places: Iterable[TopicPartition]) -> ReverseMaps | None:
+def reverse_maps_of(flow: Flow, partitions: Iterable[TopicPartition]) -> ReverseMaps | None:
     """What both flows know of these source partitions; None while both run."""
     there = reverse_flow_of(flow)
-    return None if there is None else ReverseMaps(there, places, flow)
+    return None if there is None else ReverseMaps(there, partitions, flow)
 
 
 def origin_partitions(flow: Flow) -> dict[TopicPartition, TopicPartition]:
@@ -100,10 +100,10 @@ def origin_partitions(flow: Flow) -> dict[TopicPartition, TopicPartition]:
     if there is None:
         return {}
     rows = Divergence.objects.filter(flow=there).exclude(remote_topic=F("topic"))
-    places = {(row.remote_topic, row.partition): (row.topic, row.partition) for row in rows}
-    known = _maps(there, {topic for topic, _ in places.values()})
+    partitions = {(row.remote_topic, row.partition): (row.topic, row.partition) for row in rows}
+    known = _maps(there, {topic for topic, _ in partitions.values()})
     deleted = _deleted_origins(there)
-    return {place: home for place, home in places.items() if home in known and place not in deleted}
+    return {tp: home for tp, home in partitions.items() if home in known and tp not in deleted}
 
 
 def blocked_home(flow: Flow) -> dict[TopicPartition, str]:
@@ -120,18 +120,16 @@ def blocked_home(flow: Flow) -> dict[TopicPartition, str]:
 
 
 def translate_to_origin(
-    flow: Flow, places: Mapping[TopicPartition, Iterable[int]]
+    flow: Flow, partitions: Mapping[TopicPartition, Iterable[int]]
 ) -> dict[TopicPartition, list[Translation]]:
     """For partitions of `origin_partitions`: the resume offset of a reader on their origin."""
-    there = reverse_flow_of(flow) if places else None
-    return {} if there is None else upstream_of(there=there, places=places)
+    there = reverse_flow_of(flow) if partitions else None
+    return {} if there is None else upstream_of(there=there, partitions=partitions)
 
 
-def upstream_span(
-    flow: Flow, place: TopicPartition, start: int, end: int
-) -> tuple[int, int] | None:
+def upstream_span(flow: Flow, tp: TopicPartition, start: int, end: int) -> tuple[int, int] | None:
     """First and last source offset of what the flow wrote at offsets [start, end) of its target."""
-    known = _maps(flow, {place[0]}).get(place)
+    known = _maps(flow, {tp[0]}).get(tp)
     found = None
     for run in () if known is None else overlapping_runs(known.pk, "downstream", start, end):
         first = run.upstream + max(0, start - run.downstream)
@@ -143,14 +141,14 @@ def upstream_span(
 class ReverseMaps:
     """The known mappings of some remote topics of one flow whose target was promoted."""
 
-    def __init__(self, there: Flow, places: Iterable[TopicPartition], back: Flow | None) -> None:
-        names = {topic for topic, _ in places}
+    def __init__(
+        self, there: Flow, partitions: Iterable[TopicPartition], back: Flow | None
+    ) -> None:
+        names = {topic for topic, _ in partitions}
         rows = Divergence.objects.filter(flow=there, remote_topic__in=names)
         deleted = _deleted_origins(there)
         self._points = {
-            place: row
-            for row in rows
-            if (place := (row.remote_topic, row.partition)) not in deleted
+            tp: row for row in rows if (tp := (row.remote_topic, row.partition)) not in deleted
         }
         self._there = _maps(there, {point.topic for point in self._points.values()})
         self._back = {} if back is None else _maps(back, names)
@@ -163,22 +161,22 @@ class ReverseMaps:
             ).values_list("mark", flat=True)
         )
 
-    def knows(self, place: TopicPartition, *, own_name: bool = False) -> bool:
-        point = self._points.get(place)
+    def knows(self, tp: TopicPartition, *, own_name: bool = False) -> bool:
+        point = self._points.get(tp)
         if point is None or (own_name and point.topic != point.remote_topic):
             return False
         return (point.topic, point.partition) in self._there
 
-    def home_of(self, place: TopicPartition) -> TopicPartition:
+    def home_of(self, tp: TopicPartition) -> TopicPartition:
         """The source partition from which the flow `there` wrote this remote one."""
-        point = self._points[place]
+        point = self._points[tp]
         return point.topic, point.partition
 
-    def twins(self, place: TopicPartition, start: int, end: int) -> dict[int, int]:
+    def twins(self, tp: TopicPartition, start: int, end: int) -> dict[int, int]:
         """For offsets [start, end) on the old primary: the offsets of the same records here."""
         found: dict[int, int] = {}
-        back = self._back.get(place)
-        for run in overlapping_runs(self._there[self.home_of(place)].pk, "first", start, end):
+        back = self._back.get(tp)
+        for run in overlapping_runs(self._there[self.home_of(tp)].pk, "first", start, end):
             for at in range(max(start, run.upstream), min(end, run.upstream + run.length)):
                 found[at] = run.downstream + at - run.upstream
         for run in () if back is None else overlapping_runs(back.pk, "downstream", start, end):
@@ -186,10 +184,10 @@ class ReverseMaps:
                 found[at] = run.upstream + at - run.downstream
         return found
 
-    def back(self, place: TopicPartition, asked: int) -> Translation:
-        point = self._points[place]
+    def back(self, tp: TopicPartition, asked: int) -> Translation:
+        point = self._points[tp]
         source = (point.topic, point.partition)
-        forth, back = self._there[source], self._back.get(place)
+        forth, back = self._there[source], self._back.get(tp)
         found: int | None = None
         tail = 0
         if back is not None:

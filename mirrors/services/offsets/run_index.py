@@ -182,8 +182,8 @@ class _Refresh:
         as_of: datetime,
     ) -> None:
         """Positions are stored last: now the index holds everything below them."""
-        current = {place: row for place, row in said.items() if row is not None}
-        keys = {place: (*place, generation_of(row)) for place, row in current.items()}
+        current = {tp: row for tp, row in said.items() if row is not None}
+        keys = {tp: (*tp, generation_of(row)) for tp, row in current.items()}
         gone = {
             pk
             for key, pk in self._maps.items()

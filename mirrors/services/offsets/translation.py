@@ -20,7 +20,7 @@ _RECORD = "record"
 def translate_offsets(
     *,
     flow: Flow,
-    places: Mapping[TopicPartition, Iterable[int]],
+    partitions: Mapping[TopicPartition, Iterable[int]],
     positions: Mapping[TopicPartition, int] | None = None,
     with_bounds: bool = False,
 ) -> dict[TopicPartition, list[Translation]]:
@@ -31,19 +31,19 @@ def translate_offsets(
     `with_bounds`, for resume offsets: an offset that another replicator copied gets a safe lower
     bound where one is known; it is no offset of a record.
     """
-    asked = {place: list(offsets) for place, offsets in places.items()}
+    asked = {tp: list(offsets) for tp, offsets in partitions.items()}
     blocks = _Blocks(_current_maps(flow, asked, positions or {}), asked)
-    reasons = _reasons(flow, [place for place in asked if not blocks.has(place)], blocks)
+    reasons = _reasons(flow, [tp for tp in asked if not blocks.has(tp)], blocks)
     answers = {
-        place: [
-            blocks.translate(place, offset)
-            if place not in reasons
+        tp: [
+            blocks.translate(tp, offset)
+            if tp not in reasons
             else Translation(
-                upstream=offset, downstream=None, outcome="unknown", reason=reasons[place]
+                upstream=offset, downstream=None, outcome="unknown", reason=reasons[tp]
             )
             for offset in offsets
         ]
-        for place, offsets in asked.items()
+        for tp, offsets in asked.items()
     }
     if with_bounds:
         answers |= blocks.bounded({at: rows for at, rows in answers.items() if at not in reasons})
@@ -76,9 +76,9 @@ class _Blocks:
     ) -> None:
         self._maps = maps
         self._around = neighbor_blocks(
-            self._wanted(place, offset)
-            for place, offsets in asked.items()
-            if place in maps
+            self._wanted(tp, offset)
+            for tp, offsets in asked.items()
+            if tp in maps
             for offset in offsets
         )
         self._known = {
@@ -89,15 +89,15 @@ class _Blocks:
         # Many offsets share one block, so it is decoded once.
         self._blocks: dict[tuple[int, int], Block] = {}
 
-    def has(self, place: TopicPartition) -> bool:
-        return place in self._maps and self._maps[place].pk in self._known
+    def has(self, tp: TopicPartition) -> bool:
+        return tp in self._maps and self._maps[tp].pk in self._known
 
-    def knows_its_end(self, place: TopicPartition) -> bool:
+    def knows_its_end(self, tp: TopicPartition) -> bool:
         """Whether the position says how far the copies reach, as right after a takeover."""
-        return place in self._maps and self._maps[place].map_end is not None
+        return tp in self._maps and self._maps[tp].map_end is not None
 
-    def translate(self, place: TopicPartition, offset: int) -> Translation:
-        known, at = self._maps[place], self._wanted(place, offset)
+    def translate(self, tp: TopicPartition, offset: int) -> Translation:
+        known, at = self._maps[tp], self._wanted(tp, offset)
         found = self._around[at]
         below = above = before = None
         if found.first is not None:
@@ -121,34 +121,34 @@ class _Blocks:
     ) -> dict[TopicPartition, list[Translation]]:
         """The same answers, with a lower bound instead of `unknown` where one is known."""
         unknown = {
-            place
-            for place, rows in answers.items()
-            if place in self._maps and any(row.outcome == "unknown" for row in rows)
+            tp
+            for tp, rows in answers.items()
+            if tp in self._maps and any(row.outcome == "unknown" for row in rows)
         }
         bounds = {
             row.map_id: row
             for row in OffsetBounds.objects.filter(map__in=[self._maps[at].pk for at in unknown])
         }
         return {
-            place: [
-                self._bounded(place, row, bounds.get(self._maps[place].pk))
+            tp: [
+                self._bounded(tp, row, bounds.get(self._maps[tp].pk))
                 if row.outcome == "unknown"
                 else row
                 for row in rows
             ]
-            if place in unknown
+            if tp in unknown
             else list(rows)
-            for place, rows in answers.items()
+            for tp, rows in answers.items()
         }
 
     def _bounded(
-        self, place: TopicPartition, answer: Translation, known: OffsetBounds | None
+        self, tp: TopicPartition, answer: Translation, known: OffsetBounds | None
     ) -> Translation:
         proven = [] if known is None else [Pair(*row) for row in known.proven]
         pairs = (
             [] if known is None else [Pair(*row) for row in known.pairs if row not in known.refuted]
         )
-        around = self._beside(place, answer.upstream)
+        around = self._beside(tp, answer.upstream)
         found = bound_of(answer.upstream, proven=proven, pairs=pairs, around=around)
         if found is None:
             return answer
@@ -160,9 +160,9 @@ class _Blocks:
             re_reads=found.re_reads,
         )
 
-    def _beside(self, place: TopicPartition, offset: int) -> Neighbors:
+    def _beside(self, tp: TopicPartition, offset: int) -> Neighbors:
         """What the map knows around an offset that is in none of its runs."""
-        known, at = self._maps[place], self._wanted(place, offset)
+        known, at = self._maps[tp], self._wanted(tp, offset)
         found = self._around[at]
         below = above = None
         if found.first is not None:
@@ -183,15 +183,15 @@ class _Blocks:
             known = self._blocks[map_id, first] = Block(body or b"")
         return known
 
-    def _wanted(self, place: TopicPartition, offset: int) -> Wanted:
-        found = self._maps[place]
+    def _wanted(self, tp: TopicPartition, offset: int) -> Wanted:
+        found = self._maps[tp]
         return found.pk, nearest(offset, position=found.position)
 
 
 def _current_maps(
-    flow: Flow, places: Iterable[TopicPartition], positions: Mapping[TopicPartition, int]
+    flow: Flow, partitions: Iterable[TopicPartition], positions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, _Map]:
-    asked = list(places)
+    asked = list(partitions)
     rows = PartitionMap.objects.filter(
         flow=flow,
         topic__in={topic for topic, _ in asked},
@@ -209,22 +209,22 @@ def _map(row: PartitionMap, positions: Mapping[TopicPartition, int]) -> _Map:
 
 
 def _reasons(
-    flow: Flow, places: Collection[TopicPartition], blocks: _Blocks
+    flow: Flow, partitions: Collection[TopicPartition], blocks: _Blocks
 ) -> dict[TopicPartition, str]:
     """Why these partitions have no map and no block of runs."""
-    if not places:
+    if not partitions:
         return {}
-    rows = FlowPartition.objects.filter(flow=flow, topic__in={topic for topic, _ in places})
+    rows = FlowPartition.objects.filter(flow=flow, topic__in={topic for topic, _ in partitions})
     lanes = {(row.topic, row.partition): row.lane for row in rows}
     return {
-        place: _why(flow, place, lanes.get(place))
-        for place in places
-        if lanes.get(place) == _RECORD or not blocks.knows_its_end(place)
+        tp: _why(flow, tp, lanes.get(tp))
+        for tp in partitions
+        if lanes.get(tp) == _RECORD or not blocks.knows_its_end(tp)
     }
 
 
-def _why(flow: Flow, place: TopicPartition, lane: str | None) -> str:
-    name = f"{place[0]}-{place[1]}"
+def _why(flow: Flow, tp: TopicPartition, lane: str | None) -> str:
+    name = f"{tp[0]}-{tp[1]}"
     if lane is None:
         return f"{flow.name} does not replicate {name}"
     if lane == _RECORD:

@@ -9,7 +9,7 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.domain.topics.acls import AclPlan, AclRule, ExistingNames, is_complete, plan_acls
 from mirrors.domain.topics.drift import Deviation, DriftDecision, DriftKey, decide_drift
-from mirrors.domain.topics.manual_changes import manual_acl_changes, rule_place
+from mirrors.domain.topics.manual_changes import manual_acl_changes, rule_key
 from mirrors.kafka.admin.acls import Acls
 from mirrors.kafka.admin.groups import list_groups
 from mirrors.kafka.admin.topics import Admin
@@ -48,7 +48,7 @@ class AclComparison:
         return tuple(row.reason for row in rulings if row.decided or not decided_only)
 
     def _ruling(self, rule: AclRule) -> DriftDecision:
-        _, ruling = self.ruled.get(rule_place(rule), (None, DriftDecision(False, "")))
+        _, ruling = self.ruled.get(rule_key(rule), (None, DriftDecision(False, "")))
         return ruling
 
 
@@ -57,9 +57,9 @@ def sync_acls(context: SyncTaskContext) -> Outcome:
     return _bring(context)
 
 
-def restore_acls(context: SyncTaskContext, places: frozenset[DriftKey]) -> tuple[str, ...]:
+def restore_acls(context: SyncTaskContext, keys: frozenset[DriftKey]) -> tuple[str, ...]:
     """Restore only the ACLs that people decided to restore. Returns a sentence for each failure."""
-    outcome = _bring(context, places)
+    outcome = _bring(context, keys)
     return outcome.reasons if outcome.counts["failed"] else ()
 
 
@@ -90,9 +90,9 @@ def compare_acls(
     )
     known, grace_s = findings_of(context.flow_id), spec.settings.drift_grace_seconds
     ruled = {
-        found.place: (
+        found.drift_key: (
             found,
-            decide_drift(found, known.get(found.place), now=context.now, grace_s=grace_s),
+            decide_drift(found, known.get(found.drift_key), now=context.now, grace_s=grace_s),
         )
         for found in manual_acl_changes(plan.make, made)
     }
@@ -105,7 +105,7 @@ def _bring(context: SyncTaskContext, only: frozenset[DriftKey] | None = None) ->
         look = compare_acls(context, source, target, budget)
         due = look.due()
         if only is not None:
-            due = tuple(rule for rule in due if rule_place(rule) in only)
+            due = tuple(rule for rule in due if rule_key(rule) in only)
         made = target.create_rules(due, deadline_s=budget.left_s)
         taken = target.delete_rules(
             look.plan.take if only is None else (), deadline_s=budget.left_s
@@ -127,7 +127,7 @@ def _note(
         return
     now = moment(context.now)
     record_acls(context.flow_id, made=made, gone=(*taken, *look.plan.gone), now=now)
-    put = {rule_place(rule) for rule in made}
+    put = {rule_key(rule) for rule in made}
     store_findings(context.flow_id, look.ruled, kinds=_KINDS, put_back=put, now=now)
 
 

@@ -10,7 +10,7 @@ from mirrors.domain.filters.topics import ConfigSelection
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.domain.topics.acls import NOT_IN_PLAN, UNREAD_RULES, AclPlan
 from mirrors.domain.topics.drift import DriftKey
-from mirrors.domain.topics.manual_changes import next_baselines, place_of
+from mirrors.domain.topics.manual_changes import drift_key_of, next_baselines
 from mirrors.domain.topics.plan import NewTopic
 from mirrors.domain.topics.sync_plan import ConfigChange, SyncPlan
 from mirrors.kafka.admin.acls import Acls
@@ -41,7 +41,7 @@ def sync_configs(context: SyncTaskContext) -> Outcome:
         find_differences = compare_topics(context, source, target, budget)
         due = find_differences.due()
         failed = _alter(target, due, budget)
-    done = [change for change in due if place_of(change) not in failed]
+    done = [change for change in due if drift_key_of(change) not in failed]
     _note(context, find_differences, done, failed)
     return Outcome(
         counts={
@@ -53,17 +53,17 @@ def sync_configs(context: SyncTaskContext) -> Outcome:
     )
 
 
-def restore_configs(context: SyncTaskContext, places: frozenset[DriftKey]) -> tuple[str, ...]:
+def restore_configs(context: SyncTaskContext, keys: frozenset[DriftKey]) -> tuple[str, ...]:
     """Only what people decided to put back; returns a sentence for each failure."""
     budget = Budget(context.deadline_s, call_s=CALL_S)
     with Admin(context.spec.source) as source, Admin(context.spec.target) as target:
         find_differences = compare_topics(context, source, target, budget)
-        due = [change for change in find_differences.configs if place_of(change) in places]
+        due = [change for change in find_differences.configs if drift_key_of(change) in keys]
         failed = _alter(target, due, budget)
-        wanted = {name for kind, name, _ in places if kind == "deleted topic"}
+        wanted = {name for kind, name, _ in keys if kind == "deleted topic"}
         new = [topic for topic in find_differences.topics.create if topic.remote_topic in wanted]
         made = create_topics(target, _specs(new), deadline_s=budget.left_s)
-    done = [change for change in due if place_of(change) not in failed]
+    done = [change for change in due if drift_key_of(change) not in failed]
     _note(context, find_differences, done, failed, made={str(name) for name in made.done})
     return (*_sentences(failed), *_not_created(made))
 
@@ -84,7 +84,7 @@ def find_differences(context: SyncTaskContext) -> SyncPlan:
             rules = AclComparison(plan=plan, read=False)
     stay = (*rules.held(decided_only=True), *rules.plan.left)
     now = moment(context.now)
-    topics = {place: row for place, row in seen.ruled.items() if place[0] in _TOPIC_KINDS}
+    topics = {key: row for key, row in seen.ruled.items() if key[0] in _TOPIC_KINDS}
     store_findings(context.flow_id, topics, kinds=_TOPIC_KINDS, put_back=(), now=now)
     faults = tuple(
         f"{row.topic} is not replicated: {row.reason}." for row in seen.topics.skipped if row.fault
@@ -111,7 +111,9 @@ def apply(context: SyncTaskContext, plan: SyncPlan) -> tuple[str, ...]:
     with Acls(context.spec.target) as acls:
         granted = acls.create_rules(plan.acls, deadline_s=budget.left_s)
         taken = acls.delete_rules(plan.take, deadline_s=budget.left_s)
-    record_applied(context.flow_id, (row for row in plan.configs if place_of(row) not in failed))
+    record_applied(
+        context.flow_id, (row for row in plan.configs if drift_key_of(row) not in failed)
+    )
     record_acls(
         context.flow_id,
         made=tuple(granted.done),
@@ -134,10 +136,10 @@ def _note(
     made: Iterable[str] = (),
 ) -> None:
     """Store the new state of the remote topics, and the drift found."""
-    restore_configs = {place_of(change) for change in done}
+    restore_configs = {drift_key_of(change) for change in done}
     restore_configs |= {("deleted topic", name, "") for name in made}
-    held = {place for place in find_differences.ruled if place not in restore_configs}
-    pending = {place_of(change) for change in find_differences.configs} - restore_configs
+    held = {key for key in find_differences.ruled if key not in restore_configs}
+    pending = {drift_key_of(change) for change in find_differences.configs} - restore_configs
     after = next_baselines(
         find_differences.topics.copied,
         find_differences.source,
@@ -181,7 +183,7 @@ def _alter(target: Admin, changes: Iterable[ConfigChange], budget: Budget) -> di
     for (name, key), change in rows.items():
         wanted.setdefault(name, {})[key] = change.after
     done = alter_configs_by_key(target, wanted, deadline_s=budget.left_s)
-    return {place_of(rows[at]): error.message for at, error in done.failed.items()}
+    return {drift_key_of(rows[at]): error.message for at, error in done.failed.items()}
 
 
 def _sentences(failed: dict[DriftKey, str]) -> tuple[str, ...]:

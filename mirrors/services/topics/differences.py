@@ -11,9 +11,9 @@ from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.domain.topics.configs import plan_configs
 from mirrors.domain.topics.drift import Baseline, Deviation, DriftDecision, DriftKey, decide_drift
 from mirrors.domain.topics.manual_changes import (
+    drift_key_of,
     manual_config_changes,
     manual_topic_changes,
-    place_of,
 )
 from mirrors.domain.topics.plan import TopicPlan, plan_topics
 from mirrors.domain.topics.sync_plan import ConfigChange
@@ -36,18 +36,18 @@ class TopicComparison:
 
     def due(self) -> tuple[ConfigChange, ...]:
         """What the sync task changes automatically."""
-        return tuple(row for row in self.configs if not self._ruling(place_of(row)).leave)
+        return tuple(row for row in self.configs if not self._ruling(drift_key_of(row)).leave)
 
     def undecided(self) -> tuple[ConfigChange, ...]:
         """What to change, except what people decided to leave."""
-        return tuple(row for row in self.configs if not self._ruling(place_of(row)).decided)
+        return tuple(row for row in self.configs if not self._ruling(drift_key_of(row)).decided)
 
     def held(self, *, decided_only: bool = False) -> tuple[str, ...]:
         rulings = (ruling for _, ruling in self.ruled.values() if ruling.leave)
         return tuple(row.reason for row in rulings if row.decided or not decided_only)
 
-    def _ruling(self, place: DriftKey) -> DriftDecision:
-        _, ruling = self.ruled.get(place, (None, DriftDecision(False, "")))
+    def _ruling(self, key: DriftKey) -> DriftDecision:
+        _, ruling = self.ruled.get(key, (None, DriftDecision(False, "")))
         return ruling
 
 
@@ -82,8 +82,9 @@ def compare_topics(
         left=left,
         baselines=baselines,
         ruled={
-            row.place: (row, decide_drift(row, known.get(row.place), now=now, grace_s=grace_s))
+            key: (row, decide_drift(row, known.get(key), now=now, grace_s=grace_s))
             for row in found
+            for key in (row.drift_key,)
         },
     )
 

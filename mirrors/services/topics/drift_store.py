@@ -138,13 +138,13 @@ def store_findings(
         if flow is None:
             return
         known: dict[DriftKey, Drift] = {(row.kind, row.name, row.key): row for row in rows}
-        for place, (deviation, ruling) in ruled.items():
-            row = known.get(place) or _opened(flow, deviation, ruling, now)
+        for key, (deviation, ruling) in ruled.items():
+            row = known.get(key) or _opened(flow, deviation, ruling, now)
             _renew(row, deviation, ruling, now)
-            if place in put_back:
+            if key in put_back:
                 _close(flow, row, DriftState.FIXED, "It was reverted to the flow's value.", now)
-        for place, row in known.items():
-            if place not in ruled:
+        for key, row in known.items():
+            if key not in ruled:
                 _close(
                     flow, row, DriftState.CLOSED, "The target has the source's value again.", now
                 )
@@ -156,7 +156,7 @@ def _opened(flow: Flow, deviation: Deviation, ruling: DriftDecision, now: dateti
         kind=deviation.kind,
         name=deviation.name,
         key=deviation.key,
-        place=digest_of(*deviation.place),
+        place=digest_of(*deviation.drift_key),
         expected=deviation.expected,
         found=deviation.found,
         wanted=deviation.wanted,

@@ -161,15 +161,15 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
     """Decide on one partition's orphans, or on all undecided ones."""
     run = get_object_or_404(Failback.objects.select_related("flow"), pk=pk)
     chosen = request.POST.get("stretch", "")
-    places = None
+    partitions = None
     if chosen.isdecimal():
         row = get_object_or_404(OrphanStretch, pk=int(chosen[:18]), failback=run)
-        places = [(row.topic, row.partition)]
+        partitions = [(row.topic, row.partition)]
     try:
         count = orphans.decide(
             run=run,
             decision=request.POST.get("decision", ""),
-            places=places,
+            partitions=partitions,
             who=request.user.get_username(),
             why=request.POST.get("reason", "").strip()[:500],
             now=timezone.now(),

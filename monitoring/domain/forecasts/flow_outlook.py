@@ -82,21 +82,21 @@ def forecast(
     """`positions` are those of the flow; partitions without offsets in `ranges` are skipped."""
     reached = 0
     risks, held, followed = [], [], {}
-    for place, position in positions:
-        found = ranges.get(place)
+    for tp, position in positions:
+        found = ranges.get(tp)
         if found is None:
             continue
         if found.held_since is not None:
-            held.append(_held(place, found))
+            held.append(_held(tp, found))
         if position is None:
             continue
         reached += position
         moves = deletion_pace(found.steps, at)
         if position >= found.end or (moves is None and position >= found.earliest):
             continue
-        track = followed[place] = update_progress(tracks.get(place), position, at)
+        track = followed[tp] = update_progress(tracks.get(tp), position, at)
         risk = risk_of(
-            place,
+            tp,
             position=position,
             earliest=found.earliest,
             end=found.end,
@@ -114,10 +114,10 @@ def forecast(
     )
 
 
-def _held(place: TopicPartition, found: Range) -> HeldRecords:
+def _held(tp: TopicPartition, found: Range) -> HeldRecords:
     return HeldRecords(
-        topic=place[0],
-        partition=place[1],
+        topic=tp[0],
+        partition=tp[1],
         since=found.held_since or 0,
         records=found.end - found.stable,
     )

@@ -97,7 +97,7 @@ def copy_rate(track: CopyProgress) -> float | None:
 
 
 def risk_of(
-    place: tuple[str, int],
+    tp: tuple[str, int],
     *,
     position: int,
     earliest: int,
@@ -116,8 +116,8 @@ def risk_of(
     else:
         left_ms = 0.0
     return RetentionRisk(
-        topic=place[0],
-        partition=place[1],
+        topic=tp[0],
+        partition=tp[1],
         position=position,
         earliest=earliest,
         end=end,

@@ -23,7 +23,7 @@ def find_regressions(kind: Kind, simulated: Plan, now: Plan) -> tuple[str, ...]:
     return (
         *_blockers(kind, simulated, now),
         *_loss(kind, simulated, now),
-        *_places(simulated, now),
+        *_resume_offsets(simulated, now),
     )
 
 
@@ -86,7 +86,7 @@ def _is_observed(plan: Plan) -> bool:
     return all(row["certainty"] == "observed" for row in rows)
 
 
-def _places(simulated: Plan, now: Plan) -> Iterator[str]:
+def _resume_offsets(simulated: Plan, now: Plan) -> Iterator[str]:
     after = {_key(row): row["downstream_offset"] for row in now["places"]}
     lost = [
         _key(row)

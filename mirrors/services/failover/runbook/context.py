@@ -47,7 +47,7 @@ class Context:
         return dict(simulated or {"partitions": [], "places": [], "blockers": []})
 
     @property
-    def source_places(self) -> list[TopicPartition]:
+    def source_partitions(self) -> list[TopicPartition]:
         """The partitions in the plan; a topic with unknown partitions has none."""
         rows = self.plan["partitions"]
         return [(row["topic"], row["partition"]) for row in rows if row["partition"] >= 0]

@@ -142,7 +142,7 @@ def _result(run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome) 
     by_name = {step.name: step for step in steps}
     plan = run.plan or {}
     rows = by_name["reset_groups"].result.get("rows", [])
-    places = {_key(place): place for place in plan.get("places", [])}
+    group_partitions = {_key(row): row for row in plan.get("places", [])}
     simulated = _simulated(run)
     partitions = [
         {
@@ -154,8 +154,8 @@ def _result(run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome) 
             "downstream_offset": row["to"],
             "state": row["state"],
             "reason": row["reason"],
-            "loss": places.get(_key(row), {}).get("loss"),
-            "re_reads": places.get(_key(row), {}).get("re_reads"),
+            "loss": group_partitions.get(_key(row), {}).get("loss"),
+            "re_reads": group_partitions.get(_key(row), {}).get("re_reads"),
             "first_record_ms": simulated.get(_key(row), {}).get("first_record_ms"),
         }
         for row in rows

@@ -23,18 +23,18 @@ class BidirectionalPartitions:
     """The group-partitions that both flows wrote to, with the counterparts of their records."""
 
     def __init__(
-        self, flow: Flow, places: Iterable[GroupPartitionPlan], readings: Readings
+        self, flow: Flow, group_partitions: Iterable[GroupPartitionPlan], readings: Readings
     ) -> None:
-        rows = [row for row in places if _key(row) in readings.done]
+        rows = [row for row in group_partitions if _key(row) in readings.done]
         ways = reverse_maps_of(flow, {(row.topic, row.partition) for row in rows}) if rows else None
         self._twins: dict[Key, dict[int, int]] = {}
         for row in rows:
-            place = (row.topic, row.partition)
-            if ways is not None and ways.knows(place) and _is_home(ways, row):
+            tp = (row.topic, row.partition)
+            if ways is not None and ways.knows(tp) and _is_home(ways, row):
                 seen = readings.done[_key(row)].seen
                 start = (row.downstream_offset or 0) - STRETCH * BEFORE
                 end = seen[-1].offset + 1 if seen else row.downstream_offset or 0
-                self._twins[_key(row)] = ways.twins(place, max(0, start), end)
+                self._twins[_key(row)] = ways.twins(tp, max(0, start), end)
 
     def has(self, row: GroupPartitionPlan) -> bool:
         return _key(row) in self._twins

@@ -41,7 +41,7 @@ class Bounds:
         return 0 if self.owed is None else max(0, self.start - self.owed)
 
 
-def countable_places(
+def countable_group_partitions(
     partitions: Iterable[PartitionPlan], bounds: Mapping[TopicPartition, Bounds]
 ) -> set[TopicPartition]:
     """The partitions whose lost records are few enough to read, fewest first."""
@@ -55,11 +55,11 @@ def countable_places(
 
 
 def source_windows(
-    places: Iterable[GroupPartitionPlan], bounds: Mapping[TopicPartition, Bounds]
+    group_partitions: Iterable[GroupPartitionPlan], bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, list[Window]]:
     """By partition, the offsets [start, end) to read around groups."""
     windows: dict[TopicPartition, list[Window]] = {}
-    for row in places:
+    for row in group_partitions:
         at = bounds.get((row.topic, row.partition))
         if at is None or row.source_offset is None or row.downstream_offset is None:
             continue
@@ -77,7 +77,7 @@ def lost_windows(
     countable: Iterable[TopicPartition], bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, list[Window]]:
     """The ranges that would be lost."""
-    return {place: [bounds[place].lost] for place in countable}
+    return {tp: [bounds[tp].lost] for tp in countable}
 
 
 def further_windows(
@@ -88,21 +88,21 @@ def further_windows(
     A few records from each start suffice; those after the next start are read from there.
     """
     found: dict[TopicPartition, list[Window]] = {}
-    for place, rows in starts.items():
+    for tp, rows in starts.items():
         firsts = sorted(set(rows))
-        found[place] = list(zip(firsts, [*firsts[1:], bounds[place].position], strict=True))
+        found[tp] = list(zip(firsts, [*firsts[1:], bounds[tp].position], strict=True))
     return found
 
 
 def target_windows(
-    places: Iterable[GroupPartitionPlan], starts: Mapping[TopicPartition, int]
+    group_partitions: Iterable[GroupPartitionPlan], starts: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, list[Window]]:
     windows: dict[TopicPartition, list[Window]] = {}
-    for row in places:
-        place = (row.remote_topic, row.partition)
-        if row.downstream_offset is not None and place in starts:
-            start = max(starts[place], row.downstream_offset - STRETCH * BEFORE)
-            windows.setdefault(place, []).append((start, row.downstream_offset))
+    for row in group_partitions:
+        tp = (row.remote_topic, row.partition)
+        if row.downstream_offset is not None and tp in starts:
+            start = max(starts[tp], row.downstream_offset - STRETCH * BEFORE)
+            windows.setdefault(tp, []).append((start, row.downstream_offset))
     return windows
 
 

@@ -33,16 +33,16 @@ class RecordIndex:
 
     def __init__(self, found: Partial[TopicPartition, list[ReadRecord]]) -> None:
         self._found = found.done
-        self._offsets = {place: [row.offset for row in rows] for place, rows in found.done.items()}
+        self._offsets = {tp: [row.offset for row in rows] for tp, rows in found.done.items()}
         self.failed = found.failed
 
-    def between(self, place: TopicPartition, start: int, end: int) -> list[ReadRecord]:
-        offsets = self._offsets.get(place, [])
-        rows = self._found.get(place, [])
+    def between(self, tp: TopicPartition, start: int, end: int) -> list[ReadRecord]:
+        offsets = self._offsets.get(tp, [])
+        rows = self._found.get(tp, [])
         return rows[bisect.bisect_left(offsets, start) : bisect.bisect_left(offsets, end)]
 
-    def by_offset(self, place: TopicPartition) -> dict[int, ReadRecord]:
-        return {row.offset: row for row in self._found.get(place, [])}
+    def by_offset(self, tp: TopicPartition) -> dict[int, ReadRecord]:
+        return {row.offset: row for row in self._found.get(tp, [])}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,17 +73,17 @@ def read_source(
     # The source no longer holds the records around an expired offset.
     plain = [row for row in told if not mixed.has(row) and row.outcome != "expired"]
     windows = source_windows(plain, bounds)
-    for place, more in mixed.windows().items():
-        windows.setdefault(place, []).extend(more)
+    for tp, more in mixed.windows().items():
+        windows.setdefault(tp, []).extend(more)
     theirs = read(source, windows, tick, committed=inputs.committed)
     starts: dict[TopicPartition, list[int]] = {}
     for row in plain:
-        place, offset = (row.topic, row.partition), row.source_offset or 0
-        if place not in windows or place in theirs.failed:
+        tp, offset = (row.topic, row.partition), row.source_offset or 0
+        if tp not in windows or tp in theirs.failed:
             continue
-        end = near_end(offset, bounds[place])
-        if offset < end < bounds[place].position and not theirs.between(place, offset, end):
-            starts.setdefault(place, []).append(end)
+        end = near_end(offset, bounds[tp])
+        if offset < end < bounds[tp].position and not theirs.between(tp, offset, end):
+            starts.setdefault(tp, []).append(end)
     windows = further_windows(starts, bounds)
     return theirs, read(source, windows, tick, committed=inputs.committed, at_most=AFTER)
 
@@ -98,7 +98,7 @@ def read(
     deadline_s: float = DEADLINE_S,
 ) -> RecordIndex:
     # Windows with a limit on records are read separately: each starts at its own offset.
-    merged = {place: merge(rows) if at_most is None else rows for place, rows in windows.items()}
+    merged = {tp: merge(rows) if at_most is None else rows for tp, rows in windows.items()}
     try:
         return RecordIndex(
             read_windows(

@@ -230,7 +230,7 @@ class _Simulation:
         self.found["plan"] = plan.to_dict()
         self.found["lacking"] = missing_permissions(self.found["plan"])
         FailoverRun.objects.filter(pk=self.run.pk).update(plan=self.found["plan"])
-        groups = len({place.group for place in plan.places})
+        groups = len({group_partition.group for group_partition in plan.places})
         standing = len(remaining_blockers("switchover", self.found["plan"]))
         words = (
             f"{plural(len(plan.partitions), 'partition')}, {plural(groups, 'group')}, "
@@ -242,7 +242,7 @@ class _Simulation:
         readings = read_groups(
             target=self.run.flow.target.spec,
             prefix=prefix_of(self.run),
-            places=plan.places,
+            group_partitions=plan.places,
             read_to=seen.read_to,
             tick=self._tick,
         )

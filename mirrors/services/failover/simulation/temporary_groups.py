@@ -30,7 +30,7 @@ def read_groups(
     *,
     target: ClusterSpec,
     prefix: str,
-    places: Iterable[GroupPartitionPlan],
+    group_partitions: Iterable[GroupPartitionPlan],
     read_to: Mapping[TopicPartition, int],
     tick: Tick,
 ) -> Readings:
@@ -39,9 +39,9 @@ def read_groups(
     Groups for which no time is left are not read; all others are.
     """
     by_group: dict[str, list[GroupPartitionPlan]] = {}
-    for place in places:
-        if place.downstream_offset is not None:
-            by_group.setdefault(place.group, []).append(place)
+    for group_partition in group_partitions:
+        if group_partition.downstream_offset is not None:
+            by_group.setdefault(group_partition.group, []).append(group_partition)
     result: Readings = Partial()
     stop = threading.Event()
     pool = ThreadPoolExecutor(READERS, thread_name_prefix="simulation")
@@ -84,8 +84,8 @@ def _read_group(
     try:
         _look(stop)
         made = create_group(target, name, starts, deadline_s=GROUP_DEADLINE_S)
-        result.failed = {keys[place]: error for place, error in made.failed.items()}
-        ends = {place: read_to.get(place, starts[place]) for place in made.done}
+        result.failed = {keys[tp]: error for tp, error in made.failed.items()}
+        ends = {tp: read_to.get(tp, starts[tp]) for tp in made.done}
         seen = read_as_group(
             target,
             name,
@@ -97,8 +97,8 @@ def _read_group(
     except UnderstudyError as error:
         result.failed |= dict.fromkeys(keys.values(), error)
         return result
-    result.done = {keys[place]: reading for place, reading in seen.done.items()}
-    result.failed |= {keys[place]: error for place, error in seen.failed.items()}
+    result.done = {keys[tp]: reading for tp, reading in seen.done.items()}
+    result.failed |= {keys[tp]: error for tp, error in seen.failed.items()}
     return result
 
 

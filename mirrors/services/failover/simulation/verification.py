@@ -33,7 +33,7 @@ from mirrors.services.failover.simulation.offset_ranges import (
     BEFORE,
     STRETCH,
     Bounds,
-    countable_places,
+    countable_group_partitions,
     lost_windows,
     near_end,
     target_windows,
@@ -70,7 +70,9 @@ def compare(
     tick()
     theirs, further = read_source(source, inputs, plan, bounds, mixed, tick)
     ours = read(target, target_windows(plan.places, inputs.starts), tick)
-    countable = set() if inputs.silence else countable_places(plan.every_partition, bounds)
+    countable = (
+        set() if inputs.silence else countable_group_partitions(plan.every_partition, bounds)
+    )
     lost = read(
         source,
         lost_windows(countable, bounds),
@@ -107,7 +109,7 @@ def _bounds(
 
 
 def _log_starts(
-    source: ClusterSpec, places: Iterable[TopicPartition]
+    source: ClusterSpec, partitions: Iterable[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
     """Current log start offsets: retention continues while groups are read.
 
@@ -115,7 +117,7 @@ def _log_starts(
     """
     try:
         with Admin(source, client_id=CLIENT_ID) as admin:
-            wanted = [place for place in places if place[1] >= 0]
+            wanted = [tp for tp in partitions if tp[1] >= 0]
             return admin.list_offsets(wanted, "earliest", deadline_s=START_DEADLINE_S).done
     except UnderstudyError:
         return {}
@@ -129,9 +131,9 @@ def _result(
     mixed: BidirectionalPartitions,
     rate: float | None,
 ) -> GroupPartitionResult:
-    key, place = (row.group, row.topic, row.partition), (row.topic, row.partition)
-    loss = losses.get(place, RangeLoss(records=None, unread=None, how="unknown"))
-    if place not in losses and mixed.has(row):
+    key, tp = (row.group, row.topic, row.partition), (row.topic, row.partition)
+    loss = losses.get(tp, RangeLoss(records=None, unread=None, how="unknown"))
+    if tp not in losses and mixed.has(row):
         # Records that came from the target are there; they are not replicated.
         loss = RangeLoss(records=0, unread=0, how="counted")
     loss = dataclasses.replace(loss, unread=_unread(row, loss, sides))
@@ -161,7 +163,7 @@ def _proof(
     reading: GroupReading,
     mixed: BidirectionalPartitions,
 ) -> ReadVerification:
-    place, theirs = (row.topic, row.partition), sides.theirs
+    tp, theirs = (row.topic, row.partition), sides.theirs
     if row.outcome == "expired":
         return verify_expired(row.downstream_offset or 0, reading.seen, row.skipped, row.reason)
     if row.outcome == "lower_bound":
@@ -169,17 +171,17 @@ def _proof(
         return verify_lower_bound(start, reading.seen, row.re_reads, row.reason)
     if sides.inputs.silence:
         return verify(Samples(source_after=None, target_after=reading.seen))
-    if place in sides.inputs.undescribed:
-        return ReadVerification(verdict="unproven", reason=sides.inputs.undescribed[place])
+    if tp in sides.inputs.undescribed:
+        return ReadVerification(verdict="unproven", reason=sides.inputs.undescribed[tp])
     for rows in (theirs, sides.further):
-        if place in rows.failed:
-            return ReadVerification(verdict="unproven", reason=rows.failed[place].message)
+        if tp in rows.failed:
+            return ReadVerification(verdict="unproven", reason=rows.failed[tp].message)
     if mixed.has(row):
         return mixed.prove(
             row,
             after=reading.seen,
             before=_before(row, sides),
-            theirs=theirs.by_offset(place),
+            theirs=theirs.by_offset(tp),
             keeps_time=_keeps_time(row, sides),
         )
     samples = _samples(row, sides, reading)
@@ -200,21 +202,21 @@ def _keeps_time(row: GroupPartitionPlan, sides: SampledRecords) -> bool:
 def _samples(
     row: GroupPartitionPlan, sides: SampledRecords, reading: GroupReading
 ) -> Samples | ReadVerification:
-    place, offset = (row.topic, row.partition), row.source_offset or 0
-    topic, bounds, theirs = sides.inputs.topics[row.remote_topic], sides.bounds[place], sides.theirs
+    tp, offset = (row.topic, row.partition), row.source_offset or 0
+    topic, bounds, theirs = sides.inputs.topics[row.remote_topic], sides.bounds[tp], sides.theirs
     if offset < bounds.start:
         words = (
             "the source deleted the next record that it would read: its log now starts at "
             f"{bounds.start:,}. Simulate again"
         )
         return ReadVerification(verdict="unproven", reason=words)
-    before = theirs.between(place, offset - STRETCH * BEFORE, min(offset, bounds.position))
+    before = theirs.between(tp, offset - STRETCH * BEFORE, min(offset, bounds.position))
     if offset > bounds.position:
-        before = theirs.between(place, bounds.position - STRETCH * BEFORE, bounds.position)
+        before = theirs.between(tp, bounds.position - STRETCH * BEFORE, bounds.position)
     end = near_end(offset, bounds)
-    after = theirs.between(place, offset, end)
+    after = theirs.between(tp, offset, end)
     if not after:
-        after = sides.further.between(place, end, bounds.position)[:AFTER]
+        after = sides.further.between(tp, end, bounds.position)[:AFTER]
     return Samples(
         source_after=after,
         target_after=reading.seen,
@@ -226,12 +228,12 @@ def _samples(
 
 
 def _unread(row: GroupPartitionPlan, loss: RangeLoss, sides: SampledRecords) -> int | None:
-    place = (row.topic, row.partition)
-    bounds = sides.bounds.get(place)
+    tp = (row.topic, row.partition)
+    bounds = sides.bounds.get(tp)
     if loss.how != "counted" or bounds is None or bounds.end is None:
         return row.unread_loss
     start = max(bounds.position, row.source_offset or 0)
-    return len(sides.lost.between(place, start, bounds.end))
+    return len(sides.lost.between(tp, start, bounds.end))
 
 
 def _loss(
@@ -240,16 +242,16 @@ def _loss(
     counted: Collection[TopicPartition],
     lost: RecordIndex,
 ) -> RangeLoss:
-    place = (row.topic, row.partition)
+    tp = (row.topic, row.partition)
     if row.certainty != "observed" or row.loss is None:
         how = "unknown" if row.certainty == "unknown" else "last_known"
         return RangeLoss(records=row.loss, unread=None, how=how, least=row.least)  # type: ignore[arg-type]
     if row.loss == 0:
         return RangeLoss(records=0, unread=0, how="counted")
-    if place not in counted:
+    if tp not in counted:
         return RangeLoss(records=row.loss, unread=None, how="at_most")
-    at = bounds[place]
-    records = len(lost.between(place, *at.lost))
+    at = bounds[tp]
+    records = len(lost.between(tp, *at.lost))
     # Records that the source deleted before replication cannot be counted.
     return RangeLoss(
         records=records + at.deleted, unread=None, how="at_most" if at.deleted else "counted"
@@ -258,17 +260,17 @@ def _loss(
 
 def _rate(
     target: ClusterSpec,
-    places: Iterable[GroupPartitionPlan],
+    group_partitions: Iterable[GroupPartitionPlan],
     read_to: Mapping[TopicPartition, int],
     tick: Tick,
 ) -> float | None:
     """Records per second that a consumer gets of the longest group-partition."""
-    waiting = [row for row in places if row.waiting and row.downstream_offset is not None]
+    waiting = [row for row in group_partitions if row.waiting and row.downstream_offset is not None]
     if not waiting:
         return None
     most = max(waiting, key=lambda row: row.waiting or 0)
-    place, start = (most.remote_topic, most.partition), most.downstream_offset or 0
+    tp, start = (most.remote_topic, most.partition), most.downstream_offset or 0
     began = time.monotonic()
-    end = min(start + PROBE, read_to.get(place, start))
-    rows = read(target, {place: [(start, end)]}, tick).between(place, start, end)
+    end = min(start + PROBE, read_to.get(tp, start))
+    rows = read(target, {tp: [(start, end)]}, tick).between(tp, start, end)
     return len(rows) / (time.monotonic() - began) if rows else None

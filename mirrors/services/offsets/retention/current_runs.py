@@ -67,21 +67,21 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
     deleted, why_not = 0, Counter[str]()
     seen: list[PartitionMap] = []
     for known in maps:
-        place = (known.topic, known.partition)
+        tp = (known.topic, known.partition)
         if known.starts_at is not None and now - known.starts_at < SETTLED:
             why_not["both clusters were read recently"] += 1
             continue
         found = retention_boundary(
             before=LogStarts(known.source_start, known.target_start),
-            now=starts[place],
-            groups=groups.get(place, LogStarts()),
+            now=starts[tp],
+            groups=groups.get(tp, LogStarts()),
             position=known.position or 0,
         )
         if found is None:
             why_not["a log start did not move, or is unknown"] += 1
         elif deleted < MOST and time.monotonic() < until:
             deleted += delete_blocks(flow, known, due_blocks(known, found), until=until)
-        known.source_start, known.target_start = starts[place]
+        known.source_start, known.target_start = starts[tp]
         known.starts_at = now
         seen.append(known)
     PartitionMap.objects.bulk_update(
@@ -137,7 +137,7 @@ def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[TopicPar
         here = admin.list_offsets(list(remote), "earliest", deadline_s=_left(until)).done
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         there = admin.list_offsets(remote.values(), "earliest", deadline_s=_left(until)).done
-    return {place: LogStarts(here.get(place), there.get(name)) for place, name in remote.items()}
+    return {tp: LogStarts(here.get(tp), there.get(name)) for tp, name in remote.items()}
 
 
 def _lowest_of_groups(flow: Flow) -> dict[TopicPartition, LogStarts]:

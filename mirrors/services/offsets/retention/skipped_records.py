@@ -54,12 +54,12 @@ def retire_notes(*, flow: Flow, deadline_s: float = DEADLINE_S) -> int:
         (known.topic, known.partition): skipped_generation(known.generation)
         for known in PartitionMap.objects.filter(flow=flow, position__isnull=False)
     }
-    places = sorted({key[:2] for key in notes} & current.keys())
+    partitions = sorted({key[:2] for key in notes} & current.keys())
     starts: dict[TopicPartition, int] = {}
-    if places:
+    if partitions:
         with Admin(flow.source.spec, client_id=CLIENT_ID) as admin:
             left = max(0.5, until - time.monotonic())
-            starts = admin.list_offsets(places, "earliest", deadline_s=left).done
+            starts = admin.list_offsets(partitions, "earliest", deadline_s=left).done
     due = [
         row
         for (name, number, born), blocks in notes.items()

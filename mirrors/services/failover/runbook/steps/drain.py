@@ -126,7 +126,7 @@ def _stopped(context: Context, words: str) -> Outcome:
         return done(f"{words} {alias} stopped responding after it was drained: {error.message}")
     if rest.behind:
         return _again(context, rest)
-    count = len(context.source_places) - len(rest.unread) - len(rest.waiting)
+    count = len(context.source_partitions) - len(rest.unread) - len(rest.waiting)
     copied = f"Everything was replicated in {plural(count, 'partition')}."
     return done(f"{copied} {words}{_unknown_sentence(rest)}", unread=dict(rest.unread))
 
@@ -158,55 +158,57 @@ def remaining_records(context: Context) -> RemainingRecords:
     One unreadable partition does not affect others. Raises when the source as a whole does not
     respond.
     """
-    places: list[TopicPartition] = context.source_places
+    partitions: list[TopicPartition] = context.source_partitions
     committed = context.spec.settings.isolation_level == "read_committed"
     with Admin(context.spec.source, client_id="understudy-failover") as source:
-        last, stable, first = (_ask(source, places, at) for at in ("latest", "stable", "earliest"))
+        last, stable, first = (
+            _ask(source, partitions, at) for at in ("latest", "stable", "earliest")
+        )
     context.alive()
     refresh_index(flow=context.flow, deadline_s=DEADLINE_S)
-    unread = {place: why for answer in (last, stable, first) for place, why in answer[1].items()}
+    unread = {tp: why for answer in (last, stable, first) for tp, why in answer[1].items()}
     known = PartitionMap.objects.filter(flow=context.flow, position__isnull=False)
     positions = {(row.topic, row.partition): row.position for row in known}
     ends = (stable if committed else last)[0]
-    told = [place for place in places if place not in unread]
+    told = [tp for tp in partitions if tp not in unread]
     owed = [
         evaluate(
             PartitionFacts(
-                topic=place[0],
-                partition=place[1],
-                position=positions.get(place),
-                first=first[0][place],
-                end=ends[place],
+                topic=tp[0],
+                partition=tp[1],
+                position=positions.get(tp),
+                first=first[0][tp],
+                end=ends[tp],
                 # Then it is another log, and its records were never replicated.
-                end_below_position=ends[place] < (positions.get(place) or 0),
+                end_below_position=ends[tp] < (positions.get(tp) or 0),
             )
         )
-        for place in told
+        for tp in told
     ]
-    held = [place for place in told if committed and stable[0][place] < last[0][place]]
+    held = [tp for tp in told if committed and stable[0][tp] < last[0][tp]]
     return RemainingRecords(
         owed=tuple(part for part in owed if part.records != 0),
         held=_name(held[0]) if held else "",
         waiting=_waiting(context, set(told)) | _other_logs(owed),
-        unread={_name(place): why for place, why in unread.items()},
+        unread={_name(tp): why for tp, why in unread.items()},
     )
 
 
 def _ask(
-    source: Admin, places: Sequence[TopicPartition], at: OffsetQuery
+    source: Admin, partitions: Sequence[TopicPartition], at: OffsetQuery
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-    found = source.list_offsets(places, at, deadline_s=DEADLINE_S)
+    found = source.list_offsets(partitions, at, deadline_s=DEADLINE_S)
     if not found.done and any(isinstance(e, KafkaUnavailable) for e in found.failed.values()):
         found.raise_first()
-    return found.done, {place: error.message for place, error in found.failed.items()}
+    return found.done, {tp: error.message for tp, error in found.failed.items()}
 
 
-def _waiting(context: Context, places: set[TopicPartition]) -> dict[str, str]:
+def _waiting(context: Context, partitions: set[TopicPartition]) -> dict[str, str]:
     rows = Gap.objects.filter(flow=context.flow, closed_at=None).exclude(kind__in=UNCOPYABLE)
     return {
         str(gap): gap.reason or f"it is {gap.kind}."
         for gap in rows
-        if (gap.topic, gap.partition) in places
+        if (gap.topic, gap.partition) in partitions
     }
 
 
@@ -214,8 +216,8 @@ def _other_logs(owed: Sequence[Owed]) -> dict[str, str]:
     return {f"{part.topic}-{part.partition}": part.reason for part in owed if part.records is None}
 
 
-def _name(place: TopicPartition) -> str:
-    return f"{place[0]}-{place[1]}"
+def _name(tp: TopicPartition) -> str:
+    return f"{tp[0]}-{tp[1]}"
 
 
 def _waiting_sentence(waiting: Mapping[str, str]) -> str:

@@ -69,7 +69,7 @@ def _passed(outcome: Outcome) -> Outcome | None:
 
 def _deny(context: Context) -> str:
     """Create the ACLs that do not exist yet; returns why that is impossible, or an empty string."""
-    spec, topics = context.spec.source, sorted({topic for topic, _ in context.source_places})
+    spec, topics = context.spec.source, sorted({topic for topic, _ in context.source_partitions})
     mine = _rules(context.row.result)
     with ClientFence(spec, client_id=CLIENT_ID) as fence:
         try:
@@ -145,7 +145,7 @@ def _wait(context: Context) -> Outcome:
 
 def _fence_sentence(context: Context) -> str:
     result, source = context.row.result, context.spec.source.alias
-    count = len({topic for topic, _ in context.source_places})
+    count = len({topic for topic, _ in context.source_partitions})
     how = {
         "acl": f"WRITE is denied to everybody on {plural(count, 'topic')} of {source}.",
         "person": f"Confirmed by {context.row.confirmed_by}.",
@@ -169,9 +169,9 @@ def source_ends(context: Context) -> tuple[dict[str, int], dict[str, str]]:
     """End offset by `topic-partition`, with open transactions, or why it cannot be read.
 
     Raises when the source as a whole does not respond."""
-    places: list[TopicPartition] = context.source_places
+    partitions: list[TopicPartition] = context.source_partitions
     with Admin(context.spec.source, client_id=CLIENT_ID) as admin:
-        found = admin.list_offsets(places, "latest", deadline_s=DEADLINE_S)
+        found = admin.list_offsets(partitions, "latest", deadline_s=DEADLINE_S)
     if not found.done and any(isinstance(e, KafkaUnavailable) for e in found.failed.values()):
         found.raise_first()
     return (

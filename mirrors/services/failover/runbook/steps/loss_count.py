@@ -92,7 +92,7 @@ class _Range:
     unknown: str = ""
 
     @property
-    def place(self) -> TopicPartition:
+    def tp(self) -> TopicPartition:
         return self.topic, self.partition
 
 
@@ -110,7 +110,7 @@ def count_run(
     ranges = _ranges(run, flow, spec, budget, tick)
     tick()
     committed = spec.settings.isolation_level == "read_committed"
-    windows = {row.place: [(row.first, row.end)] for row in ranges if row.end > row.first}
+    windows = {row.tp: [(row.first, row.end)] for row in ranges if row.end > row.first}
     found = read_record_offsets(
         spec.source,
         windows,
@@ -121,13 +121,13 @@ def count_run(
     )
     written = _written_back(flow, ranges)
     at = milliseconds(now)
-    counted = [(row, _count(row, found.done.get(row.place), written)) for row in ranges]
+    counted = [(row, _count(row, found.done.get(row.tp), written)) for row in ranges]
     owed = [_owed(row, count, at) for row, count in counted]
     more = [_owed(row, None, at) for row, count in counted if row.unknown and count is not None]
     places = _re_reads(run, flow, spec, budget, max_bytes, tick)
     return CountedLoss(
         loss=sum_owed([*owed, *more]),
-        re_reads=_sum_places(places, at),
+        re_reads=_sum_group_partitions(places, at),
         partitions=tuple(
             {
                 "topic": row.topic,
@@ -159,7 +159,7 @@ def _ranges(
         seen = list_selected(admin, known, selected, budget.left_s, tick)
         replaced = _replaced(planned, points.values(), seen.cluster_id, spec.source.alias)
         rows = planned if replaced else _current(planned, seen, selected)
-        places = [
+        topic_partitions = [
             (row["topic"], row["partition"])
             for row in rows
             if row["topic"] in seen.topics
@@ -167,26 +167,22 @@ def _ranges(
         ]
         committed = spec.settings.isolation_level == "read_committed"
         level: OffsetQuery = "stable" if committed else "latest"
-        ends = admin.list_offsets(places, level, deadline_s=budget.left_s)
-        firsts = admin.list_offsets(places, "earliest", deadline_s=budget.left_s)
+        ends = admin.list_offsets(topic_partitions, level, deadline_s=budget.left_s)
+        firsts = admin.list_offsets(topic_partitions, "earliest", deadline_s=budget.left_s)
     found = []
     for row in rows:
-        place = (row["topic"], row["partition"])
-        base = _Range(topic=topic_name(row), partition=place[1], remote_topic=row["remote_topic"])
-        why = (
-            replaced
-            or seen.failed.get(place[0], "")
-            or _why_missing(seen, place, spec.source.alias)
-        )
-        error = ends.failed.get(place) or firsts.failed.get(place)
+        tp = (row["topic"], row["partition"])
+        base = _Range(topic=topic_name(row), partition=tp[1], remote_topic=row["remote_topic"])
+        why = replaced or seen.failed.get(tp[0], "") or _why_missing(seen, tp, spec.source.alias)
+        error = ends.failed.get(tp) or firsts.failed.get(tp)
         if why or error is not None:
             found.append(dataclasses.replace(base, unknown=why or error.message))  # type: ignore[union-attr]
             continue
         begins = _lost_from(row)
-        other = _another(row, points.get(place), seen, spec.source.alias)
+        other = _another(row, points.get(tp), seen, spec.source.alias)
         if other:
             base, begins = dataclasses.replace(base, unknown=other), None
-        found.append(_range(base, begins, firsts.done[place], ends.done[place]))
+        found.append(_range(base, begins, firsts.done[tp], ends.done[tp]))
     return found
 
 
@@ -236,9 +232,9 @@ def _lost_from(row: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _why_missing(seen: ClusterSnapshot, place: TopicPartition, alias: str) -> str:
+def _why_missing(seen: ClusterSnapshot, tp: TopicPartition, alias: str) -> str:
     """Why the partition cannot be read; empty if it exists."""
-    topic, number = place
+    topic, number = tp
     if number < 0:
         return f"The partitions of {topic or 'hidden topics'} could not be listed on {alias}."
     if topic not in seen.topics or number >= seen.topics[topic].partitions:
@@ -281,7 +277,7 @@ def _written_back(flow: Flow, ranges: Iterable[_Range]) -> dict[TopicPartition, 
     known = PartitionMap.objects.filter(flow=back, position__isnull=False)
     maps = {(row.topic, row.partition): row.pk for row in known}
     return {
-        row.place: list(overlapping_runs(maps[key], "downstream", row.first, row.end))
+        row.tp: list(overlapping_runs(maps[key], "downstream", row.first, row.end))
         for row in ranges
         if (key := (row.remote_topic, row.partition)) in maps
     }
@@ -295,7 +291,7 @@ def _count(
         return None
     if offsets <= 0:
         return upper_bound(row.deleted)
-    own = written.get(row.place)
+    own = written.get(row.tp)
     found = upper_bound(offsets)
     if read is not None:
         is_counted = None if not own else lambda offset: is_own(offset, own)
@@ -342,7 +338,7 @@ def _re_reads(
         spec.target, windows, deadline_s=budget.left_s, max_bytes=max_bytes, tick=tick
     )
     return [
-        _place(row, found, read.done.get((row["remote_topic"], row["partition"])))
+        _re_reads_of(row, found, read.done.get((row["remote_topic"], row["partition"])))
         for row, found in zip(rows, ranges, strict=True)
     ]
 
@@ -360,22 +356,20 @@ def _consumed_to(
     asked: dict[tuple[str, TopicPartition], int] = {}
     found: dict[tuple[str, TopicPartition], int] = {}
     for row in rows:
-        place = (row["topic"], row["partition"])
-        offset = stood[row["group"]].done.get(place) if row["group"] in stood else None
+        tp = (row["topic"], row["partition"])
+        offset = stood[row["group"]].done.get(tp) if row["group"] in stood else None
         if offset is None:
             continue
-        if place not in copied:
+        if tp not in copied:
             # Nothing of it was ever copied, so nothing can be read again.
-            found[row["group"], place] = row["to"]
-        elif place in positions:
-            asked[row["group"], place] = min(offset.offset, positions[place])
-    places: dict[TopicPartition, set[int]] = {}
-    for (_, place), offset in asked.items():
-        places.setdefault(place, set()).add(offset)
-    answers = translate_offsets(flow=flow, places=places, positions=positions)
-    known = {
-        (place, one.upstream): one.downstream for place, answer in answers.items() for one in answer
-    }
+            found[row["group"], tp] = row["to"]
+        elif tp in positions:
+            asked[row["group"], tp] = min(offset.offset, positions[tp])
+    topic_partitions: dict[TopicPartition, set[int]] = {}
+    for (_, tp), offset in asked.items():
+        topic_partitions.setdefault(tp, set()).add(offset)
+    answers = translate_offsets(flow=flow, partitions=topic_partitions, positions=positions)
+    known = {(tp, one.upstream): one.downstream for tp, answer in answers.items() for one in answer}
     for key, offset in asked.items():
         if (at := known.get((key[1], offset))) is not None:
             found[key] = at
@@ -395,7 +389,7 @@ def _read_again(
     return first, max(first, end)
 
 
-def _place(
+def _re_reads_of(
     row: Mapping[str, Any], found: tuple[int, int] | None, read: Offsets | None
 ) -> dict[str, Any]:
     count = None
@@ -410,7 +404,7 @@ def _place(
     }
 
 
-def _sum_places(places: Iterable[Mapping[str, Any]], at: int) -> Amount:
+def _sum_group_partitions(places: Iterable[Mapping[str, Any]], at: int) -> Amount:
     """Each group-partition counts, also when two groups re-read the same records."""
     return sum_owed(
         Owed(

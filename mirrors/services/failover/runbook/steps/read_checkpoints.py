@@ -81,7 +81,7 @@ def _keep_points(context: Context) -> tuple[str, int]:
     Returns a sentence where they cannot be written; a failback then uses the offset runs.
     """
     try:
-        topics = None if context.scope is None else {name for name, _ in context.source_places}
+        topics = None if context.scope is None else {name for name, _ in context.source_partitions}
         points = store_points(
             flow=context.flow, mark=context.run.mark, now=timezone.now(), topics=topics
         )
@@ -138,19 +138,19 @@ def _changes_sentence(changed: list[str]) -> str:
     return f"Since the simulation: {' '.join(changed[:_NAMED])}{rest}"
 
 
-def ends_downstream(flow: Flow, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def ends_downstream(flow: Flow, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Target offset after the last replicated record of each partition; markers do not count.
 
     Remote partitions that came from the target: after the last record that a group here can read.
     """
-    wanted = set(places)
+    wanted = set(partitions)
     rows = PartitionMap.objects.filter(flow=flow, position__isnull=False)
     known = {(row.topic, row.partition): row.position or 0 for row in rows}
-    found = replicated_end_offsets(flow, {place: known[place] for place in wanted & known.keys()})
+    found = replicated_end_offsets(flow, {tp: known[tp] for tp in wanted & known.keys()})
     home = wanted & origin_partitions(flow).keys() - known.keys()
-    for place, answers in translate_to_origin(flow, {place: [_FAR] for place in home}).items():
+    for tp, answers in translate_to_origin(flow, {tp: [_FAR] for tp in home}).items():
         if answers and answers[0].downstream is not None:
-            found[place] = answers[0].downstream
+            found[tp] = answers[0].downstream
     return found
 
 

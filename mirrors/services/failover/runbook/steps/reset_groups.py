@@ -58,56 +58,58 @@ def _rows(context: Context) -> list[Row]:
     fields = ("group", "topic", "partition", "remote_topic", "source_offset")
     rows = [
         {
-            **{name: place[name] for name in fields},
-            "to": place["downstream_offset"],
-            "end": _end(place),
-            "state": "unknown" if place["downstream_offset"] is None else "waiting",
-            "reason": place["reason"],
+            **{name: row[name] for name in fields},
+            "to": row["downstream_offset"],
+            "end": _end(row),
+            "state": "unknown" if row["downstream_offset"] is None else "waiting",
+            "reason": row["reason"],
         }
-        for place in context.plan["places"]
+        for row in context.plan["places"]
     ]
     context.keep(rows=rows)
     return rows
 
 
-def _end(place: Row) -> int | None:
+def _end(row: Row) -> int | None:
     """The target's end at the time of the plan."""
-    if place["downstream_offset"] is None or place["waiting"] is None:
+    if row["downstream_offset"] is None or row["waiting"] is None:
         return None
-    return int(place["downstream_offset"] + place["waiting"])
+    return int(row["downstream_offset"] + row["waiting"])
 
 
 def _set(context: Context, rows: list[Row], mine: Sequence[Row]) -> None:
     """Read, decide, store the undo, write; each row gets its outcome."""
     target = context.spec.target
-    states, seen = read_target(target, [_place(row) for row in mine], Budget(DEADLINE_S))
+    states, seen = read_target(target, [_group_partition(row) for row in mine], Budget(DEADLINE_S))
     wrote = written_offsets(flow=context.flow)
     writes: dict[str, dict[tuple[str, int], Row]] = {}
-    for row, place in zip(mine, seen, strict=True):
-        key = (place.group, place.topic, place.partition)
-        state = states.get(place.group, "")
-        move = plan_offset_update(place, enabled=True, state=state, wrote=wrote.get(key))
+    for row, group_partition in zip(mine, seen, strict=True):
+        key = (group_partition.group, group_partition.topic, group_partition.partition)
+        state = states.get(group_partition.group, "")
+        move = plan_offset_update(group_partition, enabled=True, state=state, wrote=wrote.get(key))
         row["state"], row["reason"] = str(move.state), move.reason
-        row.setdefault("before", place.target_offset)
-        row.setdefault("made", place.group not in states)
+        row.setdefault("before", group_partition.target_offset)
+        row.setdefault("made", group_partition.group not in states)
         if move.state == "moved":
             row["state"] = "waiting"
-            writes.setdefault(place.group, {})[row["remote_topic"], row["partition"]] = row
+            writes.setdefault(group_partition.group, {})[row["remote_topic"], row["partition"]] = (
+                row
+            )
     context.keep(rows=rows)
-    for group, places in writes.items():
+    for group, partitions in writes.items():
         context.alive()
-        _write(context, group, places)
+        _write(context, group, partitions)
 
 
 def _write(context: Context, group: str, writes: dict[tuple[str, int], Row]) -> None:
     target = context.spec.target
-    offsets = {place: Offset(row["to"]) for place, row in writes.items()}
+    offsets = {tp: Offset(row["to"]) for tp, row in writes.items()}
     try:
         refusals = write_offsets(target, group, offsets, deadline_s=DEADLINE_S).failed
     except UnderstudyError as error:
         refusals = dict.fromkeys(writes, error)
-    for place, row in writes.items():
-        refused = refusals.get(place)
+    for tp, row in writes.items():
+        refused = refusals.get(tp)
         if refused is None:
             row["state"] = "moved"
         else:
@@ -115,7 +117,7 @@ def _write(context: Context, group: str, writes: dict[tuple[str, int], Row]) -> 
             row["reason"] = refused.message
 
 
-def _place(row: Row) -> GroupPartition:
+def _group_partition(row: Row) -> GroupPartition:
     found = Translation(
         upstream=row["source_offset"] or 0,
         downstream=row["to"],
@@ -217,18 +219,22 @@ class RestoreResult:
 
 def _restore_offsets(context: Context, group: str, rows: list[Row]) -> RestoreResult:
     target = context.spec.target
-    states, seen = read_target(target, [_place(row) for row in rows], Budget(DEADLINE_S))
+    states, seen = read_target(target, [_group_partition(row) for row in rows], Budget(DEADLINE_S))
     if states.get(group, "") not in IDLE:
         return RestoreResult(left=len(rows))
-    ours = [row for row, place in zip(rows, seen, strict=True) if place.target_offset == row["to"]]
+    ours = [
+        row
+        for row, group_partition in zip(rows, seen, strict=True)
+        if group_partition.target_offset == row["to"]
+    ]
     offsets = {_where(row): Offset(row["before"]) for row in ours if row["before"] is not None}
     done = write_offsets(target, group, offsets, deadline_s=DEADLINE_S).raise_first().done
     fresh = {_where(row) for row in ours if row["before"] is None}
     deleted = _delete_offsets(target, group, fresh, made=any(row.get("made") for row in ours))
     # An offset that has moved or was deleted was changed by somebody else.
     left = sum(
-        place.target_offset not in (None, row["to"], row["before"])
-        for row, place in zip(rows, seen, strict=True)
+        group_partition.target_offset not in (None, row["to"], row["before"])
+        for row, group_partition in zip(rows, seen, strict=True)
     )
     return RestoreResult(len(done), deleted, left)
 

@@ -88,8 +88,8 @@ def _progress(context: Context, rows: Sequence[dict[str, Any]]) -> list[GroupPro
     consumed: Counter[str] = Counter()
     to_read: Counter[str] = Counter()
     for row in rows:
-        group, place = row["group"], (row["remote_topic"], row["partition"])
-        at = offsets[group].done.get(place) if group in offsets else None
+        group, tp = row["group"], (row["remote_topic"], row["partition"])
+        at = offsets[group].done.get(tp) if group in offsets else None
         consumed[group] += 0 if at is None else max(0, at.offset - row["to"])
         end = ends.get((row["topic"], row["partition"]), row["to"])
         to_read[group] += max(0, end - row["to"])
