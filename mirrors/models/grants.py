@@ -53,7 +53,8 @@ class Access:
         """All grants: the roles of the person, those to the person, to sign-in groups."""
         roles = [role for name in self._roles for role in OF_EVERYTHING.get(name, ())]
         rows = AccessGrant.objects.filter(
-            Q(user=self.user) | Q(group__in=self.user.sign_in_groups.values("name"))
+            Q(user=self.user)
+            | Q(group__in=SignInGroup.objects.filter(user=self.user).values("name"))
         )
         return (*(Grant(role) for role in sorted(roles)), *(row.grant for row in rows))
 
