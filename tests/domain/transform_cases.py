@@ -28,5 +28,11 @@ GOOD = [
     ("headers", "set_header(headers, 'a', value)"),
     ("headers", "filter(headers, h -> h.key not in ('a', 'b'))"),
     ("headers", "concat(headers, array(named_struct('key', 'a', 'value', cast('x' as binary))))"),
+    (
+        "headers",
+        "if(exists(headers, h -> h.key = 'it\\'s'), concat(headers, array(named_struct('key', 'a', "
+        "'value', cast(null as binary)))), headers)",
+    ),
+    ("where", "concat('A.', topic) rlike '^(?:A\\\\.orders.*)$'"),
     ("headers", "transform(headers, h -> named_struct('key', lower(h.key), 'value', h.value))"),
 ]

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from mirrors.domain.java_properties import property_line
 from mirrors.domain.migration.imports.secret_references import jaas_line
+from mirrors.domain.migration.imports.transforms import EXPORTED
 from mirrors.domain.settings import client_properties
 from mirrors.domain.settings.table import DEFAULT_POLICY, IDENTITY_POLICY, KEYS, POLICY_CLASSES
 from mirrors.domain.settings.unsupported_mm2 import REFUSED
 from mirrors.domain.settings.validation import tuning
 from mirrors.domain.settings.value_types import Setting
 from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.transforms.rules import TRANSFORMS
 
 _PROVIDER = "org.apache.kafka.common.config.provider"
 _PROVIDERS = {
@@ -117,8 +119,11 @@ def _flow(spec: FlowSpec) -> Iterator[str]:
     yield from _clients(spec)
     yield "# Understudy's own settings: MirrorMaker 2 has no such settings and ignores them."
     for name, text in ours.items():
-        if text is not None:
+        if text is not None and name != TRANSFORMS:
             yield property_line(f"{spec.name}.{name}", text)
+    if spec.settings.transforms:
+        yield f"# MirrorMaker 2 does not apply these rules: it copies all records of {spec.name}."
+        yield property_line(f"{spec.name}.{EXPORTED}", spec.properties[TRANSFORMS])
 
 
 def _text(spec: FlowSpec, key: Setting) -> str | None:

@@ -14,16 +14,21 @@ from mirrors.domain.migration.imports.mm2_precedence import (
     Entry,
     is_security,
 )
+from mirrors.domain.migration.imports.transform_classes import RemoteNames
+from mirrors.domain.migration.imports.transforms import EXPORTED, PREFIXES, TransformReader
 from mirrors.domain.settings import client_properties
-from mirrors.domain.settings.table import KEYS
+from mirrors.domain.settings.table import KEYS, POLICY_CLASSES
 from mirrors.domain.settings.unsupported_mm2 import REFUSED
 from mirrors.domain.settings.value_types import Setting
+from mirrors.domain.transforms import rules
 
 ELSEWHERE = (
     "MirrorMaker 2's positions are in that topic, but a takeover reads only {usual}: copy the "
     "records there, with unchanged keys and values, before the flow starts"
 )
 Role = Literal["consumer", "producer"]
+# Connect needs others than its default for some transforms.
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
 
 
 class FlowReader:
@@ -48,7 +53,30 @@ class FlowReader:
         self._read_delivery()
         self._check_storage()
         self._write_defaults()
+        self._read_transforms()
         return self.properties
+
+    @property
+    def _is_transformed(self) -> bool:
+        return bool(self._connector.get(rules.TRANSFORMS, Entry("")).value.strip())
+
+    def _read_transforms(self) -> None:
+        """Translate MM2's transforms; rules of an exported file are used as they are."""
+        named = self._connector.get(rules.TRANSFORMS, Entry(""))
+        is_list = named.value.lstrip().startswith("[")
+        if (given := self._connector.get(EXPORTED, named if is_list else None)) is not None:
+            self._judge_setting(KEYS[rules.TRANSFORMS], given)
+            return
+        policy, separator = (
+            self.properties.get(key) or str(KEYS[key].default)
+            for key in ("replication.policy.class", "replication.policy.separator")
+        )
+        source = self.name.partition("->")[0]
+        is_same = POLICY_CLASSES[policy.strip()] == "identity"
+        names = RemoteNames() if is_same else RemoteNames(source, separator.strip())
+        reader = TransformReader(self.name, self._connector, names, self._notes)
+        if found := reader.read():
+            self._set(rules.TRANSFORMS, named, rules.format_rules(found))
 
     def _set(self, name: str, entry: Entry, text: str) -> None:
         self.properties[name] = text
@@ -67,6 +95,9 @@ class FlowReader:
             if entry.value.strip() in key.only or entry.value.strip().lower() in key.only:
                 self._set(name, entry, entry.value.strip())
                 self._say(entry, "used", f"used for {self.name}")
+            elif name in _CONVERTERS and rules.TRANSFORMS_AVAILABLE and self._is_transformed:
+                why = "records stay as bytes; rules read JSON from them and write texts as UTF-8"
+                self._say(entry, "different", why)
             else:
                 words = f"{entry.key} can only be {' or '.join(key.only)}: {key.why}"
                 self._say(entry, "unsupported", words)
@@ -195,7 +226,9 @@ class FlowReader:
 
 
 def _elsewhere(name: str) -> bool:
-    """Return whether it is judged with the clusters and clients, or only enables the flow."""
+    """Return whether it is judged with the clusters, clients or transforms, or only enables."""
+    if name in (rules.TRANSFORMS, "predicates", EXPORTED) or name.startswith(PREFIXES):
+        return True
     if name in KEYS or name in CONNECTOR_NAMES - {"security.protocol"}:
         return name in {"enabled", "source.cluster.alias", "target.cluster.alias"}
     return is_security(name) or name.startswith(
