@@ -162,7 +162,7 @@ class FlowForm(SettingsForm):
     )
     transforms = text_field(
         "Rules on records",
-        area=8,
+        area=12,
         placeholder=_RULE_EXAMPLE,
         help_text="A JSON list; the first rule that matches a topic applies. Expressions are "
         "Spark SQL and may have several lines.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.flows.conflicts import check_flow
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.transforms import rules
 from tests.domain.cases import IDENTITY, cluster, flow, laws
 
 
@@ -160,3 +162,28 @@ def test_two_flows_that_keep_names_are_refused_exactly_when_a_topic_passes_both(
         assert all(c.decide(name).replicated for c in chosen)
     else:
         assert common == []
+
+
+@pytest.mark.parametrize(
+    ("topics", "patterns", "warnings"),
+    [
+        ("orders.*", ["orders-eu", "orders.*"], []),
+        ("orders.*", ["orders.*", "orders-eu"], ["Rule 2 (orders-eu) of transforms applies to no"]),
+        ("orders.*", ["a.*", "b", "orders"], ["Rule 1 (a.*)", "Rule 2 (b)"]),
+        (
+            ".*",
+            ["(.*\\.)?heartbeats", ".*", "x"],
+            ["Rule 3 (x) of transforms applies to no topic: e"],
+        ),
+        (".*", ["__.*"], ["the flow selects none that it matches."]),
+        (".*", ["a\\b", "a.*"], []),
+    ],
+)
+def test_a_rule_that_applies_to_no_topic_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, topics: str, patterns: list[str], warnings: list[str]
+) -> None:
+    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
+    text = json.dumps([{"topics": pattern, "where": "true"} for pattern in patterns])
+    found = check_flow(flow("a", "b", topics=topics, transforms=text), [])
+    assert len(found) == len(warnings)
+    assert all(words in sentence for words, sentence in zip(warnings, found, strict=True))

@@ -82,6 +82,28 @@ def test_what_does_not_pass_says_why(field: str, text: str, words: str) -> None:
     assert "\n" not in problem
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "r'\\' || reflect('a', 'b') || r'\\'",
+        "topic -- a comment\r || reflect('a', 'b')",
+        "topic -- a comment \\\n || reflect('a', 'b')",
+        "'a' /* c */ || reflect /* d */ ('a', 'b')",
+        "REFLECT\n('a', 'b')",
+        "`reflect`('a', 'b')",
+        "transform(array(reflect('a', 'b')), x -> x)",
+        "identifier('reflect')('a', 'b')",
+        "identifier('ref' || 'lect')('a', 'b')",
+        "call_function('reflect', 'a', 'b')",
+        "spark_catalog.default.mine(value)",
+    ],
+)
+def test_code_cannot_be_reached_by_another_spelling(text: str) -> None:
+    problem = expression_problem("value", text)
+    assert problem is not None
+    assert "must not use reflect" in problem or "no function" in problem or "name before" in problem
+
+
 def test_a_secret_in_the_text_is_refused_and_not_repeated() -> None:
     problem = expression_problem("value", "json_hmac(value, 'hunter2', 'card')")
     assert problem is not None

@@ -90,6 +90,15 @@ def test_the_page_of_a_flow_says_which_rule_changes_what(admin: Client) -> None:
     assert [(row["number"], row["matched"]) for row in rows] == [(1, 2), (2, 0)]
 
 
+def test_the_list_of_topics_says_what_happens_to_their_records(admin: Client) -> None:
+    flow = world.flow(properties={"transforms": STORED})
+    world.topic(flow, "orders-eu", remote_topic="remote.orders-eu")
+    world.topic(flow, "payments", remote_topic="remote.payments")
+    page = admin.get(f"/flows/{flow.pk}/topics/").content.decode()
+    assert page.count("rule 1 (orders.*) drops records and changes value") == 1
+    assert "no rule matches it" not in page
+
+
 def test_the_explanation_of_a_topic_names_its_rule(admin: Client) -> None:
     flow = world.flow(properties={"transforms": STORED})
     page = admin.get(f"/flows/{flow.pk}/explain/?topic=orders-eu").content.decode()

@@ -72,7 +72,7 @@ def check_flow(
     rest = [other for other in others if other.name != spec.name]
     places = _Places([spec, *rest], ids or {})
     flow, flows = _flow(spec, places), [_flow(other, places) for other in rest]
-    warnings = _same_cluster(flow)
+    warnings = _same_cluster(flow) + _unused_rules(flow)
     for path in _paths(flow, flows):
         _check_loop(path)
     check_replicated(spec, [other.spec for other in flows if other.target == flow.source])
@@ -82,6 +82,30 @@ def check_flow(
     for other in flows:
         if other.target == flow.target:
             warnings += _check_collision(flow, other)
+    return warnings
+
+
+def _unused_rules(flow: _Flow) -> list[str]:
+    """Warn about rules that apply to no topic of the flow; undecided patterns give no warning."""
+    rules = flow.spec.settings.transforms
+    if not rules:
+        return []
+    warnings = []
+    try:
+        wanted = left = either(flow.topics(), text(HEARTBEATS))
+    except Undecided:
+        return []
+    for number, rule in enumerate(rules, 1):
+        named = f"Rule {number} ({rule.topics}) of {TRANSFORMS} applies to no topic"
+        try:
+            own = of_patterns([rule.topics])
+            if example(both(own, wanted)) is None:
+                warnings.append(f"{named}: the flow selects none that it matches.")
+            elif example(both(own, left)) is None:
+                warnings.append(f"{named}: earlier rules match all of them.")
+        except Undecided:
+            continue
+        left = both(left, invert(own))
     return warnings
 
 

@@ -230,7 +230,8 @@ def _expression(text: Any, number: int, field: str) -> str:
     if len(text) > LONGEST_EXPRESSION:
         problem = f"has {len(text)} characters; the limit is {LONGEST_EXPRESSION}"
         raise InvalidRule(problem, number=number, field=field)
-    return text
+    # A browser ends lines with both.
+    return text.replace("\r\n", "\n")
 
 
 def _kind(value: Any) -> str:

@@ -16,7 +16,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.settings.table import KEYS
 from mirrors.domain.states.flows import OBSERVED
 from mirrors.domain.transforms import rules
-from mirrors.lists.flows import EXPLANATION, FLOWS
+from mirrors.lists.flows import EXPLANATION, FLOWS, TOPICS
 from mirrors.models import Flow, needs
 from mirrors.models.account import with_repeats, with_stopped
 from mirrors.models.flow_queries import flows_with_lag
@@ -27,7 +27,7 @@ from mirrors.services.flows.schedules import run_state
 from mirrors.views.audit import recent_changes
 from mirrors.views.drills.readiness import mark_proof
 from mirrors.views.flows.actions import actions_of
-from mirrors.views.flows.rules import rules_with_topics
+from mirrors.views.flows.rules import mark_effects, rules_with_topics
 from mirrors.views.flows.tabs import PARTS, WHOLE_LISTS, Tab, lanes_of, menu
 from mirrors.views.page import curl, filter_of, mark_flow, render_page
 from mirrors.views.tables import clean, export, file_of, table_of, whole_file
@@ -104,6 +104,8 @@ def _part_context(
         shown = {"settings": settings_of(flow), "commands": commands_of(request, flow)}
         return shown | recent_changes(flow) | {"transforms": rules_with_topics(flow)}
     table = table_of(request, part.spec, rows)
+    if part.spec is TOPICS:
+        mark_effects(flow, table.page)
     filters = [
         filter_of(field, "State" if field.endswith("state") else "Kind", values, table.chosen)
         for field, values in part.spec.filters.items()

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
-from mirrors.domain.transforms.rules import TRANSFORMS, first_match, parse_rules
+from mirrors.domain.transforms.rules import TRANSFORMS, effect_of, first_match, parse_rules
 from mirrors.models import Flow, FlowTopic
 
 _EXAMPLES = 3
+
+
+def mark_effects(flow: Flow, topics: Iterable[FlowTopic]) -> None:
+    """Set `effect` of each replicated topic: which rule applies to it and what it does, if any."""
+    rules = parse_rules(flow.properties.get(TRANSFORMS, ""))
+    for row in topics:
+        is_replicated = row.remote_topic is not None and row.state != "skipped"
+        applies = is_replicated and first_match(row.topic, rules) is not None
+        row.effect = effect_of(row.topic, rules) if applies else ""  # type: ignore[attr-defined]
 
 
 def rules_with_topics(flow: Flow) -> list[dict[str, Any]]:
