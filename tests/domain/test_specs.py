@@ -97,8 +97,7 @@ def test_every_setting_has_a_field_of_its_name() -> None:
          "write topics.exclude."),
         ("ssl.truststore.location", "/x",
          "ssl.truststore.location cannot be set: it is a field of the cluster."),
-        ("transforms.a.type", "x", "transforms.a.type cannot be set: flows that change or drop "
-         "records are not supported yet."),
+        ("transforms.a.type", "x", f"transforms.a.type cannot be set: {FAMILIES['transforms.']}."),
         ("consumer.poll.timeout.ms", "1", "consumer.poll.timeout.ms cannot be set: records arrive "
          "without polling; write consumer.fetch.max.wait.ms to batch them."),
         ("consumer.fetch.min.bytez", "1", "consumer.fetch.min.bytez is not a supported client "
