@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from mirrors.domain.errors import UnderstudyError
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.record_lane.epoch import RecordLane
+from spark_runner.engine.transforms.evaluation import Evaluator
 from spark_runner.ipc.messages import SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Channel
 
@@ -23,19 +24,28 @@ log = logging.getLogger("spark_runner.task")
 
 def copy(texts: Iterable[str]) -> Iterator[str]:
     """The function that Spark runs: SliceWork as JSON in, SliceResult as JSON out."""
-    _freeze()
+    prepare_worker()
     for text in texts:
         yield run(SliceWork.from_json(text)).to_json()
 
 
 def warm_up(texts: Iterable[str]) -> Iterator[str]:
     """Start a worker with everything imported, without work."""
-    _freeze()
+    prepare_worker()
     return iter(texts)
 
 
-def run(work: SliceWork) -> SliceResult:
-    """One epoch of one slice on an executor. Never raises: every error is in the result."""
+def run(work: SliceWork, evaluator: Evaluator | None = None) -> SliceResult:
+    """One epoch of one slice on an executor. Never raises: every error is in the result.
+
+    `evaluator` evaluates the rules of its topics, if they have some.
+    """
+    if work.has_rules and evaluator is None:
+        return SliceResult(
+            ended_because="failed",
+            reason=f"Internal error in slice {work.index}: its rules have no evaluator.",
+            code="defect",
+        )
     try:
         channel = Channel(work)
     except (OSError, ValueError, KeyError) as error:
@@ -45,7 +55,8 @@ def run(work: SliceWork) -> SliceResult:
             code="no_driver",
         )
     try:
-        result: SliceResult = LANES[work.lane]().run(work, channel)
+        lane = LANES[work.lane]() if evaluator is None else RawCopier(evaluator=evaluator)
+        result: SliceResult = lane.run(work, channel)
         if result.ended_because not in ("failed", "fenced"):
             channel.release()
         return result
@@ -62,7 +73,7 @@ def run(work: SliceWork) -> SliceResult:
 _frozen = False
 
 
-def _freeze() -> None:
+def prepare_worker() -> None:
     """Once per worker: exclude imported objects from garbage collection."""
     global _frozen
     if not _frozen:

@@ -9,9 +9,10 @@ While the target writes the batches of one fetch response, the source prepares t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mirrors.domain.flows.speed_limits import SliceSpeed, milliseconds
+from mirrors.domain.transforms.rules import TransformRule
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.identity import ProducerIdentity, ProducerLost
 from spark_runner.engine.commit_records import CommitRecords
@@ -33,11 +34,12 @@ from spark_runner.engine.source.reader import SourceReader
 from spark_runner.engine.source.replicated_filter import ReplicatedFilter
 from spark_runner.engine.source.throttle import Throttle
 from spark_runner.engine.speed_meter import SpeedMeter
-from spark_runner.engine.target.batch_preparation import BatchPreparer
+from spark_runner.engine.target.batch_preparation import BatchPreparer, is_intact
 from spark_runner.engine.target.leaders import TargetLeaders
 from spark_runner.engine.target.retries import Retries
 from spark_runner.engine.target.transaction import TransactionPartitions
 from spark_runner.engine.target.writer import TargetWriter
+from spark_runner.engine.transforms.evaluation import Evaluator, Transforms
 from spark_runner.kafka_protocol.batch_header import BatchStamper
 from spark_runner.kafka_protocol.cluster import ClusterClient
 
@@ -72,6 +74,8 @@ class CopyLoop:
         transactional: bool,
         tuning: ProducerSettings,
         newest_produce: int = 13,
+        rules: Sequence[TransformRule] = (),
+        evaluator: Evaluator | None = None,
     ) -> None:
         self.partitions = partitions
         self._source, self._target = source, target
@@ -133,7 +137,22 @@ class CopyLoop:
             replicated=replicated_filter,
         )
         self._meter = SpeedMeter(target_leaders, self._reader, self._writer, buffers)
-        self._poller = Poller(target_leaders, self._reader, self._writer, timing, self._meter)
+        self._transforms: Transforms | None = None
+        if evaluator is not None:
+            self._transforms = transforms = Transforms(
+                rules,
+                evaluator,
+                buffers,
+                corrupt=preparer.stop_at_corrupt_batch,
+                stop_at=preparer.stop_at,
+                offer=self._writer.offer,
+                is_intact=is_intact,
+            )
+            preparer.evaluate = transforms.request
+        other = -1 if evaluator is None else evaluator.fileno()
+        self._poller = Poller(
+            target_leaders, self._reader, self._writer, timing, self._meter, other
+        )
         self._flush = Flush(target_leaders, retries, self._writer)
         self.commits = 0
 
@@ -190,8 +209,16 @@ class CopyLoop:
             self._timing.postpone(now)
         for connection in self._poller.wait(now):
             self._poller.handle(connection, time.monotonic())
+        if self._transforms is not None:
+            self._evaluated(self._transforms)
         self._reader.give_up_overdue(now)
         self._writer.give_up_overdue(now)
+
+    def _evaluated(self, transforms: Transforms) -> None:
+        transforms.receive()
+        if transforms.has_quiet_progress and not self._timing.is_open:
+            self._timing.opened(time.monotonic())
+        transforms.has_quiet_progress = False
 
     def commit(self, *, is_urgent: Callable[[], bool]) -> bool:
         """Commit all acknowledged records with their positions and runs. Returns False without any.

@@ -28,6 +28,7 @@ from spark_runner.engine.recovery.resume_offset import resume
 from spark_runner.engine.slice_report import SliceReport
 from spark_runner.engine.source.replicated_filter import ReplicatedFilter
 from spark_runner.engine.source.throttle import Throttle
+from spark_runner.engine.transforms.evaluation import Evaluator
 from spark_runner.ipc.messages import EndedBecause, SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Channel
 from spark_runner.kafka_protocol import produce
@@ -45,16 +46,22 @@ class RawCopier:
     """The raw lane: `run(work, channel) -> SliceResult`. The versions are for tests."""
 
     def __init__(
-        self, *, newest_fetch: int = NEWEST_FETCH, newest_produce: int = produce.MAX_VERSION
+        self,
+        *,
+        newest_fetch: int = NEWEST_FETCH,
+        newest_produce: int = produce.MAX_VERSION,
+        evaluator: Evaluator | None = None,
     ) -> None:
+        """`evaluator` is for slices with topics that a rule filters or changes."""
         self._newest = (newest_fetch, newest_produce)
+        self._evaluator = evaluator
 
     def run(self, work: SliceWork, channel: Channel) -> SliceResult:
         # The hot path creates no reference cycles, and one collection takes 10 ms or more.
         collecting = gc.isenabled()
         gc.disable()
         setup.retain_freed_memory()
-        epoch = _Epoch(work, channel, *self._newest)
+        epoch = _Epoch(work, channel, *self._newest, self._evaluator)
         try:
             return epoch.run()
         finally:
@@ -67,8 +74,14 @@ class _Epoch:
     """One epoch of one slice."""
 
     def __init__(
-        self, work: SliceWork, channel: Channel, newest_fetch: int, newest_produce: int
+        self,
+        work: SliceWork,
+        channel: Channel,
+        newest_fetch: int,
+        newest_produce: int,
+        evaluator: Evaluator | None,
     ) -> None:
+        self._evaluator = evaluator
         self._work = work
         self._channel = channel
         self._newest_fetch = newest_fetch
@@ -82,7 +95,8 @@ class _Epoch:
         )
         self._transactional = self._settings.delivery == "exactly_once"
         self._partitions = [
-            setup.partition_of(row, self._settings.producer) for row in work.partitions
+            setup.partition_of(row, settings.producer, settings.transforms)
+            for row in work.partitions
         ]
         self._lane_counters = LaneCounters()
         self._throttle = Throttle(work, channel)
@@ -188,6 +202,8 @@ class _Epoch:
             replicated_filter=replicated_filter,
             transactional=self._transactional,
             newest_produce=self._newest_produce,
+            rules=settings.transforms,
+            evaluator=self._evaluator,
         )
         target_truncation.prepare(self._target, self._partitions)
         self._positions = PositionReader(self._target, work.positions_topic)

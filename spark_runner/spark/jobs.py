@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import SparkSession
 
 from spark_runner import task
 from spark_runner.ipc.messages import SliceResult, SliceWork
 from spark_runner.slices.rotation import SlotRotation
+from spark_runner.sql.plan import open_session, run_with_rules
 
 log = logging.getLogger("spark_runner.spark")
 
@@ -28,6 +32,9 @@ class SparkJobs:
         self._asked_at = 0.0
         self._slots = 0
         self.rotation = SlotRotation()
+        # Made for the first slice with rules.
+        self._session: SparkSession | None = None
+        self._session_lock = threading.Lock()
 
     @property
     def context(self) -> SparkContext:
@@ -85,12 +92,27 @@ class SparkJobs:
         try:
             context.setJobGroup(_group(work), name, interruptOnCancel=False)
             context.setLocalProperty("spark.scheduler.pool", f"flow-{work.flow}")
+            if work.has_rules:
+                return self._launch_with_rules(work)
             [answer] = context.parallelize([work.to_json()], 1).mapPartitions(task.copy).collect()
         except (Py4JError, OSError, ValueError) as error:
             reason = f"Spark aborted the job: {first_line(error)}."
             log.warning("%s: %s", name, reason)
             return SliceResult(ended_because="failed", reason=reason, code="spark")
         return SliceResult.from_json(answer)
+
+    def _launch_with_rules(self, work: SliceWork) -> SliceResult:
+        """Raises what `launch` handles."""
+        with self._session_lock:
+            if self._session is None:
+                self._session = open_session(self._context)
+        try:
+            return run_with_rules(self._session, work)
+        except (AnalysisException, ParseException) as error:
+            reason = f"Spark rejects a rule of the flow: {first_line(error)}. Correct the rule."
+            return SliceResult(ended_because="failed", reason=reason, code="transforms")
+        except PySparkException as error:
+            raise ValueError(first_line(error)) from None
 
     def cancel(self, work: SliceWork) -> None:
         """For epochs that ignore an order: Spark kills the Python worker within half a second."""

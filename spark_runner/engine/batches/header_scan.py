@@ -83,6 +83,7 @@ SMALL: Final = "small batches while lagging"
 OLD_FORMAT: Final = "old message format"
 REJECTED: Final = "refused as it was"
 CORRUPT: Final = "damaged"
+TRANSFORMED: Final = "records filtered or changed by a rule"
 
 _ABORT_MARKER: Final = 0
 _UNPACK: Final = HEADER.unpack_from

@@ -51,7 +51,7 @@ def rebuild(
     inflated = 0
     for number, batch in enumerate(group):
         try:
-            found = _pieces(batch, settings)
+            found = pieces_of(batch, keep_append_time=settings.keep_append_time)
         except (IndexError, ValueError, struct.error) as error:
             raise CorruptBatch(number, str(error) or "a record is cut off") from None
         inflated += sum([len(piece.rest) for piece in found])
@@ -60,17 +60,30 @@ def rebuild(
         if batch.end_offset is not None:
             found = [piece for piece in found if piece.offset < batch.end_offset]
         pieces += [piece for piece in found if piece.offset >= head.first]
-    codec = settings.codec
-    if codec is None:
-        codec = head.header.codec if head.header[3] == 2 else message_v0_v1.codec_of(_bytes(head))
     built: list[PendingBatch] = []
-    too_large = _build(pieces, codec, settings, built, head)
+    too_large = build(pieces, settings, built, head)
     if built and too_large is None:
         built[-1].after = group[-1].after
     for batch in built:
         # The epoch of the last one: too new is harmless, too old is not.
         batch.leader_epoch = group[-1].leader_epoch
     return built, too_large
+
+
+def build(
+    pieces: list[RecordBytes],
+    settings: TopicSettings,
+    built: list[PendingBatch],
+    head: PendingBatch,
+) -> OversizedRecord | None:
+    """Append batches of these records, with the codec of the target or of `head`.
+
+    Returns a record that is too large even alone; then only the batches before it are appended.
+    """
+    codec = settings.codec
+    if codec is None:
+        codec = head.header.codec if head.header[3] == 2 else message_v0_v1.codec_of(_bytes(head))
+    return _build(pieces, codec, settings, built, head)
 
 
 def merge_whole(group: list[PendingBatch], settings: TopicSettings) -> PendingBatch | None:
@@ -113,6 +126,7 @@ def _merged_batch(
         None, memory, 0, address_of(encoded), read_header(memory), head.repack_reason
     )
     batch.offset_ranges = merge.offset_ranges(group)
+    batch.is_evaluated = head.is_evaluated
     batch.first, batch.after, batch.leader_epoch = (
         head.first,
         group[-1].after,
@@ -124,7 +138,7 @@ def _merged_batch(
 def split(batch: PendingBatch, settings: TopicSettings) -> list[PendingBatch]:
     """Split the batch at `split_at`; the broker decides about the size of the parts."""
     try:
-        pieces = _pieces(batch, settings)
+        pieces = pieces_of(batch, keep_append_time=settings.keep_append_time)
     except (IndexError, ValueError) as error:
         raise CorruptBatch(0, str(error) or "a record is cut off") from None
     if batch.offset_ranges:
@@ -151,11 +165,11 @@ def _bytes(batch: PendingBatch) -> memoryview:
     return batch.memory[batch.at : batch.at + batch.size]
 
 
-def _pieces(batch: PendingBatch, settings: TopicSettings) -> list[RecordBytes]:
+def pieces_of(batch: PendingBatch, *, keep_append_time: bool) -> list[RecordBytes]:
+    """Its records, unlike `first` and `end_offset` say. Raises IndexError, ValueError or
+    struct.error for corrupt bytes."""
     if batch.header[3] == 2:
-        return list(
-            read_records(_bytes(batch), batch.header, keep_append_time=settings.keep_append_time)
-        )
+        return list(read_records(_bytes(batch), batch.header, keep_append_time=keep_append_time))
     return message_v0_v1.pieces(_bytes(batch))
 
 
@@ -189,6 +203,7 @@ def _pending_batch(
         None, memory, 0, address_of(encoded), read_header(memory), head.repack_reason
     )
     batch.offset_ranges = _offset_ranges(pieces)
+    batch.is_evaluated = head.is_evaluated
     batch.first = pieces[0].offset
     batch.after = pieces[-1].offset + 1
     return batch

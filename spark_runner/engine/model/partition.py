@@ -114,6 +114,7 @@ class Partition(PartitionState):
         "remote_topic",
         "repack_reason",
         "resets",
+        "rule",
         "runs",
         "sequences",
         "settings",
@@ -144,6 +145,7 @@ class Partition(PartitionState):
         stop_offset: int | None = None,
         settings: TopicSettings | None = None,
         is_internal: bool = False,
+        rule: int = -1,
     ) -> None:
         super().__init__()
         self.topic = topic
@@ -152,6 +154,8 @@ class Partition(PartitionState):
         # Whether it is an internal topic, written by the engine itself.
         self.is_internal = is_internal
         self.name = f"{topic}-{partition}"
+        # The index of the rule that filters or changes its records; -1 for none.
+        self.rule = rule
         self.topic_partition = (topic, partition)
         # The keys identify the topics in requests: ids, or names for old brokers.
         self.source_id, self.source_key = source_id, source_id
@@ -308,6 +312,44 @@ class Partition(PartitionState):
         """Insert rebuilt batches in front of the queue."""
         self.queue.extendleft(reversed(batches))
         self.queued_bytes += sum([batch.size for batch in batches])
+
+    def put_last(self, batches: Sequence[PendingBatch]) -> None:
+        """Append batches that were taken from the queue or rebuilt."""
+        self.queue.extend(batches)
+        self.queued_bytes += sum([batch.size for batch in batches])
+
+    def take_before(self, at: int) -> list[PendingBatch]:
+        """Remove the batches before this index of the queue that are not stamped."""
+        queued = list(self.queue)
+        taken = [batch for batch in queued[:at] if not batch.is_stamped]
+        kept = [batch for batch in queued[:at] if batch.is_stamped] + queued[at:]
+        self.queue.clear()
+        self.queue.extend(kept)
+        self.queued_bytes -= sum([batch.size for batch in taken])
+        return taken
+
+    def replace_queued(
+        self, at: int, batches: Sequence[PendingBatch], built: Sequence[PendingBatch], after: int
+    ) -> None:
+        """Replace queued batches, from this index on, by what the rules left of their records.
+
+        `after` is the offset that follows everything that the rules have seen.
+        """
+        queued = list(self.queue)
+        self.queue.clear()
+        self.queue.extend([*queued[:at], *built, *queued[at + len(batches) :]])
+        self.queued_bytes += sum([batch.size for batch in built])
+        self.queued_bytes -= sum([batch.size for batch in batches])
+        epoch = batches[-1].leader_epoch
+        behind: list[PendingBatch] = [*built] or queued[:at]
+        if not behind:
+            # A returned batch may be older than one in flight.
+            behind = sorted([*self.in_flight, *self.to_retry], key=_first_offset)
+        if behind:
+            behind[-1].after, behind[-1].leader_epoch = after, epoch
+        else:
+            self.acknowledged_offset = max(self.acknowledged_offset, after)
+            self.acknowledged_epoch = epoch
 
     def drop_unstamped(self) -> list[PendingBatch]:
         """Remove queued batches that are not stamped."""
@@ -492,3 +534,7 @@ class Partition(PartitionState):
         """Foreign records found since the last call."""
         found, self.foreign_records = tuple(self.foreign_records), []
         return found
+
+
+def _first_offset(batch: PendingBatch) -> int:
+    return batch.first

@@ -39,6 +39,8 @@ class PendingBatch:
         "end_offset",
         "first",
         "header",
+        "is_evaluated",
+        "is_requested",
         "is_stamped",
         "leader_epoch",
         "memory",
@@ -73,6 +75,9 @@ class PendingBatch:
         # Records from this upstream offset on are not sent.
         self.end_offset: int | None = None
         self.is_stamped = False
+        # Whether a rule of its topic has seen it, or sees it now.
+        self.is_evaluated = False
+        self.is_requested = False
         self.view: memoryview | None = None
 
     @property

@@ -38,6 +38,8 @@ class BatchPreparer:
         small_bytes: int = SMALL_BYTES,
         stop_reading: Callable[[Partition], None],
     ) -> None:
+        # Receives partitions whose first batch no rule has seen.
+        self.evaluate: Callable[[Partition], None] | None = None
         self._stamper = stamper
         self._buffers = buffers
         self._target = target
@@ -53,6 +55,9 @@ class BatchPreparer:
         while queue:
             batch = queue[0]
             if not batch.is_stamped:
+                if partition.rule >= 0 and not batch.is_evaluated and self.evaluate is not None:
+                    self.evaluate(partition)
+                    return None
                 if batch.split_at:
                     if not self._split(partition, batch):
                         return None
@@ -87,6 +92,7 @@ class BatchPreparer:
             and len(queue) >= SMALL_LEAST
             and queue[1].size < self._small_bytes
             and queue[1].buffer is not None
+            and queue[1].is_evaluated == batch.is_evaluated
         ):
             batch.repack_reason = SMALL
             return True
@@ -94,13 +100,13 @@ class BatchPreparer:
 
     def _split(self, partition: Partition, batch: PendingBatch) -> bool:
         """Split a rejected batch. False: the partition stops here."""
-        if not _is_intact(batch):
-            self._stop_at_corrupt_batch(partition, batch, "its checksum is wrong")
+        if not is_intact(batch):
+            self.stop_at_corrupt_batch(partition, batch, "its checksum is wrong")
             return False
         try:
             built = repack.split(batch, partition.settings)
         except repack.CorruptBatch as error:
-            self._stop_at_corrupt_batch(partition, batch, str(error))
+            self.stop_at_corrupt_batch(partition, batch, str(error))
             return False
         partition.take_first()
         partition.put_first(built)
@@ -121,9 +127,9 @@ class BatchPreparer:
             partition.put_first([merged])
             return True
         # Batches before a damaged one are written first.
-        group = list(itertools.takewhile(_is_intact, queued))
+        group = list(itertools.takewhile(is_intact, queued))
         if not group:
-            self._stop_at_corrupt_batch(partition, queued[0], "its checksum is wrong")
+            self.stop_at_corrupt_batch(partition, queued[0], "its checksum is wrong")
             return False
         while True:
             try:
@@ -134,13 +140,13 @@ class BatchPreparer:
             # Under another name: mypyc gives a variable one type.
             except repack.CorruptBatch as corrupt:
                 if not corrupt.batch:
-                    self._stop_at_corrupt_batch(partition, group[0], str(corrupt))
+                    self.stop_at_corrupt_batch(partition, group[0], str(corrupt))
                     return False
                 del group[corrupt.batch :]
         self._remove_first(partition, group)
         if too_large is not None:
             offset, size = too_large
-            self._stop_at(partition, errors.too_large(partition, offset, size, self._target))
+            self.stop_at(partition, errors.too_large(partition, offset, size, self._target))
         partition.put_first(built)
         if not built and too_large is None:
             partition.skip_batch(group[-1])
@@ -155,7 +161,11 @@ class BatchPreparer:
         most = min(self._merged_bytes, partition.settings.most_bytes or self._merged_bytes)
         size = queue[0].size
         for batch in itertools.islice(queue, 1, None):
-            if batch.is_stamped or batch.buffer is None:
+            if (
+                batch.is_stamped
+                or batch.buffer is None
+                or batch.is_evaluated != queue[0].is_evaluated
+            ):
                 break
             if batch.repack_reason:
                 if batch.repack_reason in (REJECTED, TOO_LARGE):
@@ -182,7 +192,8 @@ class BatchPreparer:
         if buffer is not None:
             self._buffers.release(buffer, users)
 
-    def _stop_at_corrupt_batch(self, partition: Partition, batch: PendingBatch, what: str) -> None:
+    def stop_at_corrupt_batch(self, partition: Partition, batch: PendingBatch, what: str) -> None:
+        """Stop the partition at this batch, its first in the queue."""
         # Only the batch directly after it shows where it ends: its own length may be damaged.
         following = next(itertools.islice(partition.queue, 1, None), None)
         behind = None
@@ -191,12 +202,12 @@ class BatchPreparer:
             and following.buffer is batch.buffer
             and following.at == batch.at + batch.size
             and following.header[3] == 2
-            and _is_intact(following)
+            and is_intact(following)
         ):
             behind = following.header[0]
-        self._stop_at(partition, errors.corrupt(partition, batch.first, what, behind))
+        self.stop_at(partition, errors.corrupt(partition, batch.first, what, behind))
 
-    def _stop_at(self, partition: Partition, stop_reason: StopReason) -> None:
+    def stop_at(self, partition: Partition, stop_reason: StopReason) -> None:
         """Stop the partition at this batch.
 
         Batches before it are still written. What was read after it is dropped, and what a pending
@@ -235,7 +246,7 @@ class BatchPreparer:
             self._buffers.release(batch.buffer)
 
 
-def _is_intact(batch: PendingBatch) -> bool:
+def is_intact(batch: PendingBatch) -> bool:
     """Whether the checksum holds; checked before the body is read. Stamping updates the checksum,
     so the result is the same before and after."""
     return batch.header[3] != 2 or checksum_holds(batch.memory, batch.at, batch.address, batch.size)

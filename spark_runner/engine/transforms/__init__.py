@@ -1,0 +1,1 @@
+"""Records whose rules are evaluated outside of the copy loop: what is sent, what comes back."""

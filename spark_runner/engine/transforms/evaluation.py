@@ -1,0 +1,287 @@
+"""Filters and changes queued batches by the rules of a flow, before they are stamped.
+
+The queue of the partition stays the only queue. The first batches that no rule has seen are sent to
+the evaluator and stay queued. Its answer replaces them by batches of the records that the rules
+kept. Records that a rule drops are holes in the offsets, as after compaction, so positions, offset
+runs and translation need nothing else. A record whose expression fails stops its partition.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from mirrors.domain.gaps.lost_ranges import uncopyable
+from mirrors.domain.transforms.rules import TransformRule
+from spark_runner.engine.batches import repack
+from spark_runner.engine.batches.header_scan import TRANSFORMED
+from spark_runner.engine.batches.record_bytes import RecordBytes
+from spark_runner.engine.model.partition import Partition
+from spark_runner.engine.model.pending_batch import PendingBatch
+from spark_runner.engine.model.receive_buffers import ReceiveBuffers
+from spark_runner.engine.model.stop_reason import StopReason
+from spark_runner.engine.rejections import not_replicated
+from spark_runner.engine.transforms.record_fields import (
+    Header,
+    RecordFields,
+    headers_part_of,
+    part_of,
+)
+from spark_runner.kafka_protocol.batch_header import LOG_APPEND_TIME
+
+# A partition has this many requests open, each with at least one batch and at most about this size.
+_REQUESTS: Final = 2
+_REQUEST_BYTES: Final = 1 << 20
+_REQUEST_RECORDS: Final = 4000
+# Records in open requests of all partitions.
+_MOST_RECORDS: Final = 20_000
+# Bytes of records in a rebuilt batch, before compression.
+_BATCH_BYTES: Final = 512 << 10
+
+Row = tuple[RecordBytes, RecordFields, int]
+"""A record, its parts, and 1 if its timestamp is that of the broker (LogAppendTime)."""
+
+
+class EvaluatedRows(NamedTuple):
+    """The answer to one request, a value per record.
+
+    - `failed`: the field whose expression failed, by the record's number.
+    - `keys`, `values`, `headers`: None where the rule does not change them. Only the values of
+      records that are kept count.
+    """
+
+    kept: list[bool]
+    failed: dict[int, str]
+    keys: list[bytes | None] | None
+    values: list[bytes | None] | None
+    headers: list[list[Header]] | None
+
+
+class Evaluator(Protocol):
+    """Evaluates rules outside of this thread. Answers come in the order of the requests."""
+
+    def send(self, rule: int, topic: str, partition: int, rows: Sequence[Row]) -> None:
+        """Evaluate the rule with this index. Never blocks."""
+
+    def receive(self) -> list[EvaluatedRows]:
+        """The answers that have arrived. Raises UnderstudyError when there will be none."""
+
+    def fileno(self) -> int:
+        """Readable when an answer has arrived."""
+
+
+class _Request(NamedTuple):
+    partition: Partition
+    batches: list[PendingBatch]
+    rows: list[Row]
+
+
+class Transforms:
+    """All requests of a slice.
+
+    - `corrupt` and `stop_at` receive a partition that stops at its first queued batch.
+    - `offer` receives partitions that have something to send.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[TransformRule],
+        evaluator: Evaluator,
+        buffers: ReceiveBuffers,
+        *,
+        corrupt: Callable[[Partition, PendingBatch, str], None],
+        stop_at: Callable[[Partition, StopReason], None],
+        offer: Callable[[Partition], None],
+        is_intact: Callable[[PendingBatch], bool],
+    ) -> None:
+        self._rules = rules
+        self._evaluator = evaluator
+        self._buffers = buffers
+        self._corrupt, self._stop_at, self._offer = corrupt, stop_at, offer
+        self._is_intact = is_intact
+        self._open: deque[_Request] = deque()
+        self._open_records = 0
+        # They wait until other requests are answered.
+        self._waiting: dict[Partition, None] = {}
+        # A position moved without a record that is written.
+        self.has_quiet_progress = False
+
+    def fileno(self) -> int:
+        return self._evaluator.fileno()
+
+    def request(self, partition: Partition) -> None:
+        """Send what the rules have not seen, as far as the limits allow."""
+        waiting = sum(request.partition is partition for request in self._open)
+        while waiting < _REQUESTS:
+            if self._open_records > _MOST_RECORDS:
+                self._waiting[partition] = None
+                return
+            request = self._next(partition)
+            if request is None:
+                return
+            self._open.append(request)
+            self._open_records += len(request.rows)
+            waiting += 1
+            self._evaluator.send(partition.rule, partition.topic, partition.partition, request.rows)
+
+    def receive(self) -> None:
+        """Apply the answers that have arrived."""
+        for answer in self._evaluator.receive():
+            request = self._open.popleft()
+            self._open_records -= len(request.rows)
+            partition = request.partition
+            at = _index_of(partition, request.batches[0])
+            if at < 0:
+                # The partition has been stopped or begun again meanwhile.
+                continue
+            self._apply(request, answer, at)
+            self._offer(partition)
+        if self._waiting and self._open_records <= _MOST_RECORDS:
+            waiting, self._waiting = self._waiting, {}
+            for partition in waiting:
+                self._offer(partition)
+
+    def _next(self, partition: Partition) -> _Request | None:
+        batches: list[PendingBatch] = []
+        rows: list[Row] = []
+        size = 0
+        for batch in partition.queue:
+            if batch.is_evaluated or batch.is_requested:
+                continue
+            size += batch.size
+            if batches and (size > _REQUEST_BYTES or len(rows) > _REQUEST_RECORDS):
+                break
+            what = "its checksum is wrong"
+            try:
+                found = _rows(partition, batch) if self._is_intact(batch) else None
+            except (IndexError, ValueError, struct.error) as error:
+                found, what = None, str(error) or "a record is cut off"
+            if found is None:
+                if batch is partition.queue[0]:
+                    self._corrupt(partition, batch, what)
+                break
+            batches.append(batch)
+            rows += found
+        if not batches:
+            return None
+        for batch in batches:
+            batch.is_requested = True
+        return _Request(partition, batches, rows)
+
+    def _apply(self, request: _Request, answer: EvaluatedRows, at: int) -> None:
+        partition, batches = request.partition, request.batches
+        rule = self._rules[partition.rule]
+        stop = min(answer.failed, default=-1)
+        changes = not (rule.key is None and rule.value is None and rule.headers is None)
+        if stop < 0 and not changes and all(answer.kept):
+            for batch in batches:
+                batch.is_evaluated = True
+            return
+        pieces = _kept(request.rows, answer, stop)
+        built, too_large = _build(partition, batches, pieces)
+        reason: StopReason | None = None
+        if too_large is not None:
+            reason = _too_large(partition, *too_large)
+        elif stop >= 0:
+            offset = request.rows[stop][0].offset
+            reason = _failed(partition, offset, answer.failed[stop])
+        for batch in batches:
+            if batch.buffer is not None:
+                self._buffers.release(batch.buffer)
+        self.has_quiet_progress |= not built
+        after = batches[-1].after if reason is None else reason.offset or 0
+        partition.replace_queued(at, batches, built, after)
+        if reason is not None:
+            written = partition.take_before(at + len(built))
+            self._stop_at(partition, reason)
+            partition.put_last(written)
+
+
+def _index_of(partition: Partition, batch: PendingBatch) -> int:
+    for at, queued in enumerate(partition.queue):
+        if queued is batch:
+            return at
+    return -1
+
+
+def _rows(partition: Partition, batch: PendingBatch) -> list[Row]:
+    """The records to evaluate. Raises IndexError, ValueError or struct.error for corrupt bytes."""
+    pieces = repack.pieces_of(batch, keep_append_time=True)
+    end, first = batch.end_offset, batch.first
+    appended = 1 if batch.header[3] == 2 and batch.header[5] & LOG_APPEND_TIME else 0
+    return [
+        (piece, RecordFields(piece.rest), appended)
+        for piece in pieces
+        if piece.offset >= first and (end is None or piece.offset < end)
+    ]
+
+
+def _kept(rows: Sequence[Row], answer: EvaluatedRows, stop: int) -> list[RecordBytes]:
+    """The records that are written, before the one that failed."""
+    kept, keys, values, headers = answer.kept, answer.keys, answer.values, answer.headers
+    if keys is None and values is None and headers is None:
+        return [
+            row[0] for number, row in enumerate(rows) if kept[number] and not 0 <= stop <= number
+        ]
+    found: list[RecordBytes] = []
+    for number, (piece, fields, _) in enumerate(rows):
+        if number == stop:
+            break
+        if not kept[number]:
+            continue
+        rest = b"".join(
+            (
+                fields.key_part if keys is None else part_of(keys[number]),
+                fields.value_part if values is None else part_of(values[number]),
+                fields.headers_part if headers is None else headers_part_of(headers[number]),
+            )
+        )
+        found.append(RecordBytes(piece.offset, piece.timestamp, piece.attributes, rest))
+    return found
+
+
+def _build(
+    partition: Partition, batches: Sequence[PendingBatch], pieces: list[RecordBytes]
+) -> tuple[list[PendingBatch], repack.OversizedRecord | None]:
+    """Batches of these records. With a record that is too large, those before it."""
+    built: list[PendingBatch] = []
+    begin = size = 0
+    too_large: repack.OversizedRecord | None = None
+    for number, piece in enumerate(pieces):
+        if number > begin and size + len(piece.rest) > _BATCH_BYTES:
+            too_large = repack.build(pieces[begin:number], partition.settings, built, batches[0])
+            if too_large is not None:
+                break
+            begin, size = number, 0
+        size += len(piece.rest)
+    if too_large is None and pieces[begin:]:
+        too_large = repack.build(pieces[begin:], partition.settings, built, batches[0])
+    for batch in built:
+        batch.is_evaluated = True
+        batch.repack_reason = TRANSFORMED
+        batch.leader_epoch = batches[-1].leader_epoch
+    return built, too_large
+
+
+def _failed(partition: Partition, offset: int, field: str) -> StopReason:
+    why = (
+        f"the {field} expression of rule {partition.rule + 1} failed; correct the rule, or skip "
+        "the record (a preview shows Spark's message)"
+    )
+    return _stop(partition, offset, "transform_failed", why)
+
+
+def _too_large(partition: Partition, offset: int, size: int) -> StopReason:
+    why = (
+        f"after rule {partition.rule + 1} its batch alone has {size} bytes, and "
+        f"{partition.remote_topic} accepts {partition.settings.most_bytes}; raise its "
+        "max.message.bytes"
+    )
+    return _stop(partition, offset, "too_large", why)
+
+
+def _stop(partition: Partition, offset: int, code: str, why: str) -> StopReason:
+    gap = uncopyable("refused", offset, partition.resets, behind=offset + 1)
+    return StopReason("faulted", code, not_replicated(partition.name, offset, why), offset, gap)

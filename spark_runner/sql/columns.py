@@ -1,0 +1,51 @@
+"""The columns that the Python workers and Spark exchange."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from mirrors.domain.transforms.functions import COLUMNS
+from mirrors.domain.transforms.rules import TransformRule
+
+# Rows of one Arrow batch. Spark passes a batch on when it is full, so requests are filled up.
+BATCH_ROWS: Final = 500
+# A worker passes its output on when this many bytes follow: Python buffers 64 KB.
+FLUSH_BYTES: Final = 70_000
+
+# - RECORD: evaluate it. FILLER: fills a batch. ADDRESS: `text` is the socket for the results.
+# - RESULT: `text` is the SliceResult as JSON, the last row.
+RECORD, FILLER, ADDRESS, RESULT = range(4)
+
+# Columns of every row, besides those of the record.
+KIND, RULE, TEXT, FLUSH = "_kind", "_rule", "_text", "_flush"
+FIXED: Final = {KIND: "int", RULE: "int", TEXT: "string", FLUSH: "binary"}
+# Results: a struct with the expression's value, or null if it failed. `_keep` also for a record
+# that is dropped; the others only for records that are kept.
+KEEP: Final = "_keep"
+CHANGES: Final = {"key": "_new_key", "value": "_new_value", "headers": "_new_headers"}
+
+_WORD = re.compile(r"\w+")
+
+
+def used_columns(rules: Sequence[TransformRule]) -> tuple[str, ...]:
+    """The columns that the expressions name, or may name, in the order of COLUMNS."""
+    words = {
+        word.lower()
+        for rule in rules
+        for text in rule.expressions.values()
+        for word in _WORD.findall(text)
+    }
+    return tuple(name for name in COLUMNS if name in words)
+
+
+def changed_fields(rules: Sequence[TransformRule]) -> tuple[str, ...]:
+    """The fields that at least one rule replaces."""
+    return tuple(field for field in CHANGES if any(field in rule.expressions for rule in rules))
+
+
+def input_schema(used: Sequence[str]) -> str:
+    """Spark's schema of what the first worker sends."""
+    fields = {**FIXED, **{name: COLUMNS[name] for name in used}}
+    return ", ".join(f"`{name}` {kind}" for name, kind in fields.items())

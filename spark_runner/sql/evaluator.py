@@ -1,0 +1,280 @@
+"""The Python ends of a job with rules: the worker with the copy loop, and the one that returns.
+
+Imported only in such jobs, since pyarrow takes memory and time.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import socket
+import struct
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.transforms.rules import TransformRule
+from spark_runner import task
+from spark_runner.engine.transforms.evaluation import EvaluatedRows, Row
+from spark_runner.ipc.messages import SliceWork
+from spark_runner.sql import columns
+from spark_runner.sql.columns import (
+    ADDRESS,
+    BATCH_ROWS,
+    CHANGES,
+    FILLER,
+    FLUSH_BYTES,
+    KEEP,
+    RECORD,
+    RESULT,
+    changed_fields,
+    used_columns,
+)
+
+_HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+_TYPES: Final[dict[str, Any]] = {
+    columns.KIND: pa.int32(),
+    columns.RULE: pa.int32(),
+    columns.TEXT: pa.string(),
+    columns.FLUSH: pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_type": pa.int32(),
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "headers": _HEADERS,
+}
+_CONNECT_S = 60.0
+_SIZE = struct.Struct(">Q")
+# One column of a request, from its records.
+_VALUES: Final[dict[str, Callable[[Row], Any]]] = {
+    "offset": lambda row: row[0].offset,
+    "timestamp": lambda row: row[0].timestamp * 1000 if row[0].timestamp >= 0 else None,
+    "timestamp_type": lambda row: row[2],
+    "key": lambda row: row[1].key,
+    "value": lambda row: row[1].value,
+    "headers": lambda row: [{"key": name, "value": value} for name, value in row[1].headers],
+}
+
+
+class Lost(UnderstudyError):
+    code = "transforms"
+
+
+def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    """The first worker: runs the copy loop in a thread, and passes its requests to Spark."""
+    task.prepare_worker()
+    work = SliceWork.from_json(work_json)
+    with ArrowEvaluator(work.spec.settings.transforms) as evaluator:
+        threading.Thread(target=_run, args=(work, evaluator), name="copy", daemon=True).start()
+        yield from evaluator.batches()
+
+
+def _run(work: SliceWork, evaluator: ArrowEvaluator) -> None:
+    try:
+        text = task.run(work, evaluator).to_json()
+    finally:
+        evaluator.end(text)
+
+
+def return_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The second worker: sends results to the first one; returns what the task's result is."""
+    connection: socket.socket | None = None
+    for batch in batches:
+        kinds = batch.column(0).to_pylist()
+        if connection is None:
+            path = batch.column(1)[kinds.index(ADDRESS)].as_py()
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.settimeout(_CONNECT_S)
+            connection.connect(path)
+            connection.settimeout(None)
+            _send(connection, batch.schema.serialize())
+        _send(connection, batch.serialize())
+        if RESULT in kinds:
+            text = batch.column(1)[kinds.index(RESULT)].as_py()
+            yield pa.record_batch([pa.array([text])], names=["result"])
+
+
+def _send(connection: socket.socket, data: pa.Buffer) -> None:
+    connection.sendall(_SIZE.pack(data.size))
+    connection.sendall(data)
+
+
+class ArrowEvaluator:
+    """`Evaluator` over Spark: requests go through the task's output, answers come by a socket.
+
+    `send` and `receive` belong to the thread of the copy loop, `batches` to that of the worker.
+    """
+
+    def __init__(self, rules: Sequence[TransformRule]) -> None:
+        self._rules = rules
+        self._used = used_columns(rules)
+        self._changed = changed_fields(rules)
+        names = (*columns.FIXED, *self._used)
+        self._schema = pa.schema([pa.field(name, _TYPES[name]) for name in names])
+        self._outbox: queue.SimpleQueue[pa.RecordBatch | None] = queue.SimpleQueue()
+        self._sent_rows = 0
+        # Rule and number of records of each open request.
+        self._open: deque[tuple[int, int]] = deque()
+        self._rows: list[pa.RecordBatch] = []
+        self._row_count = 0
+        self._results: queue.SimpleQueue[pa.RecordBatch | None] = queue.SimpleQueue()
+        self._wakes, self._wake = os.pipe()
+        os.set_blocking(self._wakes, False)
+        self._folder = Path(tempfile.mkdtemp(prefix="understudy-sql-"))
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        path = str(self._folder / "results")
+        self._listener.bind(path)
+        self._listener.listen(1)
+        threading.Thread(target=self._read, name="results", daemon=True).start()
+        self._put({columns.KIND: [ADDRESS], columns.TEXT: [path]})
+        self._flush()
+
+    def __enter__(self) -> ArrowEvaluator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # -- the worker's thread
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """What the worker returns to Spark, until the copy loop has ended."""
+        while (batch := self._outbox.get()) is not None:
+            yield batch
+
+    # -- the copy loop's thread
+
+    def send(self, rule: int, topic: str, partition: int, rows: Sequence[Row]) -> None:
+        count = len(rows)
+        fixed = {"topic": topic, "partition": partition}
+        found: dict[str, list[Any]] = {columns.KIND: [RECORD] * count, columns.RULE: [rule] * count}
+        for name in self._used:
+            value = _VALUES.get(name)
+            found[name] = [fixed[name]] * count if value is None else [value(row) for row in rows]
+        self._open.append((rule, count))
+        self._put(found)
+        self._flush()
+
+    def receive(self) -> list[EvaluatedRows]:
+        found: list[EvaluatedRows] = []
+        try:
+            os.read(self._wakes, 4096)
+        except BlockingIOError:
+            return found
+        while not self._results.empty():
+            batch = self._results.get()
+            if batch is None:
+                raise Lost("Spark ended the evaluation of the rules before the slice had ended.")
+            kinds = batch.column(0)
+            records = batch.filter(pc.equal(kinds, RECORD))
+            self._rows.append(records)
+            self._row_count += records.num_rows
+        while self._open and self._row_count >= self._open[0][1]:
+            rule, count = self._open.popleft()
+            found.append(self._answer(self._rules[rule], self._take(count)))
+        return found
+
+    def fileno(self) -> int:
+        return self._wakes
+
+    def end(self, text: str) -> None:
+        """The copy loop has ended with this result."""
+        self._put({columns.KIND: [RESULT], columns.TEXT: [text]})
+        self._flush()
+        self._outbox.put(None)
+
+    # -- requests
+
+    def _put(self, found: dict[str, list[Any]]) -> None:
+        count = len(found[columns.KIND])
+        arrays = [
+            pa.array(found[field.name], field.type)
+            if field.name in found
+            else pa.nulls(count, field.type)
+            for field in self._schema
+        ]
+        batch = pa.record_batch(arrays, schema=self._schema)
+        self._sent_rows += count
+        for at in range(0, count, BATCH_ROWS):
+            self._outbox.put(batch.slice(at, BATCH_ROWS))
+
+    def _flush(self) -> None:
+        """Fill the batch in which Spark collects rows, and this worker's output buffer.
+
+        Spark passes a batch on when it sees the row after it.
+        """
+        missing = -self._sent_rows % BATCH_ROWS + 1
+        self._put({columns.KIND: [FILLER] * missing})
+        self._put({columns.KIND: [FILLER], columns.FLUSH: [bytes(FLUSH_BYTES)]})
+
+    # -- answers
+
+    def _read(self) -> None:
+        """In a thread of its own, so that the second worker never waits for the copy loop."""
+        try:
+            connection, _ = self._listener.accept()
+            with connection, connection.makefile("rb") as stream:
+                schema = pa.ipc.read_schema(pa.py_buffer(_frame(stream)))
+                while True:
+                    data = _frame(stream)
+                    self._results.put(pa.ipc.read_record_batch(pa.py_buffer(data), schema))
+                    os.write(self._wake, b"\0")
+        except (OSError, EOFError, pa.ArrowException):
+            self._results.put(None)
+            os.write(self._wake, b"\0")
+
+    def _take(self, count: int) -> pa.Table:
+        """The next `count` rows of what has arrived, in order."""
+        table = pa.Table.from_batches(self._rows)
+        self._rows = table.slice(count).to_batches() or self._rows[:0]
+        self._row_count -= count
+        return table.slice(0, count)
+
+    def _answer(self, rule: TransformRule, table: pa.Table) -> EvaluatedRows:
+        keep = _column(table, KEEP)
+        valid = keep.is_valid().to_pylist()
+        kept = [value is True for value in keep.field(0).to_pylist()]
+        failed = {number: "where" for number, is_valid in enumerate(valid) if not is_valid}
+        changed: dict[str, list[Any] | None] = dict.fromkeys(CHANGES)
+        for field in self._changed:
+            if field not in rule.expressions:
+                continue
+            column = _column(table, CHANGES[field])
+            for number, is_valid in enumerate(column.is_valid().to_pylist()):
+                if not is_valid and kept[number] and valid[number]:
+                    failed.setdefault(number, field)
+            changed[field] = column.field(0).to_pylist()
+        headers = changed["headers"]
+        if headers is not None:
+            changed["headers"] = [
+                [(header["key"] or "", header["value"]) for header in row or ()] for row in headers
+            ]
+        return EvaluatedRows(kept, failed, changed["key"], changed["value"], changed["headers"])
+
+
+def _column(table: pa.Table, name: str) -> Any:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _frame(stream: Any) -> bytes:
+    head = stream.read(_SIZE.size)
+    if len(head) < _SIZE.size:
+        raise EOFError
+    (size,) = _SIZE.unpack(head)
+    data: bytes = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data

@@ -1,0 +1,120 @@
+"""The job of one epoch of a slice with rules, as a DataFrame.
+
+`TryEval` and `ExpressionUtils` are internal classes of Spark. `TryEval` returns null instead of
+raising, so a struct around a value tells "failed" and "null" apart, record by record.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
+
+from mirrors.domain.transforms.functions import COLUMNS
+from mirrors.domain.transforms.rules import TransformRule
+from spark_runner.ipc.messages import SliceResult, SliceWork
+from spark_runner.sql.columns import (
+    BATCH_ROWS,
+    CHANGES,
+    KEEP,
+    KIND,
+    RECORD,
+    RULE,
+    TEXT,
+    changed_fields,
+    input_schema,
+    used_columns,
+)
+
+# What Spark casts each expression to.
+_RESULTS = {"where": "boolean", "key": "binary", "value": "binary", "headers": COLUMNS["headers"]}
+_SETTINGS = {
+    # A failed cast is a failed record, not a null.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
+    # Each batch is passed on at once.
+    "spark.sql.execution.pandas.udf.buffer.size": "4096",
+    # Otherwise Spark evaluates an expression that occurs twice outside of TryEval, once.
+    "spark.sql.subexpressionElimination.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def open_session(context: SparkContext) -> SparkSession:
+    """A session of its own, with the settings that the evaluation needs."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        # They print what is raised as well.
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    session = SparkSession(context).newSession()
+    for key, value in _SETTINGS.items():
+        session.conf.set(key, value)
+    return session
+
+
+def run_with_rules(session: SparkSession, work: SliceWork) -> SliceResult:
+    """Run the epoch; blocks until it has ended. Raises what Spark raises."""
+    # pyarrow takes memory that runners without rules do not need.
+    from spark_runner.sql.evaluator import copy_records, return_records  # noqa: PLC0415
+
+    rules = work.spec.settings.transforms
+    rows = map_in_arrow(
+        session.range(0, 1, 1, 1),
+        functools.partial(copy_records, work.to_json()),
+        input_schema(used_columns(rules)),
+    )
+    results = map_in_arrow(evaluated(rows, rules), return_records, "result string")
+    [[text]] = results.collect()
+    return SliceResult.from_json(text)
+
+
+def map_in_arrow(
+    rows: DataFrame, function: Callable[[Iterable[Any]], Iterable[Any]], schema: str
+) -> DataFrame:
+    """DataFrame.mapInArrow, which would also need pandas."""
+    kind = DataType.fromDDL(schema)
+    mapped = UserDefinedFunction(
+        function, returnType=kind, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    )
+    java: Any = mapped(*[rows[name] for name in rows.columns])._jc
+    return DataFrame(rows._jdf.mapInArrow(java, False, None), rows.sparkSession)
+
+
+def evaluated(rows: DataFrame, rules: Sequence[TransformRule]) -> DataFrame:
+    """The kind, the text and the results of each row. Raises what Spark says of an expression."""
+    where = [_attempt(rule.where or "true", "where") for rule in rules]
+    kept = rows.withColumn(KEEP, _by_rule(where))
+    is_kept = f.col(KIND).eqNullSafe(RECORD) & f.col(f"{KEEP}.v").eqNullSafe(True)
+    found = [f.col(KIND), f.col(TEXT), f.col(KEEP)]
+    for field in changed_fields(rules):
+        texts = [rule.expressions.get(field) for rule in rules]
+        attempts = [None if text is None else _attempt(text, field) for text in texts]
+        found.append(f.when(is_kept, _by_rule(attempts)).alias(CHANGES[field]))
+    return kept.select(*found)
+
+
+def _by_rule(attempts: Sequence[Column | None]) -> Column:
+    chosen: Any = f
+    for number, attempt in enumerate(attempts):
+        if attempt is not None:
+            chosen = chosen.when(f.col(RULE) == number, attempt)
+    found: Column = chosen
+    return found
+
+
+def _attempt(text: str, field: str) -> Column:
+    """A struct with the value of the expression, or null if it failed."""
+    value = f.struct(f.expr(text).cast(_RESULTS[field]).alias("v"))
+    context = SparkContext._active_spark_context
+    jvm: Any = context._jvm if context is not None else None
+    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(value._jc))
+    return Column(utils.column(tried))
