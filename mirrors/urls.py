@@ -132,6 +132,12 @@ urlpatterns = [
         left_behind.withdraw,
         name="flow-left-behind-withdraw",
     ),
+    path(
+        "failovers/<int:pk>/failback/create/",
+        application.create_reverse,
+        name="application-failback-create",
+    ),
+    path("failovers/<int:pk>/orphans/", application.list_orphans, name="application-orphans"),
     path("flows/<int:pk>/failback/", run.begin_failback, name="flow-failback"),
     path("failbacks/<int:pk>/", run.show_failback, name="failback"),
     path("failbacks/<int:pk>/decide/", run.decide, name="failback-decide"),

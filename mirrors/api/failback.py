@@ -29,8 +29,9 @@ from mirrors.api.viewsets import DecisionMixin, FindingViewSet, FlowRelatedViewS
 from mirrors.domain.access.rights import Right
 from mirrors.domain.failback.orphans import DECISIONS
 from mirrors.lists.failback import DIVERGENCE, FAILBACKS, ORPHANS
-from mirrors.models import Divergence, Failback, OrphanStretch, has_right
+from mirrors.models import Divergence, Failback, FailoverRun, OrphanStretch, has_right
 from mirrors.services.failback import lifecycle, orphans, switchover
+from mirrors.services.failback.application_orphans import request_listing
 
 
 class DivergenceSerializer(StrictModelSerializer):
@@ -58,7 +59,19 @@ class FailbackAskSerializer(StrictSerializer):
     flow = FlowField(
         help_text="The flow that failed over; the failback replicates in the other direction.",
     )
+    failover = serializers.PrimaryKeyRelatedField(
+        queryset=FailoverRun.objects.all(),
+        required=False,
+        allow_null=True,
+        help_text="A failover of one application of this flow: list only the orphans that it left.",
+    )
     reason = serializers.CharField(max_length=500)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        run = attrs.get("failover")
+        if run is not None and run.flow_id != attrs["flow"].pk:
+            raise serializers.ValidationError({"failover": ["It is not a run of this flow."]})
+        return attrs
 
 
 class PlaceSerializer(StrictSerializer):
@@ -90,6 +103,17 @@ class FailbackSerializer(StrictModelSerializer):
     reverse = serializers.IntegerField(source="reverse_id", read_only=True, allow_null=True)
     flow_name = serializers.CharField(source="flow.name", read_only=True)
     asked_reason = serializers.CharField(source="why", read_only=True)
+    failover = serializers.IntegerField(
+        source="failover_id",
+        read_only=True,
+        allow_null=True,
+        help_text="The failover of one application whose orphans it lists; null for a whole flow.",
+    )
+    scope = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField()),
+        read_only=True,
+        help_text="Topics and groups of that application; empty for a whole flow.",
+    )
     starts = serializers.SerializerMethodField()
     changes = serializers.ListField(child=serializers.CharField(), read_only=True)
     groups = serializers.SerializerMethodField()
@@ -140,8 +164,14 @@ class FailbackViewSet(DecisionMixin, RunViewSet):
 
     @extend_schema(request=FailbackAskSerializer, responses={201: FailbackSerializer})
     def create(self, request: Request) -> Response:
-        """Prepare the reverse flow, list the orphans of the old primary, and start."""
+        """Prepare the reverse flow, list the orphans of the old primary, and start.
+
+        With `failover` it only lists the orphans of that application, and carries out decisions on
+        them; it moves no clients. The flow stops while a decision is carried out.
+        """
         given, who = body_of(request, FailbackAskSerializer), person(request)
+        if (moved := given.get("failover")) is not None:
+            return self.created(request_listing(run=moved, who=who, why=given["reason"]))
         run = lifecycle.request_failback(flow=given["flow"], who=who, why=given["reason"])
         return self.created(run)
 

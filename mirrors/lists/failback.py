@@ -13,7 +13,7 @@ FAILBACKS = ListSpec(
         Column("requested_by", "By"),
         Column("reason", "Reason"),
         *in_rest("flow", "flow_name", "reverse", "since", "asked_reason", "starts", "changes"),
-        *in_rest("groups", "groups_at", "listed_at", "ended_at"),
+        *in_rest("groups", "groups_at", "listed_at", "ended_at", "failover", "scope"),
     ),
 )
 DIVERGENCE = ListSpec(

@@ -12,6 +12,9 @@ from mirrors.models.base import Decision, StateField, WorkerRun
 from mirrors.models.flows import Flow
 from mirrors.models.grants import Owned
 
+# Orphans without a decision that was carried out.
+UNSETTLED = (OrphanState.LISTED, OrphanState.DECIDED, OrphanState.FAILED)
+
 
 class Divergence(Owned):
     """The divergence point of one partition, as the topic on the standby cluster stores it."""
@@ -49,6 +52,10 @@ class Failback(WorkerRun, Owned):
 
     `flow` is the stopped one, `reverse` the one that replicates back. `starts` has the start
     offset of each partition with its reason, `groups` the resume offset of each consumer group.
+
+    With a `scope` it only lists and resolves the orphans of one application, which `failover`
+    moved. Then the flow runs, and stops while decisions are carried out: `flow_was` is its desired
+    state before that, empty while it is not stopped for this.
     """
 
     task = "mirrors.tasks.run_failback"
@@ -57,6 +64,11 @@ class Failback(WorkerRun, Owned):
     reverse = models.ForeignKey(
         Flow, on_delete=models.SET_NULL, null=True, related_name="brings_back"
     )
+    failover = models.ForeignKey(
+        "mirrors.FailoverRun", on_delete=models.SET_NULL, null=True, related_name="orphan_lists"
+    )
+    scope = models.JSONField(default=dict, blank=True)
+    flow_was = models.CharField(max_length=16, blank=True, default="", db_default="")
     state = StateField(FAILBACK, FailbackState.QUEUED)
     starts = models.JSONField(default=list)
     changes = models.JSONField(default=list)

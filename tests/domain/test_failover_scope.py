@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.failback.application import remote_patterns
 from mirrors.domain.failback.reverse_flow import with_topics, without_topics
 from mirrors.domain.failover.plan import plan_failover
 from mirrors.domain.failover.preconditions import DriftFinding, TargetTopics
-from mirrors.domain.failover.scope import Scope, scope_of
+from mirrors.domain.failover.scope import Scope, ScopeNames, scope_of
 from mirrors.domain.failover.scope_boundary import within
+from mirrors.domain.flows.named_offsets import without_offsets_of
 from tests.domain.test_failover import GroupSnapshot, make_group_partition, partition, picture
 
 
@@ -88,3 +90,28 @@ def test_topics_that_are_included_again_leave_the_settings_as_they_were(before: 
     given = {"topics": ".*"} | ({} if before is None else {"topics.exclude": before})
     after = with_topics(without_topics(given, ["shop.a", "b-c"]), ["shop.a", "b-c"], before)
     assert after == given
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        ({"start.from": "shop.a:0:5,other:1:7"}, {"start.from": "other:1:7"}),
+        ({"start.from": "shop.a:0:5"}, {}),
+        ({"start.from": "latest"}, {"start.from": "latest"}),
+        ({"run.until": "shop.a:0:5,other:1:7"}, {"run.until": "other:1:7"}),
+        # Without it the flow would replicate without an end.
+        ({"run.until": "shop.a:0:5,shop.a:1:7"}, {"run.until": "shop.a:0:5,shop.a:1:7"}),
+        ({}, {}),
+    ],
+)
+def test_offsets_of_excluded_topics_leave_the_settings(
+    given: dict[str, str], after: dict[str, str]
+) -> None:
+    assert without_offsets_of(given, ["shop.a"]) == after
+
+
+def test_on_the_standby_an_application_has_remote_topics_too() -> None:
+    assert remote_patterns([r"shop\..*"], "") == [r"shop\..*"]
+    names = ScopeNames(Scope(topics=tuple(remote_patterns([r"a|shop\..*"], "east."))))
+    assert all(map(names.has_topic, ("shop.x", "a", "east.a", "east.shop.x")))
+    assert not any(map(names.has_topic, ("east.other", "eastXa", "east.east.a")))

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import html
 import re
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
 from mirrors.domain.settings.table import IDENTITY_POLICY
-from mirrors.models import Divergence, FailoverRun, FailoverStep, Flow
+from mirrors.models import (
+    Divergence,
+    Failback,
+    FailoverRun,
+    FailoverStep,
+    Flow,
+    OrphanStretch,
+)
 from tests.pages import world
 from tests.pages.conftest import As
 
 SAME_NAMES = {"replication.policy.class": IDENTITY_POLICY}
+JSON = "application/json"
+SKIPS = {**SAME_NAMES, "skip.replicated": "true", "delivery": "exactly_once"}
 
 
 @pytest.fixture
 def run(db: None) -> FailoverRun:
     """A switchover of the topics of shop, from primary to backup, with the same names."""
-    flow = world.flow(world.cluster("primary"), world.cluster("backup"), properties=SAME_NAMES)
+    flow = world.flow(world.cluster("primary"), world.cluster("backup"), properties=SKIPS)
     now = timezone.now()
     for number, downstream in ((1, 90), (0, 70)):
         facts = {"position": 50, "downstream": downstream, "end": downstream, "how": "runs"}
@@ -36,8 +45,7 @@ def run(db: None) -> FailoverRun:
 
 
 def reverse_of(run: FailoverRun, **facts: object) -> Flow:
-    skips = {**SAME_NAMES, "skip.replicated": "true", "delivery": "exactly_once"}
-    return world.flow(run.flow.target, run.flow.source, **{"properties": skips, **facts})
+    return world.flow(run.flow.target, run.flow.source, **{"properties": SKIPS, **facts})
 
 
 def next_of(client: Client, run: FailoverRun) -> tuple[str, str]:
@@ -48,20 +56,46 @@ def next_of(client: Client, run: FailoverRun) -> tuple[str, str]:
     return answer["next"], page
 
 
-def test_without_a_reverse_flow_its_form_begins_at_the_divergence_points(
+def listed_over_rest(client: Client, run: FailoverRun, **facts: object) -> Any:
+    body = {"flow": run.flow_id, "failover": run.pk, "reason": "They count.", **facts}
+    return client.post("/api/v1/failbacks/", body, content_type=JSON)
+
+
+def test_without_a_reverse_flow_it_is_created_at_the_divergence_points(
     signed_in: As, run: FailoverRun
 ) -> None:
     operator = signed_in("operator")
+    flow = run.flow
+    world.topic(flow, "shop.orders", remote_topic="shop.orders")
+    flow.properties = {
+        **SAME_NAMES,
+        "topics": ".*",
+        "topics.exclude": r"secret.*,shop\.orders",
+        "tasks.max": "3",
+    }
+    flow.save()
     code, page = next_of(operator, run)
     assert code == "create"
-    address = re.search(r'href="(/add/flow/\?[^"]+)"', page)
-    assert address is not None
-    given = parse_qs(urlsplit(address[1].replace("&amp;", "&")).query)
-    assert given["start_from"] == ["shop.orders:0:70,shop.orders:1:90"]
-    assert (given["topics"], given["skip_replicated"]) == ([r"shop\..*"], ["true"])
-    form = operator.get(address[1].replace("&amp;", "&")).content.decode()
-    assert "shop.orders:0:70,shop.orders:1:90</textarea>" in form
-    assert '<option value="true" selected>Excluded' in form
+    address = f"/failovers/{run.pk}/failback/create/"
+    assert f'action="{address}"' in page
+    assert signed_in("viewer").post(address).status_code == 403
+    assert operator.post(address).status_code == 302
+    back = Flow.objects.get(source=flow.target, target=flow.source)
+    assert back.properties == {
+        **SAME_NAMES, "topics": r"shop\..*", "topics.exclude": "secret.*", "tasks.max": "3",
+        "start.from": "shop.orders:0:70,shop.orders:1:90", "skip.replicated": "true",
+        "delivery": "exactly_once",
+    }  # fmt: skip
+    flow.refresh_from_db()
+    assert (flow.properties["skip.replicated"], back.desired_state) == ("true", "running")
+    assert operator.post(f"/api/v1/failovers/{run.pk}/failback/").status_code == 409
+    # One that a person changed since.
+    flow.properties.pop("skip.replicated")
+    flow.save()
+    world.topic(back, "shop.orders", remote_topic="shop.orders")
+    code, page = next_of(operator, run)
+    assert code == "select"
+    assert "primary→backup has" in page
 
 
 def test_the_steps_follow_what_the_reverse_flow_does(signed_in: As, run: FailoverRun) -> None:
@@ -95,16 +129,56 @@ def test_records_would_circulate_without_skip_replicated(signed_in: As, run: Fai
     assert "records would circulate" in page
 
 
-def test_records_that_a_failover_left_are_named_and_unknown_is_not_zero(
-    viewer: Client, run: FailoverRun
+def test_records_that_a_failover_left_are_listed_and_decided_on_first(
+    signed_in: As, run: FailoverRun
 ) -> None:
     FailoverRun.objects.filter(pk=run.pk).update(kind="failover", result={"totals": {"loss": 41}})
-    page = viewer.get(f"/failovers/{run.pk}/failback/").content.decode()
+    operator = signed_in("operator")
+    code, page = next_of(operator, run)
+    assert code == "list"
     assert "41 records of primary were not replicated" in page
-    FailoverRun.objects.filter(pk=run.pk).update(result={})
+    path = f"/failovers/{run.pk}/orphans/"
+    assert signed_in("viewer").post(path).status_code == 403
+    listing = Failback.objects.get(pk=int(operator.post(path)["Location"].split("/")[2]))
+    assert (listing.failover_id, listing.scope, listing.state) == (run.pk, run.scope, "queued")
+    assert listed_over_rest(operator, run).status_code == 409
+    # A worker lists them.
+    Failback.objects.filter(pk=listing.pk).update(state="running", listed_at=timezone.now())
+    row = OrphanStretch.objects.create(
+        failback=listing, topic="shop.orders", partition=0, remote_topic="shop.orders", first=50,
+        end=91, records=41, settled_to=50,
+    )  # fmt: skip
+    code, page = next_of(operator, run)
+    assert code == "decide"
+    assert f'href="/failbacks/{listing.pk}/"' in page
+    page = operator.get(f"/failbacks/{listing.pk}/").content.decode()
+    assert f"Orphans of failover {run.pk}" in page
+    assert "stops while a decision is carried out" in page
+    assert "Move idle groups" not in page
+    answer = operator.get(f"/api/v1/failovers/{run.pk}/failback/").json()
+    assert (answer["left"], answer["orphans"], answer["undecided"]) == (41, listing.pk, 41)
+    assert operator.get(f"/api/v1/failbacks/{listing.pk}/").json()["scope"] == run.scope
+    refused = operator.post(f"/api/v1/failbacks/{listing.pk}/groups/", "{}", content_type=JSON)
+    assert refused.status_code == 409
+    assert "switchover of the reverse flow with the same scope" in refused.content.decode()
+    OrphanStretch.objects.filter(pk=row.pk).update(state="dropped")
+    assert next_of(operator, run)[0] == "create"
+
+
+def test_an_unknown_number_of_records_is_not_zero(viewer: Client, run: FailoverRun) -> None:
+    FailoverRun.objects.filter(pk=run.pk).update(kind="failover", result={})
     page = viewer.get(f"/failovers/{run.pk}/failback/").content.decode()
-    assert "0 records" not in page
+    assert "An unknown number of records" in page
     assert "Needs the role operator" in page
+
+
+def test_a_switchover_leaves_nothing_to_list(signed_in: As, run: FailoverRun) -> None:
+    answer = listed_over_rest(signed_in("operator"), run)
+    assert answer.status_code == 409
+    other = listed_over_rest(signed_in("operator"), run, flow=world.flow().pk)
+    assert other.status_code == 400
+    assert "not a run of this flow" in other.content.decode()
+    assert "left no record" in answer.json()["error"]["message"]
 
 
 def test_a_run_of_a_whole_flow_leads_to_its_failback(viewer: Client, run: FailoverRun) -> None:

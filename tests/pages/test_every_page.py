@@ -115,7 +115,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     changing |= {"flow-simulate", "failover-abort", "failover-steer", "flow-takeover-check"}
     changing |= {"failover-lift", "flow-left-behind-withdraw", "flow-failover-prepare"}
     # Needs a run of one application: tests/pages/test_application_failback.py asks it.
-    changing |= {"application-failback"}
+    changing |= {"application-failback", "application-failback-create", "application-orphans"}
     # Former tabs, which lead to the events.
     changing |= {"flow-transitions", "flow-audit"}
     # A file to download is no page.

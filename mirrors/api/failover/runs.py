@@ -9,6 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import status
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -29,7 +30,7 @@ from mirrors.lists.failover import FAILOVERS
 from mirrors.models import FailoverRun
 from mirrors.models.failover import FailoverKind
 from mirrors.services.failback import switchover
-from mirrors.services.failback.application import failback_of
+from mirrors.services.failback.application import create_reverse_flow, failback_of
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.script import script_of
@@ -118,6 +119,19 @@ class FailoverViewSet(RunViewSet):
     def failback(self, request: Request, pk: str) -> Response:
         """The next step of the failback of one application; 409 for a run of a whole flow."""
         return Response(ApplicationFailbackSerializer(failback_of(self.get_object())).data)
+
+    @extend_schema(request=None, responses={201: ApplicationFailbackSerializer})
+    @failback.mapping.post
+    def create_reverse(self, request: Request, pk: str) -> Response:
+        """Create and start the reverse flow for the application's topics; 409 if there is one.
+
+        It has the settings of the forward flow. With the same topic names on both sides it begins
+        at the divergence points, and `skip.replicated=true` is set on both flows.
+        """
+        run = self.get_object()
+        create_reverse_flow(run=run, who=person(request))
+        answer = ApplicationFailbackSerializer(failback_of(run)).data
+        return Response(answer, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])

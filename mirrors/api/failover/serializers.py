@@ -10,6 +10,7 @@ from rest_framework import serializers
 
 from mirrors.api.base import FlowField, StrictSerializer
 from mirrors.domain.account.partition import Certainty
+from mirrors.domain.failback.application import CODES
 from mirrors.domain.failover.runbook.steps import BY_NAME
 from mirrors.domain.failover.scope import MOST_PATTERNS
 from mirrors.domain.patterns.matcher import LONGEST_ELEMENT
@@ -171,8 +172,11 @@ class ApplicationFailbackSerializer(StrictSerializer):
 
     next = serializers.ChoiceField(
         source="step.code",
-        choices=("create", "select", "start", "lift", "wait", "simulate"),
-        help_text="Add, edit or start the reverse flow; remove the fence; wait; or simulate.",
+        choices=CODES,
+        help_text=(
+            "List and decide on orphans; create, edit or start the reverse flow; remove the fence; "
+            "wait; or simulate."
+        ),
     )
     sentence = serializers.CharField(source="step.sentence")
     reverse = serializers.CharField(
@@ -189,6 +193,16 @@ class ApplicationFailbackSerializer(StrictSerializer):
         help_text="`start.from` of a new reverse flow: the divergence points of these topics."
     )
     left = serializers.IntegerField(
+        source="left.records",
         allow_null=True,
         help_text="Records that the failover did not replicate; null if unknown.",
+    )
+    orphans = serializers.IntegerField(
+        source="orphans.pk",
+        allow_null=True,
+        default=None,
+        help_text="The failback that lists them (`failbacks/{id}/`); null before it is requested.",
+    )
+    undecided = serializers.IntegerField(
+        source="left.undecided", help_text="Listed records without a decision carried out."
     )

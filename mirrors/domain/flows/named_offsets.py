@@ -5,7 +5,7 @@ An offset that the source lacks is rejected, never moved to the nearest one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.errors import InvalidSettings
@@ -29,6 +29,26 @@ def without_offsets(properties: Mapping[str, str]) -> dict[str, str]:
         for key, text in properties.items()
         if key not in (START, UNTIL) or named_offsets(text.strip()) is None
     }
+
+
+def without_offsets_of(properties: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
+    """Return the settings without the offsets of these topics, which the flow excludes from now on.
+
+    The last offsets of `run.until` stay: without them the flow would replicate without an end.
+    """
+    found = dict(properties)
+    for key in (START, UNTIL):
+        named = named_offsets(properties.get(key, "").strip())
+        if not named:
+            continue
+        left = [
+            f"{shown_partition(tp)}:{offset}" for tp, offset in named.items() if tp[0] not in topics
+        ]
+        if left:
+            found[key] = ",".join(left)
+        elif key == START:
+            del found[key]
+    return found
 
 
 def check_named(spec: FlowSpec) -> None:

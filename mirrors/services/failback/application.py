@@ -5,13 +5,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from mirrors.domain.failback.application import NextStep, ReverseState, next_step, start_offsets
-from mirrors.domain.failover.scope import ScopeNames, scope_of
+from django.db import transaction
+from django.db.models import Sum
+
+from mirrors.domain.failback.application import (
+    LeftRecords,
+    NextStep,
+    ReverseState,
+    next_step,
+    remote_patterns,
+    start_offsets,
+)
+from mirrors.domain.failback.reverse_flow import (
+    bidirectional_settings,
+    reverse_properties,
+    with_topics,
+)
+from mirrors.domain.failover.scope import Scope, ScopeNames, scope_of
 from mirrors.domain.replication_policy import policy_for
-from mirrors.domain.settings.flow_control import SKIP
-from mirrors.models import Divergence, FailoverRun, Flow, FlowTopic
+from mirrors.domain.settings.flow_control import SKIP, START
+from mirrors.models import Divergence, Failback, FailoverRun, Flow, FlowTopic
+from mirrors.models.failback import UNSETTLED
 from mirrors.services.errors import Conflict
 from mirrors.services.failover.runbook.steps.fence import remaining_fence
+from mirrors.services.flows import settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,7 +37,7 @@ class ApplicationFailback:
 
     - `scope`: of the switchover on the reverse flow, with topic names of the standby.
     - `start_from`, `skips`: settings of a new reverse flow.
-    - `left`: records that the failover did not replicate; None if unknown.
+    - `left`: records that the failover did not replicate. `orphans`: the run that lists them.
     """
 
     run: FailoverRun
@@ -29,7 +46,8 @@ class ApplicationFailback:
     scope: dict[str, list[str]]
     start_from: str
     skips: bool
-    left: int | None
+    left: LeftRecords
+    orphans: Failback | None
     topics: Sequence[str]
 
 
@@ -56,23 +74,72 @@ def failback_of(run: FailoverRun) -> ApplicationFailback:
         .first()
     )
     seen = _observed(reverse, names) if reverse else None
-    loss = (run.result or {}).get("totals", {}).get("loss")
+    listing = Failback.objects.filter(failover=run).order_by("-id").first()
+    left = _left(run, listing)
+    prefix = "" if same else policy.remote_topic("")
+    scope = dataclasses.replace(scope, topics=tuple(remote_patterns(scope.topics, prefix)))
     return ApplicationFailback(
         run=run,
         reverse=reverse,
         step=next_step(
             seen,
+            left,
             old=flow.source.alias,
             standby=flow.target.alias,
             same_names=same,
+            forward_skips=flow.properties.get(SKIP) == "true",
             is_fenced=remaining_fence(run=run) is not None,
         ),
         scope=scope.to_dict(),
         start_from=start_offsets(points, same_names=same),
         skips=same,
-        left=loss if isinstance(loss, int) else None,
+        left=left,
+        orphans=listing,
         topics=seen.topics if seen else (),
     )
+
+
+def create_reverse_flow(*, run: FailoverRun, who: str) -> Flow:
+    """Create and start the flow for the application's topics, with the forward flow's settings.
+
+    It begins at the divergence points. With the same names on both sides, both flows skip what the
+    other one wrote. Raises Conflict if there is a flow in this direction.
+    """
+    found = failback_of(run)
+    flow = run.flow
+    if found.reverse is not None:
+        raise Conflict(f"{found.reverse.name} exists already. Add the application's topics to it.")
+    policy = policy_for(flow.spec.settings, flow.source.alias, flow.target.alias)
+    scope = Scope(**{key: tuple(rows) for key, rows in run.scope.items()})
+    names = ScopeNames(scope)
+    excluded = FlowTopic.objects.filter(flow=flow).values_list("topic", flat=True)
+    moved = Divergence.objects.filter(flow=flow).values_list("topic", flat=True)
+    ours = [topic for topic in {*excluded, *moved} if names.has_topic(topic)]
+    properties = with_topics(reverse_properties(flow.properties, policy), ours, None)
+    properties["topics"] = ",".join(scope.topics)
+    if found.start_from:
+        properties[START] = found.start_from
+    with transaction.atomic():
+        both = bidirectional_settings(flow.properties, policy)
+        settings.update_flow(flow=flow, properties=both, who=who)
+        return settings.create_flow(
+            source=flow.target,
+            target=flow.source,
+            properties=properties,
+            runner=flow.runner,
+            who=who,
+        )
+
+
+def _left(run: FailoverRun, listing: Failback | None) -> LeftRecords:
+    """A switchover waited until everything was replicated."""
+    loss = (run.result or {}).get("totals", {}).get("loss")
+    records = loss if isinstance(loss, int) else None if run.kind == "failover" else 0
+    if listing is None:
+        return LeftRecords(records=records)
+    waiting = listing.orphans.filter(records__gt=0, state__in=UNSETTLED)
+    undecided = waiting.aggregate(records=Sum("records"))["records"] or 0
+    return LeftRecords(records=records, listing=listing.state, undecided=undecided)
 
 
 def _observed(reverse: Flow, names: ScopeNames) -> ReverseState:

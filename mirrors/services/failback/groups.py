@@ -249,9 +249,12 @@ def run_group_failback(*, run_id: int, act: bool) -> None:
 
 
 def waiting_orphans() -> list[int]:
-    """Failbacks with decisions that no worker has carried out."""
+    """Failbacks with decisions that no worker has carried out, or whose flow is still stopped for
+    them."""
     old = timezone.now() - ASK_AGAIN_AFTER
+    stopped = Failback.objects.filter(seen_at__lt=old).exclude(flow_was="")
     rows = OrphanStretch.objects.filter(
         state=OrphanState.DECIDED, since__lt=old, failback__seen_at__lt=old
     )
-    return sorted(set(rows.values_list("failback", flat=True)))
+    found = {*rows.values_list("failback", flat=True), *stopped.values_list("pk", flat=True)}
+    return sorted(found)

@@ -45,6 +45,11 @@ def is_stopped(flow: Flow) -> bool:
 
 
 def check_running(run: Failback) -> None:
+    if run.scope:
+        raise Conflict(
+            "This run only lists records that the failover of one application left. Move its "
+            "clients by a switchover of the reverse flow with the same scope."
+        )
     if run.state != FailbackState.RUNNING:
         raise Conflict(f"The failback is {run.state}, so it has no running reverse flow.")
 

@@ -29,6 +29,7 @@ from mirrors.kafka.producers.transactions import PRODUCER_LOST
 from mirrors.models import Divergence, Failback, OrphanStretch, claim
 from mirrors.models.failback import OrphanState
 from mirrors.services import run_lifecycle
+from mirrors.services.failback import application_orphans
 from mirrors.services.failback.lifecycle import check_stopped
 from mirrors.services.failback.orphans import filter_own
 from mirrors.services.failback.positions import (
@@ -55,6 +56,19 @@ _DONE = {
 def resolve_orphans(*, run_id: int) -> int:
     """In a worker: apply every pending decision on orphans. Returns how many were completed."""
     run = Failback.objects.select_related("flow__source", "flow__target").get(pk=run_id)
+    if not run.scope:
+        return _resolve(run)
+    if run.orphans.filter(state=OrphanState.DECIDED).exists():
+        if not application_orphans.stop_for_decisions(run):
+            return 0
+        done = _resolve(run)
+    else:
+        done = 0
+    application_orphans.finish_decisions(run)
+    return done
+
+
+def _resolve(run: Failback) -> int:
     rows = list(run.orphans.filter(state=OrphanState.DECIDED))
     if not rows:
         return 0

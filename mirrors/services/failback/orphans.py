@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 import zlib
@@ -38,6 +39,18 @@ MOST_BYTES = 64 << 20
 _CHUNK_RECORDS = 500
 _CHUNK_BYTES = 512 << 10
 _TICK_S = 1.0
+
+
+def at_current_positions(flow: Flow, points: Sequence[Point]) -> list[Point]:
+    """With the flow's current positions: orphans may have been resolved before."""
+    known = PartitionMap.objects.filter(flow=flow, position__isnull=False)
+    positions = {(row.topic, row.partition): row.position or 0 for row in known}
+    return [
+        dataclasses.replace(
+            point, position=max(point.position, positions.get((point.topic, point.partition), 0))
+        )
+        for point in points
+    ]
 
 
 def list_orphans(

@@ -6,7 +6,6 @@ decision are listed again, and an existing reverse flow keeps its positions.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Sequence
 
@@ -29,12 +28,12 @@ from mirrors.domain.failback.reverse_flow import (
 )
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
-from mirrors.models import Divergence, Failback, FailoverStep, Flow, Job, PartitionMap, claim
+from mirrors.models import Divergence, Failback, FailoverStep, Flow, Job, claim
 from mirrors.models.failback import FailbackState
 from mirrors.models.failover import FailoverState
 from mirrors.models.flows import DesiredState
 from mirrors.services import run_lifecycle
-from mirrors.services.failback import orphans
+from mirrors.services.failback import application_orphans, orphans
 from mirrors.services.failback.lifecycle import check_stopped, is_stopped
 from mirrors.services.failback.positions import (
     ClusterPair,
@@ -64,6 +63,9 @@ def prepare_failback(*, run_id: int) -> Flow | None:
         pk=run_id
     )
     try:
+        if run.scope:
+            application_orphans.list_records(run)
+            return None
         return _Preparation(run).run()
     except UnderstudyError as error:
         _fail(run, error.message)
@@ -131,17 +133,6 @@ class _Preparation:
         first = min(row.kept_at for row in kept)
         return Job.objects.filter(flow=self._flow, started_at__gt=first).exists()
 
-    def _at_current_positions(self, points: Sequence[Point]) -> list[Point]:
-        """With the flow's current positions: an earlier failback may have resolved orphans."""
-        known = PartitionMap.objects.filter(flow=self._flow, position__isnull=False)
-        stands = {(row.topic, row.partition): row.position or 0 for row in known}
-        return [
-            dataclasses.replace(
-                point, position=max(point.position, stands.get((point.topic, point.partition), 0))
-            )
-            for point in points
-        ]
-
     def _existing(self) -> Flow | None:
         rows = Flow.objects.select_related("source", "target", "runner")
         return rows.filter(source=self._flow.target, target=self._flow.source).first()
@@ -193,7 +184,9 @@ class _Preparation:
             source=self._there.source,
             points=[
                 row
-                for row in self._at_current_positions(with_added_partitions(points, sides.old.end))
+                for row in orphans.at_current_positions(
+                    self._flow, with_added_partitions(points, sides.old.end)
+                )
                 if (row.topic, row.partition) in sides.old.end
             ],
             old=sides.old,

@@ -15,7 +15,7 @@ from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.replication_policy import policy_for
 from mirrors.models import Failback, FailoverRun, Flow, FlowAccount, claim
 from mirrors.models.account import StoppedPartitions, stopped_of
-from mirrors.models.failback import FailbackState, OrphanState
+from mirrors.models.failback import UNSETTLED, FailbackState
 from mirrors.models.failover import FailoverKind, FailoverState
 from mirrors.models.flows import ObservedState
 from mirrors.services.errors import Conflict
@@ -26,7 +26,6 @@ from mirrors.services.failover.simulation import simulator
 
 # A switchover cannot drain a higher lag in its time limit.
 MOST_LAG = 100_000
-_WAITING = (OrphanState.LISTED, OrphanState.DECIDED, OrphanState.FAILED)
 
 
 def request_switch(*, run: Failback, confirm_alias: str, who: str, why: str) -> FailoverRun:
@@ -54,7 +53,8 @@ def request_switch(*, run: Failback, confirm_alias: str, who: str, why: str) -> 
 
 def running_failback(flow: Flow) -> Failback:
     """The running failback of a flow that failed over; Conflict without one."""
-    run = Failback.objects.filter(flow=flow, state=FailbackState.RUNNING).first()
+    rows = Failback.objects.filter(flow=flow, state=FailbackState.RUNNING, scope={})
+    run = rows.first()
     if run is None:
         words = (
             f"{flow.name} has no running failback. Request one at failbacks/ first: it "
@@ -73,7 +73,7 @@ def lag_of(run: Failback) -> int | None:
 def begin_simulated() -> list[int]:
     """Begin the switchovers whose simulation succeeded; returns their runs."""
     begun = []
-    rows = Failback.objects.filter(state=FailbackState.RUNNING, reverse__isnull=False)
+    rows = Failback.objects.filter(state=FailbackState.RUNNING, scope={}, reverse__isnull=False)
     for run in rows.select_related("flow__source", "reverse__source", "reverse__target"):
         _say_what_failed(run)
         found = newest_simulation(flow=run.reverse, now=timezone.now()) if run.reverse else None
@@ -101,7 +101,10 @@ def close_switched() -> None:
     for switched in done.select_related("flow__target"):
         rows = Failback.objects.select_related("flow__source", "flow__target")
         for run in rows.filter(
-            reverse=switched.flow, state=FailbackState.RUNNING, created_at__lt=switched.created_at
+            scope={},
+            reverse=switched.flow,
+            state=FailbackState.RUNNING,
+            created_at__lt=switched.created_at,
         ):
             claim(
                 Failback.objects.filter(pk=run.pk, state=FailbackState.RUNNING),
@@ -155,7 +158,7 @@ def _refuse(run: Failback, found: FailoverRun, words: str) -> None:
 
 
 def _check_ready(run: Failback) -> None:
-    waiting = run.orphans.filter(records__gt=0, state__in=_WAITING)
+    waiting = run.orphans.filter(records__gt=0, state__in=UNSETTLED)
     records = waiting.aggregate(records=Sum("records"))["records"]
     if records:
         raise Conflict(

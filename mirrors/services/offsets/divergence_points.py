@@ -71,7 +71,7 @@ def store_points(
         new = [point for tp, point in points.items() if known.get(tp) != point]
         if new:
             _write(spec, admin, new, until)
-    return _store(flow, points.values())
+    return _store(flow, points.values(), topics)
 
 
 def read_points(*, flow: Flow, deadline_s: float = DEADLINE_S) -> list[Divergence]:
@@ -179,8 +179,10 @@ def _write(spec: FlowSpec, admin: Admin, points: Iterable[Point], until: float) 
     append(spec.target, topic, rows, deadline_s=_left(until))
 
 
-def _store(flow: Flow, points: Iterable[Point]) -> list[Divergence]:
-    """Make the rows equal to the points, and delete others."""
+def _store(
+    flow: Flow, points: Iterable[Point], topics: Collection[str] | None = None
+) -> list[Divergence]:
+    """Make the rows equal to the points, and delete others; with `topics`, only rows of these."""
     rows = [
         Divergence(
             flow=flow,
@@ -192,7 +194,8 @@ def _store(flow: Flow, points: Iterable[Point]) -> list[Divergence]:
         for point in points
     ]
     with transaction.atomic():
-        Divergence.objects.filter(flow=flow).delete()
+        before = Divergence.objects.filter(flow=flow)
+        (before if topics is None else before.filter(topic__in=topics)).delete()
         Divergence.objects.bulk_create(rows, batch_size=_BATCH)
     return rows
 

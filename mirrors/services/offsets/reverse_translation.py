@@ -2,34 +2,37 @@
 
 Between two flows with the same topic names, one flow's map is half of the answer: records that it
 skipped came from the other cluster, and have their own offsets there. `correct_translations`
-completes answers of such a flow while the other one is stopped. `upstream_of` answers for remote
-topics that no flow replicates back. Offsets after the rows of both flows stay unknown.
+completes answers of such a flow while the other one does not replicate the topic. `upstream_of`
+answers for remote topics that no flow replicates back. Offsets after the rows of both flows stay
+unknown.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping
 
 from django.db.models import F
 
 from mirrors.domain.cluster_snapshot import TopicPartition
+from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.failback.mixed_partitions import count_re_reads
 from mirrors.domain.failback.reverse_translation import (
     downstream_between,
     translate_back,
     upstream_between,
 )
+from mirrors.domain.failover.scope import ScopeNames, scope_of
+from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.translation import Translation
+from mirrors.domain.replication_policy import policy_for
 from mirrors.models import (
     Divergence,
     Failback,
     FailoverRun,
     Flow,
     Job,
-    OrphanStretch,
     PartitionMap,
     RunBlock,
 )
@@ -43,15 +46,30 @@ _SETTLED = (OrphanState.REPLAYED, OrphanState.EXPORTED, OrphanState.DROPPED)
 
 
 def reverse_flow_of(flow: Flow) -> Flow | None:
-    """The flow in the other direction, when it is stopped and its target was promoted."""
-    rows = Flow.objects.filter(
-        source=flow.target_id, target=flow.source_id, desired_state=DesiredState.STOPPED
-    )
+    """The flow in the other direction, when its target was promoted for some of its topics."""
+    rows = Flow.objects.filter(source=flow.target_id, target=flow.source_id)
     # Each look-up asks, and mostly there is none: a cheap query decides that.
     there = rows.filter(divergences__isnull=False).first() if rows.exists() else None
-    if there is None or Job.objects.filter(flow=there, ended_at=None).exists():
-        return None
-    return there
+    return there if there is not None and promoted_topics(there) else None
+
+
+def promoted_topics(there: Flow) -> set[str]:
+    """Source topics for which the flow's target was promoted, and that it does not replicate now.
+
+    A stopped flow replicates none. After the failover of one application it runs, and excludes the
+    application's topics.
+    """
+    topics = set(Divergence.objects.filter(flow=there).values_list("topic", flat=True))
+    jobs = Job.objects.filter(flow=there, ended_at=None)
+    if there.desired_state == DesiredState.STOPPED and not jobs.exists():
+        return topics
+    try:
+        spec = there.spec
+    except InvalidSettings:
+        return set()
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    selection = TopicSelection(spec.settings, policy)
+    return {topic for topic in topics if not selection.decide(topic).replicated}
 
 
 def correct_translations(
@@ -99,7 +117,9 @@ def origin_partitions(flow: Flow) -> dict[TopicPartition, TopicPartition]:
     there = reverse_flow_of(flow)
     if there is None:
         return {}
-    rows = Divergence.objects.filter(flow=there).exclude(remote_topic=F("topic"))
+    promoted = promoted_topics(there)
+    points = Divergence.objects.filter(flow=there).exclude(remote_topic=F("topic"))
+    rows = [row for row in points if row.topic in promoted]
     partitions = {(row.remote_topic, row.partition): (row.topic, row.partition) for row in rows}
     known = _maps(there, {topic for topic, _ in partitions.values()})
     deleted = _deleted_origins(there)
@@ -111,7 +131,7 @@ def blocked_home(flow: Flow) -> dict[TopicPartition, str]:
 
     Their origin is not the topic that was replicated, so no group can resume there.
     """
-    run = Failback.objects.filter(reverse=flow).order_by("-id").first()
+    run = Failback.objects.filter(reverse=flow, scope={}).order_by("-id").first()
     return {
         (row["topic"], row["partition"]): row["reason"]
         for row in (run.starts if run is not None else ())
@@ -146,14 +166,15 @@ class ReverseMaps:
     ) -> None:
         names = {topic for topic, _ in partitions}
         rows = Divergence.objects.filter(flow=there, remote_topic__in=names)
-        deleted = _deleted_origins(there)
+        deleted, promoted = _deleted_origins(there), promoted_topics(there)
         self._points = {
-            tp: row for row in rows if (tp := (row.remote_topic, row.partition)) not in deleted
+            tp: row
+            for row in rows
+            if (tp := (row.remote_topic, row.partition)) not in deleted and row.topic in promoted
         }
         self._there = _maps(there, {point.topic for point in self._points.values()})
         self._back = {} if back is None else _maps(back, names)
-        kept_at = max((point.kept_at for point in self._points.values()), default=None)
-        self._waiting = _undecided(there, kept_at)
+        self._undecided = _undecided(there, self._points.values())
         # Such a run waited for the last record: nothing is lost after it.
         self._complete = set(
             FailoverRun.objects.filter(
@@ -202,9 +223,7 @@ class ReverseMaps:
             back=found,
             rest=forth.position or 0,
             tail=tail,
-            undecided=point.mark not in self._complete
-            if self._waiting is None
-            else source in self._waiting,
+            undecided=self._undecided.get(source, point.mark not in self._complete),
         )
         return self._with_re_reads(answer, forth, back)
 
@@ -228,7 +247,7 @@ def _deleted_origins(there: Flow) -> set[TopicPartition]:
 
     A topic of that name that exists now is another one: the offset map does not lead to it.
     """
-    run = Failback.objects.filter(flow=there).order_by("-id").first()
+    run = Failback.objects.filter(flow=there, scope={}).order_by("-id").first()
     return {
         (row["topic"], row["partition"])
         for row in (run.starts if run is not None else ())
@@ -241,10 +260,26 @@ def _maps(flow: Flow, topics: set[str]) -> dict[TopicPartition, PartitionMap]:
     return {(row.topic, row.partition): row for row in rows}
 
 
-def _undecided(there: Flow, kept_at: datetime | None) -> set[TopicPartition] | None:
-    """Partitions with undecided orphans; None when they were not listed since."""
-    run = Failback.objects.filter(flow=there, listed_at__gte=kept_at).first() if kept_at else None
-    if run is None:
-        return None
-    rows = OrphanStretch.objects.filter(failback=run, records__gt=0)
-    return {(row.topic, row.partition) for row in rows.exclude(state__in=_SETTLED)}
+def _undecided(there: Flow, points: Collection[Divergence]) -> dict[TopicPartition, bool]:
+    """Whether orphans of these source partitions wait for a decision; only of those whose orphans
+    were listed since their divergence points were stored.
+
+    A failback lists all topics, that of one application its own.
+    """
+    if not points:
+        return {}
+    runs = Failback.objects.filter(
+        flow=there, listed_at__gte=min(point.kept_at for point in points)
+    ).order_by("id")
+    listed: dict[TopicPartition, bool] = {}
+    for run in runs:
+        waiting = run.orphans.filter(records__gt=0).exclude(state__in=_SETTLED)
+        undecided = {(row.topic, row.partition) for row in waiting}
+        scope = scope_of(run.scope)
+        names = None if scope is None else ScopeNames(scope)
+        for point in points:
+            tp = (point.topic, point.partition)
+            is_in = names is None or names.has_topic(point.topic)
+            if is_in and run.listed_at is not None and run.listed_at >= point.kept_at:
+                listed[tp] = tp in undecided
+    return listed

@@ -106,7 +106,9 @@ def show_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
     is_open = run.ended_at is None
     context: dict[str, Any] = {
         "run": run,
-        "title": f"Failback of {arrow(run.flow.name)}",
+        "title": f"Orphans of failover {run.failover_id}"
+        if run.scope
+        else f"Failback of {arrow(run.flow.name)}",
         "is_open": is_open,
         "busy": run.state in _BUSY,
         "orphans": rows,
@@ -146,10 +148,15 @@ def _totals(rows: list[OrphanStretch]) -> dict[str, int]:
 def _commands(request: HttpRequest, run: Failback) -> list[dict[str, str]]:
     path, why = f"failbacks/{run.pk}/", {"reason": "…"}
     decision = {"decision": "replay", **why}
-    return [
+    of_orphans = [
         curl(request, "Read this failback", "GET", path),
         curl(request, "Orphans by partition", "GET", f"{path}orphans/"),
         curl(request, "Decide on them", "POST", f"{path}decide/", decision),
+    ]
+    if run.scope:
+        return of_orphans
+    return [
+        *of_orphans,
         curl(request, "Move idle groups back", "POST", f"{path}groups/", {"act": True}),
         curl(request, "Switch back", "POST", f"{path}switch/", {"confirm_alias": "…", **why}),
     ]

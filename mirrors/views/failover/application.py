@@ -6,9 +6,10 @@ from collections import defaultdict
 from typing import Any
 from urllib.parse import urlencode
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
@@ -16,9 +17,10 @@ from mirrors.domain.failover.scope import Scope, ScopeNames, scope_of
 from mirrors.domain.failover.scope_boundary import boundary
 from mirrors.domain.formatting import arrow
 from mirrors.models import FailoverRun, Flow, FlowTopic, GroupOffset, needs
-from mirrors.services.failback.application import failback_of
+from mirrors.services.failback.application import create_reverse_flow, failback_of
+from mirrors.services.failback.application_orphans import request_listing
 from mirrors.services.failover.simulation import simulator
-from mirrors.views.page import curl, render_page
+from mirrors.views.page import attempt, curl, render_page
 
 SHOWN = 200
 _FIELDS = ("topics", "groups")
@@ -65,30 +67,55 @@ def choose_application(request: HttpRequest, pk: int) -> HttpResponse:
 @needs(Right.VIEW)
 def show_failback(request: HttpRequest, pk: int) -> HttpResponse:
     """The next step of the failback of one application; other runs lead to the whole flow's."""
-    rows = FailoverRun.objects.select_related("flow__source", "flow__target")
-    run = get_object_or_404(rows, pk=pk)
+    run = _run(pk)
     try:
         found = failback_of(run)
     except UnderstudyError:
         return redirect("flow-failback", pk=run.flow_id)
-    new = {
-        "source": run.flow.target.alias,
-        "target": run.flow.source.alias,
-        "topics": ", ".join(found.scope["topics"]),
-        "start_from": found.start_from,
-        "skip_replicated": "true" if found.skips else "",
-    }
+    listing = {"flow": run.flow_id, "failover": pk, "reason": "…"}
     context = {
         "run": run,
         "found": found,
         "title": f"Fail back one application to {run.flow.source.alias}",
-        "new_flow": urlencode({name: text for name, text in new.items() if text}),
         "scope_query": address_of(found.scope),
-        "commands": [curl(request, "Read the next step", "GET", f"failovers/{pk}/failback/")],
+        "commands": [
+            curl(request, "Read the next step", "GET", f"failovers/{pk}/failback/"),
+            curl(request, "Create the reverse flow", "POST", f"failovers/{pk}/failback/"),
+            curl(request, "List orphans", "POST", "failbacks/", listing),
+        ],
     }
     return render_page(
         request, "mirrors/failback/application.html", context, section="failovers", every=3
     )
+
+
+@require_POST
+@needs(Right.OPERATE)
+def create_reverse(request: HttpRequest, pk: int) -> HttpResponse:
+    """Create and start the reverse flow for the application's topics."""
+    run = _run(pk)
+    who = request.user.get_username()
+    attempt(request, lambda: create_reverse_flow(run=run, who=who))
+    return redirect("application-failback", pk=pk)
+
+
+@require_POST
+@needs(Right.OPERATE)
+def list_orphans(request: HttpRequest, pk: int) -> HttpResponse:
+    """Let a worker list the records that the failover left."""
+    run, who = _run(pk), request.user.get_username()
+    why = request.POST.get("reason", "").strip()[:500]
+    try:
+        listing = request_listing(run=run, who=who, why=why)
+    except UnderstudyError as error:
+        messages.error(request, error.message)
+        return redirect("application-failback", pk=pk)
+    return redirect("failback", pk=listing.pk)
+
+
+def _run(pk: int) -> FailoverRun:
+    rows = FailoverRun.objects.select_related("flow__source", "flow__target", "flow__runner")
+    return get_object_or_404(rows, pk=pk)
 
 
 def address_of(scope: dict[str, list[str]]) -> str:

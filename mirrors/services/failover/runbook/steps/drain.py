@@ -13,8 +13,10 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
 from mirrors.domain.failback.reverse_flow import with_topics, without_topics
 from mirrors.domain.failover.runbook.state_machine import Outcome
+from mirrors.domain.flows.named_offsets import without_offsets_of
 from mirrors.domain.formatting import plural
 from mirrors.domain.gaps.lost_ranges import UNCOPYABLE
+from mirrors.domain.settings.flow_control import START, UNTIL
 from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.models import Flow, Gap, Job, PartitionMap
 from mirrors.models.audit.transitions import note
@@ -71,8 +73,9 @@ def _exclude(context: Context) -> None:
     flow = _fresh(context)
     topics = _scope_topics(context)
     if "exclude_before" not in context.row.result:
-        context.keep(exclude_before=flow.properties.get("topics.exclude"))
-    after = without_topics(flow.properties, topics)
+        before = {key: flow.properties[key] for key in (START, UNTIL) if key in flow.properties}
+        context.keep(exclude_before=flow.properties.get("topics.exclude"), offsets_before=before)
+    after = without_offsets_of(without_topics(flow.properties, topics), topics)
     update_flow(flow=flow, properties=after, who=context.run.requested_by)
     why = f"{context.run.kind.capitalize()} {context.run.pk} moved them to {flow.target.alias}."
     words = f"{', '.join(topics[:_NAMED])}{', …' if len(topics) > _NAMED else ''}: {why}"
@@ -264,6 +267,7 @@ def _undo(context: Context) -> str:
         flow, kept = _fresh(context), context.row.result
         topics = kept.get("excluded") or _scope_topics(context)
         after = with_topics(flow.properties, topics, kept["exclude_before"])
+        after |= kept.get("offsets_before", {})
         update_flow(flow=flow, properties=after, who=context.run.requested_by)
     flow = _fresh(context)
     if context.row.result.get("was") != DesiredState.RUNNING:
