@@ -14,9 +14,11 @@ from django.urls import Resolver404, resolve
 
 from controlplane import redaction
 from mirrors.api.base import id_of_flow
+from mirrors.domain.access.addresses import object_of
 from mirrors.domain.access.rights import Right
-from mirrors.models import PersonSettings, Role, demand, role_of
-from mirrors.models.grants import access_of
+from mirrors.models import PersonSettings, Role, role_of
+from mirrors.models.grants import Access, access_of, limit_request, own_request
+from mirrors.services.access import check, subject_of
 from mirrors.views.time_zone import times_in
 
 Respond = Callable[[HttpRequest], HttpResponse]
@@ -55,21 +57,25 @@ class RoleMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.get_response(request)
+        with own_request():
+            return self.get_response(request)
 
     def process_view(
-        self, request: HttpRequest, view: Any, args: object, kwargs: object
+        self, request: HttpRequest, view: Any, args: object, kwargs: dict[str, Any]
     ) -> HttpResponse | None:
+        reading = request.method in _SAFE
+        limit_request(request.user, Right.VIEW, reading=reading)
         if not getattr(view, "login_required", True):
             return None
         inner = getattr(view, "view_class", None)
         marked = getattr(view, "rights", None) or getattr(inner, "rights", None)
         read, write = marked or (Right.VIEW, Right.ADMINISTER)
-        demanded = read if request.method in _SAFE else write
+        demanded = read if reading else write
         if callable(demanded):
             demanded = demanded(kwargs)
         if demanded is not None:
-            demand(request.user, demanded)
+            route = request.resolver_match.route if request.resolver_match else ""
+            check(request.user, demanded, route, kwargs, reading=reading)
         return None
 
 
@@ -147,9 +153,25 @@ def remember_zone(request: HttpRequest | None, user: Any, **kwargs: object) -> N
 def role(request: HttpRequest) -> dict[str, Any]:
     """For templates: permissions of the user (`can.operate`) and the reference of the request."""
     access = access_of(request.user) if hasattr(request, "user") else None
-    rights = [right for right in Right if access is not None and access.everywhere(right)]
-    return {
-        "role": role_of(request.user).word if access else Role.NONE.word,
-        "can": {right.value: right in rights for right in Right},
-        "reference": getattr(request, "reference", ""),
-    }
+    can = {right.value: False for right in Right} | {"manage": False}
+    if access is not None:
+        can = _can(request, access)
+    role = role_of(request.user).word if access else Role.NONE.word
+    return {"role": role, "can": can, "reference": getattr(request, "reference", "")}
+
+
+def _can(request: HttpRequest, access: Access) -> dict[str, bool]:
+    """The rights on what the page is about; on a list, whether there is a row with the right.
+
+    `manage`: to administer everything.
+    """
+    everywhere = {right.value: access.everywhere(right) for right in Right}
+    manage = everywhere[Right.ADMINISTER]
+    if all(everywhere.values()) or not access.is_limited:
+        return {**everywhere, "manage": manage}
+    match = request.resolver_match
+    if match is not None and object_of(match.route) is not None:
+        subject = subject_of(request.user, match.route, match.kwargs)
+        return {right.value: access.may(right, subject)[0] for right in Right} | {"manage": manage}
+    somewhere = {right.value: access.somewhere(right) for right in Right}
+    return {**somewhere, "administer": manage, "manage": manage}

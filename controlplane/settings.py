@@ -287,6 +287,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["controlplane.api.json_parser.StrictJSONParser"],
     "DEFAULT_PAGINATION_CLASS": "controlplane.api.errors.Pagination",
     "DEFAULT_FILTER_BACKENDS": [
+        "mirrors.api.base.VisibleRows",
         "mirrors.api.base.ExactFilter",
         "mirrors.api.base.Search",
         "mirrors.api.base.Ordering",

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from mirrors.forms.base import SettingsForm, lines_of, parse_lines, text_field
 from mirrors.models import Cluster, Flow
+from mirrors.models.grants import choosable, seen
 from mirrors.outbound_http import check_headers, refusal
 from monitoring.channels.base import ChannelType
 from monitoring.channels.registry import CHANNEL_TYPES, errors_of
@@ -164,9 +165,9 @@ class SilenceForm(SettingsForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["flow"].queryset = flows()  # type: ignore[attr-defined]
-        self.fields["cluster"].queryset = Cluster.objects.all()  # type: ignore[attr-defined]
-        self.fields["rule"].queryset = AlertRule.objects.all()  # type: ignore[attr-defined]
+        self.fields["flow"].queryset = choosable(flows())  # type: ignore[attr-defined]
+        self.fields["cluster"].queryset = choosable(Cluster.objects.all())  # type: ignore[attr-defined]
+        self.fields["rule"].queryset = seen(AlertRule.objects.all())  # type: ignore[attr-defined]
         self.fields["cluster"].help_text = "All flows from and to this cluster."
         self.fields["starts_at"].help_text = "Empty: now."
         self.fields["reason"].help_text = "Shown with the silence."

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from mirrors.models import Cluster, FailoverRun, Flow
+from mirrors.models.grants import showing
 from monitoring.models.alerts import unsilenced_alerts
 
 # Severities, most severe first, with the CSS state of each.
@@ -33,7 +34,7 @@ class Counts:
 
 def menu(request: HttpRequest) -> dict[str, Any]:
     """For templates; lazy, so a page without a menu makes no query."""
-    return {"counts": SimpleLazyObject(count)}
+    return {"counts": SimpleLazyObject(showing()(count))}
 
 
 def count() -> Counts:

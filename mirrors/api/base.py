@@ -16,6 +16,7 @@ from rest_framework.request import Request
 
 from mirrors.domain.transforms.rules import TRANSFORMS, in_one_line
 from mirrors.models import Flow
+from mirrors.models.grants import Owned, demand_here, seen
 
 
 class StrictMixin:
@@ -68,9 +69,20 @@ class PropertiesField(serializers.DictField):
         return found
 
 
+class VisibleField(serializers.SlugRelatedField[Any]):
+    """A cluster, runner or rule by its name, among those that the person may view."""
+
+    def get_queryset(self) -> QuerySet[Any]:
+        rows: Any = super().get_queryset()
+        return seen(rows)
+
+
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
 class FlowField(serializers.Field[Flow, Any, Any, Any]):
-    """A flow by id or by name, such as `primary->backup`; shown as its id."""
+    """A flow by id or by name, such as `primary->backup`; shown as its id.
+
+    The person needs the right of the request on it.
+    """
 
     def to_internal_value(self, data: Any) -> Flow:
         flows = Flow.objects.select_related("source", "target", "runner")
@@ -82,8 +94,9 @@ class FlowField(serializers.Field[Flow, Any, Any, Any]):
             found = flows.filter(pk=id_of_flow(data)).first()
         else:
             raise serializers.ValidationError("Enter a flow's id or its name.")
-        if found is None:
+        if found is None or not seen(flows.filter(pk=found.pk)).exists():
             raise serializers.ValidationError(f"There is no flow {str(data)[:200]}.")
+        demand_here(found)
         return found
 
     def get_attribute(self, instance: Any) -> Any:
@@ -107,6 +120,16 @@ class ReasonSerializer(StrictSerializer):
     """The person's reason; recorded in the transition."""
 
     reason = serializers.CharField(required=False, allow_blank=True, max_length=500)
+
+
+class VisibleRows(filters.BaseFilterBackend):
+    """The first filter of every list: the rows that the person may view.
+
+    A view set's query exists before any request, so the manager of its rows has not filtered it.
+    """
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> Any:
+        return seen(queryset) if issubclass(queryset.model, Owned) else queryset
 
 
 class ExactFilter(filters.BaseFilterBackend):

@@ -11,7 +11,6 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers, status
 from rest_framework.decorators import action
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -29,7 +28,8 @@ from mirrors.api.viewsets import DecisionMixin, FindingViewSet, FlowRelatedViewS
 from mirrors.domain.access.rights import Right
 from mirrors.domain.failback.orphans import DECISIONS
 from mirrors.lists.failback import DIVERGENCE, FAILBACKS, ORPHANS
-from mirrors.models import Divergence, Failback, FailoverRun, OrphanStretch, has_right
+from mirrors.models import Divergence, Failback, FailoverRun, OrphanStretch
+from mirrors.models.grants import demand_here
 from mirrors.services.failback import lifecycle, orphans, switchover
 from mirrors.services.failback.application_orphans import request_listing
 
@@ -172,6 +172,7 @@ class FailbackViewSet(DecisionMixin, RunViewSet):
         given, who = body_of(request, FailbackAskSerializer), person(request)
         if (moved := given.get("failover")) is not None:
             return self.created(request_listing(run=moved, who=who, why=given["reason"]))
+        demand_here(given["flow"].opposite_subject)
         run = lifecycle.request_failback(flow=given["flow"], who=who, why=given["reason"])
         return self.created(run)
 
@@ -211,9 +212,11 @@ class FailbackViewSet(DecisionMixin, RunViewSet):
 
         Refused (409) while orphans wait for a decision, or the reverse flow is far behind.
         """
+        run = self.get_object()
+        demand_here(run.flow.opposite_subject)
         given = body_of(request, SwitchAskSerializer)
         found = switchover.request_switch(
-            run=self.get_object(),
+            run=run,
             confirm_alias=given["confirm_alias"],
             who=person(request),
             why=given["reason"],
@@ -243,6 +246,7 @@ class OrphanViewSet(FindingViewSet):
     serializer_class = OrphanSerializer
     search_fields = ("topic", "reason")
     ordering_fields = ("topic", "partition", "records", "bytes", "state")
+    action_rights: ClassVar = {"records": Right.OPERATE}
     filter_fields: ClassVar = {"state": "state", "topic": "topic", "decision": "decision"}
 
     @extend_schema(
@@ -255,8 +259,6 @@ class OrphanViewSet(FindingViewSet):
     @action(detail=True, methods=["get"], filter_backends=[], pagination_class=None)
     def records(self, request: Request, failback_id: str, pk: str) -> Response:
         """The records themselves, for operators; bytes that are not text are in `…_base64`."""
-        if not has_right(request.user, Right.OPERATE):
-            raise PermissionDenied("The content of records needs the role operator.")
         stretch = get_object_or_404(self.get_queryset(), pk=pk)
         start = _whole(request, "from", 0)
         count = min(_whole(request, "count", 100), MOST_RECORDS)

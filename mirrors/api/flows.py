@@ -18,7 +18,13 @@ from rest_framework.response import Response
 from mirrors import tasks
 from mirrors.api import flow_progress
 from mirrors.api.account import AccountOfFlow
-from mirrors.api.base import PropertiesField, ReasonSerializer, StrictModelSerializer, person
+from mirrors.api.base import (
+    PropertiesField,
+    ReasonSerializer,
+    StrictModelSerializer,
+    VisibleField,
+    person,
+)
 from mirrors.api.drills.readiness import ProofSerializer
 from mirrors.domain.access.rights import Right
 from mirrors.domain.permissions.formats import FORMATS
@@ -26,8 +32,10 @@ from mirrors.domain.states.flows import DESIRED
 from mirrors.lists.flows import FLOWS
 from mirrors.models import Cluster, Flow, Runner
 from mirrors.models.account import StoppedPartitions, stopped_of, with_repeats
+from mirrors.models.clusters import pair_subject
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState, rules_of, speed_sentences
+from mirrors.models.grants import demand_here
 from mirrors.models.readiness import proof_of, with_proof
 from mirrors.services import explanation as explain
 from mirrors.services.flows import commands, settings
@@ -90,11 +98,9 @@ _ACTIONS: dict[str, Callable[..., Flow]] = {
 
 
 class FlowSerializer(StoppedSerializer, AccountOfFlow):
-    source: Any = serializers.SlugRelatedField(slug_field="alias", queryset=Cluster.objects.all())
-    target = serializers.SlugRelatedField(slug_field="alias", queryset=Cluster.objects.all())
-    runner = serializers.SlugRelatedField(
-        slug_field="name", queryset=Runner.objects.all(), required=False
-    )
+    source: Any = VisibleField(slug_field="alias", queryset=Cluster.objects.all())
+    target = VisibleField(slug_field="alias", queryset=Cluster.objects.all())
+    runner = VisibleField(slug_field="name", queryset=Runner.objects.all(), required=False)
     name = serializers.CharField(read_only=True)
     properties = PropertiesField(
         required=False,
@@ -229,6 +235,10 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         asked = self.get_serializer(data=request.data)
         asked.is_valid(raise_exception=True)
         given = {"properties": {}, **asked.validated_data}
+        pair = pair_subject(given["source"], given["target"])
+        demand_here(pair)
+        if given.get("desired_state") != DesiredState.STOPPED:
+            demand_here(pair, Right.OPERATE)
         flow = settings.create_flow(**given, who=person(request))
         return self._changed(flow, status.HTTP_201_CREATED)
 
@@ -237,6 +247,8 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         flow = self.get_object()
         changes = self._edit(flow, request)
         desired = changes.pop("desired_state", None)
+        if desired is not None and desired != flow.desired_state:
+            demand_here(flow, Right.OPERATE)
         flow = settings.update_flow(flow=flow, **changes, who=person(request))
         if desired is not None and desired != flow.desired_state:
             flow = _ACTIONS[desired](flow=flow, who=person(request))
@@ -318,6 +330,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
     @action(detail=True, methods=["post"])
     def reverse(self, request: Request, pk: str) -> Response:
         """Stop this flow and start the reverse one, which is the response."""
+        demand_here(self.get_object().opposite_subject)
         return self._act(commands.reverse_flow, request)
 
     @extend_schema(

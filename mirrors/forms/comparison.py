@@ -9,6 +9,7 @@ from django import forms
 
 from mirrors.forms.base import text_field
 from mirrors.models import Flow
+from mirrors.models.grants import choosable
 from mirrors.services.comparison import lifecycle
 
 
@@ -18,7 +19,7 @@ class ComparisonForm(forms.Form):
         label="Flow",
         empty_label="Choose a flow",
         error_messages={"required": "Choose the flow whose clusters are compared."},
-        queryset=Flow.objects.select_related("source", "target").order_by("pk"),
+        queryset=Flow.objects.none(),
     )
     topics = text_field("Topics", placeholder="all topics that the flow replicates")
     content = forms.BooleanField(label="Compare records too", required=False, initial=True)
@@ -42,6 +43,8 @@ class ComparisonForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        flows = Flow.objects.select_related("source", "target").order_by("pk")
+        self.fields["flow"].queryset = choosable(flows)  # type: ignore[attr-defined]
         self.fields["topics"].help_text = "Names on the source, separated by commas."
         self.fields["records"].help_text = "Empty: all that both clusters still have."
         self.fields[

@@ -9,6 +9,7 @@ from django import forms
 from mirrors.domain.formatting import arrow
 from mirrors.forms.base import SettingsForm, text_field
 from mirrors.models import Drill, Flow
+from mirrors.models.grants import choosable
 
 
 class FlowChoice(forms.ModelChoiceField):
@@ -34,7 +35,8 @@ class DrillForm(SettingsForm):
                 "enabled": drill.enabled,
             }
         super().__init__(*args, **kwargs)
-        flows = Flow.objects.select_related("source", "target")
+        rows = Flow.objects.select_related("source", "target")
+        flows = choosable(rows) if drill is None else rows
         self.fields["flow"].queryset = flows.order_by(  # type: ignore[attr-defined]
             "source__alias", "target__alias"
         )

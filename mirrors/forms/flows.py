@@ -23,6 +23,7 @@ from mirrors.domain.transforms import rules
 from mirrors.domain.transforms.functions import COLUMNS, HELPERS
 from mirrors.forms.base import SettingsForm, field_of, lines_of, parse_lines, text_field
 from mirrors.models import Cluster, Flow, Runner
+from mirrors.models.grants import choosable, seen
 
 # Keys of a flow with a field of their own, in the order of the page; all others are key=value text.
 FLOW_KEYS = (
@@ -154,7 +155,7 @@ class FlowForm(SettingsForm):
         Cluster.objects.all(), label="Target", to_field_name="alias", empty_label="Choose"
     )
     runner = forms.ModelChoiceField(
-        Runner.objects.filter(retired_at=None),
+        Runner.objects.none(),
         label="Runner",
         to_field_name="name",
         required=False,
@@ -174,6 +175,11 @@ class FlowForm(SettingsForm):
     def __init__(self, *args: Any, flow: Flow | None = None, **kwargs: Any) -> None:
         kwargs["initial"] = {**_flow_initial(flow), **kwargs.pop("initial", {})}
         super().__init__(*args, **kwargs)
+        if flow is None:
+            for name in ("source", "target"):
+                self.fields[name].queryset = choosable(Cluster.objects.all())  # type: ignore[attr-defined]
+        runners = Runner.objects.filter(retired_at=None)
+        self.fields["runner"].queryset = seen(runners)  # type: ignore[attr-defined]
         for key in FLOW_KEYS:
             self.fields[field_of(key)] = flow_field(key, (flow.properties if flow else {}).get(key))
         self.fields["properties"].help_text = (

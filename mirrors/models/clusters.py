@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from mirrors.domain.access.grants import Reach, Subject
 from mirrors.domain.access.rights import Right
@@ -94,6 +94,11 @@ class Cluster(Owned):
         )
 
 
+def pair_subject(source: Cluster, target: Cluster) -> Subject:
+    """What is demanded to add a flow: the right on both clusters."""
+    return Subject(name=f"{source.alias}->{target.alias}", clusters=(source.pk, target.pk))
+
+
 class ClusterTest(RunLifecycle, Owned):
     """One connection test: stored first, then queued, so that a lost message is detected."""
 
@@ -138,10 +143,15 @@ class TopicPreview(Reading, Owned):
 
     @classmethod
     def rows_reached(cls, where: Reach, right: Right) -> Q:
-        return Q(source__in=where.clusters, target__in=where.clusters)
+        """Of clusters on which a flow may be added; those of a flow are shown with it."""
+        pair = Q(source__in=where.clusters, target__in=where.clusters)
+        if right is not Right.VIEW:
+            return pair
+        flows: Any = Cluster._meta.get_field("flows_out").related_model
+        of_pair = {"source": OuterRef("source"), "target": OuterRef("target")}
+        of_flows = flows._base_manager.filter(flows.rows_reached(where, right), **of_pair)
+        return pair | Q(Exists(of_flows))
 
     @property
     def access_subject(self) -> Subject:
-        """The pair on which a flow is to be added."""
-        name = f"{self.source.alias}->{self.target.alias}"
-        return Subject(name=name, clusters=(self.source_id, self.target_id))
+        return pair_subject(self.source, self.target)

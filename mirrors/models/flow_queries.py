@@ -14,6 +14,7 @@ from django.db.models.functions import Coalesce, Concat
 
 from mirrors.domain.account.totals import Total, combine
 from mirrors.models.flows import Flow, FlowTopic
+from mirrors.models.grants import filtered
 from mirrors.models.groups.offsets import GroupOffset
 
 
@@ -23,7 +24,7 @@ def flows_with_lag() -> QuerySet[Any]:
     `owed` is the known sum, with its `certainty`, `unknown_partitions` and `observed_at`.
     `offset_lag` is the same number for readers without a certainty: null while a part is unknown.
     """
-    return _flows_with_lag().all()
+    return filtered(_flows_with_lag().all())
 
 
 def figures_as_of(flow: Any) -> datetime | None:
@@ -39,9 +40,9 @@ def figures_as_of(flow: Any) -> datetime | None:
 
 @functools.cache
 def _flows_with_lag() -> QuerySet[Any]:
-    """The query, built once; `all` makes a copy that runs again."""
+    """The query of all flows, built once; `all` makes a copy that runs again."""
     return (
-        labelled_flows()
+        _labelled(Flow._base_manager.all())
         .select_related("account")
         .annotate(
             copied=Coalesce(F("account__topics_copied"), 0),
@@ -61,7 +62,11 @@ def _flows_with_lag() -> QuerySet[Any]:
 
 def labelled_flows() -> QuerySet[Any]:
     """Flows with their displayed names as `label`."""
-    rows = Flow.objects.select_related("source", "target", "runner")
+    return _labelled(Flow.objects.all())
+
+
+def _labelled(rows: QuerySet[Any]) -> QuerySet[Any]:
+    rows = rows.select_related("source", "target", "runner")
     return rows.annotate(label=Concat("source__alias", Value("->"), "target__alias"))
 
 

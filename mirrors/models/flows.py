@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -31,7 +32,7 @@ from mirrors.domain.states.flows import (
 )
 from mirrors.domain.transforms.rules import TRANSFORMS, parse_rules
 from mirrors.models.base import StateField
-from mirrors.models.clusters import Cluster
+from mirrors.models.clusters import Cluster, pair_subject
 from mirrors.models.grants import FlowLabel, Owned
 from mirrors.models.runners import Runner
 
@@ -98,6 +99,16 @@ class Flow(Owned):
             clusters=(self.source_id, self.target_id),
             labels=frozenset(self.labels.values_list("name", flat=True)),
         )
+
+    @property
+    def opposite_subject(self) -> Subject:
+        """The flow of the other direction, or where one would be made with the same labels."""
+        rows = Flow._base_manager.select_related("source", "target")
+        known = rows.filter(source=self.target_id, target=self.source_id).first()
+        if known is not None:
+            return known.access_subject
+        pair = pair_subject(self.target, self.source)
+        return dataclasses.replace(pair, labels=self.access_subject.labels)
 
     @property
     def start_refusal(self) -> str:

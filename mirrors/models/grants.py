@@ -2,14 +2,15 @@
 
 - `Access` answers for one user object and one request; the scope of a token limits it.
 - `permitted` filters rows by a right, `visible` by the right to view.
-- While a request of somebody who may not view everything is answered, `seeing` is set, and the
-  default managers of all rows that belong to a flow or a cluster filter by it. So a new list is
-  filtered too. Workers, commands and people who may view everything never meet the filter.
+- While a request of somebody who may not view everything is answered, the default managers of all
+  rows that belong to a flow or a cluster apply the filter. So a new list is filtered too. Workers,
+  commands and people who may view everything never meet it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -25,6 +26,7 @@ from mirrors.domain.access.grants import INSTALLATION, Grant, GrantScope, Reach,
 from mirrors.domain.access.rights import (
     OF_EVERYTHING,
     OF_TOKENS,
+    ROLE_FOR,
     ROLES,
     Right,
     rights_everywhere,
@@ -36,7 +38,6 @@ Person = AbstractBaseUser | AnonymousUser
 
 ROLE_CHOICES = [(role, role) for role in ROLES]
 SCOPE_CHOICES = [(scope.value, scope.value) for scope in GrantScope]
-_seeing: ContextVar[Access | None] = ContextVar("seeing", default=None)
 
 
 class Access:
@@ -46,7 +47,12 @@ class Access:
         self.user = user
         names = group_names(user)
         self._roles = (Role.ADMIN.word,) if user.is_superuser else names
-        self._cap = OF_TOKENS[scope_of(user)]
+        self._scope = scope_of(user)
+        self._cap = OF_TOKENS[self._scope]
+
+    @functools.cached_property
+    def _of_roles(self) -> frozenset[Right]:
+        return rights_everywhere(self._roles) & self._cap
 
     @functools.cached_property
     def grants(self) -> tuple[Grant, ...]:
@@ -58,13 +64,19 @@ class Access:
         )
         return (*(Grant(role) for role in sorted(roles)), *(row.grant for row in rows))
 
-    def may(self, right: Right, subject: Subject = INSTALLATION) -> tuple[bool, str]:
+    def may(self, right: Right, on: Subject | Owned = INSTALLATION) -> tuple[bool, str]:
         """Whether the person has the right on the subject, and why or why not."""
-        if right not in self._cap:
-            return False, f"The scope of this token is {scope_of(self.user)}."
-        if right in rights_everywhere(self._roles):
+        if right in self._of_roles:
             return True, "granted on everything"
-        return may(self.grants, right, subject)
+        if right not in self._cap:
+            needed = f"This needs the role {ROLE_FOR[right]}."
+            return False, f"{needed} The scope of this token is {self._scope}."
+        return may(self.grants, right, on.access_subject if isinstance(on, Owned) else on)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether some grant is not of everything."""
+        return any(grant.scope is not GrantScope.EVERYTHING for grant in self.grants)
 
     def everywhere(self, right: Right) -> bool:
         return self.may(right)[0]
@@ -86,15 +98,15 @@ def access_of(user: Person) -> Access | None:
     return known
 
 
-def has_right(user: Person, right: Right, subject: Subject = INSTALLATION) -> bool:
+def has_right(user: Person, right: Right, on: Subject | Owned = INSTALLATION) -> bool:
     access = access_of(user)
-    return access is not None and access.may(right, subject)[0]
+    return access is not None and access.may(right, on)[0]
 
 
-def demand(user: Person, right: Right, subject: Subject = INSTALLATION) -> None:
-    """Raise PermissionDenied with the reason unless the person has the right on the subject."""
+def demand(user: Person, right: Right, on: Subject | Owned = INSTALLATION) -> None:
+    """Raise PermissionDenied with the reason unless the person has the right there."""
     access = access_of(user)
-    allowed, why = access.may(right, subject) if access else (False, "Sign in.")
+    allowed, why = access.may(right, on) if access else (False, "Sign in.")
     if not allowed:
         raise PermissionDenied(why)
 
@@ -119,14 +131,70 @@ def needs(read: Demand, write: Demand = None) -> Callable[[View], View]:
 # --- rows ---------------------------------------------------------------------------------------
 
 
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Who asks, which right the address demands, and whether only rows of the person are read."""
+
+    access: Access
+    right: Right
+    filtered: bool
+
+
+_request: ContextVar[Request | None] = ContextVar("request of a person with grants", default=None)
+
+
 @contextlib.contextmanager
-def seeing(access: Access | None) -> Iterator[None]:
-    """Inside, default managers have only the rows that this person may view; None: all rows."""
-    token = _seeing.set(access)
+def own_request() -> Iterator[None]:
+    """Inside, `limit_request` holds for one request."""
+    token = _request.set(None)
     try:
         yield
     finally:
-        _seeing.reset(token)
+        _request.reset(token)
+
+
+def limit_request(user: Person, right: Right, *, reading: bool) -> None:
+    """From now on, rows of this request are those that the person may view.
+
+    While it changes something, services must see all rows, so only pages and choices are limited.
+    """
+    access = access_of(user)
+    _request.set(None if access is None else Request(access, right, filtered=reading))
+
+
+@contextlib.contextmanager
+def showing() -> Iterator[None]:
+    """Inside, a page is rendered: only rows that the person may view are read."""
+    now = _request.get()
+    token = _request.set(dataclasses.replace(now, filtered=True) if now else None)
+    try:
+        yield
+    finally:
+        _request.reset(token)
+
+
+def seen(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """The rows that the person of this request may view; all outside of one."""
+    now = _request.get()
+    return rows if now is None else _reached(rows, now.access, Right.VIEW)
+
+
+def filtered(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """As `seen`, but all rows while the request changes something: the default of managers."""
+    now = _request.get()
+    return seen(rows) if now is not None and now.filtered else rows
+
+
+def choosable(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """The rows on which the person of this request has the right that it demands."""
+    now = _request.get()
+    return rows if now is None else _reached(rows, now.access, now.right)
+
+
+def demand_here(on: Subject | Owned, right: Right | None = None) -> None:
+    """PermissionDenied unless the person of this request has its right, or `right`, there."""
+    if (now := _request.get()) is not None:
+        demand(now.access.user, right or now.right, on)
 
 
 def permitted(rows: QuerySet[Any], user: Person, right: Right) -> QuerySet[Any]:
@@ -155,9 +223,7 @@ class VisibleManager(models.Manager[Any]):
     """The rows that the person whose request is answered may view."""
 
     def get_queryset(self) -> QuerySet[Any]:
-        rows = super().get_queryset()
-        access = _seeing.get()
-        return rows if access is None else _reached(rows, access, Right.VIEW)
+        return filtered(super().get_queryset())
 
 
 class Owned(models.Model):

@@ -193,10 +193,12 @@ def _failed_tasks(keys: list[int], now: datetime) -> dict[int, list[tuple[str, s
 
 @functools.lru_cache(maxsize=1)
 def _last_errors(since: int) -> QuerySet[Any, Any]:
-    """The query alone, built once an hour."""
-    ended = DutyRun.objects.filter(flow=OuterRef("pk"), slot__gte=since, ended_at__isnull=False)
+    """The query of all flows alone, built once an hour."""
+    ended = DutyRun._base_manager.filter(
+        flow=OuterRef("pk"), slot__gte=since, ended_at__isnull=False
+    )
     last = [
         Subquery(ended.filter(duty=duty).order_by("-slot").values("error")[:1])
         for duty in SYNC_TASK_NAMES
     ]
-    return Flow.objects.order_by().values_list("pk", *last)
+    return Flow._base_manager.order_by().values_list("pk", *last)

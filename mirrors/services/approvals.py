@@ -40,12 +40,12 @@ def has_own_rule(flow: Flow) -> bool:
     return flow.spec.settings.failover_second_person is True
 
 
-def check_approver(*, requested_by: str, who: str) -> None:
-    """Conflict unless `who` may approve what `requested_by` requested."""
+def check_approver(*, flow: Flow, requested_by: str, who: str) -> None:
+    """Conflict unless `who` may approve what `requested_by` requested on the flow."""
     if who.casefold() == requested_by.casefold():
         raise Conflict(f"{who} requested this, so another person must approve it.")
     user = User.objects.filter(username=who).first()
-    if user is None or not has_right(user, Right.APPROVE):
+    if user is None or not has_right(user, Right.APPROVE, flow):
         raise Conflict(f"{who} has neither the role approver nor admin, so cannot approve it.")
     if reason := _same_person(requested_by, user):
         raise Conflict(
@@ -99,7 +99,7 @@ def request_waiver(*, flow: Flow, who: str, why: str) -> RuleWaiver:
 def decide_waiver(*, waiver: RuleWaiver, approved: bool, who: str) -> RuleWaiver:
     """Approve a request as a second person, which changes the flow; or reject it."""
     if approved:
-        check_approver(requested_by=waiver.requested_by, who=who)
+        check_approver(flow=waiver.flow, requested_by=waiver.requested_by, who=who)
     with transaction.atomic():
         rows = open_waivers().filter(pk=waiver.pk)
         if not rows.update(decided_at=timezone.now(), decided_by=who, approved=approved):

@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.errors import UnderstudyError
-from mirrors.models import claim
+from mirrors.models import Flow, claim
 from mirrors.models.audit.transitions import record
 from mirrors.models.base import RunLifecycle
 from mirrors.services.approvals import check_approver
@@ -125,10 +125,10 @@ def ask_to_abort(rows: QuerySet[Run], *, who: str, why: str, **at_once: Any) -> 
 
 
 def approve(
-    rows: QuerySet[Run], *, requested_by: str, state: str, who: str, **changes: Any
+    rows: QuerySet[Run], *, flow: Flow, requested_by: str, state: str, who: str, **changes: Any
 ) -> bool:
     """Approve the waiting run of `rows`, as a second person; False when it does not wait."""
-    check_approver(requested_by=requested_by, who=who)
+    check_approver(flow=flow, requested_by=requested_by, who=who)
     return claim(rows, state=state, reason=f"Approved by {who}.", who=who, changes=changes)
 
 

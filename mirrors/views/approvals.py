@@ -11,6 +11,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.lists.approvals import WAITING_RUNS, WAIVERS
 from mirrors.models import FailoverRun, Flow, RuleWaiver, needs
 from mirrors.models.failover import FailoverState, WaitsFor
+from mirrors.models.grants import demand_here, seen
 from mirrors.services import approvals
 from mirrors.views.page import attempt, render_page
 from mirrors.views.tables import file_of
@@ -38,8 +39,10 @@ def show_approvals(request: HttpRequest) -> HttpResponseBase:
 @needs(Right.ADMINISTER)
 def request_waiver(request: HttpRequest) -> HttpResponse:
     flow = get_object_or_404(
-        Flow.objects.select_related("source", "target"), pk=request.POST.get("flow", "0")[:18]
+        seen(Flow.objects.select_related("source", "target")),
+        pk=request.POST.get("flow", "0")[:18],
     )
+    demand_here(flow)
     why, who = request.POST.get("reason", "").replace("\x00", ""), request.user.get_username()
     attempt(request, lambda: approvals.request_waiver(flow=flow, who=who, why=why))
     return redirect("approvals")

@@ -16,6 +16,7 @@ from mirrors.domain.account.sentences import unknown_part
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER
 from mirrors.models import Cluster
+from mirrors.models.grants import showing
 
 
 def render_page(
@@ -35,7 +36,8 @@ def render_page(
         "section": section,
         "every": every,
     }
-    response = render(request, template, context, status=status)
+    with showing():
+        response = render(request, template, context, status=status)
     patch_vary_headers(response, ["HX-Request", "Cookie"])
     response.headers.setdefault("Cache-Control", "no-store")
     return response

@@ -13,18 +13,18 @@ from mirrors.services.runners import logs
 
 
 def log_of_runner(request: HttpRequest, runner: Runner) -> dict[str, Any]:
-    log = logs.of_runner(runner=runner) if _may_read(request) else None
+    log = logs.of_runner(runner=runner) if _may_read(request, runner) else None
     return _shown(log.lines if log else [], log, "Last lines of the log")
 
 
 def log_of_flow(request: HttpRequest, flow: Flow) -> dict[str, Any]:
-    log = logs.of_flow(flow=flow) if _may_read(request) else None
+    log = logs.of_flow(flow=flow) if _may_read(request, flow) else None
     title = f"What the runner {flow.runner.name} logged of this flow"
     return _shown(log.lines if log else [], log, title)
 
 
-def _may_read(request: HttpRequest) -> bool:
-    return has_right(request.user, Right.OPERATE)
+def _may_read(request: HttpRequest, row: Flow | Runner) -> bool:
+    return has_right(request.user, Right.OPERATE, row)
 
 
 def _shown(lines: list[str], log: object, title: str) -> dict[str, Any]:

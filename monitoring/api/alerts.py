@@ -11,9 +11,16 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors.api.base import FlowField, StrictModelSerializer, StrictSerializer, person
+from mirrors.api.base import (
+    FlowField,
+    StrictModelSerializer,
+    StrictSerializer,
+    VisibleField,
+    person,
+)
 from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster
+from mirrors.models.grants import demand_here
 from monitoring.alerts import actions, links
 from monitoring.lists import ALERTS, SILENCES
 from monitoring.models import Alert, AlertRule, Silence
@@ -40,10 +47,10 @@ class AlertSerializer(StrictModelSerializer):
 
 class SilenceSerializer(StrictModelSerializer):
     flow = FlowField(allow_null=True, required=False)
-    rule = serializers.SlugRelatedField(
+    rule = VisibleField(
         slug_field="name", queryset=AlertRule.objects.all(), allow_null=True, required=False
     )
-    cluster = serializers.SlugRelatedField(
+    cluster = VisibleField(
         slug_field="alias", queryset=Cluster.objects.all(), allow_null=True, required=False
     )
     starts_at = serializers.DateTimeField(required=False)
@@ -109,6 +116,7 @@ class SilenceViewSet(
     filter_fields: ClassVar = {"who": "who"}
 
     def perform_create(self, serializer: Any) -> None:
+        demand_here(Silence(**serializer.validated_data))
         serializer.save(who=person(self.request))
 
     def destroy(self, request: Request, pk: str) -> Response:

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods
 from mirrors.domain.access.rights import Right
 from mirrors.forms.base import SettingsForm
 from mirrors.models import needs
+from mirrors.models.grants import demand_here
 from mirrors.views.page import render_page
 from monitoring.alerts import actions
 from monitoring.forms import ChannelForm, RuleForm, SilenceForm
@@ -83,10 +84,11 @@ def delete_channel(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_http_methods(_METHODS)
-@needs(Right.EDIT)
+@needs(Right.OPERATE)
 def add_silence(request: HttpRequest) -> HttpResponse:
     form = SilenceForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        demand_here(Silence(**form.cleaned_data))
         silence = Silence.objects.create(**form.cleaned_data, who=request.user.get_username())
         messages.success(
             request, f"No message is sent until {silence.ends_at:%d %b %Y, %H:%M} UTC."

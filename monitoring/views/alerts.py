@@ -19,6 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from mirrors.domain.access.rights import Right
 from mirrors.models import Flow, needs
+from mirrors.models.grants import seen
 from mirrors.views.flows.tabs import places
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, table_of
@@ -128,7 +129,7 @@ def show_rules(request: HttpRequest) -> HttpResponseBase:
             F("flow").asc(nulls_first=True), "name"
         ),
         "now": now,
-        "channels": delivery.with_last_delivery(Channel.objects.all()),
+        "channels": delivery.with_last_delivery(seen(Channel.objects.all())),
         "attempts": delivery.ATTEMPTS,
         "silences": Silence.objects.filter(ends_at__gt=now).select_related(
             "rule", "cluster", "flow__source", "flow__target"

@@ -13,7 +13,7 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from mirrors.domain.access.rights import Right
-from mirrors.models import Flow, Role, RuleWaiver, Transition, has_right, role_of
+from mirrors.models import Cluster, Flow, Role, RuleWaiver, Runner, Transition, has_right, role_of
 from mirrors.services.approvals import check_approver, needs_second_person
 from mirrors.services.errors import Conflict
 from mirrors.services.users import ensure_person
@@ -98,6 +98,14 @@ def test_a_request_that_is_rejected_or_old_changes_nothing(ruled: str, admin: AP
     assert needs_second_person(Flow.objects.get())
 
 
+def some_flow() -> Flow:
+    if known := Flow.objects.first():
+        return known
+    runner = Runner.objects.create(name="some", master="local[2]", slots=2)
+    ends = {end: Cluster.objects.create(alias=end) for end in ("source", "target")}
+    return Flow.objects.create(**ends, runner=runner)
+
+
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [({"email": "Ann@Example.com"}, "e-mail"), ({"username": "ANN"}, "another person")],
@@ -108,7 +116,7 @@ def test_a_second_account_of_the_requester_does_not_approve(
     User.objects.create_user("ann", email="ann@example.com")
     user = approver(**facts)
     with pytest.raises(Conflict, match=reason):
-        check_approver(requested_by="ann", who=user.username)
+        check_approver(flow=some_flow(), requested_by="ann", who=user.username)
 
 
 def test_nor_does_an_account_that_the_requester_created_changed_or_renamed(
@@ -119,13 +127,13 @@ def test_nor_does_an_account_that_the_requester_created_changed_or_renamed(
     form = {"username": "second", "role": "admin", "password": "correct-horse-battery-7"}
     assert person.post("/people/", form).status_code == 302
     with pytest.raises(Conflict, match="admin created it or changed it"):
-        check_approver(requested_by="admin", who="second")
-    check_approver(requested_by="ann", who="second")
+        check_approver(flow=some_flow(), requested_by="admin", who="second")
+    check_approver(flow=some_flow(), requested_by="ann", who="second")
     renamed = approver("before")
     renamed.username = "after"
     renamed.save()
     with pytest.raises(Conflict, match="its name was before"):
-        check_approver(requested_by="before", who="after")
+        check_approver(flow=some_flow(), requested_by="before", who="after")
 
 
 def test_approvers_approve_and_operators_do_not(db: None) -> None:
@@ -133,12 +141,12 @@ def test_approvers_approve_and_operators_do_not(db: None) -> None:
     assert (role_of(user), has_right(user, Right.APPROVE)) == (Role.VIEWER, True)
     ensure_person(username="otto", password=None, role=Role.OPERATOR)
     with pytest.raises(Conflict, match="neither the role approver nor admin"):
-        check_approver(requested_by="ann", who="otto")
+        check_approver(flow=some_flow(), requested_by="ann", who="otto")
     with pytest.raises(Conflict, match="neither"):
-        check_approver(requested_by="ann", who="nobody-at-all")
+        check_approver(flow=some_flow(), requested_by="ann", who="nobody-at-all")
     User.objects.filter(username="olga").update(is_active=False)
     with pytest.raises(Conflict, match="neither"):
-        check_approver(requested_by="ann", who="olga")
+        check_approver(flow=some_flow(), requested_by="ann", who="olga")
 
 
 def test_the_page_of_approvals_requests_and_decides(ruled: str, admin: APIClient) -> None:

@@ -12,8 +12,7 @@ from mirrors.domain.access.rights import OF_EVERYTHING, ROLES, Right, rights_eve
 FLOW = Subject(name="a->b", flow=1, clusters=(10, 20), labels=frozenset({"orders"}))
 PAIR = Subject(name="a->b", clusters=(10, 20))
 CLUSTER = Subject(name="a", clusters=(10,))
-SEEN = Subject(name="a", clusters=(10,), seen_with=(FLOW,))
-SUBJECTS = (FLOW, PAIR, CLUSTER, SEEN, INSTALLATION)
+SUBJECTS = (FLOW, PAIR, CLUSTER, INSTALLATION)
 
 grants = st.builds(
     Grant,
@@ -60,13 +59,6 @@ def test_a_grant_on_one_of_two_clusters_only_shows_the_flow(right: Right) -> Non
     assert may([*one, Grant("admin", GrantScope.CLUSTER, 20)], right, FLOW)[0]
     assert may(one, right, PAIR)[0] is False
     assert may(one, right, CLUSTER)[0]
-
-
-def test_a_flow_shows_its_clusters_and_no_more_of_them() -> None:
-    held = [Grant("admin", GrantScope.LABEL, "orders")]
-    assert may(held, Right.VIEW, SEEN)[0]
-    assert not may(held, Right.VIEW, CLUSTER)[0]
-    assert [right for right in Right if may(held, right, SEEN)[0]] == [Right.VIEW]
 
 
 def test_a_refusal_names_the_role_the_subject_and_what_the_person_has() -> None:

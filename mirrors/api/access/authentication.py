@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from knox.auth import TokenAuthentication
 from rest_framework.exceptions import AuthenticationFailed
@@ -12,9 +13,9 @@ from rest_framework.request import Request
 
 from mirrors.domain.access.rights import Right
 from mirrors.models import TokenFacts
-from mirrors.models.grants import access_of
 from mirrors.models.roles import limit_to
 from mirrors.services import users
+from mirrors.services.access import check
 
 
 class Tokens(TokenAuthentication):
@@ -60,6 +61,16 @@ class RolePermission(BasePermission):
             usual = getattr(view, "write_right", Right.ADMINISTER)
         rights: dict[Any, Right] = getattr(view, "action_rights", {})
         demanded = rights.get(getattr(view, "action", None), usual)
-        access = access_of(request.user)
-        allowed, self.message = access.may(demanded) if access else (False, self.message)
-        return allowed
+        match = request._request.resolver_match
+        try:
+            check(
+                request.user,
+                demanded,
+                match.route if match else "",
+                view.kwargs,
+                reading=request.method in SAFE_METHODS,
+            )
+        except PermissionDenied as error:
+            self.message = str(error)
+            return False
+        return True

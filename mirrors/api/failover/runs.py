@@ -29,6 +29,7 @@ from mirrors.domain.failover.scope import scope_of
 from mirrors.lists.failover import FAILOVERS
 from mirrors.models import FailoverRun
 from mirrors.models.failover import FailoverKind
+from mirrors.models.grants import demand_here
 from mirrors.services.failback import switchover
 from mirrors.services.failback.application import create_reverse_flow, failback_of
 from mirrors.services.failover import lifecycle
@@ -149,6 +150,7 @@ def _begin(given: dict[str, Any], who: str) -> FailoverRun:
     if kind == FailoverKind.SIMULATION:
         return simulator.request_simulation(flow=flow, groups=groups, why=why, who=who, scope=scope)
     if kind not in KINDS:
+        demand_here(flow.opposite_subject)
         return switchover.request_switch(
             run=switchover.running_failback(flow),
             confirm_alias=given.get("confirm_alias", ""),

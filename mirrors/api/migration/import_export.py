@@ -16,6 +16,7 @@ from mirrors.api.base import FlowField, StrictSerializer, person
 from mirrors.domain.access.rights import Right
 from mirrors.domain.migration.imports.plan import KINDS, ImportPlan
 from mirrors.models import Cluster
+from mirrors.models.grants import showing
 from mirrors.services.migration import import_export
 
 
@@ -118,5 +119,6 @@ class ExportViewSet(ViewSet):
     def create(self, request: Request) -> Response:
         asked = ExportSerializer(data=request.data or {})
         asked.is_valid(raise_exception=True)
-        text = import_export.export_flows(flows=asked.validated_data.get("flows"))
+        with showing():
+            text = import_export.export_flows(flows=asked.validated_data.get("flows"))
         return Response({"kind": asked.validated_data["kind"], "text": text})

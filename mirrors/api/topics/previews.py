@@ -10,16 +10,18 @@ from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from mirrors.api.base import PropertiesField, StrictSerializer, body_of, person
+from mirrors.api.base import PropertiesField, StrictSerializer, VisibleField, body_of, person
 from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster, TopicPreview
 from mirrors.models.base import READING_STATES
+from mirrors.models.clusters import pair_subject
+from mirrors.models.grants import demand_here
 from mirrors.services.topics import readings
 
 
 class TopicPreviewAskSerializer(StrictSerializer):
-    source: Any = serializers.SlugRelatedField(slug_field="alias", queryset=Cluster.objects.all())
-    target: Any = serializers.SlugRelatedField(slug_field="alias", queryset=Cluster.objects.all())
+    source: Any = VisibleField(slug_field="alias", queryset=Cluster.objects.all())
+    target: Any = VisibleField(slug_field="alias", queryset=Cluster.objects.all())
     properties = PropertiesField(required=False, default=dict)
 
 
@@ -65,5 +67,6 @@ class TopicPreviewViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Top
     def create(self, request: Request) -> Response:
         """Let a worker list the source's topics; the answer is at this preview's address."""
         given = body_of(request, TopicPreviewAskSerializer)
+        demand_here(pair_subject(given["source"], given["target"]))
         row = readings.request_preview(**given, who=person(request))
         return Response(self.get_serializer(row).data, status=status.HTTP_202_ACCEPTED)

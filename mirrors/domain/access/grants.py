@@ -3,7 +3,7 @@
 - A grant on a flow or on one of its labels gives the role's rights on the flow.
 - A grant on a cluster gives them on the cluster. A flow has two clusters: a grant on one of them
   lets a person view the flow; every other right needs a grant on both.
-- Who may view a flow may view its two clusters and its runner, nothing more of them.
+- Who may view a flow may also view its two clusters and its runner (`rows_reached` of these rows).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Subject:
 
     - A flow: `flow`, its source and target in `clusters`, its labels.
     - A pair of clusters on which a flow is to be added: both in `clusters`.
-    - A cluster: itself in `clusters`. `seen_with`: flows with which it may be viewed.
+    - A cluster: itself in `clusters`.
     - Without any of these it belongs to the installation: only grants of everything count.
     """
 
@@ -45,7 +45,6 @@ class Subject:
     flow: int | None = None
     clusters: tuple[int, ...] = ()
     labels: frozenset[str] = frozenset()
-    seen_with: tuple[Subject, ...] = ()
 
 
 INSTALLATION = Subject()
@@ -92,8 +91,6 @@ def may(grants: Collection[Grant], right: Right, subject: Subject) -> tuple[bool
     is_flow = subject.flow is not None
     if held and (all(held) or (is_flow and right is Right.VIEW and any(held))):
         return True, "granted on its cluster" if len(held) == 1 else "granted on its clusters"
-    if right is Right.VIEW and any(may(grants, right, flow)[0] for flow in subject.seen_with):
-        return True, "it belongs to a flow that may be viewed"
     return False, _refusal(grants, right, subject, any(held))
 
 

@@ -21,6 +21,7 @@ from mirrors.kafka.security.secrets import check_reference
 from mirrors.models import Cluster, Flow, Job, Runner
 from mirrors.models.audit.transitions import note, record
 from mirrors.models.flows import DesiredState, record_edit
+from mirrors.models.grants import FlowLabel
 from mirrors.services.approvals import check_not_loosened, has_own_rule
 from mirrors.services.errors import Conflict
 from mirrors.services.hooks import check_hook_keys
@@ -110,6 +111,10 @@ def create_flow(
         )
         record(flow, field="desired_state", before="", who=who, why="Created.")
         record_edit(flow, initial_changes(spec.properties), who=who)
+        # People who see one direction see the other, since a failback uses both.
+        opposite = FlowLabel.objects.filter(flow__source=target, flow__target=source)
+        names = opposite.values_list("name", flat=True)
+        FlowLabel.objects.bulk_create(FlowLabel(flow=flow, name=name) for name in names)
     return flow
 
 

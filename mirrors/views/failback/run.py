@@ -31,6 +31,7 @@ from mirrors.models import (
     needs,
 )
 from mirrors.models.failback import FailbackState, OrphanState
+from mirrors.models.grants import demand_here
 from mirrors.services.failback import lifecycle, orphans, switchover
 from mirrors.services.failover.runbook.steps.fence import remaining_fences
 from mirrors.views.page import attempt, curl, render_page
@@ -60,6 +61,7 @@ def begin_failback(request: HttpRequest, pk: int) -> HttpResponseBase:
     flow = get_object_or_404(Flow.objects.select_related("source", "target", "runner"), pk=pk)
     if request.method != "POST":
         return _begin_page(request, flow)
+    demand_here(flow.opposite_subject)
     why = request.POST.get("reason", "").strip()[:500]
     if not why:
         return _begin_page(request, flow, "Give a reason: it is kept in the history.", 422)
@@ -220,6 +222,7 @@ def switch(request: HttpRequest, pk: int) -> HttpResponse:
     """Simulate the switch now; a switchover follows as soon as the simulation succeeds."""
     rows = Failback.objects.select_related("flow__source", "reverse")
     run = get_object_or_404(rows, pk=pk)
+    demand_here(run.flow.opposite_subject)
     try:
         found = switchover.request_switch(
             run=run,

@@ -21,6 +21,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow, count, duration
 from mirrors.models import Flow, has_right, needs
 from mirrors.models.flow_queries import flows_with_lag
+from mirrors.models.grants import demand_here
 from mirrors.services.flows import commands, settings
 from mirrors.views.page import mark_flow, render_page
 
@@ -130,7 +131,7 @@ def actions_of(request: HttpRequest, flow: Any) -> list[dict[str, Any]]:
             "visible": act.main,
             "primary": act.main and name != "pause",
             "asks": bool(act.asks),
-            "allowed": has_right(request.user, act.right, flow.access_subject),
+            "allowed": has_right(request.user, act.right, flow),
             "role": ROLE_FOR[act.right],
         }
         for name, act in ACTIONS.items()
@@ -146,6 +147,8 @@ def act_on_flow(request: HttpRequest, pk: int, action: str) -> HttpResponse:
     flow = mark_flow(get_object_or_404(flows_with_lag(), pk=pk), timezone.now())
     if request.method != "POST":
         return _confirm_page(request, flow, action, act)
+    if action == "reverse":
+        demand_here(flow.opposite_subject)
     if act.typed and request.POST.get("typed", "").strip() != flow.target.alias:
         sentence = f"Type {flow.target.alias} exactly; nothing was changed."
         return _confirm_page(request, flow, action, act, sentence, 422)

@@ -19,7 +19,9 @@ from mirrors.domain.formatting import arrow
 from mirrors.forms.flows import FlowForm
 from mirrors.lists.topics import TOPIC_PREVIEW
 from mirrors.models import Cluster, Flow, TopicPreview, needs
+from mirrors.models.clusters import pair_subject
 from mirrors.models.flows import DesiredState
+from mirrors.models.grants import demand_here
 from mirrors.services.flows import settings
 from mirrors.services.topics import readings
 from mirrors.views.edit_impact import Change, Impact
@@ -39,6 +41,9 @@ def add_flow(request: HttpRequest) -> HttpResponseBase:
             return answer
     elif request.method == "POST" and form.is_valid():
         start = request.POST.get("start") == "yes"
+        if start:
+            pair = pair_subject(form.cleaned_data["source"], form.cleaned_data["target"])
+            demand_here(pair, Right.OPERATE)
         try:
             flow = settings.create_flow(
                 source=form.cleaned_data["source"],

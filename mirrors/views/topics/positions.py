@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.forms.positions import PositionsForm
-from mirrors.models import Flow, PositionChange, has_right, needs
+from mirrors.models import Flow, PositionChange, needs
 from mirrors.services.topics import positions
 from mirrors.views.page import attempt, curl, render_page
 
@@ -18,13 +18,12 @@ SHOWN = 500
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@needs(Right.VIEW)
+@needs(Right.VIEW, write=Right.OPERATE)
 def show_positions(request: HttpRequest, pk: int) -> HttpResponse:
     """GET shows the last preview; POST requests another one, which changes nothing."""
     flow = _flow(pk)
     form = PositionsForm(request.POST or None, initial={"topics": request.GET.get("topics", "")})
-    operator = has_right(request.user, Right.OPERATE)
-    if request.method == "POST" and operator and form.is_valid():
+    if request.method == "POST" and form.is_valid():
         try:
             positions.request_preview(
                 flow=flow, **form.cleaned_data, who=request.user.get_username()
@@ -49,13 +48,12 @@ def show_positions(request: HttpRequest, pk: int) -> HttpResponse:
             curl(request, "Read the last preview", "GET", f"flows/{pk}/positions/"),
         ],
     }
-    status = 403 if request.method == "POST" and not operator else 422 if form.errors else 200
     return render_page(
         request,
         "mirrors/topics/positions.html",
         context,
         section="flows",
-        status=status,
+        status=422 if form.errors else 200,
         every=1 if waits else 5,
     )
 

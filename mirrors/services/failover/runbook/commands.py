@@ -112,7 +112,9 @@ def approve(*, run: FailoverRun, who: str) -> FailoverRun:
         )
     rows, changes = _waiting(run, WaitsFor.APPROVAL), _woken(run) | {"approved_by": who}
     asked, state = run.requested_by, FailoverState.RUNNING
-    if not run_lifecycle.approve(rows, requested_by=asked, state=state, who=who, **changes):
+    if not run_lifecycle.approve(
+        rows, flow=run.flow, requested_by=asked, state=state, who=who, **changes
+    ):
         raise Conflict(_NOT_WAITING)
     return _continue(run)
 

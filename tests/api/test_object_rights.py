@@ -1,0 +1,356 @@
+"""Every address by method by identity, against what the declarations of roles and addresses give.
+
+The expected answers come from `domain.access` (data) and the marks of the views. The two teams have
+equal flows; people with grants on parts have them on the first one only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import Http404
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver, resolve
+
+from mirrors.domain.access.addresses import is_open_to_grants, literal_of, object_of
+from mirrors.domain.access.grants import INSTALLATION, Grant, Subject, may, reach
+from mirrors.domain.access.rights import OF_EVERYTHING, ROLES, Right
+from mirrors.models import AccessGrant, Flow, Role, has_right
+from mirrors.models.grants import own_request, permitted
+from mirrors.services.access import check
+from mirrors.services.users import ensure_person
+from tests.api.test_access import VALUES
+from tests.two_teams import FAR, HIDDEN, LABEL, first_team, second_team
+
+REST = ("get", "post", "patch", "delete")
+# They also act on the flow of the other direction.
+BOTH_WAYS = {("flows/", "failback"), ("failbacks/", "switch"), ("flows/", "reverse")}
+IDENTITIES = {
+    "nobody": (),
+    **{f"{role} of everything": ((role, "everything"),) for role in ROLES},
+    **{f"{role} of a flow": ((role, "flow"),) for role in ROLES},
+    "operator of a label": (("operator", "label"),),
+    "admin of one cluster": (("admin", "source"),),
+    "admin of both clusters": (("admin", "source"), ("admin", "target")),
+    "viewer of everything, operator of a flow": (("viewer", "everything"), ("operator", "flow")),
+    "editor of a flow, approver of a label": (("editor", "flow"), ("approver", "label")),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Address:
+    route: str
+    view: Any
+
+    def at(self, values: dict[str, str]) -> str:
+        text = re.sub(r"\(\?P<(\w+)>(?:[^()]|\([^()]*\))*\)", lambda m: values[m[1]], self.route)
+        text = re.sub(r"<(?:(\w+):)?(\w+)>", lambda m: values.get(m[1] or "") or values[m[2]], text)
+        return "/" + re.sub(r"\\Z|[$^?\\]", "", text).replace("//", "/")
+
+    @property
+    def is_rest(self) -> bool:
+        return hasattr(self.view, "cls")
+
+    def right(self, method: str) -> Right | None:
+        """The right that the view's marks demand."""
+        if not self.is_rest:
+            marked = getattr(self.view, "rights", None)
+            marked = marked or getattr(getattr(self.view, "view_class", None), "rights", None)
+            demanded = (marked or (Right.VIEW, Right.ADMINISTER))[method != "get"]
+            return demanded(VALUES) if callable(demanded) else demanded
+        given = {**vars(self.view.cls), **getattr(self.view, "initkwargs", {})}
+        kind = "read_right" if method == "get" else "write_right"
+        usual = Right.VIEW if method == "get" else Right.ADMINISTER
+        usual = given.get(kind, getattr(self.view.cls, kind, usual))
+        action = getattr(self.view, "actions", {}).get(method)
+        found: Right = getattr(self.view.cls, "action_rights", {}).get(action, usual)
+        return found
+
+
+def addresses(resolver: Any = None, prefix: str = "") -> Iterator[Address]:
+    for entry in (resolver or get_resolver()).url_patterns:
+        route = prefix + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            if not route.startswith("admin/"):
+                yield from addresses(entry, route)
+        elif isinstance(entry, URLPattern):
+            yield Address(route, entry.callback)
+
+
+def closed() -> list[Address]:
+    """Without those that need no account."""
+    opened = ("api/v1/^tokens/?$", "^api/", "logout/")
+    return [
+        one
+        for one in addresses()
+        if (one.is_rest or getattr(one.view, "login_required", True)) and one.route not in opened
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Team:
+    """The values of a team's addresses, and what its objects are about."""
+
+    values: dict[str, str]
+    flow: Subject
+    opposite: Subject
+
+    def subject(self, label: str) -> Subject:
+        if label in ("mirrors.Cluster", "mirrors.ClusterTest"):
+            return Subject(clusters=self.flow.clusters[:1])
+        if label == "mirrors.TopicPreview":
+            return Subject(clusters=self.flow.clusters)
+        return INSTALLATION if label == "mirrors.Runner" else self.flow
+
+    def may_view(self, label: str, grants: list[Grant]) -> bool:
+        """A flow shows its clusters and its runner."""
+        seen = [self.subject(label), self.flow, self.opposite]
+        if label == "mirrors.TopicPreview":
+            seen = seen[:2]
+        elif label not in ("mirrors.Cluster", "mirrors.ClusterTest", "mirrors.Runner"):
+            seen = seen[:1]
+        return any(may(grants, Right.VIEW, one)[0] for one in seen)
+
+
+def team_of(flow: Flow, values: dict[str, str]) -> Team:
+    opposite = Flow.objects.get(source=flow.target, target=flow.source)
+    ends = (flow.source_id, flow.target_id)
+    labels = frozenset(flow.labels.values_list("name", flat=True))
+    subject = Subject(flow=flow.pk, clusters=ends, labels=labels)
+    other = Subject(flow=opposite.pk, clusters=ends[::-1])
+    return Team(values, subject, other)
+
+
+@pytest.fixture
+def teams(db: None, signing_key: Any) -> tuple[Team, Team]:
+    first = first_team()
+    second = second_team(first)
+    far = {key: str(int(text) + FAR) if text == "1" else text for key, text in VALUES.items()}
+    far |= {"alias": f"{HIDDEN}p", "name": f"{HIDDEN}d", "number": "c0ffee77"}
+    assert (first.pk, second.source.alias, second.runner.name) == (1, far["alias"], far["name"])
+    return team_of(first, VALUES), team_of(second, far)
+
+
+def identity(name: str) -> tuple[Client, list[Grant]]:
+    """A signed-in person with these grants; those of everything as roles, where there is one."""
+    user = ensure_person(username="tester", password=None, role=Role.NONE)
+    flow, found = Flow.objects.get(pk=1), []
+    for role, part in IDENTITIES[name]:
+        if part == "everything" and role in OF_EVERYTHING:
+            user.groups.add(Group.objects.get(name=role))
+            found += [Grant(held) for held in OF_EVERYTHING[role]]
+            continue
+        of: dict[str, Any] = {
+            "everything": {},
+            "flow": {"flow": flow},
+            "label": {"label": LABEL},
+            "source": {"cluster": flow.source},
+            "target": {"cluster": flow.target},
+        }[part]
+        scope = "cluster" if part in ("source", "target") else part
+        row = AccessGrant.objects.create(user=user, role=role, scope=scope, created_by="a", **of)
+        found.append(row.grant)
+    client = Client(raise_request_exception=False)
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    return client, found
+
+
+def last_word(route: str) -> str:
+    """The last word of a route."""
+    return re.sub(r"\\Z|[$^?]", "", route).strip("/").rpartition("/")[2]
+
+
+def expected(address: Address, method: str, team: Team, grants: list[Grant]) -> str:
+    """allowed, forbidden (403) or hidden (404), from the declarations."""
+    right = address.right(method)
+    if right is None or may(grants, right, INSTALLATION)[0]:
+        return "allowed"
+    named = object_of(address.route)
+    if named is None:
+        is_open = is_open_to_grants(address.route, reading=method == "get")
+        return "allowed" if is_open and not reach(grants, right).is_nothing else "forbidden"
+    if reach(grants, Right.VIEW).is_nothing:
+        return "forbidden"
+    if not team.may_view(named.model, grants):
+        return "hidden"
+    if right is Right.VIEW:
+        return "allowed"
+    subjects = [team.subject(named.model)]
+    if method == "post" and (literal_of(address.route), last_word(address.route)) in BOTH_WAYS:
+        subjects.append(team.opposite)
+    return "allowed" if all(may(grants, right, one)[0] for one in subjects) else "forbidden"
+
+
+def differences(
+    ask: Callable[[Address, str, str], str], teams: Iterable[Team], grants: list[Grant]
+) -> str:
+    found = []
+    for address in closed():
+        for team in teams:
+            path = address.at(team.values)
+            for method in REST if address.is_rest else ("get", "post"):
+                want, got = expected(address, method, team, grants), ask(address, method, path)
+                if got != want:
+                    found.append(f"{method} {path}: {got} instead of {want}")
+    return "\n".join(found)
+
+
+def request_to(client: Client, method: str, path: str) -> Any:
+    given = {} if method == "get" else {"content_type": "application/json", "data": {}}
+    return getattr(client, method)(path, **given)
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_the_gate_of_every_address_answers_as_declared(teams: tuple[Team, Team], name: str) -> None:
+    _, grants = identity(name)
+    user = User.objects.get(username="tester")
+
+    def ask(address: Address, method: str, path: str) -> str:
+        if (right := address.right(method)) is None:
+            return "allowed"
+        parts, reading = resolve(path).kwargs, method == "get"
+        try:
+            with own_request():
+                check(user, right, address.route, parts, reading=reading)
+        except PermissionDenied:
+            return "forbidden"
+        except Http404:
+            return "hidden"
+        return "allowed"
+
+    # What acts on both directions asks for the second one in its view.
+    one_way = [dataclasses.replace(team, opposite=team.flow) for team in teams]
+    assert not differences(ask, one_way, grants)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "name", ["operator of a flow", "editor of a flow, approver of a label", "admin of one cluster"]
+)
+def test_every_address_answers_as_declared(teams: tuple[Team, Team], name: str) -> None:
+    """The same with the views themselves; effects of each request are undone."""
+    client, grants = identity(name)
+    root = Client(raise_request_exception=False)
+    root.force_login(ensure_person(username="root-admin", password=None, role=Role.ADMIN))
+
+    def ask(_: Address, method: str, path: str) -> str:
+        code = code_of(client, method, path)
+        # Absent for everybody: there is no such row in this world.
+        if code == 404 and code_of(root, method, path) == 404:
+            return "allowed" if f"/{FAR + 1}" not in path else "hidden"
+        return {403: "forbidden", 404: "hidden"}.get(code, "allowed")
+
+    assert not differences(ask, teams, grants)
+
+
+def code_of(client: Client, method: str, path: str) -> int:
+    with transaction.atomic():
+        code: int = request_to(client, method, path).status_code
+        transaction.set_rollback(True)
+    return code
+
+
+# --- what lists, pages and files show ---
+
+
+# Lists as files, and questions about the hidden flow by its names.
+_ASKED = (
+    *(f"/{path}/?as={form}" for path in ("flows", "clusters", "runners", "groups", "audit",
+      "failovers", "comparisons", "drills", "drills/schedules", "alerts", "alerts/rules",
+      "approvals", "costs", "schedules", "topology") for form in ("csv", "json")),
+    *(f"/search/?q={word}{form}" for word in ("h", "7", "orders", "primary")
+      for form in ("", "&as=json")),
+    "/metrics?partitions=1", "/exports/mm2.properties", "/drills/evidence.json",
+    "/api/v1/flows/?search=hidden", "/api/v1/consumer-groups/?search=h",
+    f"/alerts/runbooks/stale/?flow={FAR + 1}", f"/add/flow/?source={HIDDEN}p",
+    f"/add/comparison/?flow={FAR + 1}", f"/add/drill/?flow={FAR + 1}",
+    f"/add/flow/?preview={FAR + 1}", f"/groups/?flow={FAR + 1}",
+)  # fmt: skip
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("operator of a label", 0), ("admin of one cluster", 0), ("viewer of everything", 100)],
+)
+def test_only_who_may_view_everything_reads_anything_of_the_other_team(
+    teams: tuple[Team, Team], name: str, least: int
+) -> None:
+    client, _ = identity(name)
+    paths = [
+        (method, one.at(team.values))
+        for one in closed()
+        for team in teams
+        for method in (("get", "post") if not one.is_rest else ("get",))
+    ]
+    shown = []
+    for method, path in [*paths, *(("get", path) for path in _ASKED)]:
+        with transaction.atomic():
+            answer = request_to(client, method, path)
+            body = answer.getvalue().decode(errors="replace")
+            transaction.set_rollback(True)
+        # A page repeats its own address.
+        found = [body[max(0, at.start() - 60) : at.end() + 30] for at in re.finditer(HIDDEN, body)]
+        if found and (HIDDEN not in path or answer.status_code == 200):
+            shown.append(f"{method} {path} ({answer.status_code}): {found[0]!r}")
+    assert len(shown) >= least
+    assert least or not shown, "\n".join(shown)
+
+
+def test_a_global_viewer_still_sees_everything(teams: tuple[Team, Team]) -> None:
+    client, _ = identity("viewer of everything")
+    names = {row["name"] for row in client.get("/api/v1/flows/").json()["results"]}
+    assert {"primary->backup", f"{HIDDEN}p->{HIDDEN}b"} <= names
+
+
+@pytest.mark.parametrize(
+    "address", ["failovers", "comparisons", "drills", "drill-runs", "failbacks"]
+)
+def test_a_hidden_flow_in_a_body_does_not_exist_and_a_visible_one_needs_the_right(
+    teams: tuple[Team, Team], address: str
+) -> None:
+    client, _ = identity("editor of a flow, approver of a label")
+    AccessGrant.objects.filter(role="approver").update(role="operator")
+
+    def error_of(flow: int) -> tuple[int, Any]:
+        body = {"flow": flow, "kind": "simulation", "schedule": "0 3 * * 1", "reason": "x"}
+        answer = client.post(f"/api/v1/{address}/", body, content_type="application/json")
+        error = answer.json().get("error", {})
+        return answer.status_code, str(error.get("fields")).replace(str(flow), "N")
+
+    assert error_of(FAR + 1) == error_of(99)
+    assert error_of(99)[0] == 400
+    AccessGrant.objects.update(role="approver")
+    assert error_of(1)[0] == 403
+
+
+def test_the_filter_of_rows_and_the_rule_agree(teams: tuple[Team, Team]) -> None:
+    user = ensure_person(username="tester", password=None, role=Role.NONE)
+    flow = Flow.objects.get(pk=1)
+    parts: list[dict[str, Any]] = [
+        {"scope": "everything"},
+        {"scope": "flow", "flow": flow},
+        {"scope": "label", "label": LABEL},
+        {"scope": "cluster", "cluster": flow.source},
+        {"scope": "cluster", "cluster": flow.target},
+    ]
+    for one, two in itertools.combinations_with_replacement(parts, 2):
+        for roles in itertools.product(("viewer", "operator", "admin"), repeat=2):
+            with transaction.atomic():
+                for role, part in zip(roles, (one, two), strict=True):
+                    AccessGrant.objects.create(user=user, role=role, created_by="a", **part)
+                person = User.objects.get(pk=user.pk)
+                for right in Right:
+                    rows = set(permitted(Flow.objects.all(), person, right))
+                    assert rows == {
+                        row for row in Flow.objects.all() if has_right(person, right, row)
+                    }
+                transaction.set_rollback(True)
