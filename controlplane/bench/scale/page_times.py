@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django.db import connection
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
@@ -31,14 +32,15 @@ from mirrors.models import (
 from mirrors.models.runners import RunnerState
 from mirrors.services.users import create_token, ensure_person
 from monitoring.alerts import evaluation
+from monitoring.domain.history import TOPIC_MINUTE
 from monitoring.forecasts import source_scan
 from monitoring.forecasts.source_scan import OffsetAnswers, TopicPartition
-from monitoring.history import collector
+from monitoring.history import collector, topic_collector
 from monitoring.models import ClusterSweep, Feed, FlowOutlook
 
 PAGE_MS, LIST_MS, SWEEP_MS = 200.0, 150.0, 1_000.0
 PERSON = "bench-web"
-SWEEP = "a sweep of 10,000 partitions, without Kafka"
+SWEEP = "a source scan of 10,000 partitions, without Kafka"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +82,13 @@ def measure(*, times: int) -> list[PageTimes]:
         for path, limit, client in asked
     ]
     few = max(3, times // 5)
-    found.append(_measured("a sample of all flows", SWEEP_MS, _collect, few, _freshen))
+    found.append(_measured("a history sample of all flows", SWEEP_MS, _collect, few, _freshen))
+    move = _MovingTopics()
+    found.append(_measured("a history sample of 2,000 topics", SWEEP_MS, move.collect, few, move))
     if wide := Cluster.objects.filter(alias="wide").first():
         took = _measured(SWEEP, SWEEP_MS, lambda: _sweep(wide), few)
         found.append(took)
-    found.append(_measured("a look at all rules", SWEEP_MS, _evaluate, few, _freshen))
+    found.append(_measured("an evaluation of all alert rules", SWEEP_MS, _evaluate, few, _freshen))
     return found
 
 
@@ -113,6 +117,20 @@ def _freshen() -> None:
 
 def _collect() -> None:
     collector.collect(now=timezone.now())
+
+
+class _MovingTopics:
+    """Each topic has replicated records, and another minute has begun."""
+
+    def __init__(self) -> None:
+        self._now = timezone.now()
+
+    def __call__(self) -> None:
+        self._now += TOPIC_MINUTE.step
+        FlowTopic.objects.update(records=F("records") + 100, as_of=self._now)
+
+    def collect(self) -> None:
+        topic_collector.collect(now=self._now)
 
 
 class _FakeSource:

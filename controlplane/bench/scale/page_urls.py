@@ -5,6 +5,15 @@ from __future__ import annotations
 _FLOW_PARTS = (
     "",
     "topics/",
+    "topics/?sort=-bytes_per_second",
+    "topics/orders.0/",
+    "topics/orders.0/?range=24h",
+    "topics/orders.0/?range=7d",
+    "cost/",
+    "positions/",
+    "permissions/",
+    "left-behind/",
+    "failover/application/?topics=orders.0",
     "partitions/",
     "groups/",
     "gaps/",
@@ -39,6 +48,7 @@ PAGES = (
     *(f"/flows/{{flow}}/{part}" for part in _FLOW_PARTS),
     "/groups/",
     "/groups/?sort=-lag&page=3",
+    "/costs/",
     "/drills/",
     "/drills/schedules/",
     "/drills/runs/{drill}/",
@@ -54,6 +64,10 @@ PAGES = (
     "/runners/default/",
     "/people/",
     "/search/?q=orders",
+    "/approvals/",
+    "/help/",
+    "/imports/",
+    "/api/v1/docs/",
     "/add/flow/",
     "/add/template/",
     "/add/comparison/",
@@ -63,6 +77,9 @@ PAGES = (
 )
 _FLOW_LISTS = (
     "topics",
+    "topics/orders.0",
+    "topic-samples",
+    "cost",
     "partitions",
     "groups",
     "gaps",
@@ -75,6 +92,7 @@ LISTS = tuple(
     f"/api/v1/{path}/"
     for path in (
         "flows",
+        "costs",
         *(f"flows/{{flow}}/{name}" for name in _FLOW_LISTS),
         "topology",
         "clusters",

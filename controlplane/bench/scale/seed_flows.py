@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from controlplane.bench.scale.bulk_sql import earlier, multiply, table
 from controlplane.bench.scale.seed_activity import gather
+from controlplane.bench.scale.seed_topics import gather_topics
 from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, Job, Runner
 from mirrors.services import account
 from monitoring.domain.history import FINE, HOUR, MINUTE, Resolution
@@ -56,6 +57,7 @@ def seed(
         _wide(hub, runner[0], wide, now)
     if days:
         gather(made, now=now, days=days)
+        gather_topics(made, watched=watched, now=now, days=days)
         _history(made, HOUR, now, timedelta(days=days))
         _history(made[:watched], MINUTE, now, timedelta(days=days))
         _history(made[:watched], FINE, now, min(FINE.keep, timedelta(days=days)))

@@ -6,8 +6,9 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
 
-from controlplane.bench.scale import page_times
+from controlplane.bench.scale import docs_table, page_times
 from mirrors.models import Flow
 
 
@@ -19,12 +20,17 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--times", type=int, default=20, help="how often each is asked")
+        parser.add_argument(
+            "--write-docs", action="store_true", help="write the table of docs/performance-web.md"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not Flow.objects.exists():
             raise CommandError("There is no flow here. Run `manage.py seed_scale` first.")
         found = page_times.measure(times=options["times"])
         self.stdout.write(page_times.table(found))
+        if options["write_docs"]:
+            docs_table.write(found, connection.vendor)
         slow = [one.what for one in found if not one.holds]
         if slow:
             raise CommandError(f"Slower than promised: {', '.join(slow)}.")
