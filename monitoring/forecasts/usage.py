@@ -53,20 +53,16 @@ def prune(*, now: datetime) -> int:
 
 def costs(flows: Iterable[Flow], now: datetime) -> dict[int, MonthCost]:
     """The cost of this month by flow; a fixed number of queries."""
-    now = now.astimezone(UTC)
-    month = month_of(now)
-    used = dict(
-        MonthlyUsage.objects.filter(month=month.date())
-        .order_by()
-        .values_list("flow")
-        .annotate(Sum("bytes"))
-    )
+    now, flows = now.astimezone(UTC), list(flows)
+    if len(flows) == 1:
+        sent = {flows[0].pk: sum(usage_of(flows[0], now).values())}
+    else:
+        sent = _sent_by_flow(month_of(now))
     since = _known_since()
-    recent = _recent(month)
     prices = prices_by_pair()
     found = {}
     for flow in flows:
-        total = used.get(flow.pk, 0) + recent.get(flow.pk, 0)
+        total = sent.get(flow.pk, 0)
         price = prices.get((flow.source_id, flow.target_id))
         found[flow.pk] = month_cost(used=total, since=since, price=price, now=now)
     return found
@@ -129,7 +125,8 @@ def _known_since() -> datetime | None:
     """From when bytes are known: not before the collector first counted."""
     first = MonthlyUsage.objects.aggregate(Min("since"))["since__min"]
     if first is None:
-        first = TopicSample.objects.order_by("at").values_list("at", flat=True).first()
+        minutes = TopicSample.objects.filter(resolution=TOPIC_MINUTE.seconds).order_by("at")
+        first = minutes.values_list("at", flat=True).first()
     return None if first is None else first.astimezone(UTC)
 
 
@@ -140,6 +137,10 @@ def _minutes(month: datetime) -> Any:
     return TopicSample.objects.filter(resolution=TOPIC_MINUTE.seconds, at__gte=start)
 
 
-def _recent(month: datetime) -> dict[int, int]:
-    rows = _minutes(month).order_by().values_list("flow").annotate(Sum("bytes"))
-    return dict(rows)
+def _sent_by_flow(month: datetime) -> dict[int, int]:
+    """Bytes of this month."""
+    rows = MonthlyUsage.objects.filter(month=month.date()).order_by().values_list("flow")
+    found = dict(rows.annotate(Sum("bytes")))
+    for flow, count in _minutes(month).order_by().values_list("flow").annotate(Sum("bytes")):
+        found[flow] = found.get(flow, 0) + count
+    return found

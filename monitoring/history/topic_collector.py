@@ -20,7 +20,8 @@ from monitoring.domain.history import (
 from monitoring.forecasts import usage
 from monitoring.history import topic_rates
 from monitoring.history.pruning import delete_before
-from monitoring.models import PartitionSample, TopicSample
+from monitoring.history.row_updates import update_rows
+from monitoring.models import FullStep, PartitionSample, TopicSample
 
 _BATCH = 500
 # Hours to aggregate in one call; after a long outage the rest follows in later calls.
@@ -63,11 +64,17 @@ def collect(*, now: datetime) -> int:
         row.sampled_records, row.sampled_bytes, row.sampled_at = row.records, row.bytes, at
     with transaction.atomic():
         TopicSample.objects.bulk_create(samples, batch_size=_BATCH, ignore_conflicts=True)
-        fields = ("sampled_records", "sampled_bytes", "sampled_at")
-        FlowTopic.objects.bulk_update(topics, fields, batch_size=_BATCH)
-        PartitionSample.objects.bulk_create(
-            _partitions(topics, at, now), batch_size=_BATCH, ignore_conflicts=True
-        )
+        update_rows(topics, ("sampled_records", "sampled_bytes", "sampled_at"))
+        partitions = _partitions(topics, at, now)
+        PartitionSample.objects.bulk_create(partitions, batch_size=_BATCH, ignore_conflicts=True)
+        for of_topics, count, most in (
+            (True, taken + len(samples), MAX_TOPICS),
+            (False, _count(PartitionSample, at), MAX_PARTITIONS),
+        ):
+            if count >= most:
+                FullStep.objects.get_or_create(
+                    of_topics=of_topics, resolution=TOPIC_MINUTE.seconds, at=at
+                )
     return len(samples)
 
 
@@ -153,6 +160,10 @@ def _roll_up_hour(at: datetime) -> int:
     with transaction.atomic():
         TopicSample.objects.bulk_create(rows, batch_size=_BATCH, ignore_conflicts=True)
         PartitionSample.objects.bulk_create(worst_parts, batch_size=_BATCH, ignore_conflicts=True)
+        for of_topics in set(FullStep.objects.filter(**hour).values_list("of_topics", flat=True)):
+            FullStep.objects.get_or_create(
+                of_topics=of_topics, resolution=TOPIC_HOUR.seconds, at=at
+            )
         usage.add_hour(at, rows)
     return len(rows)
 
@@ -162,5 +173,5 @@ def prune(*, now: datetime) -> int:
     return usage.prune(now=now) + sum(
         delete_before(model, one.seconds, now - one.keep)
         for one in TOPIC_RESOLUTIONS
-        for model in (TopicSample, PartitionSample)
+        for model in (TopicSample, PartitionSample, FullStep)
     )

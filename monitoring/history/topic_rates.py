@@ -8,23 +8,22 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime
 
-from django.db.models import Count, Q
+from django.db.models import Q
 
 from mirrors.models import FlowTopic
 from monitoring.domain.history import (
     FINE,
-    MAX_TOPICS,
     MINUTE,
     RATE_MINUTES,
     TOPIC_MINUTE,
     mean_rate,
 )
-from monitoring.models import LagSample, TopicSample
+from monitoring.history.row_updates import update_rows
+from monitoring.models import FullStep, LagSample, TopicSample
 
 # One step more than is averaged: the oldest one proves where the counts of the next one begin.
 _STEPS = RATE_MINUTES + 1
 _RATES = ("records_per_second", "bytes_per_second")
-_BATCH = 500
 
 
 def update(*, now: datetime) -> None:
@@ -47,7 +46,7 @@ def update(*, now: datetime) -> None:
             mean_rate([None if one is None else one[at] for one in series], TOPIC_MINUTE.seconds)
             for at in (0, 1)
         )
-    FlowTopic.objects.bulk_update(rows, _RATES, batch_size=_BATCH)
+    update_rows(rows, _RATES)
     idle = [flow for flow, steps in known.items() if len(steps) == _STEPS]
     others = FlowTopic.objects.filter(Q(sampled_at=None) | Q(sampled_at__lt=start))
     zero = others.filter(flow__in=idle).exclude(state="skipped")
@@ -69,11 +68,10 @@ def _samples(start: datetime, end: datetime) -> dict[tuple[int, str], dict[int, 
 
 def _known_steps(start: datetime, end: datetime) -> dict[int, set[int]]:
     """By flow: the steps in which a topic without a sample replicated nothing."""
-    samples = TopicSample.objects.filter(resolution=TOPIC_MINUTE.seconds, at__gte=start, at__lt=end)
-    counted = samples.order_by().values("at").annotate(count=Count("pk"))
-    full = {
-        (row["at"] - start) // TOPIC_MINUTE.step for row in counted if row["count"] >= MAX_TOPICS
-    }
+    steps = FullStep.objects.filter(
+        of_topics=True, resolution=TOPIC_MINUTE.seconds, at__gte=start, at__lt=end
+    )
+    full = {(at - start) // TOPIC_MINUTE.step for at in steps.values_list("at", flat=True)}
     reports = LagSample.objects.filter(
         resolution__in=(FINE.seconds, MINUTE.seconds), at__gte=start, at__lt=end
     )

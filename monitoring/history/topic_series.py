@@ -8,24 +8,25 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from django.db.models import Count, Max
+from django.db.models import Max
 
-from mirrors.models import Flow, FlowPartition
+from mirrors.models import Flow, FlowPartition, FlowTopic
 from monitoring.domain.history import (
     FINE,
     HOUR,
-    MAX_PARTITIONS,
-    MAX_TOPICS,
     MINUTE,
     TOPIC_HOUR,
     TOPIC_MINUTE,
+    TOPIC_RESOLUTIONS,
     Resolution,
 )
-from monitoring.models import LagSample, PartitionSample, TopicSample
+from monitoring.models import FullStep, LagSample, PartitionSample, TopicSample
 
 Figure = Literal["owed", "time_lag_ms", "records", "bytes"]
 # Partitions with a line of their own.
 TOP_PARTITIONS = 5
+# Steps after which samples are surely aggregated.
+_AGGREGATED = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +77,8 @@ def read_series(*, flow: Flow, topic: str, over: TopicRange, now: datetime) -> T
     """A step in which the flow reported and the topic has no sample is 0: nothing was replicated
     or owed."""
     start = over.start(now)
-    known = _reported_steps(flow, over, start, now, TopicSample)
+    reported = _reported_steps(flow, over, start, now)
+    known = _without_full(reported, over, start, of_topics=True)
     rows = TopicSample.objects.filter(flow=flow, topic=topic, at__gte=start, at__lte=now)
     found = _of_resolution(rows, over, now)
     fields: tuple[Figure, ...] = ("owed", "time_lag_ms", "records", "bytes")
@@ -86,7 +88,7 @@ def read_series(*, flow: Flow, topic: str, over: TopicRange, now: datetime) -> T
         points = [(row[0], row[number]) for row in values]
         # Counts add up; what is owed is the worst of the step.
         series[name] = _steps(points, over, start, known, sum if number > 2 else max)
-    known = _reported_steps(flow, over, start, now, PartitionSample)
+    known = _without_full(reported, over, start, of_topics=False)
     return TopicSeries(start, over, series, _partitions(flow, topic, over, now, known))
 
 
@@ -95,8 +97,10 @@ def worst_topics_over(
 ) -> dict[str, list[float | None]]:
     """RPO (ms) by step of the topics that had the highest one in the range, highest first."""
     start = over.start(now)
+    # With the names of the topics, the database reads the samples of this flow alone.
+    mine = FlowTopic.objects.filter(flow=flow).values("topic")
     rows = _of_resolution(
-        TopicSample.objects.filter(flow=flow, at__gte=start, at__lte=now), over, now
+        TopicSample.objects.filter(flow=flow, topic__in=mine, at__gte=start, at__lte=now), over, now
     )
     highest = rows.order_by().values("topic").annotate(peak=Max("time_lag_ms"))
     worst = highest.filter(peak__gt=0).order_by("-peak", "topic")[:limit]
@@ -104,7 +108,10 @@ def worst_topics_over(
     points: dict[str, list[tuple[datetime, int | None]]] = {name: [] for name in names}
     for topic, at, lag in rows.filter(topic__in=names).values_list("topic", "at", "time_lag_ms"):
         points[topic].append((at, lag))
-    known = _reported_steps(flow, over, start, now, TopicSample) if names else set()
+    known = set()
+    if names:
+        reported = _reported_steps(flow, over, start, now)
+        known = _without_full(reported, over, start, of_topics=True)
     return {name: _steps(points[name], over, start, known, max) for name in names}
 
 
@@ -143,29 +150,36 @@ def _of_resolution(rows: Any, over: TopicRange, now: datetime) -> Any:
     return coarse | rows.filter(resolution=TOPIC_MINUTE.seconds, at__gte=hour)
 
 
-def _reported_steps(
-    flow: Flow,
-    over: TopicRange,
-    start: datetime,
-    now: datetime,
-    model: type[TopicSample | PartitionSample],
-) -> set[int]:
-    """Steps in which the flow's runner reported and samples of this kind were taken.
+def _reported_steps(flow: Flow, over: TopicRange, start: datetime, now: datetime) -> set[int]:
+    """Steps in which the flow's runner reported; none before the first sample of any topic.
 
-    Before the first sample of any topic nothing is known. Neither is it in a step that has as many
-    samples as a minute may have: a topic or partition without one may have owed records.
+    Fine samples are read only where they may not be aggregated yet: there are many.
     """
-    first = TopicSample.objects.order_by("at").values_list("at", flat=True).first()
+    first = first_sample()
     if first is None:
         return set()
-    samples = LagSample.objects.filter(flow=flow, at__gte=max(start, first), at__lte=now)
-    wanted = (HOUR, MINUTE, FINE) if over.read is TOPIC_HOUR else (MINUTE, FINE)
-    rows = samples.filter(resolution__in=[one.seconds for one in wanted]).order_by()
-    reported = {(at - start) // over.step for at in rows.values_list("at", flat=True)}
-    most = MAX_TOPICS if model is TopicSample else MAX_PARTITIONS
-    steps = model._default_manager.filter(at__gte=start).order_by().values("resolution", "at")
-    full = steps.annotate(Count("pk")).filter(pk__count__gte=most)
-    return reported - {(row["at"] - start) // over.step for row in full}
+    coarse, *fine = (HOUR, MINUTE, FINE) if over.read is TOPIC_HOUR else (MINUTE, FINE)
+    since = max(start, first)
+    samples = LagSample.objects.filter(flow=flow, at__gte=since, at__lte=now).order_by()
+    rows = samples.filter(resolution=coarse.seconds) | samples.filter(
+        resolution__in=[one.seconds for one in fine], at__gte=now - _AGGREGATED * coarse.step
+    )
+    return {(at - start) // over.step for at in rows.values_list("at", flat=True)}
+
+
+def _without_full(
+    reported: set[int], over: TopicRange, start: datetime, *, of_topics: bool
+) -> set[int]:
+    """Without full steps (`FullStep`): there a topic or partition without a sample is unknown."""
+    full = FullStep.objects.filter(of_topics=of_topics, at__gte=start)
+    return reported - {(at - start) // over.step for at in full.values_list("at", flat=True)}
+
+
+def first_sample() -> datetime | None:
+    """The time of the oldest sample of a topic: one look-up in the index for each resolution."""
+    rows = TopicSample.objects.order_by("resolution", "at").values_list("at", flat=True)
+    found = (rows.filter(resolution=one.seconds).first() for one in TOPIC_RESOLUTIONS)
+    return min((at for at in found if at is not None), default=None)
 
 
 def _steps(

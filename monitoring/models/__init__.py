@@ -5,7 +5,7 @@ from monitoring.models.channels import Channel, ChannelKind, Delivery, DeliveryS
 from monitoring.models.costs import CompressionReading, MonthlyUsage, TransferPrice
 from monitoring.models.forecasts import ClusterSweep, FlowOutlook, PartitionRange
 from monitoring.models.history import Feed, LagSample
-from monitoring.models.topic_history import PartitionSample, TopicSample
+from monitoring.models.topic_history import FullStep, PartitionSample, TopicSample
 
 __all__ = [
     "Alert",
@@ -19,6 +19,7 @@ __all__ = [
     "DeliveryState",
     "Feed",
     "FlowOutlook",
+    "FullStep",
     "LagSample",
     "MonthlyUsage",
     "PartitionRange",

@@ -72,3 +72,23 @@ class PartitionSample(Owned):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} of flow {self.flow_id} at {self.at}"
+
+
+class FullStep(models.Model):
+    """A step that has as many samples as it may have: a topic, or a partition, without one may
+    have owed records. An hour is full if one of its minutes was."""
+
+    of_topics = models.BooleanField()
+    resolution = models.PositiveSmallIntegerField()
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("at",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["of_topics", "resolution", "at"], name="one_row_a_full_step"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{'topics' if self.of_topics else 'partitions'}, {self.resolution} s, {self.at}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from controlplane.bench.scale import docs_table, page_times, seed_flows
+from controlplane.bench.scale import page_times, seed_flows
 from mirrors.models import Flow, FlowPartition
 from monitoring.domain.history import HOUR
 from monitoring.models import LagSample
@@ -28,19 +28,19 @@ def test_a_seeded_database_is_whole_and_every_page_is_timed(db: Any) -> None:
 
 def test_a_run_writes_its_own_columns_of_the_documented_table(tmp_path: Path) -> None:
     document = tmp_path / "web.md"
-    document.write_text(docs_table.DOCUMENT.read_text())
+    document.write_text(page_times.DOCUMENT.read_text())
     found = [
         page_times.PageTimes("/", 200.0, (250.0,), 12, (190.0,)),
         page_times.PageTimes("/new/", 200.0, (50.0,), 3, (40.0,)),
     ]
-    docs_table.write(found, "postgresql", document)
-    docs_table.write(found[1:], "sqlite", document)
-    docs_table.write(found, "sqlite", document)
+    page_times.write_docs(found, "postgresql", document)
+    page_times.write_docs(found[1:], "sqlite", document)
+    page_times.write_docs(found, "sqlite", document)
     text = document.read_text()
     assert "| `/` | 200 | 12 | **250** | 190 | – | – |" in text  # noqa: RUF001
     assert "| `/new/` | 200 | 3 | 50 | 40 | 50 | 40 |\n\n" in text
     assert "`/flows/`" not in text.partition("## Why")[0]
-    assert text.partition("## Why")[2] == docs_table.DOCUMENT.read_text().partition("## Why")[2]
+    assert text.partition("## Why")[2] == page_times.DOCUMENT.read_text().partition("## Why")[2]
 
 
 def test_the_table_says_what_is_too_slow() -> None:

@@ -17,7 +17,8 @@ from mirrors.services.clock import milliseconds
 from mirrors.services.flows import progress
 from monitoring.domain.history import TOPIC_HOUR, TOPIC_MINUTE
 from monitoring.history import topic_collector
-from monitoring.models import PartitionSample, TopicSample
+from monitoring.history.row_updates import update_rows
+from monitoring.models import FullStep, PartitionSample, TopicSample
 from tests.pages import world
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -141,6 +142,24 @@ def test_a_minute_has_at_most_so_many_rows_and_loses_no_counts(
         topic_collector.collect(now=at(seconds))
     found = TopicSample.objects.values("topic").annotate(Sum("records")).order_by("topic")
     assert [row["records__sum"] for row in found] == [9] * 5
+    minutes = FullStep.objects.filter(of_topics=True, resolution=TOPIC_MINUTE.seconds)
+    assert list(minutes.values_list("at", flat=True)) == [at(0), at(60)], "the last one has a row"
+    topic_collector.roll_up(now=at(3_605))
+    [hour] = FullStep.objects.filter(resolution=TOPIC_HOUR.seconds)
+    assert (hour.of_topics, hour.at) == (True, NOON)
+    topic_collector.prune(now=NOON + TOPIC_HOUR.keep + timedelta(minutes=10))
+    assert not FullStep.objects.exists()
+
+
+def test_an_update_of_many_rows_makes_no_deleted_one_again(flow: Flow) -> None:
+    kept, gone = world.topic(flow, "kept"), world.topic(flow, "gone")
+    FlowTopic.objects.filter(topic="gone").delete()
+    for row in (kept, gone):
+        row.sampled_records, row.sampled_at, row.records = 7, at(0), 99
+    update_rows([kept, gone], ("sampled_records", "sampled_at"))
+    [row] = FlowTopic.objects.all()
+    assert (row.sampled_records, row.sampled_at, row.records) == (7, at(0), 0)
+    update_rows([], ("sampled_records",))
 
 
 def test_hours_have_the_worst_minute_and_the_sum_and_old_samples_go(flow: Flow) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mirrors.models import Flow, FlowTopic
 from monitoring.domain.history import FINE, RATE_MINUTES, mean_rate
 from monitoring.history import topic_rates
-from monitoring.models import LagSample, TopicSample
+from monitoring.models import FullStep, LagSample, TopicSample
 from tests.domain.cases import laws
 from tests.pages import world
 
@@ -77,10 +77,9 @@ def test_a_minute_without_a_report_makes_the_rate_unknown(flow: Flow, missing: i
     assert rates() == rates("idle") == (None, None)
 
 
-def test_in_a_full_minute_only_topics_with_a_sample_have_a_rate(
-    flow: Flow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topic_rates, "MAX_TOPICS", 1)
+def test_in_a_full_minute_only_topics_with_a_sample_have_a_rate(flow: Flow) -> None:
+    at = NOON - timedelta(minutes=3)
+    FullStep.objects.create(of_topics=True, resolution=60, at=at)
     world.topic(flow, "idle")
     reported(flow, range(FIRST, 0))
     sampled(flow, dict.fromkeys(range(FIRST, 0), 60))

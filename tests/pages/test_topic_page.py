@@ -10,9 +10,8 @@ from django.utils import timezone
 
 from mirrors.models import Flow, FlowTopic, GroupOffset
 from monitoring.domain.history import TOPIC_MINUTE
-from monitoring.history import topic_series
 from monitoring.history.topic_series import TOPIC_RANGES, read_series
-from monitoring.models import LagSample, PartitionSample, TopicSample
+from monitoring.models import FullStep, LagSample, PartitionSample, TopicSample
 from tests.pages import world
 
 HOUR = TOPIC_RANGES["1h"]
@@ -57,18 +56,21 @@ def test_a_step_without_a_sample_is_zero_while_the_flow_reported_and_unknown_oth
     assert set(series.partitions) == {0}
 
 
-def test_a_minute_as_full_as_it_may_be_says_nothing_of_other_topics(
-    flow: Flow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topic_series, "MAX_TOPICS", 1)
+def full(of_topics: bool) -> None:
+    """Each minute with a sample has as many as it may have."""
+    model = TopicSample if of_topics else PartitionSample
+    for at in set(model.objects.filter(resolution=60).values_list("at", flat=True)):
+        FullStep.objects.create(of_topics=of_topics, resolution=60, at=at)
+
+
+def test_a_minute_as_full_as_it_may_be_says_nothing_of_other_topics(flow: Flow) -> None:
+    full(of_topics=True)
     series = read_series(flow=flow, topic="payments", over=HOUR, now=timezone.now())
     assert series.topic["owed"][30:] == [None, *[0] * 18, None, *[0] * 9, None]
 
 
-def test_a_partition_that_a_full_minute_left_out_is_unknown(
-    flow: Flow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topic_series, "MAX_PARTITIONS", 1)
+def test_a_partition_that_a_full_minute_left_out_is_unknown(flow: Flow) -> None:
+    full(of_topics=False)
     world.partition(flow, number=2, state="lagging", offset_lag=7, time_lag_ms=50_000)
     series = read_series(flow=flow, topic="orders", over=HOUR, now=timezone.now())
     assert series.partitions[0]["owed"][-1] == 40

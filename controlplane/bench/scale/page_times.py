@@ -1,4 +1,4 @@
-"""How long pages and lists take on the database as it is, measured in this process, as a table."""
+"""How long pages and lists take on this database, as a table: printed, and in the documentation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from django.db import connection
@@ -40,6 +41,13 @@ from monitoring.models import ClusterSweep, Feed, FlowOutlook
 
 PAGE_MS, LIST_MS, SWEEP_MS = 200.0, 150.0, 1_000.0
 PERSON = "bench-web"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "performance-web.md"
+_HEAD = (
+    "| what | limit | queries | SQLite, p95 | SQLite, CPU | PostgreSQL, p95 | PostgreSQL, CPU |\n"
+    "|---|---|---|---|---|---|---|\n"
+)
+_COLUMNS = {"sqlite": (0, 1), "postgresql": (2, 3)}
+_NOT_MEASURED = "–"  # noqa: RUF001 - the sign of the documents for no figure
 SWEEP = "a source scan of 10,000 partitions, without Kafka"
 
 
@@ -100,6 +108,42 @@ def table(found: list[PageTimes]) -> str:
         figures = f"{one.p95_ms:>7.0f} ms{one.limit_ms:>7.0f} ms{cpu:>7.0f} ms{one.queries:>9}"
         lines.append(f"{one.what:<46}{figures}{verdict}")
     return "\n".join(lines)
+
+
+def write_docs(found: Sequence[PageTimes], vendor: str, document: Path = DOCUMENT) -> None:
+    """Write the documented table: the columns of this database, and those known of the other one.
+
+    Rows of what is no longer measured go.
+    """
+    text = document.read_text()
+    start = text.index(_HEAD) + len(_HEAD)
+    end = text.index("\n\n", start) + 1
+    rows = "".join(
+        _row(one, figures, vendor) for one, figures in _with_known(found, text[start:end])
+    )
+    document.write_text(text[:start] + rows + text[end:])
+
+
+def _with_known(found: Sequence[PageTimes], old: str) -> list[tuple[PageTimes, list[str]]]:
+    """Each measurement with the four figures that the table has."""
+    known = {}
+    for line in old.splitlines():
+        what, _, _, *figures = (cell.strip() for cell in line.strip("|").split("|"))
+        known[what] = figures
+    return [(one, known.get(_name(one), [_NOT_MEASURED] * 4)) for one in found]
+
+
+def _row(one: PageTimes, figures: list[str], vendor: str) -> str:
+    p95, cpu = _COLUMNS[vendor]
+    took = f"{one.p95_ms:.0f}"
+    figures[p95] = took if one.holds else f"**{took}**"
+    figures[cpu] = f"{statistics.median(one.cpu_ms):.0f}"
+    cells = (_name(one), f"{one.limit_ms:,.0f}", str(one.queries), *figures)
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _name(one: PageTimes) -> str:
+    return f"`{one.what}`" if one.what.startswith("/") else one.what
 
 
 def _freshen() -> None:

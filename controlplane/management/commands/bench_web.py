@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 
-from controlplane.bench.scale import docs_table, page_times
+from controlplane.bench.scale import page_times
 from mirrors.models import Flow
 
 
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         found = page_times.measure(times=options["times"])
         self.stdout.write(page_times.table(found))
         if options["write_docs"]:
-            docs_table.write(found, connection.vendor)
+            page_times.write_docs(found, connection.vendor)
         slow = [one.what for one in found if not one.holds]
         if slow:
             raise CommandError(f"Slower than promised: {', '.join(slow)}.")

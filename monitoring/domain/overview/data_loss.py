@@ -96,7 +96,9 @@ def losses(flows: Iterable[FlowSummary], now: datetime) -> list[SourceLoss]:
     ranked = worst_by_source(flows, now)
     known = [flow for flow in ranked if flow.total.records]
     safe = [flow for flow in ranked if _is_safe(flow, now)]
-    unknown = [flow for flow in ranked if flow not in known and flow not in safe]
+    # By name, which is unique: comparing all fields of all pairs takes long with many flows.
+    others = {flow.name for flow in (*known, *safe)}
+    unknown = [flow for flow in ranked if flow.name not in others]
     found = [
         SourceLoss(sources=(f.source,), kind="loss", sentence=_known(f, now), flow=f.name)
         for f in known[:NAMED]
