@@ -25,6 +25,7 @@ from mirrors.api import (
 )
 from mirrors.api.access import people, tokens
 from mirrors.api.access.approvals import WaiverViewSet
+from mirrors.api.access.grants import GrantViewSet
 from mirrors.api.audit import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
 from mirrors.api.drills import certificates, readiness, runs
 from mirrors.api.failover import runs as failovers
@@ -79,6 +80,7 @@ router.register(
 )
 router.register("tokens", tokens.TokenViewSet)
 router.register("people", people.PersonViewSet, basename="people")
+router.register("grants", GrantViewSet, basename="grants")
 router.register(
     r"people/(?P<user_id>\d{1,18})/tokens", people.TokenOfPersonViewSet, basename="person-tokens"
 )

@@ -174,6 +174,7 @@ urlpatterns = [
         "flow-transitions",
     ),
     path("flows/<int:pk>/audit/", events.moved_here, {"part": "audit"}, "flow-audit"),
+    path("flows/<int:pk>/labels/", edit.set_labels, name="flow-labels"),
     path("flows/<int:pk>/<part:part>/", pages.show_flow, name="flow-part"),
     path("flows/<int:pk>/<act:action>/", actions.act_on_flow, name="flow-act"),
     path("clusters/", clusters.list_clusters, name="clusters"),

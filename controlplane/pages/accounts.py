@@ -68,7 +68,7 @@ def revoke_token(request: HttpRequest, pk: str) -> HttpResponse:
 
 # --- people, for admins ---------------------------------------------------------------------------
 
-ROLES = {role.word: role for role in Role if role is not Role.NONE}
+ROLES = {role.word: role for role in Role}
 
 
 class PersonForm(SettingsForm):
@@ -140,7 +140,7 @@ def person(request: HttpRequest, pk: int) -> HttpResponseBase:
         "locked": users.is_locked(row),
         "has_codes": one_time_codes.is_on(row),
         "tokens": users.tokens_of(row),
-        "roles": [*ROLES, Role.NONE.word],
+        "roles": ROLES,
         "extras": list(ExtraRole),
         "commands": [
             curl(request, "Read it over REST", "GET", f"people/{pk}/"),
@@ -192,15 +192,14 @@ def set_role(request: HttpRequest, pk: int) -> HttpResponse:
     """Give exactly the role and further roles of the form."""
     row = get_object_or_404(User, pk=pk)
     word = request.POST.get("role", "")
-    known = {role.word: role for role in Role}
-    if word not in known:
+    if word not in ROLES:
         messages.error(request, f"{word[:40]} is not a role. Nothing was changed.")
         return redirect("person", pk=pk)
     extras = request.POST.getlist("extras")
     by = User.objects.get(pk=str(request.user.pk))
     attempt(
         request,
-        lambda: users.set_roles(user=row, role=known[word], extras=extras, by=by),
+        lambda: users.set_roles(user=row, role=ROLES[word], extras=extras, by=by),
         f"{row.username} now has the role {', '.join([word, *sorted(extras)])}.",
     )
     return redirect("person", pk=pk)

@@ -3,7 +3,7 @@
 from django.contrib.auth import views as auth
 from django.urls import path
 
-from controlplane.pages import accounts, search
+from controlplane.pages import accounts, grants, search
 from controlplane.single_sign_on import passwords
 from controlplane.single_sign_on import views as single_sign_on
 from mirrors.models import needs
@@ -29,6 +29,8 @@ urlpatterns = [
     path("account/tokens/", accounts.tokens, name="tokens"),
     path("account/tokens/<str:pk>/revoke/", accounts.revoke_token, name="token-revoke"),
     path("people/", accounts.people, name="people"),
+    path("people/grants/", grants.show_grants, name="grants"),
+    path("people/grants/<int:pk>/take/", grants.take_grant, name="grant-take"),
     path("people/<int:pk>/", accounts.person, name="person"),
     path("people/<int:pk>/role/", accounts.set_role, name="person-role"),
     path("people/<int:pk>/tokens/<str:key>/revoke/", accounts.revoke_token_of, name="person-token"),

@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from mirrors.domain.audit.actors import name_refusal
 from mirrors.models import ExtraRole, Role
 from mirrors.services import users
+from mirrors.services.grants import is_granted_to, set_sign_in_groups
 
 
 class SignInRefused(Exception):
@@ -20,20 +21,24 @@ class SignInRefused(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Granted:
+    """Roles by UNDERSTUDY_GROUP_ROLES, and the groups, which may have grants of their own."""
+
     role: Role
     extras: frozenset[str]
+    groups: frozenset[str]
 
     @property
     def is_nothing(self) -> bool:
-        return self.role is Role.NONE and not self.extras
+        return self.role is Role.NONE and not self.extras and not is_granted_to(self.groups)
 
 
-def granted(groups: Iterable[str]) -> Granted:
+def granted(names: Iterable[str]) -> Granted:
     """The highest role of the groups, and all further roles."""
+    groups = frozenset(names)
     known = {role.word: role for role in Role}
     words = [word for group in groups for word in settings.UNDERSTUDY_GROUP_ROLES.get(group, ())]
     role = max((known[word] for word in words if word in known), default=Role.NONE)
-    return Granted(role, frozenset(word for word in words if word in set(ExtraRole)))
+    return Granted(role, frozenset(word for word in words if word in set(ExtraRole)), groups)
 
 
 def create_account(name: str, email: str) -> User:
@@ -56,5 +61,6 @@ def create_account(name: str, email: str) -> User:
 
 
 def apply(user: User, found: Granted) -> None:
-    """Give exactly these roles, if they differ."""
+    """Give exactly these roles, and store the groups, if they differ."""
+    set_sign_in_groups(user=user, groups=found.groups)
     users.apply_roles(user=user, role=found.role, extras=found.extras)

@@ -22,7 +22,9 @@ from mirrors.api.base import (
     PropertiesField,
     ReasonSerializer,
     StrictModelSerializer,
+    StrictSerializer,
     VisibleField,
+    body_of,
     person,
 )
 from mirrors.api.drills.readiness import ProofSerializer
@@ -38,6 +40,7 @@ from mirrors.models.flows import DesiredState, rules_of, speed_sentences
 from mirrors.models.grants import demand_here
 from mirrors.models.readiness import proof_of, with_proof
 from mirrors.services import explanation as explain
+from mirrors.services import grants
 from mirrors.services.flows import commands, settings
 from mirrors.services.permissions import permissions_document
 
@@ -184,6 +187,12 @@ class EditSerializer(FlowSerializer):
         return attrs
 
 
+class LabelsSerializer(StrictSerializer):
+    labels = serializers.ListField(
+        child=serializers.CharField(max_length=63), max_length=grants.MOST_LABELS
+    )
+
+
 class StartSerializer(ReasonSerializer):
     accept_other_writers = serializers.BooleanField(
         default=False,
@@ -197,9 +206,10 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
     queryset = Flow.objects.all()
     serializer_class = FlowSerializer
     write_right = Right.OPERATE
-    action_rights: ClassVar = dict.fromkeys(
-        ("create", "partial_update", "destroy", "preview"), Right.EDIT
-    )
+    action_rights: ClassVar = {
+        **dict.fromkeys(("create", "partial_update", "destroy", "preview"), Right.EDIT),
+        "labels": Right.ADMINISTER,
+    }
     http_method_names = ["get", "post", "patch", "delete", "head", "options"]  # noqa: RUF012
     lookup_value_regex = r"\d{1,18}|[A-Za-z0-9._-]{1,100}->[A-Za-z0-9._-]{1,100}"
     search_fields = ("source__alias", "target__alias", "reason")
@@ -301,6 +311,14 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         accept = asked.validated_data["accept_other_writers"]
         act = functools.partial(commands.start_flow, accept_other_writers=accept)
         return self._act(act, request, asked.validated_data.get("reason", ""))
+
+    @extend_schema(request=LabelsSerializer, responses=LabelsSerializer)
+    @action(detail=True, methods=["post"])
+    def labels(self, request: Request, pk: str) -> Response:
+        """Set exactly these labels, such as the name of a team; grants on them cover the flow."""
+        names = body_of(request, LabelsSerializer)["labels"]
+        held = grants.set_labels(flow=self.get_object(), names=names, who=person(request))
+        return Response({"labels": held})
 
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])

@@ -46,7 +46,17 @@ EVENTS_OF_FLOW = ListSpec(
         "result": ("done", "refused"),
     },
 )
-SUBJECTS = ("user", "flow", "cluster", "runner", "failoverrun", "gap", "drill", "comparison")
+SUBJECTS = (
+    "user",
+    "group",
+    "flow",
+    "cluster",
+    "runner",
+    "failoverrun",
+    "gap",
+    "drill",
+    "comparison",
+)
 AUDIT = dataclasses.replace(
     EVENTS_OF_FLOW,
     name="audit",

@@ -33,3 +33,22 @@ PEOPLE = ListSpec(
         *in_rest("locked", "tokens"),
     ),
 )
+GRANTS = ListSpec(
+    "grants",
+    rows="grants",
+    columns=(
+        *in_rest("id"),
+        Column("user.username", "Person", ("user__username",), field="username"),
+        Column("group", "Group of the sign-in", ("group",)),
+        Column("role", "Role", ("role",)),
+        Column("scope", "On", ("scope",)),
+        Column("cluster.alias", "Cluster", field="cluster"),
+        Column("flow_id", "Flow", field="flow"),
+        Column("label", "Label", ("label",)),
+        Column("created_by", "Given by"),
+        Column("created_at", "Given", ("created_at",)),
+        on_page("Take", hidden=True),
+    ),
+    search=("user__username", "group", "label"),
+    default="created_at",
+)

@@ -176,7 +176,11 @@ def showing() -> Iterator[None]:
 def seen(rows: QuerySet[Any]) -> QuerySet[Any]:
     """The rows that the person of this request may view; all outside of one."""
     now = _request.get()
-    return rows if now is None else _reached(rows, now.access, Right.VIEW)
+    if now is None:
+        return rows
+    # A token for `/metrics` has no right to view.
+    right = now.right if now.right is Right.SCRAPE else Right.VIEW
+    return _reached(rows, now.access, right)
 
 
 def filtered(rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -216,7 +220,8 @@ def _reached(rows: QuerySet[Any], access: Access, right: Right) -> QuerySet[Any]
     model = rows.model
     if not issubclass(model, Owned):
         return rows.none()
-    return rows.filter(model.rows_reached(access.reach(right), right))
+    kind = Right.VIEW if right is Right.SCRAPE else right
+    return rows.filter(model.rows_reached(access.reach(right), kind))
 
 
 class VisibleManager(models.Manager[Any]):

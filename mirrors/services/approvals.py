@@ -29,7 +29,7 @@ from mirrors.services.errors import Conflict
 # A request that nobody decided on within this time no longer counts.
 OPEN_FOR = timedelta(hours=24)
 # What lets its author use an account, or gives it the right to approve.
-_GIVES_CONTROL = ("created", "edited", "password changed", "role given", "activated")
+_GIVES_CONTROL = ("created", "edited", "password changed", "role given", "grant given", "activated")
 
 
 def needs_second_person(flow: Flow) -> bool:

@@ -71,7 +71,9 @@ VALUES = {
 }
 # The content of records and the runner's log need the role operator.
 CONTENT = {
-    # Accounts are for admins.
+    # Accounts and grants are for admins.
+    "api/v1/grants/",
+    "api/v1/grants/1/",
     "api/v1/people/",
     "api/v1/people/1/",
     "api/v1/people/1/end-access/",

@@ -91,6 +91,7 @@ PAGES = {
     "import": "/imports/",
     "tokens": "/account/tokens/",
     "people": "/people/",
+    "grants": "/people/grants/",
     "person": "/people/{person}/",
     "password": "/account/password/",
     "time-zone": "/account/time-zone/",

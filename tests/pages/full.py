@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from mirrors.domain.failover.runbook.steps import STEPS
 from mirrors.models import (
+    AccessGrant,
     ClusterTest,
     Comparison,
     DrillRun,
@@ -139,5 +140,6 @@ def _watched(flow: Flow) -> None:
     channel = Channel.objects.create(name="on call", kind="webhook", target="https://x.example/k")
     Delivery.objects.create(channel=channel, what="test", state="dead", error="500", alert=alert)
     ends = now + timedelta(hours=1)
+    AccessGrant.objects.create(group="dba", role="viewer", scope="flow", flow=flow, created_by="a")
     Silence.objects.create(flow=None, rule=AlertRule.objects.first(), ends_at=ends, who="ann")
     DrillRun.objects.filter(flow=flow).update(requested_by="ann")

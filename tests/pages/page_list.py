@@ -109,6 +109,7 @@ ADMINISTERING = [
     "/runners/default/edit/",
     "/runners/default/delete/",
     "/people/",
+    "/people/grants/",
     "/people/{pk}/",
     "/imports/",
 ]

@@ -19,6 +19,7 @@ MORE = (
     "/comparisons/{compared}/partitions/",
     "/failbacks/{pk}/orphans/{pk}/",
     "/people/",
+    "/people/grants/",
     "/add/flow/?preview={pk}",
 )
 # What has no rows that anybody would take away.

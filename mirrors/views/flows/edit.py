@@ -10,7 +10,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from mirrors import tasks
 from mirrors.domain.access.rights import Right
@@ -22,11 +22,12 @@ from mirrors.models import Cluster, Flow, TopicPreview, needs
 from mirrors.models.clusters import pair_subject
 from mirrors.models.flows import DesiredState
 from mirrors.models.grants import demand_here
+from mirrors.services import grants
 from mirrors.services.flows import settings
 from mirrors.services.topics import readings
 from mirrors.views.edit_impact import Change, Impact
-from mirrors.views.page import curl, render_page
-from mirrors.views.tables import whole_file
+from mirrors.views.page import attempt, curl, render_page
+from mirrors.views.tables import clean, whole_file
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -92,6 +93,18 @@ def edit_flow(request: HttpRequest, pk: int) -> HttpResponseBase:
         except UnderstudyError as error:
             form.add_error(None, error.message)
     return _form_page(request, form, flow, None if form.errors else impact, preview)
+
+
+@require_POST
+@needs(Right.ADMINISTER)
+def set_labels(request: HttpRequest, pk: int) -> HttpResponse:
+    """The labels of the form, separated by commas."""
+    flow = get_object_or_404(Flow.objects.select_related("source", "target"), pk=pk)
+    names, who = clean(request.POST.get("labels", "")).split(","), request.user.get_username()
+    attempt(
+        request, lambda: grants.set_labels(flow=flow, names=names, who=who), "Labels are saved."
+    )
+    return redirect("flow-part", pk=pk, part="configuration")
 
 
 def _preview_of(request: HttpRequest) -> TopicPreview | None:

@@ -101,8 +101,13 @@ def _part_context(
     if part.context is not None:
         return part.context(flow)
     if part.spec is None or rows is None:
-        shown = {"settings": settings_of(flow), "commands": commands_of(request, flow)}
-        return shown | recent_changes(flow) | {"transforms": rules_with_topics(flow)}
+        shown: dict[str, Any] = {
+            "settings": settings_of(flow),
+            "labels": list(flow.labels.values_list("name", flat=True)),
+            "transforms": rules_with_topics(flow),
+            "commands": commands_of(request, flow),
+        }
+        return shown | recent_changes(flow)
     table = table_of(request, part.spec, rows)
     if part.spec is TOPICS:
         mark_effects(flow, table.page)
