@@ -78,16 +78,31 @@ def first_team() -> Flow:
     return flow
 
 
-def second_team(first: Flow) -> Flow:
-    """A copy of all rows, with keys FAR away; only the channel is shared."""
+def second_team(first: Flow, *, shares: bool = False) -> Flow:
+    """A copy of all rows, with keys FAR away; only the channel is shared.
+
+    `shares`: also the source cluster and the runner, as most teams do.
+    """
     copied: dict[tuple[type[models.Model], Any], Any] = {}
-    kinds = [model for model in apps.get_models() if issubclass(model, Owned)]
-    waiting = [row for model in kinds if model is not Transition for row in model.objects.all()]
+    if shares:
+        for row in (first.source, first.runner):
+            copied[type(row), row.pk] = row
+    apart = (Transition, RunnerLog) if shares else (Transition,)
+    kinds = [
+        model for model in apps.get_models() if issubclass(model, Owned) and model not in apart
+    ]
+    waiting = [
+        row
+        for model in kinds
+        for row in model.objects.all()
+        if (model, row.pk) not in copied and not (shares and isinstance(row, ClusterTest))
+    ]
     while waiting:
         left = [row for row in waiting if not _copy(row, copied, waiting)]
         assert len(left) < len(waiting), {type(row) for row in left}
         waiting = left
-    _copy_transitions(copied)
+    shared = {key: row for key, row in copied.items() if row.pk == key[1]}
+    _copy_transitions({key: row for key, row in copied.items() if key not in shared})
     found: Flow = copied[Flow, first.pk]
     return found
 

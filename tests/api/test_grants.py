@@ -11,6 +11,8 @@ from rest_framework.test import APIClient
 
 from controlplane.single_sign_on import roles
 from mirrors.models import AccessGrant, Flow, FlowLabel, Role, SignInGroup, Transition
+from mirrors.services.approvals import check_approver
+from mirrors.services.errors import Conflict
 from mirrors.services.users import create_token, ensure_person
 from tests.api.conftest import client_of
 
@@ -124,6 +126,20 @@ def test_nobody_gives_themselves_a_grant_or_one_twice(admin: APIClient, ann: Use
     body = {"username": "ann", "role": "approver", "scope": "everything"}
     assert admin.post("/api/v1/grants/", body).status_code == 201
     assert admin.post("/api/v1/grants/", body).status_code == 409
+
+
+def test_who_gave_a_grant_is_not_approved_by_its_account(
+    admin: APIClient, flow: dict[str, Any], ann: User
+) -> None:
+    row = Flow.objects.get(pk=flow["id"])
+    body = {"username": "ann", "role": "approver", "scope": "flow", "flow": flow["id"]}
+    assert admin.post("/api/v1/grants/", body).status_code == 201
+    check_approver(flow=row, requested_by="otto", who="ann")
+    with pytest.raises(Conflict, match="admin created it or changed it"):
+        check_approver(flow=row, requested_by="admin", who="ann")
+    other = Flow(source=row.target, target=row.source, pk=99)
+    with pytest.raises(Conflict, match="neither the role approver"):
+        check_approver(flow=other, requested_by="otto", who="ann")
 
 
 def test_the_page_gives_and_takes_and_the_flow_has_its_labels(

@@ -10,7 +10,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 
 from mirrors.models.clusters import Cluster
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned
+from mirrors.models.grants import Owned, sees_everything
 from mirrors.models.offsets import PartitionMap
 
 # Kafka does not limit the length of a group's name; the database's index does.
@@ -133,7 +133,8 @@ def groups_named(cluster: Cluster, known: dict[str, set[int]], names: list[str])
 def flows_by_group(cluster: Cluster) -> dict[str, set[int]]:
     """Group names in order, each with the flows that know it; cheaper than counting partitions."""
     found: dict[str, set[int]] = {}
-    pairs = _index_skip_scan(cluster)
+    # The scan is a statement of its own, which no manager filters.
+    pairs = _index_skip_scan(cluster) if sees_everything() else None
     for group, flow in _full_scan(cluster) if pairs is None else pairs:
         found.setdefault(group, set()).add(flow)
     return found
