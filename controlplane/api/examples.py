@@ -96,6 +96,8 @@ BODIES: dict[str, dict[str, Any]] = {
         "url": "https://hooks.example.org/dns",
         "secret": "env:HOOK_SECRET",
     },
+    "NewGrant": {"username": "ann", "role": "operator", "scope": "label", "label": "payments"},
+    "Labels": {"labels": ["payments"]},
     "HookFacts": {"url": "https://hooks.example.org/dns"},
     "Import": {
         "kind": "mm2-properties",
