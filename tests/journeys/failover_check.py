@@ -201,7 +201,7 @@ class Round:
         above: list[tuple[int, bytes]],
         below: list[tuple[int, bytes]],
     ) -> int:
-        row, stood = said.places[group, part], self.stood[group, part]
+        row, stood = said.partitions[group, part], self.stood[group, part]
         consumed = {value for at, value in above if at < stood}
         sees = [(at, value) for at, value in below if at >= row["downstream_offset"]]
         again = sum(value in consumed for _, value in sees)

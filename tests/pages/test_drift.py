@@ -45,7 +45,7 @@ def finding(flow: Flow) -> Drift:
     now = timezone.now()
     ruling = decide_drift(SET, None, now=milliseconds(now), grace_s=3600)
     drift_store.store_findings(
-        flow.pk, {SET.place: (SET, ruling)}, kinds=[SET.kind], put_back=(), now=now
+        flow.pk, {SET.drift_key: (SET, ruling)}, kinds=[SET.kind], put_back=(), now=now
     )
     return Drift.objects.get(found=SET.found)
 

@@ -42,18 +42,18 @@ class Scan:
         """`may_lack`: what compaction or a deletion may have taken before it was copied."""
         found, upstream = [], [copy.upstream for copy in self.copies]
         if unexpected := set(upstream) - self.committed.keys():
-            found.append(f"{self.place}: aborted or foreign ones were copied: {unexpected}")
+            found.append(f"{self.tp}: aborted or foreign ones were copied: {unexpected}")
         if not self.deaths and any(a >= b for a, b in itertools.pairwise(upstream)):
-            found.append(f"{self.place}: repeated or out of order: {upstream}")
+            found.append(f"{self.tp}: repeated or out of order: {upstream}")
         lost = self.committed.keys() - set(upstream) - (may_lack - self.held)
         if lost and not self.thinned:
-            found.append(f"{self.place}: not copied: {sorted(lost)}")
+            found.append(f"{self.tp}: not copied: {sorted(lost)}")
         return found
 
     def wrong_answers(self, answers: Answers) -> list[str]:
         expected = scan(self.copies, self.position)
         if not expected:
-            return [f"{self.place}: {answers[0]}"] if set(answers) != {(None, "unknown")} else []
+            return [f"{self.tp}: {answers[0]}"] if set(answers) != {(None, "unknown")} else []
         kept = counted(self.copies)
         below, above = [copy.downstream for copy in kept], [copy.upstream for copy in kept]
         found, passed = [], set[int]()
@@ -72,10 +72,10 @@ class Scan:
                 is_right = here >= first and all(map(self._is_orphan, over))
                 is_right = is_right and (self.thinned or bool(over))
             if not is_right:
-                found.append(f"{self.place}: {upstream} is {told}, by a scan {wanted}")
+                found.append(f"{self.tp}: {upstream} is {told}, by a scan {wanted}")
         stretches = sum(at - 1 not in passed for at in passed)
         if stretches > self.deaths:
-            found.append(f"{self.place}: passed over in {stretches} stretches: {sorted(passed)}")
+            found.append(f"{self.tp}: passed over in {stretches} stretches: {sorted(passed)}")
         return found
 
     def _is_head(self, kept: Sequence[Copy], first: int, upstream: int) -> bool:

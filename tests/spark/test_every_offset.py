@@ -48,9 +48,9 @@ def judge(nasty: AdverseTopics, copying: IndexedFlow, ends: dict[TopicPartition,
     said["the rebuilt index"] = index_answers(copying.row, ends)
     wrong = []
     for scan in known:
-        wrong += scan.wrong_copies(nasty.may_lack(scan.place))
+        wrong += scan.wrong_copies(nasty.may_lack(scan.tp))
         for who, answers in said.items():
-            wrong += [f"{who}: {words}" for words in scan.wrong_answers(answers[scan.place])]
+            wrong += [f"{who}: {words}" for words in scan.wrong_answers(answers[scan.tp])]
     figures = Counter(outcome for answers in library.values() for _, outcome in answers)
     figures["runs"] = runs
     tell(nasty, copying, sum((scan.figures() for scan in known), figures))
