@@ -95,7 +95,7 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
         log.exception("Spark did not start")
         words = str(error).strip().split("\n", 1)[0]
         return _print(f"Spark did not start on {master}: {words}", launcher.EXIT_FAILED)
-    jobs = SparkJobs(spark)
+    jobs = SparkJobs(spark, directory)
     control = ControlServer(*_address(master, spark), port=_control_port())
     host = RunnerResources(directory, control, jobs, Slots(lambda: jobs.slots), lane)
     reporter.host, reporter.application_id = host, spark.applicationId

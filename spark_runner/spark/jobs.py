@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import time
+from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -25,8 +26,9 @@ CHECK_S = 5.0
 class SparkJobs:
     """Called from the epochs' threads. Each has a JVM thread with its own properties."""
 
-    def __init__(self, context: SparkContext) -> None:
+    def __init__(self, context: SparkContext, directory: Path) -> None:
         self._context = context
+        self._directory = directory
         self._java = context._jsc.sc()
         self._is_stopped = False
         self._asked_at = 0.0
@@ -105,7 +107,7 @@ class SparkJobs:
         """Raises what `launch` handles."""
         with self._session_lock:
             if self._session is None:
-                self._session = open_session(self._context)
+                self._session = open_session(self._context, self._directory)
         try:
             return run_with_rules(self._session, work)
         except (AnalysisException, ParseException) as error:

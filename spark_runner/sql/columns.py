@@ -26,7 +26,11 @@ FIXED: Final = {KIND: "int", RULE: "int", TEXT: "string", FLUSH: "binary"}
 KEEP: Final = "_keep"
 CHANGES: Final = {"key": "_new_key", "value": "_new_value", "headers": "_new_headers"}
 
+# Followed by the reference of a secret: values, which no plan of Spark contains.
+SECRET: Final = "_secret_"  # noqa: S105 - a name
+
 _WORD = re.compile(r"\w+")
+_REFERENCE = re.compile(r"['\"]((?:env|file|properties):[^'\"`\s]+)['\"]")
 
 
 def used_columns(rules: Sequence[TransformRule]) -> tuple[str, ...]:
@@ -45,7 +49,23 @@ def changed_fields(rules: Sequence[TransformRule]) -> tuple[str, ...]:
     return tuple(field for field in CHANGES if any(field in rule.expressions for rule in rules))
 
 
-def input_schema(used: Sequence[str]) -> str:
+def secret_references(rules: Sequence[TransformRule]) -> tuple[str, ...]:
+    """The references in expressions that call a function with a secret."""
+    return tuple(
+        dict.fromkeys(
+            reference
+            for rule in rules
+            for text in rule.expressions.values()
+            if "hmac" in text.lower()
+            for reference in _REFERENCE.findall(text)
+        )
+    )
+
+
+def input_schema(rules: Sequence[TransformRule]) -> str:
     """Spark's schema of what the first worker sends."""
-    fields = {**FIXED, **{name: COLUMNS[name] for name in used}}
+    fields = {**FIXED, **{name: COLUMNS[name] for name in used_columns(rules)}}
+    fields |= dict.fromkeys(
+        (SECRET + reference for reference in secret_references(rules)), "binary"
+    )
     return ", ".join(f"`{name}` {kind}" for name, kind in fields.items())

@@ -13,7 +13,7 @@ import struct
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.transforms.rules import TransformRule
+from mirrors.kafka.security.secrets import resolve
 from spark_runner import task
 from spark_runner.engine.transforms.evaluation import EvaluatedRows, Row
-from spark_runner.ipc.messages import SliceWork
+from spark_runner.ipc.messages import SliceResult, SliceWork
 from spark_runner.sql import columns
 from spark_runner.sql.columns import (
     ADDRESS,
@@ -35,7 +36,9 @@ from spark_runner.sql.columns import (
     KEEP,
     RECORD,
     RESULT,
+    SECRET,
     changed_fields,
+    secret_references,
     used_columns,
 )
 
@@ -75,9 +78,24 @@ def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     """The first worker: runs the copy loop in a thread, and passes its requests to Spark."""
     task.prepare_worker()
     work = SliceWork.from_json(work_json)
-    with ArrowEvaluator(work.spec.settings.transforms) as evaluator:
-        threading.Thread(target=_run, args=(work, evaluator), name="copy", daemon=True).start()
+    rules = work.spec.settings.transforms
+    secrets: dict[str, bytes] = {}
+    refused: UnderstudyError | None = None
+    try:
+        for reference in secret_references(rules):
+            secrets[reference] = resolve(reference).reveal().encode()
+    except UnderstudyError as error:
+        refused = error
+    evaluator = ArrowEvaluator(rules, secrets)
+    try:
+        if refused is None:
+            threading.Thread(target=_run, args=(work, evaluator), name="copy", daemon=True).start()
+        else:
+            result = SliceResult(ended_because="failed", reason=refused.message, code=refused.code)
+            evaluator.end(result.to_json())
         yield from evaluator.batches()
+    finally:
+        evaluator.close()
 
 
 def _run(work: SliceWork, evaluator: ArrowEvaluator) -> None:
@@ -116,12 +134,18 @@ class ArrowEvaluator:
     `send` and `receive` belong to the thread of the copy loop, `batches` to that of the worker.
     """
 
-    def __init__(self, rules: Sequence[TransformRule]) -> None:
+    def __init__(self, rules: Sequence[TransformRule], secrets: Mapping[str, bytes]) -> None:
+        """`secrets` by their references."""
         self._rules = rules
         self._used = used_columns(rules)
         self._changed = changed_fields(rules)
         names = (*columns.FIXED, *self._used)
-        self._schema = pa.schema([pa.field(name, _TYPES[name]) for name in names])
+        secret_names = [SECRET + reference for reference in secret_references(rules)]
+        self._secrets = {SECRET + reference: value for reference, value in secrets.items()}
+        self._schema = pa.schema(
+            [pa.field(name, _TYPES[name]) for name in names]
+            + [pa.field(name, pa.binary()) for name in secret_names]
+        )
         self._outbox: queue.SimpleQueue[pa.RecordBatch | None] = queue.SimpleQueue()
         self._sent_rows = 0
         # Rule and number of records of each open request.
@@ -140,10 +164,7 @@ class ArrowEvaluator:
         self._put({columns.KIND: [ADDRESS], columns.TEXT: [path]})
         self._flush()
 
-    def __enter__(self) -> ArrowEvaluator:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._listener.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -163,6 +184,8 @@ class ArrowEvaluator:
         for name in self._used:
             value = _VALUES.get(name)
             found[name] = [fixed[name]] * count if value is None else [value(row) for row in rows]
+        for name, secret in self._secrets.items():
+            found[name] = [secret] * count
         self._open.append((rule, count))
         self._put(found)
         self._flush()

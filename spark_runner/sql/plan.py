@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
@@ -21,6 +22,7 @@ from pyspark.util import PythonEvalType
 from mirrors.domain.transforms.functions import COLUMNS
 from mirrors.domain.transforms.rules import TransformRule
 from spark_runner.ipc.messages import SliceResult, SliceWork
+from spark_runner.sql import functions
 from spark_runner.sql.columns import (
     BATCH_ROWS,
     CHANGES,
@@ -31,7 +33,6 @@ from spark_runner.sql.columns import (
     TEXT,
     changed_fields,
     input_schema,
-    used_columns,
 )
 
 # What Spark casts each expression to.
@@ -49,14 +50,18 @@ _SETTINGS = {
 }
 
 
-def open_session(context: SparkContext) -> SparkSession:
-    """A session of its own, with the settings that the evaluation needs."""
+def open_session(context: SparkContext, directory: Path) -> SparkSession:
+    """A session of its own, with the settings and functions that the evaluation needs.
+
+    `directory` is for files of this runner.
+    """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         # They print what is raised as well.
         logging.getLogger(name).setLevel(logging.CRITICAL)
     session = SparkSession(context).newSession()
     for key, value in _SETTINGS.items():
         session.conf.set(key, value)
+    functions.register(session, directory)
     return session
 
 
@@ -69,7 +74,7 @@ def run_with_rules(session: SparkSession, work: SliceWork) -> SliceResult:
     rows = map_in_arrow(
         session.range(0, 1, 1, 1),
         functools.partial(copy_records, work.to_json()),
-        input_schema(used_columns(rules)),
+        input_schema(rules),
     )
     results = map_in_arrow(evaluated(rows, rules), return_records, "result string")
     [[text]] = results.collect()
@@ -84,7 +89,7 @@ def map_in_arrow(
     mapped = UserDefinedFunction(
         function, returnType=kind, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     )
-    java: Any = mapped(*[rows[name] for name in rows.columns])._jc
+    java: Any = mapped(*[f.col(f"`{name}`") for name in rows.columns])._jc
     return DataFrame(rows._jdf.mapInArrow(java, False, None), rows.sparkSession)
 
 

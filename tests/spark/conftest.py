@@ -10,11 +10,15 @@ import pytest
 from controlplane.demo.processes.guard import Guard
 from tests.spark.lab import Lab
 
+# A secret that rules on records may use.
+MASK_VARIABLE = "KAFKA_TEST_MASK"
+MASK_KEY = "the key of masks"
+
 
 @pytest.fixture(scope="session")
 def runner_env(guard: Guard) -> dict[str, str]:
     """Whatever happens to the tests, the guard ends what they started."""
-    return {**os.environ, **guard.environment}
+    return {**os.environ, **guard.environment, MASK_VARIABLE: MASK_KEY}
 
 
 @pytest.fixture(scope="session")

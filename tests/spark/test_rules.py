@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
+import hashlib
+import hmac
 import json
+import os
+import signal
 
 import pytest
 
@@ -12,10 +17,17 @@ from mirrors.domain.transforms.rules import (
     TransformRule,
     format_rules,
 )
-from tests.spark.lab import Lab
+from tests.spark.conftest import MASK_KEY
+from tests.spark.lab import Lab, partition_row, position
+from tests.spark.reading import end_offsets, messages
+from tests.spark.scanned_logs import library_answers
+from tests.spark.test_commands import load
+from tests.spark.test_crashes import in_load
+from tests.spark.test_gaps import decide
 
 pytestmark = pytest.mark.skipif(not TRANSFORMS_AVAILABLE, reason="flows have no rules yet")
 
+KILLS = int(os.environ.get("UNDERSTUDY_CRASHES", "5"))
 CITY = "get_json_object(cast(value as string), '$.city')"
 
 
@@ -61,4 +73,129 @@ def test_records_are_filtered_and_changed_and_the_others_are_copied(lab: Lab) ->
             for key, value, *rest in kept
         ]
     assert lab.read(flow.remote(other), target=True) == lab.read(other)
+    flow.stop()
+
+
+def test_fields_are_masked_and_dropped_and_tombstones_pass(lab: Lab) -> None:
+    flow = lab.flow(
+        **rules(
+            TransformRule(
+                topics=".*",
+                where="header(headers, 'test') is null",
+                value="json_mask(json_drop(json_hmac(value, 'env:KAFKA_TEST_MASK', 'id'), "
+                "'card.number'), '***', 'name')",
+                headers="set_header(headers, 'copied-by', cast('understudy' as binary))",
+            )
+        )
+    )
+    topic = lab.create(flow.topic("people"), 1)
+    person = {"id": 7, "name": "Ada", "card": {"number": "4111", "expires": "12/27"}, "é": 1.50}
+    lab.write(
+        topic,
+        [
+            {"key": b"a", "value": json.dumps(person).encode(), "headers": [("n", b"1")]},
+            {"key": b"a", "value": None},
+            {"key": b"b", "value": b"no json", "headers": [("test", b"")]},
+        ],
+    )
+    flow.start()
+    flow.wait_in_sync(topic, seconds=60)
+    [full, tombstone] = lab.read(flow.remote(topic), target=True)[0]
+    masked = hmac.new(MASK_KEY.encode(), b"7", hashlib.sha256).hexdigest()
+    assert json.loads(full[1] or b"") == {
+        "id": masked,
+        "name": "***",
+        "card": {"expires": "12/27"},
+        "é": 1.5,
+    }
+    assert full[2] == [("n", b"1"), ("copied-by", b"understudy")]
+    assert tombstone[:2] == (b"a", None)
+    flow.stop()
+
+
+def test_a_failed_record_stops_its_partition_and_can_be_skipped(lab: Lab) -> None:
+    flow = lab.flow(**rules(TransformRule(topics=".*", value="json_drop(value, 'x')")))
+    topic = lab.create(flow.topic("t"), 2)
+    good = [json.dumps({"n": number, "x": 0}) for number in range(20)]
+    lab.write(topic, [*good[:10], "not json", *good[10:]], 0)
+    lab.write(topic, good, 1)
+    flow.start()
+    status = flow.wait(lambda s: s.state == "degraded" and position(s, topic, 0) == 10)
+    row = partition_row(status, topic)
+    assert row is not None
+    assert (row.state, row.code) == ("faulted", "transform_failed")
+    assert "offset 10" in row.reason
+    assert "the value expression of rule 1 failed" in row.reason
+    flow.wait_copied({(topic, 1): 20})
+    assert [row[1] for row in lab.read(flow.remote(topic), target=True)[0]] == [
+        json.dumps({"n": number}).replace(" ", "").encode() for number in range(10)
+    ]
+    # A person skips the record.
+    assert row.gap is not None
+    decide(flow, topic, "accept", row.gap)
+    flow.wait_copied({(topic, 0): 21})
+    assert len(lab.read(flow.remote(topic), target=True)[0]) == 20
+    flow.stop()
+
+
+def test_a_partition_of_dropped_records_is_copied_to_its_end(lab: Lab) -> None:
+    flow = lab.flow(**rules(TransformRule(topics=".*", where="false")))
+    topic = lab.create(flow.topic("t"), 1)
+    lab.write(topic, [b"dropped"] * 50)
+    flow.start()
+    flow.wait_copied({(topic, 0): 50})
+    flow.stop()
+    flow.restart()
+    lab.write(topic, [b"dropped as well"] * 50)
+    flow.start()
+    flow.wait_copied({(topic, 0): 100})
+    assert lab.read(flow.remote(topic), target=True) == {0: []}
+    flow.stop()
+
+
+@pytest.mark.timeout(400)
+def test_killed_workers_lose_and_repeat_nothing_and_every_offset_is_translated(lab: Lab) -> None:
+    flow = lab.flow(
+        tasks_max="1",
+        **rules(
+            TransformRule(
+                topics=".*",
+                where="cast(cast(value as string) as int) % 3 <> 0",
+                value="concat('v', cast(value as string))",
+            )
+        ),
+    )
+    topic = lab.create(flow.topic("w"), 4)
+    flow.start().wait_state("running")
+    with load(lab, topic, 4):
+        for _ in range(KILLS):
+            in_load(lab, flow, topic)
+            status = flow.wait(lambda s: any(row.pid for row in s.slices))
+            victim = next(row.pid for row in status.slices if row.pid)
+            os.kill(victim, signal.SIGKILL)
+            flow.wait(lambda s, dead=victim: all(row.pid != dead for row in s.slices), seconds=60)
+        in_load(lab, flow, topic)
+    flow.wait_in_sync(topic, seconds=120)
+    ends = end_offsets(lab.source, topic)
+    answers, _ = library_answers(flow, ends)
+    translated = 0
+    for partition, copies in lab.read(flow.remote(topic), target=True).items():
+        kept = [
+            (offset, value)
+            for offset, (_, value, *_) in enumerate(lab.read(topic)[partition])
+            if int(value or b"") % 3
+        ]
+        assert [row[1] for row in copies] == [b"v" + (value or b"") for _, value in kept]
+        numbers = [
+            row.offset()
+            for at, row in messages(lab.target, flow.remote(topic))
+            if at == partition and row
+        ]
+        for upstream, (downstream, outcome) in enumerate(answers[topic, partition]):
+            at = bisect.bisect_left([offset for offset, _ in kept], upstream)
+            if at < len(kept) and at:
+                expected = "exact" if kept[at][0] == upstream else "gap"
+                assert (downstream, outcome) == (numbers[at], expected), (upstream, at)
+                translated += 1
+    assert translated > 1000
     flow.stop()

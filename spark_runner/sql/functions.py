@@ -1,0 +1,66 @@
+"""Functions of rules that Spark does not have: Java classes, registered in a session.
+
+Janino, which Spark uses for its own generated code, compiles them into a jar at the first use, so
+no Java compiler is needed. They run inside Spark's expressions, where Python would be another
+worker, and an error would end the task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from mirrors.domain.transforms.functions import HELPERS
+from spark_runner.sql.columns import SECRET
+
+_SOURCES: Final = Path(__file__).parent / "java"
+_PACKAGE: Final = "understudy.sql"
+_BUILDER: Final = f"{_PACKAGE}.RecordFunctionBuilder"
+
+
+def register(session: SparkSession, directory: Path) -> None:
+    """Compile the classes below the directory, and register the functions in this session."""
+    context = session.sparkContext
+    jvm: Any = context._jvm
+    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    sources = sorted(_SOURCES.glob("*.java"))
+    version = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    jar = directory / f"functions-{version}.jar"
+    if not jar.exists():
+        _compile(jvm, loader, sources, jar)
+    context._jsc.addJar(str(jar))
+    loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+    gateway: Any = context._gateway
+    builder = jvm.java.lang.Class.forName(_BUILDER, True, loader).getConstructors()[0]
+    registry = session._jsparkSession.sessionState().functionRegistry()
+    for helper in HELPERS.values():
+        first, *rest = helper.name.split("_")
+        method = first + "".join(word.capitalize() for word in rest)
+        given = gateway.new_array(jvm.java.lang.Object, 4)
+        for at, value in enumerate((helper.name, method, " ".join(helper.arguments), SECRET)):
+            given[at] = value
+        registry.createOrReplaceTempFunction(helper.name, builder.newInstance(given), "java_udf")
+
+
+def _compile(jvm: Any, loader: Any, sources: Sequence[Path], jar: Path) -> None:
+    compiler = jvm.org.codehaus.janino.CompilerFactory().newCompiler()
+    compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(loader))
+    files = jvm.java.lang.reflect.Array.newInstance(
+        jvm.java.lang.Class.forName("java.io.File"), len(sources)
+    )
+    for at, path in enumerate(sources):
+        files[at] = jvm.java.io.File(str(path))
+    with tempfile.TemporaryDirectory(dir=jar.parent) as folder:
+        compiler.setDestinationDirectory(jvm.java.io.File(folder), False)
+        compiler.compile(files)
+        unfinished = jar.with_suffix(".new")
+        with zipfile.ZipFile(unfinished, "w") as archive:
+            for path in sorted(Path(folder).rglob("*.class")):
+                archive.write(path, str(path.relative_to(folder)))
+        unfinished.replace(jar)
