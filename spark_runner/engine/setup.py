@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.offsets.runs import runs_topic
-from mirrors.domain.transforms.rules import TransformRule, first_match
+from mirrors.domain.transforms.rules import TransformRule, rule_number
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.kafka.producers.identity import ProducerIdentity
 from mirrors.kafka.producers.transactions import TRANSACTION_TIMEOUT_MS
@@ -44,7 +44,7 @@ _CREATE_S = 20.0
 def partition_of(
     row: PartitionWork, producer: dict[str, str], rules: Sequence[TransformRule] = ()
 ) -> Partition:
-    match = first_match(row.topic, rules)
+    number = rule_number(row.topic, rules)
     return Partition(
         row.topic,
         row.partition,
@@ -54,7 +54,7 @@ def partition_of(
         position=row.start,
         stop_offset=row.stop,
         settings=topic_settings_of(row.remote_configs, producer),
-        rule=-1 if match is None or not match[1].expressions else match[0] - 1,
+        rule=-1 if number is None else number - 1,
     )
 
 

@@ -29,7 +29,7 @@ from mirrors.domain.flows.speed_limits import UNMEASURED, SliceSpeed
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.domain.transforms.rules import rule_for
+from mirrors.domain.transforms.rules import rule_number
 
 EndedBecause = Literal["deadline", "stop", "replan", "handover", "lost_control", "fenced", "failed"]
 ErrorState = Literal["faulted", "gap"]
@@ -93,7 +93,7 @@ class SliceWork:
         """Whether a rule filters or changes records of one of its topics."""
         rules = self.spec.settings.transforms
         topics = dict.fromkeys(row.topic for row in self.partitions)
-        return any(rule_for(topic, rules) is not None for topic in topics) if rules else False
+        return any(rule_number(topic, rules) is not None for topic in topics) if rules else False
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))

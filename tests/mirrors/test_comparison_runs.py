@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 
 from mirrors.domain.offsets.runs import Run
+from mirrors.domain.transforms import rules
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Comparison
 from mirrors.services.comparison import lifecycle as comparisons
@@ -53,6 +54,32 @@ def test_what_it_may_not_read_any_more_is_stated(sides: tuple[Side, Side]) -> No
     run = compare(flow, records=700)
     assert run.verdict == "same"
     assert {(part.source_first, part.source_records) for part in run.parts.all()} == {(1300, 700)}
+
+
+def test_topics_with_a_rule_are_not_compared_and_the_others_are(
+    sides: tuple[Side, Side], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
+    source, target = sides
+    name = unique("ruled")
+    flow = flow_of(source, target, f"{name}.*")
+    rule = rules.TransformRule(topics=f"{name}-filtered", where="key is null")
+    flow.properties[rules.TRANSFORMS] = rules.format_rules((rule,))
+    flow.save()
+    for topic in (f"{name}-filtered", f"{name}-plain"):
+        for side, there in ((source, topic), (target, f"{source.spec.alias}.{topic}")):
+            side.make(there, 1)
+            side.write(there, 0, [record(number) for number in range(10)])
+        keep_map(flow, topic, 0, [Run(0, 0, 10)], position=10, at_once=1)
+
+    run = compare(flow)
+
+    assert run.verdict == "partly", run.reason
+    parts = {part.topic: (part.verdict, part.reason) for part in run.parts.all()}
+    assert parts[f"{name}-plain"][0] == "same"
+    verdict, reason = parts[f"{name}-filtered"]
+    assert verdict == "unread"
+    assert reason.startswith("Rule 1 of the flow filters or changes the records of this topic")
 
 
 def test_a_lost_worker_is_followed_by_another_and_an_aborted_run_keeps_what_it_found(

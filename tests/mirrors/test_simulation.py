@@ -11,6 +11,7 @@ from django.utils import timezone
 from mirrors.domain.internal_topics.records import OffsetSync
 from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.runs import Run, pack
+from mirrors.domain.transforms import rules
 from mirrors.kafka.admin.groups import GroupOffset, list_groups, read_offsets, write_offsets
 from mirrors.kafka.admin.temporary_groups import PREFIX, create_group, delete_groups
 from mirrors.kafka.internal_topics.topic import NewRecord, append
@@ -121,6 +122,24 @@ def test_a_partition_that_waits_for_a_decision_is_looked_at_like_the_others(
     assert run.state == "succeeded", run.reason
     (row,) = run.result["partitions"]
     assert (row["verdict"], row["re_reads"], row["skipped"]) == ("proven", 0, 0)
+
+
+def test_records_that_a_rule_changes_are_unproven_and_not_different(
+    scene: SimulatedFlow, flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
+    group, end = scene.group("ruled", 7), scene.upstream[-1].offset + 1
+    rows.partition(flow, scene.topic, 0, position=scene.position, source_stable_end=end)
+    FlowPartition.objects.update(remote_topic=scene.remote)
+    rule = rules.TransformRule(topics=".*", value="upper(cast(value as string))")
+    flow.properties[rules.TRANSFORMS] = rules.format_rules((rule,))
+    flow.save()
+
+    run = simulate(flow, group)
+
+    (row,) = run.result["partitions"]
+    assert (row["verdict"], run.verification) == ("unproven", "not_verified")
+    assert "rule 1 of the flow filters or changes the records" in row["reason"]
 
 
 def test_with_the_source_dead_the_last_samples_count_and_their_age_is_told(

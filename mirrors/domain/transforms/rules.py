@@ -16,10 +16,16 @@ from typing import Any, Final
 from mirrors.domain.patterns.matcher import NamePatterns
 
 # While it is false, no flow can have rules, and pages do not mention them.
-TRANSFORMS_AVAILABLE = False
+TRANSFORMS_AVAILABLE = True
 # The property of a flow.
 TRANSFORMS: Final = "transforms"
 NOT_AVAILABLE: Final = "flows that change or drop records are not supported yet"
+
+# A clause, for what compares the records of both sides.
+CHANGED_BY_RULE: Final = (
+    "rule {number} of the flow filters or changes the records of this topic, so those of both "
+    "clusters cannot be compared"
+)
 
 EXPRESSION_FIELDS: Final = ("where", "key", "value", "headers")
 LONGEST_EXPRESSION: Final = 10_000
@@ -136,13 +142,19 @@ def effect_of(topic: str, rules: Sequence[TransformRule]) -> str:
     return f"{named} {' and '.join(acts)}" if acts else f"is copied unchanged: {named} exempts it"
 
 
+def rule_number(topic: str, rules: Sequence[TransformRule]) -> int | None:
+    """Return the number from 1 of the rule that filters or changes records of a source topic."""
+    match = first_match(topic, rules)
+    return match[0] if match is not None and match[1].expressions else None
+
+
 def rule_for(topic: str, rules: Sequence[TransformRule]) -> TransformRule | None:
     """Return the rule that changes the records of a source topic; None if nothing does.
 
     A rule without an expression exempts its topics from later rules.
     """
-    match = first_match(topic, rules)
-    return match[1] if match is not None and match[1].expressions else None
+    number = rule_number(topic, rules)
+    return None if number is None else rules[number - 1]
 
 
 def _elements(text: str) -> list[Any]:

@@ -17,6 +17,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.digests import CHUNK
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.transforms.rules import CHANGED_BY_RULE, rule_number
 from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.models import Comparison, ComparisonPart, FlowPartition, PartitionMap, RunBlock
 from mirrors.models.comparison import PartVerdict
@@ -248,6 +249,9 @@ class _Planner:
             return f"The {side} has no such partition, or does not report its end."
         if self._spec.settings.skip_replicated:
             return _MIXED
+        number = rule_number(tp[0], self._spec.settings.transforms)
+        if number is not None:
+            return f"{CHANGED_BY_RULE.format(number=number).capitalize()}."
         if asked is not None or self._holds_foreign(tp, known, uncopied):
             return ""
         empty = known.source_start == known.source_end

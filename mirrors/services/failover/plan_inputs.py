@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition, TopicState
 from mirrors.domain.errors import KafkaUnavailable, UnderstudyError
@@ -22,6 +22,7 @@ from mirrors.domain.gaps.lost_ranges import UNCOPYABLE, GapFacts, GapKind
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.transforms.rules import TransformRule
 from mirrors.kafka.admin.groups import GroupListing, list_reachable_groups
 from mirrors.kafka.admin.topics import Admin, Partial
 from mirrors.kafka.internal_topics.positions import read_positions
@@ -59,7 +60,8 @@ class PlanInputs:
     """The snapshot for the plan, and the ranges that a simulation reads on the target.
 
     `committed`: whether the flow copies only committed records. `silence`: why the source as a
-    whole did not respond. `undescribed`: why single partitions did not.
+    whole did not respond. `undescribed`: why single partitions did not. `rules`: those that filter
+    or change records.
     """
 
     picture: FailoverSnapshot
@@ -69,6 +71,7 @@ class PlanInputs:
     topics: Mapping[str, TopicState]
     silence: str = ""
     undescribed: Mapping[TopicPartition, str] = dataclasses.field(default_factory=dict)
+    rules: Sequence[TransformRule] = ()
 
 
 def read_plan_inputs(
@@ -103,6 +106,7 @@ def read_plan_inputs(
         topics=responses.there.topics,
         silence=seen.trouble or theirs.silence,
         undescribed=theirs.undescribed,
+        rules=spec.settings.transforms,
     )
 
 

@@ -25,6 +25,7 @@ from mirrors.domain.failover.simulation_result import (
     group_partition_result,
 )
 from mirrors.domain.specs import ClusterSpec
+from mirrors.domain.transforms.rules import CHANGED_BY_RULE, rule_number
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.reading.group_consumer import GroupReading
 from mirrors.services.failover.plan_inputs import PlanInputs
@@ -171,6 +172,8 @@ def _proof(
         return verify_lower_bound(start, reading.seen, row.re_reads, row.reason)
     if sides.inputs.silence:
         return verify(Samples(source_after=None, target_after=reading.seen))
+    if (number := rule_number(row.topic, sides.inputs.rules)) is not None:
+        return ReadVerification(verdict="unproven", reason=CHANGED_BY_RULE.format(number=number))
     if tp in sides.inputs.undescribed:
         return ReadVerification(verdict="unproven", reason=sides.inputs.undescribed[tp])
     for rows in (theirs, sides.further):
