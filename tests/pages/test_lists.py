@@ -226,6 +226,7 @@ FILES = {
     "configs of a topic": "/flows/{pk}/topics/orders/?of=configs&",
     "costs": "/costs/?",
     "costs of topics": "/flows/{pk}/cost/?of=topics&",
+    "compression of topics": "/flows/{pk}/cost/?of=samples&",
     "groups of a topic": "/flows/{pk}/topics/orders/?of=groups&",
     "gaps of a topic": "/flows/{pk}/topics/orders/?of=gaps&",
     "manual changes of a topic": "/flows/{pk}/topics/orders/?of=changes&",
