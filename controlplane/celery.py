@@ -55,7 +55,7 @@ def serve_this_host(instance: Any, **_: Any) -> None:
 app = Celery("understudy", task_cls=Task)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["mirrors", "monitoring"])
-app.conf.imports = ("controlplane.worker_watchdog",)
+app.conf.imports = ("controlplane.worker.watchdog", "controlplane.worker.host_lease")
 
 RECONCILE_SECONDS = 2.0
 DUTIES_SECONDS = 2.0

@@ -126,7 +126,15 @@ def database(url: str) -> dict[str, Any]:
         "CONN_MAX_AGE": 60,
         # After a restart of the database, old connections are replaced without an error.
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"connect_timeout": 5, **query},
+        # A server or a network that is gone is noticed within half a minute.
+        "OPTIONS": {
+            "connect_timeout": 5,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 25_000,
+            **query,
+        },
     }
 
 

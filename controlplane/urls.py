@@ -64,6 +64,7 @@ router.register("consumer-groups", ConsumerGroupViewSet, basename="consumer-grou
 router.register("tests", clusters.ClusterTestViewSet)
 router.register("topic-previews", TopicPreviewViewSet)
 router.register("runners", runners.RunnerViewSet)
+router.register("hosts", runners.HostViewSet)
 router.register("flows", flows.FlowViewSet)
 router.register("hooks", HookViewSet)
 router.register("failovers", failovers.FailoverViewSet)

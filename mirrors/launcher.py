@@ -1,4 +1,4 @@
-"""Starts, watches and stops one runner process; writes its spec files, reads its status files.
+"""Starts, watches and stops one runner process; its spec files, status files and host lease.
 
 - The runner is a daemon: it must outlive the Celery worker that started it, and must not become
   that worker's zombie. A shell in a new session starts it in the background, prints its pid and
@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from mirrors.domain.runners.host_leases import Lease
 from mirrors.domain.runners.job_files import JobSpec, JobStatus, RunnerStatus
 from mirrors.installation import code_environment
 
@@ -27,6 +28,8 @@ RUNNER_FILE = "runner.json"
 OUTPUT_FILE = "runner.out"
 LOG_FILE = "runner.log"
 FLOWS_DIR = "flows"
+# In the directory of all runners: one for the host.
+LEASE_FILE = "host-lease.json"
 
 # Exit codes of `python -m spark_runner`; its last output is in runner.out and runner.log.
 EXIT_STOPPED = 0
@@ -131,6 +134,30 @@ def read_runner(directory: Path) -> RunnerStatus | None:
     with contextlib.suppress(*NOT_OURS):
         return None if text is None else RunnerStatus.from_json(text)
     return None
+
+
+def write_lease(root: Path, lease: Lease) -> None:
+    """Write the host's lease where its runners, in directories below `root`, read it."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(root / LEASE_FILE, lease.to_json())
+
+
+def read_lease(root: Path) -> Lease | None:
+    """The host's lease; None without one, or in another format."""
+    text = _read(root / LEASE_FILE)
+    with contextlib.suppress(*NOT_OURS):
+        return None if text is None else Lease.from_json(text)
+    return None
+
+
+def boot_clock() -> float:
+    """Seconds since the machine started, sleep included; no correction of the time changes it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def boot_id() -> str:
+    """Identifies this start of the kernel; empty where /proc does not tell."""
+    return (_read(Path("/proc/sys/kernel/random/boot_id")) or "").strip()
 
 
 def spec_path(directory: Path, flow: int) -> Path:

@@ -27,6 +27,7 @@ from pyspark import SparkContext
 from mirrors import launcher
 from mirrors.domain.errors import UnderstudyError
 from mirrors.kafka.security import live_secrets
+from spark_runner.flow.host_lease import LeaseWatch
 from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.native import loader
@@ -81,6 +82,8 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
     java = check_java()
     context.check_master(master)
     stopping = _stop_on_signals()
+    lease = LeaseWatch(directory, name, stopping)
+    lease.start()
     # Left by a predecessor that was killed. The lock proves that it is gone.
     shutil.rmtree(directory / "spark", ignore_errors=True)
     log.info("Runner %s starts on %s, process %s", name, master, os.getpid())
@@ -103,7 +106,7 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
     reporter.report("starting", "Waiting for the first Spark executor.")
     health.wait_for_first_executor(stopping)
     health.start()
-    runner = Runner(host, reporter, stopping, health)
+    runner = Runner(host, reporter, stopping, health, lease)
     threading.Thread(target=jobs.warm_up, name="warm-up", daemon=True).start()
     log.info("Ready: %s slots", jobs.slots)
     try:
@@ -112,12 +115,15 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
         health.close()
         host.control.close()
         context.close_context(spark, java)
+        lease.close()
         shutil.rmtree(directory / "spark", ignore_errors=True)
     if not clean:
         words = "Spark's Java process died, or the cluster removed the application"
         if health.is_forgotten:
             words = "The Spark master was restarted and does not know this application"
         return _print(f"{words}; the runner ends.", launcher.EXIT_FAILED)
+    if lease.reason:
+        return _print(f"Stopped: {lease.reason}", launcher.EXIT_STOPPED)
     log.info("Stopped")
     return launcher.EXIT_STOPPED
 

@@ -15,6 +15,7 @@ import psutil
 
 from mirrors.domain.runners.job_files import JobSpec, RunnerStatus
 from mirrors.launcher import FLOWS_DIR, NOT_OURS, RUNNER_FILE, start_tick
+from spark_runner.flow.host_lease import LeaseWatch
 from spark_runner.flow.lifecycle import FlowRun
 from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.spark import context
@@ -149,10 +150,12 @@ class Runner:
         reporter: Reporter,
         stopping: threading.Event,
         health: SparkHealth,
+        lease: LeaseWatch,
     ) -> None:
         self._host = host
         self._reporter = reporter
         self._health = health
+        self._lease = lease
         self._flows: dict[int, FlowRun] = {}
         self._accepted: dict[int, tuple[int, int, int]] = {}
         self._specs = host.directory / FLOWS_DIR
@@ -171,7 +174,7 @@ class Runner:
                 if self._health.is_forgotten:
                     self._stop_all("The Spark master does not know this application any more.")
                     return False
-        self._stop_all("Stop requested; every flow commits.")
+        self._stop_all(self._lease.reason or "Stop requested; every flow commits.")
         return True
 
     def _report(self) -> None:

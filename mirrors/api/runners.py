@@ -17,8 +17,8 @@ from mirrors import tasks
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
 from mirrors.domain.access.rights import Right
 from mirrors.lists.runners import RUNNERS
-from mirrors.models import Flow, Runner, RunnerLog
-from mirrors.services.runners import logs, settings
+from mirrors.models import Flow, Host, Runner, RunnerLog
+from mirrors.services.runners import hosts, logs, settings
 
 
 class LogSerializer(StrictSerializer):
@@ -48,7 +48,7 @@ class FlowLogViewSet(viewsets.GenericViewSet[Flow]):
         return answer_with(logs.of_flow(flow=flow))
 
 
-_SETTABLE = frozenset({"name", "master", "slots", "host"})
+_SETTABLE = frozenset({"name", "master", "slots", "host", "failover_hosts"})
 
 
 class RunnerSerializer(StrictModelSerializer):
@@ -70,6 +70,30 @@ class RunnerSerializer(StrictModelSerializer):
     def get_health_reason(self, runner: Runner) -> str:
         health = runner.health(timezone.now())
         return "" if health.is_healthy else health.reason
+
+
+class HostSerializer(StrictSerializer):
+    """A host: when its worker last renewed its lease, and which runners it serves."""
+
+    name = serializers.CharField(read_only=True)
+    renewed_at = serializers.DateTimeField(read_only=True)
+    held_since = serializers.DateTimeField(read_only=True)
+    is_held = serializers.BooleanField(read_only=True)
+    runners = serializers.ListField(child=serializers.CharField(), read_only=True)
+
+
+class HostViewSet(viewsets.GenericViewSet[Host]):
+    """Hosts whose workers serve runners, by name; those seen within a day or with a runner."""
+
+    queryset = Host.objects.order_by("name")
+    serializer_class = HostSerializer
+    read_right = Right.VIEW
+    pagination_class = None
+    filter_backends = ()
+
+    @extend_schema(responses=HostSerializer(many=True))
+    def list(self, request: Request) -> Response:
+        return Response(HostSerializer(hosts.with_runners(), many=True).data)
 
 
 class RunnerViewSet(

@@ -17,11 +17,18 @@ class RunnerForm(SettingsForm):
     slots = forms.IntegerField(label="Slots", min_value=1, max_value=100_000, initial=256)
     host = text_field("Host", max_length=255, placeholder="the host of the worker that starts it")
 
+    failover_hosts = text_field("Other hosts", max_length=1000, placeholder="none: it stays there")
+
     def __init__(self, *args: Any, runner: Runner | None = None, **kwargs: Any) -> None:
-        columns = ("name", "master", "slots", "host")
+        columns = ("name", "master", "slots", "host", "failover_hosts")
         initial = {name: getattr(runner, name) for name in columns} if runner else None
         super().__init__(*args, initial=initial, **kwargs)
         self.fields["name"].disabled = runner is not None
         self.fields["name"].help_text = "Short name; it cannot change later."
         self.fields["master"].help_text = "local[256,4] on one host, or spark://host:7077."
+        self.fields[
+            "failover_hosts"
+        ].help_text = (
+            "Hosts that take the runner over when its host dies, with commas; * for every host."
+        )
         self.fields["slots"].help_text = "Used until the runner reports the slots of its executors."

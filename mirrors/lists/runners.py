@@ -18,6 +18,7 @@ RUNNERS = ListSpec(
         Column("seen_at", "Last seen", ("seen_at",)),
         Column("reason", "Reason"),
         *in_rest("slots", "since", "pid", "started_at", "memory", "application_id"),
+        *in_rest("failover_hosts", "moved_at", "moved_from", "move_reason"),
         *in_rest("healthy", "health_reason", "retired_at"),
     ),
     search=("name", "master", "host", "reason"),

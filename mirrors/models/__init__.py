@@ -38,7 +38,7 @@ from mirrors.models.roles import (
     role_in,
     role_of,
 )
-from mirrors.models.runners import Runner, RunnerLog, Sighting
+from mirrors.models.runners import Host, Runner, RunnerLog, Sighting
 from mirrors.models.sync import DutyRun, FlowPlan, HeartbeatState, StandbyNote
 
 __all__ = [
@@ -74,6 +74,7 @@ __all__ = [
     "GroupOffset",
     "HeartbeatState",
     "Hook",
+    "Host",
     "Job",
     "KnownCheckpoint",
     "LeftBehind",

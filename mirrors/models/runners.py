@@ -1,4 +1,7 @@
-"""Runner: a Spark application that runs flows. RunnerLog: its log. Sighting: process liveness."""
+"""Runner: a Spark application that runs flows. RunnerLog: its log. Host: a worker host's lease.
+
+Sighting: process liveness.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from django.utils import timezone
 
 from mirrors.domain.access.grants import Reach, Subject
 from mirrors.domain.access.rights import Right
+from mirrors.domain.runners.host_leases import HostLease, LeasedRunner, hosts_of
 from mirrors.domain.runners.reconciler import RunnerHealth, runner_health
 from mirrors.domain.states.runners import RUNNER, RunnerState
 from mirrors.models.base import StateField
@@ -24,6 +28,14 @@ class Runner(Owned):
     master = models.CharField(max_length=255)
     slots = models.PositiveIntegerField()
     host = models.CharField(max_length=255, blank=True)
+    # Hosts that take it over when the lease of `host` ends: names with commas, or `*` for any.
+    failover_hosts = models.CharField(max_length=1000, blank=True)
+    # Its host has confirmed that the process obeys the host's lease.
+    is_leased = models.BooleanField(default=False)
+    # The last time another host took it over.
+    moved_at = models.DateTimeField(null=True)
+    moved_from = models.CharField(max_length=255, blank=True)
+    move_reason = models.TextField(blank=True)
     state = StateField(RUNNER, RunnerState.ABSENT)
     reason = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)
@@ -69,6 +81,34 @@ class Runner(Owned):
     @property
     def health_now(self) -> RunnerHealth:
         return self.health(timezone.now())
+
+    def as_leased(self, *, is_needed: bool) -> LeasedRunner:
+        return LeasedRunner(
+            name=self.name,
+            host=self.host,
+            others=hosts_of(self.failover_hosts),
+            is_leased=self.is_leased,
+            is_needed=is_needed and self.retired_at is None,
+        )
+
+
+class Host(models.Model):
+    """A machine whose worker supervises runners. Its times are those of the database's clock."""
+
+    name = models.CharField(max_length=255, unique=True)
+    renewed_at = models.DateTimeField()
+    # Since when it has renewed its lease without an interruption.
+    held_since = models.DateTimeField()
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def lease(self) -> HostLease:
+        return HostLease(name=self.name, renewed_at=self.renewed_at, held_since=self.held_since)
 
 
 class RunnerLog(Owned):

@@ -41,8 +41,13 @@ def record_process(*, kind: str, name: str, pid: int) -> None:
 
 def is_served(host: str) -> bool:
     """Whether a worker that supervises this host's runners was seen recently."""
-    lately = timezone.now() - GONE_AFTER
-    workers = Sighting.objects.filter(kind=RECONCILE_WORKER, host=host, seen_at__gt=lately)
+    return was_reconciled(host, within=GONE_AFTER)
+
+
+def was_reconciled(host: str, *, within: timedelta) -> bool:
+    """Whether a task made a pass over the flows of this host lately."""
+    since = timezone.now() - within
+    workers = Sighting.objects.filter(kind=RECONCILE_WORKER, host=host, seen_at__gt=since)
     return workers.exists()
 
 

@@ -20,9 +20,10 @@ from mirrors.forms.runners import RunnerForm
 from mirrors.lists.audit import RECENT_TRANSITIONS
 from mirrors.lists.flows import LOG
 from mirrors.lists.runners import RUNNERS
-from mirrors.models import Runner, Transition, needs
+from mirrors.models import Host, Runner, Transition, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.readiness import with_proof
+from mirrors.services.runners import hosts
 from mirrors.services.runners import settings as services
 from mirrors.views.drills.readiness import first_flows
 from mirrors.views.edit_impact import Change, Impact
@@ -30,6 +31,8 @@ from mirrors.views.flows.pages import file_of_flows
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.runner_logs import log_of_runner
 from mirrors.views.tables import export, file_of, table_of
+
+_EDITABLE = ("master", "slots", "host", "failover_hosts")
 
 
 def _rows() -> QuerySet[Runner]:
@@ -43,7 +46,7 @@ def list_runners(request: HttpRequest) -> HttpResponseBase:
         return download
     table = table_of(request, RUNNERS, _rows())
     states = filter_of("state", "State", RUNNER.names, table.chosen)
-    context = {"table": table, "filters": [states]}
+    context = {"table": table, "filters": [states], "hosts": hosts.with_runners()}
     return render_page(request, "mirrors/runners/list.html", context, section="runners", every=3)
 
 
@@ -56,6 +59,7 @@ def show_runner(request: HttpRequest, name: str) -> HttpResponseBase:
         return download
     context: dict[str, Any] = {
         "runner": runner,
+        "host": Host.objects.filter(name=runner.host).first(),
         **first_flows(runner.flows.all(), timezone.now()),
         **log_of_runner(request, runner),
         "transitions": Transition.objects.filter(subject="runner", subject_id=runner.pk)[:8],
@@ -107,7 +111,7 @@ def edit_runner(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _wanted(form: RunnerForm) -> dict[str, Any]:
-    return {name: form.cleaned_data[name] for name in ("master", "slots", "host")}
+    return {name: form.cleaned_data[name] for name in _EDITABLE}
 
 
 def _impact(runner: Runner, form: RunnerForm) -> Impact:

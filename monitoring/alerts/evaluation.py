@@ -16,7 +16,7 @@ from mirrors.models import Flow
 from mirrors.models.base import move, move_all
 from monitoring.alerts import facts
 from monitoring.domain.alerts.conditions import read_flow, read_runner
-from monitoring.domain.alerts.rules import Condition, ConditionResult, decide, rules_of
+from monitoring.domain.alerts.rules import OF_RUNNERS, Condition, ConditionResult, decide, rules_of
 from monitoring.models import Alert, AlertRule, AlertState, Channel, Delivery, Silence
 
 Subject = tuple[str, str, Flow | None]
@@ -59,8 +59,8 @@ def _clusters_of(alert: Alert) -> set[int]:
 def _readings(
     rules: list[AlertRule], now: datetime
 ) -> Iterator[tuple[AlertRule, Subject, ConditionResult]]:
-    runner_rules = [rule for rule in rules if rule.kind == "runner_down"]
-    flow_rules = [rule for rule in rules if rule.kind != "runner_down"]
+    runner_rules = [rule for rule in rules if rule.kind in OF_RUNNERS]
+    flow_rules = [rule for rule in rules if rule.kind not in OF_RUNNERS]
     for flow, known in facts.flow_facts(now):
         subject = (f"flow:{flow.pk}", flow.label.replace("->", "→"), flow)
         for rule in rules_of(flow_rules, flow.pk):
@@ -68,7 +68,7 @@ def _readings(
     for runner, seen in facts.runner_facts(now):
         for rule in runner_rules:
             subject = (f"runner:{runner.pk}", f"Runner {runner.name}", None)
-            yield rule, subject, read_runner(seen)
+            yield rule, subject, read_runner(rule.condition, seen, now)
 
 
 def _step(

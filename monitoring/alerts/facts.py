@@ -102,6 +102,8 @@ def runner_facts(now: datetime) -> Iterator[tuple[Runner, RunnerFacts]]:
                 state=health.state,
                 needed=runner.pk in needed,
                 reason=health.reason,
+                moved_at=runner.moved_at,
+                move_reason=runner.move_reason,
             ),
         )
 

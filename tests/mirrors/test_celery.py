@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import pytest
 from pytest_django import Settings
 
-from controlplane import worker_watchdog
 from controlplane.demo.processes.guard import Guard
+from controlplane.worker import watchdog as worker_watchdog
 from mirrors import launcher
 from tests.mirrors.stack import Stack, wait_for
 from tests.postgres import Postgres, binaries

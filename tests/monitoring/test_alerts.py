@@ -165,8 +165,27 @@ def test_silence_of_a_flow_that_should_run_is_itself_a_thing_to_tell() -> None:
 
 def test_a_runner_that_nobody_needs_may_be_gone() -> None:
     gone = RunnerFacts(name="default", state="lost", needed=True, reason="It is silent.")
-    assert read_runner(gone) == ConditionResult(True, False, None, "is lost: It is silent")
-    assert read_runner(RunnerFacts(name="default", state="absent", needed=False)).clears is True
+    assert read_runner(Condition(kind="runner_down"), gone, NOW) == ConditionResult(
+        True, False, None, "is lost: It is silent"
+    )
+    idle = RunnerFacts(name="default", state="absent", needed=False)
+    assert read_runner(Condition(kind="runner_down"), idle, NOW).clears is True
+
+
+def test_a_runner_that_moved_alerts_for_a_quarter_of_an_hour_with_the_reason() -> None:
+    moved = RunnerFacts(
+        name="default",
+        state="ready",
+        needed=True,
+        moved_at=NOW - timedelta(minutes=14),
+        move_reason="a was not seen for 31 s.",
+    )
+    rule = Condition(kind="runner_moved")
+    told = ConditionResult(True, False, None, "moved: a was not seen for 31 s")
+    assert read_runner(rule, moved, NOW) == told
+    assert read_runner(rule, moved, NOW + timedelta(minutes=2)).clears is True
+    still = RunnerFacts(name="default", state="ready", needed=True)
+    assert read_runner(rule, still, NOW).clears is True
 
 
 def test_a_flow_s_own_rules_replace_the_general_ones_of_their_kind() -> None:

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from mirrors.models import Transition
-from monitoring.domain.alerts.rules import KINDS
+from monitoring.domain.alerts.rules import KINDS, OF_RUNNERS
 from monitoring.models import Alert, AlertRule, Channel, Silence
 from tests.pages import world
 from tests.pages.conftest import As
@@ -149,7 +149,7 @@ def test_an_alert_leads_to_its_page_and_to_what_to_do(viewer: Client, kind: str)
     rule = AlertRule.objects.filter(kind=kind).first() or AlertRule.objects.create(
         name=kind, kind=kind, threshold=1
     )
-    of_runner = kind == "runner_down"
+    of_runner = kind in OF_RUNNERS
     Alert.objects.create(
         rule=rule,
         rule_name=rule.name,

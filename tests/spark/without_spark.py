@@ -12,6 +12,7 @@ from typing import Any
 from mirrors import launcher
 from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import ClusterSpec
+from spark_runner.flow.host_lease import LeaseWatch
 from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.runner import Reporter, Runner
@@ -40,7 +41,8 @@ def polling(directory: Path) -> Iterator[RunnerResources]:
     host = RunnerResources(directory, control, jobs, Slots(lambda: 4), "raw")
     stopping = threading.Event()
     health: Any = SimpleNamespace(assess=Health, is_forgotten=False)
-    runner = Runner(host, Reporter(directory, "lab", "local[4]"), stopping, health)
+    lease = LeaseWatch(directory, "lab", stopping)
+    runner = Runner(host, Reporter(directory, "lab", "local[4]"), stopping, health, lease)
     thread = threading.Thread(target=runner.run, daemon=True)
     thread.start()
     try:

@@ -13,6 +13,7 @@ from mirrors.models import Flow, Runner, claim
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.runners import RunnerState
 from mirrors.services.process_liveness import is_served
+from mirrors.services.runners import hosts as host_leases
 from mirrors.services.runners import processes
 from mirrors.services.runners.processes import directory_of
 from mirrors.services.runners.settings import finish_deletion
@@ -42,6 +43,8 @@ def flag_unserved_flows(*, hosts: set[str]) -> None:
             f"No worker serves {host}, the host of its runner, so nothing supervises it. Start "
             "one there, or give the runner another host."
         )
+        if Runner.objects.filter(host=host).exclude(failover_hosts="").exists():
+            reason += f" {host_leases.why_not_moved(host=host)}"
         flows = Flow.objects.filter(runner__host=host).exclude(reason=reason)
         for flow in flows.exclude(desired_state=DesiredState.STOPPED):
             claim(

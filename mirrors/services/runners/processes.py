@@ -84,7 +84,11 @@ def start(*, runner: Runner, reason: str) -> bool:
     host = settings.UNDERSTUDY_HOST
     now = timezone.now()
     dead = Runner.objects.filter(
-        pk=runner.pk, state__in=[RunnerState.ABSENT, RunnerState.LOST], pid=runner.pid
+        pk=runner.pk,
+        state__in=[RunnerState.ABSENT, RunnerState.LOST],
+        pid=runner.pid,
+        # Another host may have taken it over meanwhile.
+        host=runner.host,
     )
     changes = {"pid": None, "start_tick": None, "started_at": now, "host": host}
     if not claim(dead, state=RunnerState.STARTING, reason=reason, who=RECONCILER, changes=changes):
@@ -139,7 +143,7 @@ def _environment() -> dict[str, str]:
 def _adopt(runner: Runner, status: RunnerStatus) -> None:
     log.info("runner %s found alive as process %s", runner.name, status.pid)
     claim(
-        Runner.objects.filter(pk=runner.pk, pid=runner.pid),
+        Runner.objects.filter(pk=runner.pk, pid=runner.pid, host=runner.host),
         state=RunnerState.STARTING,
         reason="Found running, taken over.",
         who=RECONCILER,
@@ -165,7 +169,7 @@ def _see_alive(runner: Runner, status: RunnerStatus | None) -> None:
     }
     if status.has_started:
         seen["failed_starts"] = 0
-    row = Runner.objects.filter(pk=runner.pk)
+    row = Runner.objects.filter(pk=runner.pk, host=runner.host)
     if runner.state != status.state:
         still = row.exclude(state=RunnerState.STOPPING)
         claim(still, state=status.state, reason=status.reason, who=RECONCILER, changes=seen)

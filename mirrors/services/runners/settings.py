@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.runners.host_leases import hosts_of
 from mirrors.models import Runner
 from mirrors.models.audit.transitions import note
 from mirrors.models.flows import ObservedState
@@ -19,6 +20,7 @@ from mirrors.services.process_liveness import is_served
 
 _ALIVE = frozenset({RunnerState.STARTING, RunnerState.READY, RunnerState.DEGRADED})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_HOSTS = re.compile(r"\*|[A-Za-z0-9._-]{1,253}")
 _HOST = re.compile(r"[A-Za-z0-9._-]{0,253}")
 _MASTER = re.compile(
     r"local(\[(0*[1-9]\d{0,4}|\*)(,\s*\d{1,3})?\])?|spark://[\w.\-]+:\d{1,5}(,[\w.\-]+:\d{1,5})*"
@@ -27,14 +29,27 @@ _MASTER = re.compile(
 
 
 def create_runner(
-    *, name: str, master: str, slots: int | None = None, host: str = "", who: str
+    *,
+    name: str,
+    master: str,
+    slots: int | None = None,
+    host: str = "",
+    failover_hosts: str = "",
+    who: str,
 ) -> Runner:
-    """Register a runner; it is started when the first flow needs it."""
-    _validate(name=name, master=master, slots=slots, host=host)
+    """Register a runner; it is started when the first flow needs it.
+
+    `failover_hosts`: names of hosts that may take it over, with commas; `*` for every host.
+    """
+    _validate(name=name, master=master, slots=slots, host=host, failover_hosts=failover_hosts)
     try:
         with transaction.atomic():
             runner = Runner.objects.create(
-                name=name, master=master, slots=slots or slots_of(master), host=host
+                name=name,
+                master=master,
+                slots=slots or slots_of(master),
+                host=host,
+                failover_hosts=", ".join(hosts_of(failover_hosts)),
             )
             note(runner, what="created", who=who, why=f"Master {master}.")
     except IntegrityError:
@@ -48,12 +63,15 @@ def update_runner(
     master: str | None = None,
     slots: int | None = None,
     host: str | None = None,
+    failover_hosts: str | None = None,
     who: str,
 ) -> Runner:
     """Change a runner. Another master needs a new process; its flows resume at their commits."""
     with transaction.atomic():
         locked = Runner.objects.select_for_update().get(pk=runner.pk)
-        changed = _changes(locked, master=master, slots=slots, host=host)
+        changed = _changes(
+            locked, master=master, slots=slots, host=host, failover_hosts=failover_hosts
+        )
         if not changed:
             return locked
         before = {name: getattr(locked, name) for name in changed}
@@ -70,17 +88,30 @@ def update_runner(
 
 
 def _changes(
-    runner: Runner, *, master: str | None, slots: int | None, host: str | None
+    runner: Runner,
+    *,
+    master: str | None,
+    slots: int | None,
+    host: str | None,
+    failover_hosts: str | None,
 ) -> dict[str, Any]:
     """The fields that an edit changes; raises why it is refused."""
-    wanted = {"master": master, "slots": slots, "host": host}
+    wanted: dict[str, Any] = {"master": master, "slots": slots, "host": host}
+    if failover_hosts is not None:
+        wanted["failover_hosts"] = ", ".join(hosts_of(failover_hosts))
     changed = {
         name: value
         for name, value in wanted.items()
         if value is not None and value != getattr(runner, name)
     }
     if changed:
-        _validate(name=runner.name, master=master or runner.master, slots=slots, host=host or "")
+        _validate(
+            name=runner.name,
+            master=master or runner.master,
+            slots=slots,
+            host=host or "",
+            failover_hosts=failover_hosts or "",
+        )
     if "host" in changed and runner.state in _ALIVE and is_served(runner.host):
         raise Conflict(
             f"The runner {runner.name} is running on {runner.host}. Stop its flows and the "
@@ -141,9 +172,10 @@ def restarts_of_update(
     master: str | None = None,
     slots: int | None = None,
     host: str | None = None,
+    failover_hosts: str | None = None,
 ) -> list[str]:
     """What an edit restarts, one sentence each; raises what `update_runner` would raise."""
-    _changes(runner, master=master, slots=slots, host=host)
+    _changes(runner, master=master, slots=slots, host=host, failover_hosts=failover_hosts)
     if master is None or master == runner.master or runner.state == RunnerState.ABSENT:
         return []
     flows = [flow.name for flow in runner.flows.select_related("source", "target")]
@@ -175,7 +207,7 @@ def slots_of(master: str) -> int:
     return int(found[1]) if found else settings.UNDERSTUDY_RUNNER_SLOTS
 
 
-def _validate(*, name: str, master: str, slots: int | None, host: str) -> None:
+def _validate(*, name: str, master: str, slots: int | None, host: str, failover_hosts: str) -> None:
     errors: dict[str, list[str]] = {}
     if not _NAME.fullmatch(name):
         errors["name"] = [
@@ -191,6 +223,12 @@ def _validate(*, name: str, master: str, slots: int | None, host: str) -> None:
         errors["host"] = [
             "A host is the name under which a worker runs: letters, digits, dots, dashes, "
             "underscores."
+        ]
+    wrong = [word for word in hosts_of(failover_hosts) if not _HOSTS.fullmatch(word)]
+    if wrong or len(failover_hosts) > 1000:
+        errors["failover_hosts"] = [
+            f"{wrong[0] if wrong else 'The list'} cannot be used: give names of hosts that run a "
+            "worker, with commas between them, or * for every host. At most 1000 characters."
         ]
     if slots is not None and not 1 <= slots <= 100_000:
         errors["slots"] = ["A runner has 1 to 100000 slots."]

@@ -19,6 +19,7 @@ from monitoring.domain.alerts.rules import (
 )
 from monitoring.domain.history import is_fresh
 
+_MOVED_LATELY = timedelta(minutes=15)
 _INACTIVE = {"draft", "stopped", "failed_over"}
 
 
@@ -31,7 +32,10 @@ def read_flow(condition: Condition, flow: FlowFacts, now: datetime) -> Condition
     return read(condition, flow, now)
 
 
-def read_runner(runner: RunnerFacts) -> ConditionResult:
+def read_runner(condition: Condition, runner: RunnerFacts, now: datetime) -> ConditionResult:
+    if condition.kind == "runner_moved":
+        moved = runner.moved_at is not None and now - runner.moved_at < _MOVED_LATELY
+        return _fact(moved, f"moved: {runner.move_reason.rstrip('.')}" if moved else "stays")
     reason = runner.reason.rstrip(".")
     return _fact(
         runner.needed and runner.state not in {"ready", "starting"},

@@ -18,6 +18,7 @@ Kind = Literal[
     "gap",
     "stale",
     "runner_down",
+    "runner_moved",
     "forecast",
     "heartbeat",
     "checkpoint",
@@ -39,6 +40,7 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "gap": ("Records are lost, changed or rejected, and need a decision", ""),
     "stale": ("No metrics from a running flow for this number of seconds", "s"),
     "runner_down": ("A runner that flows need is not ready", ""),
+    "runner_moved": ("Another host took a runner over within the last 15 minutes", ""),
     "forecast": (
         "Retention deletes records before they are replicated, within this number of seconds",
         "s",
@@ -50,6 +52,8 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "not_replicated": ("A selected topic is not replicated, and only a person can change that", ""),
     "budget": ("The forecast cost of the month is above this percentage of its budget", "%"),
 }
+# Rules about runners; all others are about flows.
+OF_RUNNERS: frozenset[Kind] = frozenset({"runner_down", "runner_moved"})
 # Greater than any lag, and exact in JSON.
 LARGEST = 1e15
 LONGEST_S = 86_400
@@ -131,6 +135,9 @@ class RunnerFacts:
     state: str
     needed: bool
     reason: str = ""
+    # The last time another host took it over, and why.
+    moved_at: datetime | None = None
+    move_reason: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,226 @@
+"""Leases of worker hosts: renew this host's, and take over runners of hosts whose lease ended.
+
+One thread of the reconcile worker calls both (`controlplane/worker/host_lease.py`). Only it writes
+the file of the lease. Order of writes:
+
+- The row is committed before the file extends the lease: no runner runs longer than the database
+  allows. The time that the file counts from is taken before the row is written.
+- A runner is marked as leased only after the file has named it, so no host takes over a runner
+  whose process does not obey the lease.
+- Renewal and takeover lock the row of the old host, so only one of them happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils import timezone
+
+from mirrors import launcher
+from mirrors.domain.audit.actors import RECONCILER
+from mirrors.domain.runners import host_leases
+from mirrors.domain.runners.host_leases import LEASE_S, STOP_BEFORE_END_S, Lease, Move
+from mirrors.models import Flow, Host, Job, Runner, claim
+from mirrors.models.audit.transitions import note
+from mirrors.models.flows import DesiredState, JobState
+from mirrors.models.runners import RunnerState
+
+log = logging.getLogger(__name__)
+
+
+def renew(*, root: Path, host: str) -> Lease:
+    """Renew the lease of this host in the database, then in the file. Raises DatabaseError."""
+    started = launcher.boot_clock()
+    confirmed = _name_in_file(root, host, started)
+    with transaction.atomic():
+        now = database_now()
+        _renew_row(host, now)
+        here = Runner.objects.filter(host=host)
+        leased = set(here.exclude(failover_hosts="").values_list("name", flat=True))
+        here.filter(name__in=leased & confirmed, is_leased=False).update(is_leased=True)
+        here.filter(failover_hosts="", is_leased=True).update(is_leased=False)
+        elsewhere = set(Runner.objects.exclude(host__in=["", host]).values_list("name", flat=True))
+    lease = Lease(
+        host=host,
+        boot=launcher.boot_id(),
+        written=started,
+        ends=started + LEASE_S,
+        leased=tuple(sorted(leased)),
+        elsewhere=tuple(sorted(elsewhere)),
+    )
+    launcher.write_lease(root, lease)
+    _remove_specs(root, elsewhere)
+    return lease
+
+
+def take_over(*, root: Path, host: str) -> list[Move]:
+    """Take over the runners that this host must take over; what moved. Raises DatabaseError."""
+    due = [move for move in _due_moves() if move.to == host]
+    if not due or (lease := launcher.read_lease(root)) is None:
+        return []
+    names = {move.runner for move in due}
+    # What an earlier stay left here.
+    _remove_specs(root, names)
+    launcher.write_lease(
+        root,
+        dataclasses.replace(
+            lease,
+            leased=tuple(sorted({*lease.leased, *names})),
+            elsewhere=tuple(sorted({*lease.elsewhere} - names)),
+        ),
+    )
+    with transaction.atomic():
+        list(Host.objects.select_for_update().order_by("name"))
+        made = [move for move in _due_moves() if move.to == host and move.runner in names]
+        for move in made:
+            _move(move)
+    for move in made:
+        log.warning("runner %s moved from %s: %s", move.runner, move.before, move.reason)
+    return made
+
+
+def leases() -> list[host_leases.HostLease]:
+    return [row.lease for row in Host.objects.all()]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HostRow:
+    """A host, whether it holds its lease now, and the runners that it serves."""
+
+    name: str
+    renewed_at: datetime
+    held_since: datetime
+    is_held: bool
+    runners: list[str]
+
+
+def with_runners() -> list[HostRow]:
+    """Every host that has ever held a lease and was seen within a day, or still has runners."""
+    if not (known := list(Host.objects.all())):
+        return []
+    now = database_now()
+    served: dict[str, list[str]] = {}
+    for runner, host in Runner.objects.order_by("name").values_list("name", "host"):
+        served.setdefault(host, []).append(runner)
+    return [
+        HostRow(
+            name=row.name,
+            renewed_at=row.renewed_at,
+            held_since=row.held_since,
+            is_held=row.lease.is_held(now),
+            runners=served.get(row.name, []),
+        )
+        for row in known
+        if row.name in served or now - row.renewed_at < timedelta(days=1)
+    ]
+
+
+def why_not_moved(*, host: str) -> str:
+    """Why the runners of a host that is not served stay there, one sentence for each reason."""
+    known, now = leases(), database_now()
+    rows = Runner.objects.filter(host=host)
+    told = [
+        host_leases.why_not_moved(row.as_leased(is_needed=True), known, now) for row in rows
+    ]  # fmt: skip
+    return " ".join(dict.fromkeys(told))
+
+
+def database_now() -> datetime:
+    """The time of the database: one clock for all hosts."""
+    if connection.vendor != "postgresql":
+        return timezone.now()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        (now,) = cursor.fetchone()
+    return now
+
+
+def _name_in_file(root: Path, host: str, now: float) -> set[str]:
+    """Name new leased runners in the file before their rows say so; all names that it has."""
+    lease = launcher.read_lease(root)
+    if lease is None or lease.host != host or lease.boot != launcher.boot_id():
+        return set()
+    if lease.ends - STOP_BEFORE_END_S <= now:
+        return set(lease.leased)
+    rows = Runner.objects.filter(host=host).exclude(failover_hosts="")
+    names = {*lease.leased, *rows.values_list("name", flat=True)}
+    if names != set(lease.leased):
+        launcher.write_lease(root, dataclasses.replace(lease, leased=tuple(sorted(names))))
+    return names
+
+
+def _renew_row(host: str, now: datetime) -> None:
+    row = Host.objects.select_for_update().filter(name=host).first()
+    if row is None:
+        Host.objects.create(name=host, renewed_at=now, held_since=now)
+        return
+    if not row.lease.is_held(now):
+        row.held_since = now
+    row.renewed_at = now
+    row.save(update_fields=["renewed_at", "held_since"])
+
+
+def _due_moves() -> list[Move]:
+    now = database_now()
+    rows = list(Runner.objects.exclude(host=""))
+    open_jobs = set(Job.objects.filter(ended_at=None).values_list("runner", flat=True))
+    asked = Flow.objects.exclude(desired_state=DesiredState.STOPPED)
+    needed = open_jobs | set(asked.values_list("runner", flat=True))
+    runners = [row.as_leased(is_needed=row.pk in needed) for row in rows]
+    return host_leases.moves(hosts=leases(), runners=runners, now=now)
+
+
+def _move(move: Move) -> None:
+    """Give the runner to the new host: its jobs end as lost, and the next pass opens new ones."""
+    row = Runner.objects.select_for_update().get(name=move.runner)
+    moved: dict[str, Any] = {
+        "host": move.to,
+        "pid": None,
+        "start_tick": None,
+        "failed_starts": 0,
+        "is_leased": True,
+        "moved_at": timezone.now(),
+        "moved_from": move.before,
+        "move_reason": move.reason,
+        "memory": {},
+        "rss_bytes": None,
+        "slots_used": None,
+    }
+    rows = Runner.objects.filter(pk=row.pk, host=move.before)
+    if row.state in {RunnerState.ABSENT, RunnerState.LOST}:
+        rows.update(**moved, reason=move.reason)
+    else:
+        claim(rows, state=RunnerState.LOST, reason=move.reason, who=RECONCILER, changes=moved)
+    words = f"{move.before} → {move.to}. {move.reason}"
+    note(row, what="moved", who=RECONCILER, why=words)
+    for job in Job.objects.filter(runner=row, ended_at=None):
+        claim(
+            Job.objects.filter(pk=job.pk, ended_at=None),
+            state=JobState.LOST,
+            reason=move.reason,
+            who=RECONCILER,
+            changes={"ended_at": timezone.now()},
+        )
+    for flow in row.flows.exclude(desired_state=DesiredState.STOPPED):
+        note(flow, what="moved", who=RECONCILER, why=f"Runner {row.name}: {words}")
+
+
+def _remove_specs(root: Path, runners: Iterable[str]) -> None:
+    """Remove spec files of runners that other hosts serve, so that no later start reads them."""
+    for name in runners:
+        for path in (root / name / launcher.FLOWS_DIR).glob("*.spec.json"):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+
+
+def this_host() -> tuple[Path, str]:
+    """The directory of this host's runners, and its name."""
+    return Path(settings.RUNNER_ROOT), settings.UNDERSTUDY_HOST

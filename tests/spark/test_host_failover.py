@@ -1,0 +1,201 @@
+"""A host dies or is cut off from the database: another one copies on, and no record is doubled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from controlplane.demo.processes.guard import Guard
+from mirrors.domain.runners.host_leases import LEASE_S
+from tests.postgres import Postgres, binaries
+from tests.spark.lab import unique, wait_for
+from tests.spark.reading import end_offsets, records
+from tests.spark.two_hosts import Namespace, TwoHosts, Writer
+
+PARTITIONS = 3
+# The lease, the start of a runner, and its first commit.
+AGAIN_S = 60.0
+HELD = """SELECT count(*) FROM mirrors_host
+WHERE held_since < now() - interval '31 s' AND renewed_at > now() - interval '10 s'"""
+CREATE = """
+from mirrors.services import clusters
+from mirrors.services.flows import settings
+from mirrors.services.runners import settings as runners
+from mirrors.domain.specs import ClusterSpec
+pair = [clusters.create_cluster(spec=ClusterSpec(alias=alias, bootstrap_servers=address), who="t")
+        for alias, address in {pair!r}]
+runner = runners.create_runner(
+    name="shared", master="local[16,4]", host="a", failover_hosts="a, b", who="t")
+print(settings.create_flow(source=pair[0], target=pair[1], runner=runner, who="t", properties={{
+    "topics": {topic!r}, "tasks.max": "2", "heartbeats.replication.enabled": "false"}}).pk)
+"""
+
+
+class Scene:
+    def __init__(self, hosts: TwoHosts, source: str, target: str) -> None:
+        self.hosts, self.source, self.target = hosts, source, target
+        self.topic = unique("shared")
+        self.alias = unique("s")
+        self.remote = f"{self.alias}.{self.topic}"
+
+    def copied(self) -> int:
+        return sum(end_offsets(self.target, self.remote).values())
+
+    def host(self) -> str:
+        return str(self.hosts.read("SELECT host FROM mirrors_runner")[0])
+
+    def wait_for_copies(self, since: float, *, within: float) -> float:
+        """Seconds from `since` until records that are written now are on the target."""
+        mark = self.copied()
+        wait_for(
+            lambda: self.copied() > mark + 30,
+            seconds=within - (time.monotonic() - since),
+            what="copying",
+            pause=0.3,
+        )
+        return time.monotonic() - since
+
+
+@pytest.fixture(scope="module")
+def scene(
+    tmp_path_factory: pytest.TempPathFactory, guard: Guard, clusters: tuple[str, str]
+) -> Iterator[Scene]:
+    if binaries() is None:
+        pytest.skip("PostgreSQL is not installed")
+    server = Postgres(guard.environment)
+    with Namespace.if_possible() as namespace:
+        try:
+            server.start()
+            hosts = TwoHosts(
+                tmp_path_factory.mktemp("hosts"), guard.environment, server, namespace, clusters
+            )
+            try:
+                hosts.ask("from django.core.management import call_command as c; c('migrate')")
+                yield Scene(hosts, *clusters)
+            finally:
+                hosts.close()
+        finally:
+            server.close()
+
+
+@pytest.fixture(scope="module")
+def writer(scene: Scene) -> Iterator[Writer]:
+    """A flow that host a copies, host b beside it, and a writer that never pauses."""
+    new = NewTopic(scene.topic, PARTITIONS, 1)
+    admin = AdminClient({"bootstrap.servers": scene.source, "log_level": 0})
+    admin.create_topics([new])[scene.topic].result(20)
+    pair = [(scene.alias, scene.source), (unique("t"), scene.target)]
+    scene.hosts.ask(CREATE.format(pair=pair, topic=scene.topic))
+    scene.hosts.start_worker("a")
+    scene.hosts.start_worker("b")
+    scene.hosts.start_beat()
+    writer = Writer(scene.source, scene.topic, PARTITIONS)
+    writer.start()
+    began = time.monotonic()
+    wait_for(
+        lambda: scene.hosts.read("SELECT observed_state FROM mirrors_flow")[0] == "running",
+        seconds=120,
+        what="the first start",
+        pause=0.3,
+    )
+    scene.wait_for_copies(began, within=150)
+    yield writer
+    writer.stop()
+
+
+def wait_until_ready(scene: Scene) -> None:
+    """Both hosts hold their leases long enough, and the runner obeys its host's."""
+    wait_for(
+        lambda: (
+            scene.hosts.read(HELD)[0] == 2
+            and scene.hosts.read("SELECT is_leased FROM mirrors_runner")[0]
+        ),
+        seconds=90,
+        what="both leases",
+        pause=0.5,
+    )
+
+
+@pytest.mark.alone
+def test_a_killed_host_is_replaced_within_a_minute_and_gets_nothing_back(
+    scene: Scene, writer: Writer
+) -> None:
+    wait_until_ready(scene)
+    assert scene.host() == "a"
+    process = scene.hosts.runner_process("a")
+    assert process is not None
+    killed = time.monotonic()
+    scene.hosts.kill("worker-a")
+    os.kill(process.pid, signal.SIGKILL)
+    wait_for(lambda: scene.host() == "b", seconds=LEASE_S + 15, what="the takeover", pause=0.3)
+    moved = time.monotonic() - killed
+    took = scene.wait_for_copies(killed, within=AGAIN_S)
+    note(f"killed: taken over after {moved:.1f} s, copying again after {took:.1f} s")
+    scene.hosts.start_worker("a")
+    wait_until_ready(scene)
+    assert scene.host() == "b"
+    assert scene.hosts.runner_process("a") is None
+
+
+@pytest.mark.alone
+def test_a_host_that_is_cut_off_from_the_database_stops_and_is_replaced_within_a_minute(
+    scene: Scene, writer: Writer
+) -> None:
+    namespace = scene.hosts.namespace
+    if namespace is None:
+        pytest.skip("no network namespace can be made here")
+    wait_until_ready(scene)
+    assert scene.host() == "b"
+    assert scene.hosts.runner_process("b") is not None
+    cut = time.monotonic()
+    namespace.cut()
+    wait_for(
+        lambda: scene.hosts.runner_process("b") is None,
+        seconds=LEASE_S,
+        what="the end of the runner that was cut off",
+        pause=0.2,
+    )
+    stopped = time.monotonic() - cut
+    assert scene.host() == "b"
+    wait_for(lambda: scene.host() == "a", seconds=LEASE_S, what="the takeover", pause=0.3)
+    moved = time.monotonic() - cut
+    took = scene.wait_for_copies(cut, within=AGAIN_S)
+    note(f"cut off: stopped after {stopped:.1f} s, moved {moved:.1f} s, copying {took:.1f} s")
+    namespace.mend()
+    wait_until_ready(scene)
+    assert scene.host() == "a"
+    assert scene.hosts.runner_process("b") is None
+
+
+def test_at_the_end_the_target_has_every_record_once(scene: Scene, writer: Writer) -> None:
+    writer.stop()
+    expected = {
+        part: [str(number).encode() for number in range(writer.written)]
+        for part in range(PARTITIONS)
+    }
+    wait_for(
+        lambda: values(scene.target, scene.remote) == expected,
+        seconds=60,
+        what="the rest of the copies",
+        pause=2,
+    )
+    assert values(scene.source, scene.topic) == expected
+    moves = "SELECT count(*) FROM mirrors_transition WHERE subject='runner' AND to_state='moved'"
+    assert scene.hosts.read(moves)[0] == (2 if scene.hosts.namespace else 1)
+
+
+def note(text: str) -> None:
+    """Shown with `pytest -s`."""
+    sys.stderr.write(f"\n{text}\n")
+
+
+def values(bootstrap: str, topic: str) -> dict[int, list[bytes | None]]:
+    return {
+        part: [value for _, value, *_ in rows] for part, rows in records(bootstrap, topic).items()
+    }  # fmt: skip
