@@ -97,16 +97,16 @@ def worst_topics_over(
 ) -> dict[str, list[float | None]]:
     """RPO (ms) by step of the topics that had the highest one in the range, highest first."""
     start = over.start(now)
-    # With the names of the topics, the database reads the samples of this flow alone.
+    samples = TopicSample.objects.filter(flow=flow, at__gte=start, at__lte=now)
+    # With names of topics, and in one condition, the database reads the samples of this flow alone.
     mine = FlowTopic.objects.filter(flow=flow).values("topic")
-    rows = _of_resolution(
-        TopicSample.objects.filter(flow=flow, topic__in=mine, at__gte=start, at__lte=now), over, now
-    )
+    rows = _of_resolution(samples.filter(topic__in=mine), over, now)
     highest = rows.order_by().values("topic").annotate(peak=Max("time_lag_ms"))
     worst = highest.filter(peak__gt=0).order_by("-peak", "topic")[:limit]
     names = [row["topic"] for row in worst]
     points: dict[str, list[tuple[datetime, int | None]]] = {name: [] for name in names}
-    for topic, at, lag in rows.filter(topic__in=names).values_list("topic", "at", "time_lag_ms"):
+    shown = _of_resolution(samples.filter(topic__in=names), over, now)
+    for topic, at, lag in shown.values_list("topic", "at", "time_lag_ms"):
         points[topic].append((at, lag))
     known = set()
     if names:
