@@ -56,7 +56,7 @@ class OwedSerializer(StrictSerializer):
 
 
 class FlowOwedSerializer(OwedSerializer):
-    """What a whole flow owes."""
+    """Records of a whole flow that the target does not hold yet."""
 
     revision = serializers.IntegerField(
         read_only=True, help_text="Increases with each evaluation; figures of one revision add up."

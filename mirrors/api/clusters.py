@@ -68,8 +68,8 @@ class BrokerResult(StrictSerializer):
         read_only=True,
         allow_null=True,
         help_text=(
-            "What one connection carries from the broker at most: the smallest socket buffer that "
-            "is known, for each round trip."
+            "Maximum throughput of one connection from the broker: the smallest known socket "
+            "buffer per round trip."
         ),
     )
     write_bytes_per_second = serializers.IntegerField(

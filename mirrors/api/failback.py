@@ -87,7 +87,7 @@ class OrphanDecisionSerializer(StrictSerializer):
 
 class GroupsAskSerializer(StrictSerializer):
     act = serializers.BooleanField(
-        default=False, help_text="Move idle groups; without it they are only read."
+        default=False, help_text="Move idle groups; false only reports where they would resume."
     )
 
 
@@ -232,7 +232,7 @@ class FailbackViewSet(DecisionMixin, RunViewSet):
     @extend_schema(request=ReasonSerializer, responses=FailbackSerializer)
     @action(detail=True, methods=["post"])
     def close(self, request: Request, pk: str) -> Response:
-        """End it; the reverse flow continues as any other flow."""
+        """Close the failback. The reverse flow keeps running as a normal flow."""
         run, who, why = self.get_object(), person(request), reason_of(request)
         return self.answer(lifecycle.close_failback(run=run, who=who, why=why))
 

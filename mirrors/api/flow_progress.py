@@ -49,7 +49,7 @@ class ConfigRowSerializer(StrictSerializer):
         allow_null=True, help_text="Null: it is not known there."
     )
     target = serializers.CharField(allow_null=True)
-    source_set = serializers.BooleanField(help_text="The topic sets it; else it is a default.")
+    source_set = serializers.BooleanField(help_text="Whether the topic overrides the default.")
     target_set = serializers.BooleanField()
     verdict = serializers.ChoiceField(
         choices=("differs", "unknown", "excluded", "same"),

@@ -117,7 +117,9 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
         read_only=True,
         allow_null=True,
         default=None,
-        help_text="Age of the oldest record owed; `owed.time_lag_certainty` says how certain.",
+        help_text=(
+            "Age of the oldest record not yet replicated; `owed.time_lag_certainty` qualifies it."
+        ),
     )
     repeats = serializers.IntegerField(
         read_only=True,
@@ -323,7 +325,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
     @extend_schema(request=ReasonSerializer)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: str) -> Response:
-        """Stop copying but stay in the runner."""
+        """Stop replicating, but keep the flow's slots in the runner."""
         return self._act(commands.pause_flow, request)
 
     @extend_schema(request=ReasonSerializer)
@@ -372,7 +374,9 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
     @extend_schema(
         parameters=[
             OpenApiParameter("form", enum=FORMATS),
-            OpenApiParameter("failover", bool, description="Also what a failover needs."),
+            OpenApiParameter(
+                "failover", bool, description="Include the permissions that a failover needs."
+            ),
         ],
         responses=PermissionsSerializer,
     )

@@ -65,7 +65,7 @@ class ClusterGroupSerializer(serializers.Serializer[Any]):
 
 
 class ClusterGroupViewSet(viewsets.GenericViewSet[Any]):
-    """Consumer groups of this cluster that its flows know."""
+    """Consumer groups of this cluster, as its flows last listed them."""
 
     queryset = GroupOffset.objects.all()
     serializer_class = ClusterGroupSerializer

@@ -64,7 +64,7 @@ class RunViewSet(mixins.RetrieveModelMixin, mixins.ListModelMixin, viewsets.Gene
 
 
 class DecisionSerializer(StrictSerializer):
-    """`digest` identifies the facts that the person saw; without it, any facts."""
+    """`digest` identifies the facts that were shown: if they changed since, it is refused (409)."""
 
     reason = serializers.CharField(max_length=500)
     digest = serializers.CharField(required=False, max_length=64, default="")

@@ -40,7 +40,9 @@ class CostSerializer(StrictSerializer):
     forecast_bytes = serializers.IntegerField(allow_null=True)
     forecast = serializers.DecimalField(**_MONEY, help_text="At the mean rate so far.")
     budget = serializers.DecimalField(**_MONEY)
-    share = serializers.FloatField(allow_null=True, help_text="Forecast in percent of the budget.")
+    share = serializers.FloatField(
+        allow_null=True, help_text="Forecast as a percentage of the budget."
+    )
     currency = serializers.CharField(allow_blank=True)
 
 

@@ -63,6 +63,6 @@ class OutlookViewSet(viewsets.ViewSet):
 
     @extend_schema(responses=forced_singular_serializer(OutlookSerializer))
     def list(self, request: Request, flow_id: str) -> Response:
-        """Before the first sweep, `as_of` is null and the other figures are unknown."""
+        """Before the first source scan, `as_of` is null and the other figures are unknown."""
         flow = get_object_or_404(Flow.objects.select_related("source"), pk=flow_id)
         return Response(facts.forecast_for_api(flow))

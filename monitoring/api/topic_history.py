@@ -47,8 +47,8 @@ class PartitionSampleSerializer(StrictModelSerializer):
 class TopicSampleViewSet(FlowRelatedViewSet):
     """Samples of topics, newest first.
 
-    A step without one: nothing was replicated or owed, unless the minute has 2,000 samples, which
-    is the most.
+    A missing step means that nothing was replicated or owed, except in a minute that reached the
+    limit of 2,000 samples.
     """
 
     queryset = TopicSample.objects.order_by("-at", "topic")
@@ -61,8 +61,8 @@ class TopicSampleViewSet(FlowRelatedViewSet):
 class PartitionSampleViewSet(FlowRelatedViewSet):
     """Samples of partitions, newest first.
 
-    A step without one: the partition was in sync, unless the minute has 1,000 samples, which is
-    the most.
+    A missing step means that the partition was in sync, except in a minute that reached the limit
+    of 1,000 samples.
     """
 
     queryset = PartitionSample.objects.order_by("-at", "topic", "partition")

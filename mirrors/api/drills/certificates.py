@@ -43,7 +43,7 @@ class CertificateSerializer(serializers.ModelSerializer[Certificate]):
 
 
 class WholeCertificateSerializer(CertificateSerializer):
-    """`text` is the certificate byte for byte, to be kept unchanged; `document` is it parsed."""
+    """`text` has the exact signed bytes: keep them unchanged. `document` is the parsed form."""
 
     document = serializers.SerializerMethodField()
 
@@ -68,7 +68,7 @@ class VerificationSerializer(serializers.Serializer[Any]):
 
 
 class EvidenceAsk(StrictSerializer):
-    """`since` is included, `until` is not; both are when the certificate was issued."""
+    """Both filter by the time of issue; `since` is inclusive, `until` is exclusive."""
 
     since = serializers.DateTimeField(required=False)
     until = serializers.DateTimeField(required=False)

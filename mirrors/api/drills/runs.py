@@ -141,7 +141,7 @@ class DrillRunSerializer(serializers.ModelSerializer[DrillRun]):
 
 
 class DrillRunViewSet(RunViewSet):
-    """Runs of drills, newest first: measured values, objectives, and how far they were missed."""
+    """Drill runs, newest first: measured values, objectives, and by how much they were missed."""
 
     queryset = DrillRun.objects.all()
     serializer_class = run_serializer = DrillRunSerializer

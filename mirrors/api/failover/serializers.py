@@ -40,7 +40,7 @@ class ScopeSerializer(StrictSerializer):
 
 
 class FailoverAskSerializer(StrictSerializer):
-    """A switchover or failover needs `simulation` (a fresh one), `confirm_alias` and `reason`."""
+    """A switchover or failover requires a recent `simulation`, `confirm_alias` and `reason`."""
 
     flow = FlowField()
     kind = serializers.ChoiceField(choices=FailoverKind.choices)
@@ -50,7 +50,10 @@ class FailoverAskSerializer(StrictSerializer):
         max_length=lifecycle.MOST_GROUPS,
         help_text="Consumer groups; by default all that the flow synchronizes.",
     )
-    scope = ScopeSerializer(required=False, help_text="One application; by default everything.")
+    scope = ScopeSerializer(
+        required=False,
+        help_text="Limits the run to one application; omit it to fail over the whole flow.",
+    )
     simulation = serializers.IntegerField(
         required=False, allow_null=True, min_value=1, max_value=2**63 - 1
     )

@@ -51,7 +51,7 @@ class TakeoverViewSet(ViewSet):
 
     @extend_schema(request=TakeoverSerializer, responses={202: TakeoverAnswer})
     def create(self, request: Request, flow_id: str) -> Response:
-        """Let a worker check now; with `start` it starts the flow if MirrorMaker 2 is quiet."""
+        """Check now in a worker; with `start`, start the flow if MirrorMaker 2 no longer writes."""
         given = body_of(request, TakeoverSerializer)
         run = takeover.request_check(
             flow=_flow(flow_id),
