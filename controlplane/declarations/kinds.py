@@ -168,7 +168,7 @@ _ALL = (
         rows=lambda name: Runner.objects.filter(name=name),
         identity=_named,
         name_of=_name,
-        fields=("master", "host", "slots"),
+        fields=("master", "host", "failover_hosts", "slots"),
         lookup="name",
     ),
     Kind(
