@@ -156,8 +156,10 @@ def role(request: HttpRequest) -> dict[str, Any]:
     can = {right.value: False for right in Right} | {"manage": False}
     if access is not None:
         can = _can(request, access)
-    role = role_of(request.user).word if access else Role.NONE.word
-    return {"role": role, "can": can, "reference": getattr(request, "reference", "")}
+    word = role_of(request.user).word if access else Role.NONE.word
+    if access is not None and word == Role.NONE.word and access.is_limited:
+        word = f"{' and '.join(sorted({grant.role for grant in access.grants}))} of parts"
+    return {"role": word, "can": can, "reference": getattr(request, "reference", "")}
 
 
 def _can(request: HttpRequest, access: Access) -> dict[str, bool]:

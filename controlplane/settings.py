@@ -319,6 +319,10 @@ SPECTACULAR_SETTINGS = {
         "CertaintyEnum": "mirrors.api.account.CERTAINTIES",
         "SideEnum": "mirrors.api.flow_progress.SIDES",
         "DeclarationKindEnum": "controlplane.declarations.kinds.NAMES",
+        "RoleEnum": "mirrors.api.access.people.ROLE_CHOICES",
+        "GrantRoleEnum": "mirrors.models.grants.ROLE_CHOICES",
+        "TokenScopeEnum": "mirrors.models.roles.Scope",
+        "GrantScopeEnum": "mirrors.models.grants.SCOPE_CHOICES",
     },
 }
 

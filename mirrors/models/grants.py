@@ -20,7 +20,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.core.exceptions import PermissionDenied
 from django.db import models
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, Q, QuerySet
 
 from mirrors.domain.access.grants import INSTALLATION, Grant, GrantScope, Reach, Subject, may, reach
 from mirrors.domain.access.rights import (
@@ -31,7 +31,7 @@ from mirrors.domain.access.rights import (
     Right,
     rights_everywhere,
 )
-from mirrors.models.roles import Role, group_names, scope_of
+from mirrors.models.roles import Role, remember_group_names, scope_of
 
 View = TypeVar("View", bound=Callable[..., Any])
 Person = AbstractBaseUser | AnonymousUser
@@ -45,7 +45,11 @@ class Access:
 
     def __init__(self, user: User) -> None:
         self.user = user
-        names = group_names(user)
+        # One query for both: most people have no row, and no further query.
+        found = list(user.groups.values_list("name", Exists(self._rows)))
+        names = frozenset(name for name, _ in found)
+        remember_group_names(user, names)
+        self._has_rows = any(has for _, has in found) or not found
         self._roles = (Role.ADMIN.word,) if user.is_superuser else names
         self._scope = scope_of(user)
         self._cap = OF_TOKENS[self._scope]
@@ -58,11 +62,13 @@ class Access:
     def grants(self) -> tuple[Grant, ...]:
         """All grants: the roles of the person, those to the person, to sign-in groups."""
         roles = [role for name in self._roles for role in OF_EVERYTHING.get(name, ())]
-        rows = AccessGrant.objects.filter(
-            Q(user=self.user)
-            | Q(group__in=SignInGroup.objects.filter(user=self.user).values("name"))
-        )
-        return (*(Grant(role) for role in sorted(roles)), *(row.grant for row in rows))
+        rows = (row.grant for row in self._rows) if self._has_rows else ()
+        return (*(Grant(role) for role in sorted(roles)), *rows)
+
+    @property
+    def _rows(self) -> QuerySet[AccessGrant]:
+        groups = SignInGroup.objects.filter(user=self.user).values("name")
+        return AccessGrant.objects.filter(Q(user=self.user) | Q(group__in=groups))
 
     def may(self, right: Right, on: Subject | Owned = INSTALLATION) -> tuple[bool, str]:
         """Whether the person has the right on the subject, and why or why not."""
@@ -71,7 +77,10 @@ class Access:
         if right not in self._cap:
             needed = f"This needs the role {ROLE_FOR[right]}."
             return False, f"{needed} The scope of this token is {self._scope}."
-        return may(self.grants, right, on.access_subject if isinstance(on, Owned) else on)
+        if isinstance(on, Owned):
+            # Its labels are read only for grants on parts.
+            on = on.access_subject if self.is_limited else Subject(name=str(on))
+        return may(self.grants, right, on)
 
     @property
     def is_limited(self) -> bool:

@@ -100,8 +100,12 @@ def group_names(user: User) -> frozenset[str]:
     known: frozenset[str] | None = getattr(user, "_roles", None)
     if known is None:
         known = frozenset(user.groups.values_list("name", flat=True))
-        user._roles = known  # type: ignore[attr-defined]
+        remember_group_names(user, known)
     return known
+
+
+def remember_group_names(user: User, names: frozenset[str]) -> None:
+    user._roles = names  # type: ignore[attr-defined]
 
 
 def forget_roles(user: User) -> None:

@@ -16,6 +16,7 @@ from mirrors.api import clusters, comparison, flow_progress, flows, gaps, groups
 from mirrors.api import failback as failback_api
 from mirrors.api import runners as runners_api
 from mirrors.api import sync as sync_api
+from mirrors.api.access.grants import GrantSerializer
 from mirrors.api.access.tokens import TokenSerializer
 from mirrors.api.drills import readiness as readiness_api
 from mirrors.api.drills import runs as drill_api
@@ -80,6 +81,7 @@ SERIALIZERS: list[tuple[ListSpec, Any]] = [
     (monitoring.lists.TOPOLOGY_FLOWS, topology.TopologyFlowSerializer),
     (monitoring.lists.TOPOLOGY_CLUSTERS, topology.TopologyClusterSerializer),
     (people_lists.TOKENS, TokenSerializer),
+    (people_lists.GRANTS, GrantSerializer),
 ]
 # Tables that are not lists of the product.
 NO_LISTS = {"/help/": "a legend", "/certificates/": "a signed document"}
@@ -237,6 +239,7 @@ FILES = {
     "rpo curve": "/?of=curve&",
     "tokens": "/account/tokens/?",
     "people": "/people/?",
+    "grants": "/people/grants/?",
     "rule waivers": "/approvals/?of=waivers&",
     "runs to approve": "/approvals/?",
     "search": "/search/?q=prim&",

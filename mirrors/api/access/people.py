@@ -23,7 +23,7 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.models import ExtraRole, Role, role_in
 from mirrors.services import users
 
-_ROLES = [(role.word, role.word) for role in Role]
+ROLE_CHOICES = [(role.word, role.word) for role in Role]
 _EXTRAS = [(extra.value, extra.value) for extra in ExtraRole]
 
 
@@ -46,7 +46,7 @@ class PersonSerializer(StrictModelSerializer):
         )
         read_only_fields = fields
 
-    @extend_schema_field(serializers.ChoiceField(choices=_ROLES))
+    @extend_schema_field(serializers.ChoiceField(choices=ROLE_CHOICES))
     def get_role(self, user: User) -> str:
         return (Role.ADMIN if user.is_superuser else role_in(_names(user))).word
 
@@ -66,7 +66,7 @@ def _names(user: User) -> set[str]:
 
 
 class RolesSerializer(StrictSerializer):
-    role = serializers.ChoiceField(choices=_ROLES, required=False)
+    role = serializers.ChoiceField(choices=ROLE_CHOICES, required=False)
     extras = serializers.ListField(
         child=serializers.ChoiceField(choices=_EXTRAS), required=False, max_length=len(_EXTRAS)
     )
@@ -76,7 +76,7 @@ class RolesSerializer(StrictSerializer):
 class NewPersonSerializer(StrictSerializer):
     username = serializers.CharField(max_length=150, validators=[User.username_validator])
     password = serializers.CharField(max_length=500, trim_whitespace=False, write_only=True)
-    role = serializers.ChoiceField(choices=_ROLES, default=Role.VIEWER.word)
+    role = serializers.ChoiceField(choices=ROLE_CHOICES, default=Role.VIEWER.word)
 
 
 class PersonViewSet(
