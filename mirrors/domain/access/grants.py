@@ -2,7 +2,7 @@
 
 - A grant on a flow or on one of its labels gives the role's rights on the flow.
 - A grant on a cluster gives them on the cluster. A flow has two clusters: a grant on one of them
-  lets a person view the flow; every other right needs a grant on both.
+  lets a person read the flow; every other right needs a grant on both.
 - Who may view a flow may also view its two clusters and its runner (`rows_reached` of these rows).
 """
 
@@ -12,7 +12,7 @@ import dataclasses
 import enum
 from collections.abc import Collection
 
-from mirrors.domain.access.rights import ROLE_FOR, ROLES, Right
+from mirrors.domain.access.rights import READING, ROLE_FOR, ROLES, Right
 
 
 class GrantScope(enum.StrEnum):
@@ -89,7 +89,7 @@ def may(grants: Collection[Grant], right: Right, subject: Subject) -> tuple[bool
         return True, f"granted on the label {labels[0]}"
     held = [cluster in where.clusters for cluster in subject.clusters]
     is_flow = subject.flow is not None
-    if held and (all(held) or (is_flow and right is Right.VIEW and any(held))):
+    if held and (all(held) or (is_flow and right in READING and any(held))):
         return True, "granted on its cluster" if len(held) == 1 else "granted on its clusters"
     return False, _refusal(grants, right, subject, any(held))
 

@@ -25,13 +25,13 @@ class Right(enum.StrEnum):
     ADMINISTER = "administer"
 
 
-_READ = frozenset({Right.VIEW, Right.SCRAPE})
+READING = frozenset({Right.VIEW, Right.SCRAPE})
 ROLES: dict[str, frozenset[Right]] = {
-    "viewer": _READ,
-    "operator": _READ | {Right.OPERATE},
-    "editor": _READ | {Right.EDIT},
-    "approver": _READ | {Right.APPROVE},
-    "auditor": _READ | {Right.AUDIT},
+    "viewer": READING,
+    "operator": READING | {Right.OPERATE},
+    "editor": READING | {Right.EDIT},
+    "approver": READING | {Right.APPROVE},
+    "auditor": READING | {Right.AUDIT},
     "admin": frozenset(Right),
 }
 # The roles of a person (Django groups) are grants of everything. Before there were editors, an
@@ -53,7 +53,7 @@ ROLE_FOR: dict[Right, str] = {
 # What a token of each scope may do at most. Approving is an action: one that reads does not.
 OF_TOKENS: dict[str, frozenset[Right]] = {
     "metrics": frozenset({Right.SCRAPE}),
-    "read": _READ | {Right.AUDIT},
+    "read": READING | {Right.AUDIT},
     "operate": frozenset(Right) - {Right.ADMINISTER},
     "everything": frozenset(Right),
 }
