@@ -38,10 +38,14 @@ def make_system(
     directory: Path,
     environment: Mapping[str, str],
     flow_properties: Mapping[str, str] | None = None,
+    mm2_properties: Mapping[str, str] | None = None,
 ) -> System:
-    """The system of this label; `flow_properties` go into our flows, nobody else's."""
+    """The system of this label, with properties for our flows or for those of MirrorMaker 2."""
     makers: dict[str, Callable[[Path, Mapping[str, str]], System]] = {"loop": CopyLoop}
-    makers |= {name: partial(MirrorMaker, profile) for name, profile in PROFILES.items()}
+    makers |= {
+        name: partial(MirrorMaker, profile, extra=mm2_properties)
+        for name, profile in PROFILES.items()
+    }
     makers |= {
         name: partial(Understudy, delivery, label=name, extra=flow_properties)
         for name, delivery in OURS.items()
@@ -130,7 +134,7 @@ class Session:
             number = len(self.runs) + 1
             directory = self._work / f"{number:03d}-{label}"
             properties = {**self._flow_properties, **cell.properties}
-            system = make_system(label, directory, environment, properties)
+            system = make_system(label, directory, environment, properties, cell.mm2_properties)
             directory.mkdir(parents=True, mode=0o700)
             measurement = Measurement(
                 cell=cell,

@@ -58,6 +58,7 @@ MODULES = (
     "spark_runner.engine.source.leaders",
     "spark_runner.engine.source.reader",
     "spark_runner.engine.speed_meter",
+    "spark_runner.engine.transforms.evaluation",
     "spark_runner.engine.transforms.record_fields",
     "spark_runner.engine.target.batch_preparation",
     "spark_runner.engine.target.in_flight",

@@ -66,7 +66,6 @@ _VALUES: Final[dict[str, Callable[[Row], Any]]] = {
     "timestamp_type": lambda row: row[2],
     "key": lambda row: row[1].key,
     "value": lambda row: row[1].value,
-    "headers": lambda row: [{"key": name, "value": value} for name, value in row[1].headers],
 }
 
 
@@ -180,10 +179,15 @@ class ArrowEvaluator:
     def send(self, rule: int, topic: str, partition: int, rows: Sequence[Row]) -> None:
         count = len(rows)
         fixed = {"topic": topic, "partition": partition}
-        found: dict[str, list[Any]] = {columns.KIND: [RECORD] * count, columns.RULE: [rule] * count}
+        found: dict[str, Any] = {columns.KIND: [RECORD] * count, columns.RULE: [rule] * count}
         for name in self._used:
-            value = _VALUES.get(name)
-            found[name] = [fixed[name]] * count if value is None else [value(row) for row in rows]
+            if name == "headers":
+                found[name] = _headers_of(rows)
+            elif name in fixed:
+                found[name] = [fixed[name]] * count
+            else:
+                value = _VALUES[name]
+                found[name] = [value(row) for row in rows]
         for name, secret in self._secrets.items():
             found[name] = [secret] * count
         self._open.append((rule, count))
@@ -220,10 +224,10 @@ class ArrowEvaluator:
 
     # -- requests
 
-    def _put(self, found: dict[str, list[Any]]) -> None:
+    def _put(self, found: dict[str, Any]) -> None:
         count = len(found[columns.KIND])
         arrays = [
-            pa.array(found[field.name], field.type)
+            _array(found[field.name], field.type)
             if field.name in found
             else pa.nulls(count, field.type)
             for field in self._schema
@@ -267,16 +271,15 @@ class ArrowEvaluator:
 
     def _answer(self, rule: TransformRule, table: pa.Table) -> EvaluatedRows:
         keep = _column(table, KEEP)
-        valid = keep.is_valid().to_pylist()
-        kept = [value is True for value in keep.field(0).to_pylist()]
-        failed = {number: "where" for number, is_valid in enumerate(valid) if not is_valid}
+        kept = pc.fill_null(pc.struct_field(keep, 0), False).to_pylist()
+        failed = dict.fromkeys(_nulls(keep), "where")
         changed: dict[str, list[Any] | None] = dict.fromkeys(CHANGES)
         for field in self._changed:
             if field not in rule.expressions:
                 continue
             column = _column(table, CHANGES[field])
-            for number, is_valid in enumerate(column.is_valid().to_pylist()):
-                if not is_valid and kept[number] and valid[number]:
+            for number in _nulls(column):
+                if kept[number]:
                     failed.setdefault(number, field)
             changed[field] = column.field(0).to_pylist()
         headers = changed["headers"]
@@ -287,9 +290,37 @@ class ArrowEvaluator:
         return EvaluatedRows(kept, failed, changed["key"], changed["value"], changed["headers"])
 
 
+def _array(values: Any, kind: Any) -> Any:
+    return values if isinstance(values, pa.Array) else pa.array(values, kind)
+
+
+def _headers_of(rows: Sequence[Row]) -> Any:
+    """The headers of all records, from one list of names and one of values."""
+    names: list[str] = []
+    values: list[bytes | None] = []
+    ends = [0]
+    for _, fields, _ in rows:
+        for name, value in fields.headers:
+            names.append(name)
+            values.append(value)
+        ends.append(len(names))
+    flat = pa.StructArray.from_arrays(
+        [pa.array(names, pa.string()), pa.array(values, pa.binary())], names=["key", "value"]
+    )
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), flat).cast(_HEADERS)
+
+
 def _column(table: pa.Table, name: str) -> Any:
     column = table.column(name)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _nulls(column: Any) -> list[int]:
+    """The numbers of the rows without a value."""
+    if not column.null_count:
+        return []
+    found: list[int] = pc.indices_nonzero(column.is_null()).to_pylist()
+    return found
 
 
 def _frame(stream: Any) -> bytes:

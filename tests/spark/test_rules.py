@@ -65,7 +65,7 @@ def test_records_are_filtered_and_changed_and_the_others_are_copied(lab: Lab) ->
         lab.write(topic, customers(300), partition)
     lab.write(other, customers(10))
     flow.start()
-    flow.wait_in_sync(topic, other, seconds=40)
+    flow.wait_in_sync(topic, other, seconds=120)
     for partition, records in lab.read(flow.remote(topic), target=True).items():
         kept = [row for row in lab.read(topic)[partition] if b"Oslo" not in (row[1] or b"")]
         assert records == [
@@ -99,7 +99,7 @@ def test_fields_are_masked_and_dropped_and_tombstones_pass(lab: Lab) -> None:
         ],
     )
     flow.start()
-    flow.wait_in_sync(topic, seconds=60)
+    flow.wait_in_sync(topic, seconds=120)
     [full, tombstone] = lab.read(flow.remote(topic), target=True)[0]
     masked = hmac.new(MASK_KEY.encode(), b"7", hashlib.sha256).hexdigest()
     assert json.loads(full[1] or b"") == {
@@ -120,7 +120,7 @@ def test_a_failed_record_stops_its_partition_and_can_be_skipped(lab: Lab) -> Non
     lab.write(topic, [*good[:10], "not json", *good[10:]], 0)
     lab.write(topic, good, 1)
     flow.start()
-    status = flow.wait(lambda s: s.state == "degraded" and position(s, topic, 0) == 10)
+    status = flow.wait(lambda s: s.state == "degraded" and position(s, topic, 0) == 10, seconds=120)
     row = partition_row(status, topic)
     assert row is not None
     assert (row.state, row.code) == ("faulted", "transform_failed")
@@ -143,7 +143,7 @@ def test_a_partition_of_dropped_records_is_copied_to_its_end(lab: Lab) -> None:
     topic = lab.create(flow.topic("t"), 1)
     lab.write(topic, [b"dropped"] * 50)
     flow.start()
-    flow.wait_copied({(topic, 0): 50})
+    flow.wait_copied({(topic, 0): 50}, seconds=120)
     flow.stop()
     flow.restart()
     lab.write(topic, [b"dropped as well"] * 50)
@@ -166,14 +166,14 @@ def test_killed_workers_lose_and_repeat_nothing_and_every_offset_is_translated(l
         ),
     )
     topic = lab.create(flow.topic("w"), 4)
-    flow.start().wait_state("running")
+    flow.start().wait_state("running", seconds=120)
     with load(lab, topic, 4):
         for _ in range(KILLS):
             in_load(lab, flow, topic)
             status = flow.wait(lambda s: any(row.pid for row in s.slices))
             victim = next(row.pid for row in status.slices if row.pid)
             os.kill(victim, signal.SIGKILL)
-            flow.wait(lambda s, dead=victim: all(row.pid != dead for row in s.slices), seconds=60)
+            flow.wait(lambda s, dead=victim: all(row.pid != dead for row in s.slices), seconds=120)
         in_load(lab, flow, topic)
     flow.wait_in_sync(topic, seconds=120)
     ends = end_offsets(lab.source, topic)

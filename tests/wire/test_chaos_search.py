@@ -7,6 +7,7 @@ time.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
@@ -20,12 +21,14 @@ import pytest
 
 from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.runs import BlockKey, is_skipped_generation
+from mirrors.domain.transforms.rules import TRANSFORMS
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.recovery.position_reader import PositionReader
 from spark_runner.ipc.messages import SliceResult
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.records import Record, encode_batch
 from tests.wire.chaos import Chaos, FaultPlan, ProcessKilled
+from tests.wire.delayed_rules import RULES, DelayedRules, expected
 from tests.wire.world import Driver, Flow, Side, bare, soon, unique
 
 log = logging.getLogger(__name__)
@@ -116,6 +119,7 @@ class Round:
         )
         self.remote = self.flow.add(self.topic)
         self._newest = (13, 11)[seed % 2]
+        self._ruled = TRANSFORMS in properties
         self._wild = chance.choice((0.5, 1.0, 2.0, 4.0))
         self.results: list[SliceResult | None] = []
 
@@ -155,15 +159,26 @@ class Round:
     def _epoch(self, fate: FaultPlan, stop_at: float) -> None:
         self.chaos.under(fate)
         driver = Driver(until=lambda _: time.monotonic() > stop_at)
-        try:
-            result = RawCopier(newest_produce=self._newest).run(self.flow.work(), driver)  # type: ignore[arg-type]
-        except ProcessKilled:
-            return
+        with self._copier() as copier:
+            try:
+                result = copier.run(self.flow.work(), driver)  # type: ignore[arg-type]
+            except ProcessKilled:
+                return
         self.results.append(result)
+
+    @contextlib.contextmanager
+    def _copier(self) -> Iterator[RawCopier]:
+        rules = DelayedRules(self.chance.random(), self._pace) if self._ruled else None
+        try:
+            yield RawCopier(newest_produce=self._newest, evaluator=rules)
+        finally:
+            if rules is not None:
+                rules.close()
 
     def settle(self) -> None:
         """Without any more trouble, up to the end."""
-        result, _ = self.flow.copy(RawCopier(newest_produce=self._newest))
+        with self._copier() as copier:
+            result, _ = self.flow.copy(copier)
         assert result.ended_because == "stop", result
         self.results.append(result)
 
@@ -193,6 +208,7 @@ class Round:
             if known[tp].position != ends[tp]:
                 yield f"{tp}: position {known[tp].position}, end {ends[tp]}"
             above = flow.source.read(self.topic, partition)
+            above = list(expected(above)) if self._ruled else above
             below = flow.target.read(self.remote, partition)
             if flow.properties["delivery"] == "at_least_once":
                 if set(bare(above)) - set(bare(below)):
@@ -256,13 +272,22 @@ def test_every_record_crosses_once_whatever_is_refused_lost_or_killed(
     assert seen["refused"], "nothing was tested"
 
 
+@pytest.mark.parametrize("seed", [14, 27])
+def test_with_rules_every_kept_record_crosses_once(source: Side, target: Side, seed: int) -> None:
+    seen = one_round(source, target, seed, epochs=6, transforms=RULES)
+    assert seen["refused"], "nothing was tested"
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_chaos_finds_no_schedule_that_loses_or_repeats(source: Side, target: Side) -> None:
+@pytest.mark.parametrize("rules", ["", RULES], ids=["raw", "rules"])
+def test_chaos_finds_no_schedule_that_loses_or_repeats(
+    source: Side, target: Side, rules: str
+) -> None:
     found = []
     for seed in range(FIRST, FIRST + ROUNDS):
         try:
-            one_round(source, target, seed, epochs=12)
+            one_round(source, target, seed, epochs=12, **({TRANSFORMS: rules} if rules else {}))
         except AssertionError as error:
             found.append(str(error))
             log.warning("found: %s", error)

@@ -134,8 +134,17 @@ class MirrorMaker(ProcessSystem):
     system = "mm2"
     leaves = ("heartbeats",)
 
-    def __init__(self, profile: Profile, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        directory: Path,
+        environment: Mapping[str, str],
+        *,
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        """`extra` are properties of every flow."""
         super().__init__(directory, environment)
+        self._extra = dict(extra or {})
         self._profile = profile
         self.label = profile.label
         self.system = profile.label.removesuffix("-eos")
@@ -144,7 +153,7 @@ class MirrorMaker(ProcessSystem):
 
     def start(self, order: ReplicationTask) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        settings = properties(order, self._profile, free_port())
+        settings = self._settings(order, free_port())
         path = self.directory / "mm2.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         logging = self.directory / "log4j2.properties"
@@ -161,12 +170,18 @@ class MirrorMaker(ProcessSystem):
             ]
         )
 
+    def _settings(self, order: ReplicationTask, rest_port: int) -> dict[str, str]:
+        found = properties(order, self._profile, rest_port)
+        for link in order.links:
+            found |= {f"{link.name}.{key}": value for key, value in self._extra.items()}
+        return found
+
     @property
     def _jvm(self) -> list[str]:
         return [*JVM, "-Xms256m", f"-Xmx{self._profile.heap}"]
 
     def configuration(self, order: ReplicationTask) -> str:
-        settings = properties(order, self._profile, 8083)
+        settings = self._settings(order, 8083)
         command = f"java {' '.join(self._jvm)} -cp 'mirror-{VERSION}/*' {MAIN} mm2.properties"
         lines = [f"{key} = {value}" for key, value in settings.items()]
         return "\n".join([f"# {command}", *lines])

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from controlplane.bench.distance.relay import NetworkProfile
 from controlplane.bench.workload.record_shapes import Shape
+from mirrors.domain.transforms.rules import TRANSFORMS, TransformRule, format_rules
 
+_PREDICATES = "org.apache.kafka.connect.transforms.predicates"
 OPPONENT = "mm2-tuned"
 OURS = "understudy"
 CENTRE = Shape()
@@ -37,8 +39,9 @@ class Scenario:
     rate: float = 2_000.0
     idle_s: float = 0.0
     contenders: tuple[str, ...] = (OPPONENT, OURS)
-    # Settings of Understudy's flows in this cell alone.
+    # Settings of Understudy's flows in this cell alone, and of MirrorMaker 2's.
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    mm2_properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
     passes: int = 1
 
     @property
@@ -114,8 +117,37 @@ def _full_cells() -> list[Scenario]:
         # What an idle opponent takes is as steady after one minute as after two.
         dataclasses.replace(idle, idle_s=60.0, contenders=(OPPONENT,)),
         dataclasses.replace(idle, idle_s=120.0, contenders=(OURS,)),
+        *_rules(),
         Scenario(name="flows-5", flows=5, backlog_mb=2_000, contenders=(OURS,)),
         Scenario(name="flows-20", flows=20, backlog_mb=2_000, contenders=(OURS,)),
+    ]
+
+
+def _rules() -> list[Scenario]:
+    """Rules that keep every record, so that the copies are verified as in all other cells.
+
+    The filter looks at a header. The change sends every value through Spark and back; MirrorMaker 2
+    has no transform for values without a converter, so it copies them unchanged.
+    """
+    cell = Scenario(name="1k-lz4-16-filter", backlog_mb=4_000, passes=2)
+    keeps = TransformRule(topics=".*", where="header(headers, 'absent') is null")
+    changes = TransformRule(topics=".*", value="if(length(value) < 0, null, value)")
+    return [
+        dataclasses.replace(
+            cell,
+            properties={TRANSFORMS: format_rules((keeps,))},
+            mm2_properties={
+                "transforms": "drop",
+                "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
+                "transforms.drop.predicate": "absent",
+                "predicates": "absent",
+                "predicates.absent.type": f"{_PREDICATES}.HasHeaderKey",
+                "predicates.absent.name": "absent",
+            },
+        ),
+        dataclasses.replace(
+            cell, name="1k-lz4-16-change", properties={TRANSFORMS: format_rules((changes,))}
+        ),
     ]
 
 

@@ -231,12 +231,10 @@ def _kept(rows: Sequence[Row], answer: EvaluatedRows, stop: int) -> list[RecordB
             break
         if not kept[number]:
             continue
-        rest = b"".join(
-            (
-                fields.key_part if keys is None else part_of(keys[number]),
-                fields.value_part if values is None else part_of(values[number]),
-                fields.headers_part if headers is None else headers_part_of(headers[number]),
-            )
+        rest = fields.replaced(
+            None if keys is None else part_of(keys[number]),
+            None if values is None else part_of(values[number]),
+            None if headers is None else headers_part_of(headers[number]),
         )
         found.append(RecordBytes(piece.offset, piece.timestamp, piece.attributes, rest))
     return found

@@ -56,18 +56,14 @@ class RecordFields:
             raise ValueError("a header is cut off")
         return found
 
-    @property
-    def key_part(self) -> bytes:
-        """The key with its length, as in the record."""
-        return self._rest[: self._key_stop]
-
-    @property
-    def value_part(self) -> bytes:
-        return self._rest[self._key_stop : self._value_stop]
-
-    @property
-    def headers_part(self) -> bytes:
-        return self._rest[self._value_stop :]
+    def replaced(self, key: bytes | None, value: bytes | None, headers: bytes | None) -> bytes:
+        """The record with other parts, each with its length; None keeps a part as it is."""
+        rest = self._rest
+        if value is None:
+            value = rest[self._key_stop : self._value_stop]
+        if key is None:
+            key = rest[: self._key_stop]
+        return key + value + (rest[self._value_stop :] if headers is None else headers)
 
 
 def part_of(data: bytes | None) -> bytes:
