@@ -38,6 +38,7 @@ from mirrors.api.migration.import_export import ExportViewSet, ImportViewSet
 from mirrors.api.migration.takeover import TakeoverViewSet
 from mirrors.api.topics import drift, plans, positions
 from mirrors.api.topics.previews import TopicPreviewViewSet
+from mirrors.api.transforms import RulePreviewViewSet
 from monitoring import api as alerts
 from monitoring.api import topic_history
 from monitoring.api.costs import CostViewSet, FlowCompressionViewSet, FlowCostViewSet
@@ -123,6 +124,7 @@ for name, rows in (
     ("waivers", WaiverViewSet),
     ("cost", FlowCostViewSet),
     ("cost/compression", FlowCompressionViewSet),
+    ("rules/preview", RulePreviewViewSet),
 ):
     router.register(rf"flows/(?P<flow_id>{FLOW})/{name}", rows, basename=f"flow-{name}")
 for name, found in (

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from mirrors.domain.runners.host_leases import Lease
 from mirrors.domain.runners.job_files import JobSpec, JobStatus, RunnerStatus
+from mirrors.domain.transforms.evaluation import EvaluationRequest, EvaluationResponse
 from mirrors.installation import code_environment
 
 RUNNER_FILE = "runner.json"
@@ -30,6 +31,8 @@ LOG_FILE = "runner.log"
 FLOWS_DIR = "flows"
 # In the directory of all runners: one for the host.
 LEASE_FILE = "host-lease.json"
+# Requests to evaluate rules on records, and the responses: `<preview>.request.json`.
+PREVIEWS_DIR = "previews"
 
 # Exit codes of `python -m spark_runner`; its last output is in runner.out and runner.log.
 EXIT_STOPPED = 0
@@ -158,6 +161,42 @@ def boot_clock() -> float:
 def boot_id() -> str:
     """Identifies this start of the kernel; empty where /proc does not tell."""
     return (_read(Path("/proc/sys/kernel/random/boot_id")) or "").strip()
+
+
+def write_request(directory: Path, preview: int, request: EvaluationRequest) -> None:
+    """Let the runner evaluate rules. `remove_preview` deletes both files."""
+    path = request_path(directory, preview)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(path, request.to_json())
+
+
+def read_response(directory: Path, preview: int) -> EvaluationResponse | None:
+    """The runner's response; None without one yet, or in another format."""
+    text = _read(response_path(directory, preview))
+    with contextlib.suppress(*NOT_OURS):
+        return None if text is None else EvaluationResponse.from_json(text)
+    return None
+
+
+def remove_preview(directory: Path, preview: int) -> None:
+    request_path(directory, preview).unlink(missing_ok=True)
+    response_path(directory, preview).unlink(missing_ok=True)
+
+
+def remove_old_previews(directory: Path, older_than_s: float) -> None:
+    """Delete requests and responses that nobody collected: they hold records."""
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(directory / PREVIEWS_DIR):
+            if time.time() - entry.stat().st_mtime > older_than_s:
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def request_path(directory: Path, preview: int) -> Path:
+    return directory / PREVIEWS_DIR / f"{preview}.request.json"
+
+
+def response_path(directory: Path, preview: int) -> Path:
+    return directory / PREVIEWS_DIR / f"{preview}.response.json"
 
 
 def spec_path(directory: Path, flow: int) -> Path:

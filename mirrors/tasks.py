@@ -36,7 +36,7 @@ from mirrors.services.offsets.retention import current_runs, old_runs, skipped_r
 from mirrors.services.offsets.retention.old_runs import claim_retention
 from mirrors.services.runners import cleanup
 from mirrors.services.sync import scheduler
-from mirrors.services.topics import drift, plans, positions, readings
+from mirrors.services.topics import drift, plans, positions, readings, transforms
 
 log = logging.getLogger(__name__)
 
@@ -297,6 +297,23 @@ def preview_topics(preview_id: int) -> None:
     readings.run_preview(preview_id=preview_id)
 
 
+@shared_task(name="mirrors.tasks.preview_rules", soft_time_limit=50, time_limit=60)
+def preview_rules(preview_id: int) -> None:
+    _continue_preview(preview_id, transforms.read_records(preview_id=preview_id), 0)
+
+
+@shared_task(name="mirrors.tasks.evaluate_rules")
+def evaluate_rules(preview_id: int) -> None:
+    """Sent to the queue of the runner's host, again and again until the runner has answered."""
+    _continue_preview(preview_id, transforms.evaluate(preview_id=preview_id), LOOK_AGAIN_S)
+
+
+def _continue_preview(preview_id: int, host: str, wait_s: float) -> None:
+    if host:
+        queue = f"reconcile.{host}"
+        evaluate_rules.apply_async([preview_id], queue=queue, countdown=wait_s, expires=60)
+
+
 @shared_task(name="mirrors.tasks.read_topic_configs", soft_time_limit=25, time_limit=30)
 def read_topic_configs(reading_id: int) -> None:
     readings.run_configs(reading_id=reading_id)
@@ -339,10 +356,12 @@ __all__ = [
     "check_clusters",
     "check_takeover",
     "count_loss",
+    "evaluate_rules",
     "fix_drift",
     "lift_fence",
     "look_at_plan",
     "preview_positions",
+    "preview_rules",
     "preview_topics",
     "prune",
     "read_topic_configs",

@@ -20,6 +20,7 @@ from spark_runner.flow.lifecycle import FlowRun
 from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.spark import context
 from spark_runner.spark.health import SparkHealth
+from spark_runner.sql.previews import RulePreviews
 from spark_runner.status.file import StatusFile
 
 
@@ -159,6 +160,7 @@ class Runner:
         self._flows: dict[int, FlowRun] = {}
         self._accepted: dict[int, tuple[int, int, int]] = {}
         self._specs = host.directory / FLOWS_DIR
+        self._previews = RulePreviews(host.directory, host.jobs.session)
         self._stopping = stopping
 
     def run(self) -> bool:
@@ -166,6 +168,7 @@ class Runner:
         reported_at = 0.0
         while not self._stopping.wait(POLL_S):
             self._poll()
+            self._previews.poll()
             if time.monotonic() - reported_at >= REPORT_S:
                 reported_at = time.monotonic()
                 if not self._host.jobs.is_alive:

@@ -90,6 +90,11 @@ BODIES: dict[str, dict[str, Any]] = {
         "target": "backup",
         "properties": {"topics": "orders.*"},
     },
+    "RulePreviewAsk": {
+        "topic": "orders",
+        "count": 20,
+        "transforms": '[{"topics": "orders", "where": "value is not null"}]',
+    },
     "Takeover": {"seconds": 10, "start": True},
     "NewHook": {
         "name": "dns",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import unicodedata
 from collections.abc import Collection
 from datetime import timedelta
@@ -109,3 +110,13 @@ def without_nul(text: str) -> str:
 def on_one_line(text: str) -> str:
     """Return a message of a program or server without line breaks and NUL."""
     return " ".join(without_nul(text).split())
+
+
+def bytes_as_json(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Return a field of a record. Bytes that are not UTF-8 become `…_base64`: none is lost."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}

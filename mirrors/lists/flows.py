@@ -8,7 +8,7 @@ from django.db.models import Case, IntegerField, When
 
 from mirrors.domain.runners.job_files import TopicState
 from mirrors.domain.states.flows import JOB, OBSERVED
-from mirrors.lists.columns import Column, ListSpec, in_rest
+from mirrors.lists.columns import Column, ListSpec, in_files, in_rest, on_page
 
 STATES = typing.get_args(TopicState)
 _SKIPPED_LAST = Case(When(state="skipped", then=1), default=0, output_field=IntegerField())
@@ -204,6 +204,29 @@ TRANSFORM_RULES = ListSpec(
         Column("changes", "Changes"),
         Column("matched", "Applies to", number=True, title="Replicated topics as last seen"),
         Column("examples", "For example"),
+    ),
+)
+PREVIEWED_RECORDS = ListSpec(
+    "previewed records",
+    columns=(
+        Column("partition", "Partition", number=True),
+        Column("offset", "Offset", number=True),
+        Column("timestamp", "Time"),
+        Column("outcome", "Result"),
+        *in_files("changes", "failed", "message"),
+        *in_files("before_key", "before_value", "before_headers"),
+        *in_files("after_key", "after_value", "after_headers"),
+        on_page("Before"),
+        on_page("After"),
+    ),
+)
+PREVIEWED_PATHS = ListSpec(
+    "previewed paths",
+    columns=(
+        Column("path", "Path"),
+        Column("function", "Function"),
+        Column("field", "Field of the rule"),
+        Column("records", "Records with it", number=True, title="Of those that were looked at"),
     ),
 )
 EXPLANATION = ListSpec(

@@ -5,7 +5,14 @@ from mirrors.models.audit.chain import AuditAnchor, AuditHead
 from mirrors.models.audit.transitions import Transition, claim
 from mirrors.models.clusters import Cluster, ClusterTest, TopicPreview
 from mirrors.models.comparison import Comparison, ComparisonFinding, ComparisonPart
-from mirrors.models.drift import AclPreview, CarriedAcl, Drift, TopicBaseline, TopicConfigs
+from mirrors.models.drift import (
+    AclPreview,
+    CarriedAcl,
+    Drift,
+    RulePreview,
+    TopicBaseline,
+    TopicConfigs,
+)
 from mirrors.models.drills import Certificate, Drill, DrillRun, FlowObjectives, SigningKey
 from mirrors.models.failback import Divergence, Failback, OrphanChunk, OrphanStretch
 from mirrors.models.failover import FailoverRun, FailoverStep, Hook, LeftBehind
@@ -88,6 +95,7 @@ __all__ = [
     "PositionChange",
     "RecoveryCode",
     "Role",
+    "RulePreview",
     "RuleWaiver",
     "RunBlock",
     "RunIndex",

@@ -68,7 +68,6 @@ class WorkerRun(RunLifecycle):
         abstract = True
 
 
-# A reading that has not ended by then has lost its message or its worker.
 READING_LOST_AFTER = timedelta(seconds=30)
 
 
@@ -80,6 +79,9 @@ class Reading(models.Model):
 
     `error`: why a cluster could not be read; empty otherwise.
     """
+
+    # A reading that has not ended by then has lost its message or its worker.
+    lost_after: ClassVar = READING_LOST_AFTER
 
     requested_by = models.CharField(max_length=150)
     requested_at = models.DateTimeField()
@@ -93,7 +95,7 @@ class Reading(models.Model):
         """requested, read, failed, or lost: no worker ended it in time."""
         if self.ended_at is not None:
             return "failed" if self.error else "read"
-        return "lost" if now - self.requested_at > READING_LOST_AFTER else "requested"
+        return "lost" if now - self.requested_at > self.lost_after else "requested"
 
 
 class Decision(models.Model):

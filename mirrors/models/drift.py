@@ -1,10 +1,17 @@
 """Drift: a value on a flow's target that somebody changed manually, and the decision about it.
 
 The other rows tell drift from a change on the source: the last known state of each remote topic,
-the ACLs that the flow created, and who previewed the ACLs that it would create.
+the ACLs that the flow created, and who previewed the ACLs that it would create. Readings of a
+topic's configs and previews of rules are requested by people.
 """
 
 from __future__ import annotations
+
+import functools
+import json
+import zlib
+from datetime import timedelta
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
@@ -131,3 +138,40 @@ class TopicConfigs(Reading, Owned):
 
     def __str__(self) -> str:
         return f"configs of {self.topic}"
+
+
+class RulePreview(Reading, Owned):
+    """Rules on records, evaluated on the newest records of one topic. Kept for an hour.
+
+    - `rules`: the text of the property; `is_edited` if it is not the flow's own.
+    - `request`: an `EvaluationRequest` as compressed JSON, while the runner has not answered.
+    - `result`: what the answer shows, as compressed JSON. It holds records.
+    """
+
+    lost_after = timedelta(seconds=120)
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="rule_previews")
+    topic = models.CharField(max_length=255)
+    count = models.PositiveSmallIntegerField()
+    rules = models.TextField()
+    is_edited = models.BooleanField()
+    # When the records were read.
+    as_of = models.DateTimeField(null=True)
+    request = models.BinaryField(null=True)
+    # When the runner got the request.
+    handed_at = models.DateTimeField(null=True)
+    result = models.BinaryField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"preview {self.pk} of rules on {self.topic}"
+
+    @functools.cached_property
+    def found(self) -> dict[str, Any]:
+        """The stored result; empty without one."""
+        if self.result is None:
+            return {}
+        found: dict[str, Any] = json.loads(zlib.decompress(bytes(self.result)))
+        return found

@@ -22,6 +22,7 @@ from mirrors.models import (
     Gap,
     Job,
     PositionChange,
+    RulePreview,
     Sighting,
 )
 from mirrors.models.failover import FailoverKind
@@ -58,6 +59,8 @@ RULES = (
     Rule("comparisons", Comparison, "ended_at", timedelta(days=90)),
     # The audit log keeps what was applied.
     Rule("position_changes", PositionChange, "requested_at", timedelta(days=30)),
+    # It holds records.
+    Rule("rule_previews", RulePreview, "requested_at", timedelta(hours=1)),
     Rule("gaps", Gap, "closed_at", _LONG),
     Rule("drift", Drift, "closed_at", _LONG),
     # Processes that no longer report.

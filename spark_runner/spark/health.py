@@ -23,7 +23,8 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from spark_runner.spark.jobs import SparkJobs, first_line
+from spark_runner.spark.jobs import SparkJobs
+from spark_runner.sql.plan import first_line
 
 log = logging.getLogger("spark_runner.spark")
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from spark_runner import task
 from spark_runner.ipc.messages import SliceResult, SliceWork
 from spark_runner.slices.rotation import SlotRotation
-from spark_runner.sql.plan import open_session, run_with_rules
+from spark_runner.sql.plan import first_line, open_session, run_with_rules
 
 log = logging.getLogger("spark_runner.spark")
 
@@ -34,7 +34,7 @@ class SparkJobs:
         self._asked_at = 0.0
         self._slots = 0
         self.rotation = SlotRotation()
-        # Made for the first slice with rules.
+        # Made when rules are first evaluated.
         self._session: SparkSession | None = None
         self._session_lock = threading.Lock()
 
@@ -105,16 +105,20 @@ class SparkJobs:
 
     def _launch_with_rules(self, work: SliceWork) -> SliceResult:
         """Raises what `launch` handles."""
-        with self._session_lock:
-            if self._session is None:
-                self._session = open_session(self._context, self._directory)
         try:
-            return run_with_rules(self._session, work)
+            return run_with_rules(self.session(), work)
         except (AnalysisException, ParseException) as error:
             reason = f"Spark rejects a rule of the flow: {first_line(error)}. Correct the rule."
             return SliceResult(ended_because="failed", reason=reason, code="transforms")
         except PySparkException as error:
             raise ValueError(first_line(error)) from None
+
+    def session(self) -> SparkSession:
+        """The session for rules. Raises what Spark raises."""
+        with self._session_lock:
+            if self._session is None:
+                self._session = open_session(self._context, self._directory)
+            return self._session
 
     def cancel(self, work: SliceWork) -> None:
         """For epochs that ignore an order: Spark kills the Python worker within half a second."""
@@ -125,10 +129,3 @@ class SparkJobs:
 
 def _group(work: SliceWork) -> str:
     return f"flow {work.flow} slice {work.index} epoch {work.epoch} of job {work.job}"
-
-
-def first_line(error: Exception) -> str:
-    """Spark's own reason without the stack trace."""
-    java = getattr(error, "java_exception", None)
-    text = str(java.getMessage() if java is not None else error)
-    return text.strip().split("\n", 1)[0].rstrip(".")[:300]

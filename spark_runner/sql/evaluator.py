@@ -73,6 +73,24 @@ class Lost(UnderstudyError):
     code = "transforms"
 
 
+def arrow_schema(rules: Sequence[TransformRule]) -> pa.Schema:
+    """What `columns.input_schema` is for Spark."""
+    names = (*columns.FIXED, *used_columns(rules))
+    secret_names = [SECRET + reference for reference in secret_references(rules)]
+    return pa.schema(
+        [pa.field(name, _TYPES[name]) for name in names]
+        + [pa.field(name, pa.binary()) for name in secret_names]
+    )
+
+
+def secrets_of(rules: Sequence[TransformRule]) -> dict[str, bytes]:
+    """The secrets by their columns. Raises SecretUnavailable."""
+    return {
+        SECRET + reference: resolve(reference).reveal().encode()
+        for reference in secret_references(rules)
+    }
+
+
 def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     """The first worker: runs the copy loop in a thread, and passes its requests to Spark."""
     task.prepare_worker()
@@ -81,8 +99,7 @@ def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     secrets: dict[str, bytes] = {}
     refused: UnderstudyError | None = None
     try:
-        for reference in secret_references(rules):
-            secrets[reference] = resolve(reference).reveal().encode()
+        secrets = secrets_of(rules)
     except UnderstudyError as error:
         refused = error
     evaluator = ArrowEvaluator(rules, secrets)
@@ -134,17 +151,12 @@ class ArrowEvaluator:
     """
 
     def __init__(self, rules: Sequence[TransformRule], secrets: Mapping[str, bytes]) -> None:
-        """`secrets` by their references."""
+        """`secrets` by their columns."""
         self._rules = rules
         self._used = used_columns(rules)
         self._changed = changed_fields(rules)
-        names = (*columns.FIXED, *self._used)
-        secret_names = [SECRET + reference for reference in secret_references(rules)]
-        self._secrets = {SECRET + reference: value for reference, value in secrets.items()}
-        self._schema = pa.schema(
-            [pa.field(name, _TYPES[name]) for name in names]
-            + [pa.field(name, pa.binary()) for name in secret_names]
-        )
+        self._secrets = secrets
+        self._schema = arrow_schema(rules)
         self._outbox: queue.SimpleQueue[pa.RecordBatch | None] = queue.SimpleQueue()
         self._sent_rows = 0
         # Rule and number of records of each open request.

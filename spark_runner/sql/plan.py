@@ -115,11 +115,23 @@ def _by_rule(attempts: Sequence[Column | None]) -> Column:
     return found
 
 
+def result_of(text: str, field: str) -> Column:
+    """The value of the expression, of the type that its field has."""
+    return f.expr(text).cast(_RESULTS[field])
+
+
 def _attempt(text: str, field: str) -> Column:
     """A struct with the value of the expression, or null if it failed."""
-    value = f.struct(f.expr(text).cast(_RESULTS[field]).alias("v"))
+    value = f.struct(result_of(text, field).alias("v"))
     context = SparkContext._active_spark_context
     jvm: Any = context._jvm if context is not None else None
     utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
     tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(value._jc))
     return Column(utils.column(tried))
+
+
+def first_line(error: Exception, *, most: int = 300) -> str:
+    """Spark's own reason without the stack trace, of at most this many characters."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage() if java is not None else error)
+    return text.strip().split("\n", 1)[0].rstrip(".;")[:most]

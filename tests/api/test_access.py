@@ -82,6 +82,8 @@ CONTENT = {
     "api/v1/people/1/tokens/abc/",
     "api/v1/failbacks/1/orphans/1/records/",
     "api/v1/flows/1/log/",
+    "api/v1/flows/1/rules/preview/",
+    "api/v1/flows/1/rules/preview/1/",
     "api/v1/runners/default/log/",
 }
 REST_WRITES = ("post", "patch", "delete")

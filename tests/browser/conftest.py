@@ -74,6 +74,7 @@ def flow(person: str) -> Flow:
     lately(made)
     fenced(made)
     world.topic_preview(made, pk=made.pk)
+    world.rule_preview(made, pk=made.pk)
     world.application_run(made)
     world.costs(made)
     world.topic_configs(made)

@@ -58,6 +58,7 @@ PAGES = {
     "drift": "/flows/{pk}/drift/{pk}/",
     "flow-add": "/add/flow/",
     "flow-add-preview": "/add/flow/?preview={pk}",
+    "flow-rules-preview": "/flows/{pk}/rules/?preview={pk}",
     "flow-template": "/add/template/?kind=chain",
     "flow-readiness": "/flows/{pk}/readiness/",
     "flow-objectives": "/flows/{pk}/objectives/",

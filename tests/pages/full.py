@@ -59,6 +59,7 @@ def full() -> Flow:
     world.costs(flow)
     world.topic_preview(flow, pk=flow.pk, requested_by="the-admin")
     world.topic_configs(flow)
+    world.rule_preview(flow, pk=flow.pk)
     return flow
 
 

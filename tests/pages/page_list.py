@@ -88,6 +88,8 @@ OPERATING = [
     "/add/flow/?preview={pk}",
     "/add/template/",
     "/flows/{pk}/edit/",
+    "/flows/{pk}/rules/",
+    "/flows/{pk}/rules/?preview={pk}",
     "/failbacks/{pk}/orphans/{pk}/",
     "/flows/{pk}/stop/",
     "/flows/{pk}/reverse/",

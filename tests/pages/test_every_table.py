@@ -21,6 +21,7 @@ MORE = (
     "/people/",
     "/people/grants/",
     "/add/flow/?preview={pk}",
+    "/flows/{pk}/rules/?preview={pk}",
 )
 # What has no rows that anybody would take away.
 NO_LISTS = {

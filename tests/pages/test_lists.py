@@ -225,6 +225,8 @@ FILES = {
     "topology clusters": "/topology/?of=clusters&",
     "samples": "/flows/{pk}/charts/?",
     "previewed topics": "/add/flow/?preview={pk}&of=topics&",
+    "previewed records": "/flows/{pk}/rules/?preview={pk}&of=records&",
+    "previewed paths": "/flows/{pk}/rules/?preview={pk}&of=paths&",
     "configs of a topic": "/flows/{pk}/topics/orders/?of=configs&",
     "costs": "/costs/?",
     "costs of topics": "/flows/{pk}/cost/?of=topics&",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import re
+import zlib
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +15,8 @@ from django.utils import timezone
 from mirrors.domain.audit.actors import RECONCILER, kind_of
 from mirrors.domain.failover.runbook.steps import STEPS
 from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.domain.transforms.evaluation import EvaluatedRecord, RecordParts, SampledRecord
+from mirrors.domain.transforms.preview import compare_record, totals_of
 from mirrors.models import (
     Cluster,
     Drift,
@@ -23,6 +27,7 @@ from mirrors.models import (
     FlowTopic,
     Gap,
     Job,
+    RulePreview,
     Runner,
     TopicConfigs,
     TopicPreview,
@@ -146,6 +151,44 @@ def topic_preview(of: Flow, **facts: Any) -> TopicPreview:
     rest = {"requested_by": "admin", "requested_at": now, "ended_at": now, "typed": typed}
     rest |= {"selected": 2, "excluded": 1, "rows": rows, "missing": ["payments"]}
     return TopicPreview.objects.create(source=of.source, target=of.target, **{**rest, **facts})
+
+
+def rule_preview(of: Flow, **facts: Any) -> RulePreview:
+    """One record of each outcome, and a path that none of them has."""
+    now = timezone.now()
+    parts = RecordParts(b"k", b'{"card": 1}', (("h", b"<x>"),))
+    made = (
+        EvaluatedRecord("", "", parts),
+        EvaluatedRecord("", "", parts._replace(value=b"{}")),
+        EvaluatedRecord("", "", None),
+        EvaluatedRecord("value", "[CAST_INVALID_INPUT] It cannot be cast.", None),
+    )
+    compared = [
+        compare_record(SampledRecord(0, offset, 1_700_000_000_000 + offset, False, parts), row)
+        for offset, row in enumerate(made)
+    ]
+    path = {"field": "value", "function": "json_drop", "path": "crad", "column": "value"}
+    found = {
+        "rule": 1,
+        "effect": "rule 1 (orders) drops records and changes value",
+        "totals": dataclasses.asdict(totals_of(compared)),
+        "partitions": [
+            {"partition": 0, "records": 4, "end": 4, "reason": ""},
+            {"partition": 1, "records": 0, "end": None, "reason": "It has no leader."},
+        ],
+        "left_out": 0,
+        "paths": [{**path, "records": 0}, {**path, "path": "card", "records": 4}],
+        "rows": [row.to_dict() for row in compared],
+    }
+    rest = {"requested_by": "admin", "requested_at": now, "ended_at": now, "as_of": now}
+    rest |= {"topic": "orders", "count": 20, "rules": "", "is_edited": True}
+    rest |= {"result": packed(found)}
+    return RulePreview.objects.create(flow=of, **{**rest, **facts})
+
+
+def packed(found: dict[str, Any]) -> bytes:
+    """As the result of a preview of rules is stored."""
+    return zlib.compress(json.dumps(found).encode())
 
 
 def costs(of: Flow) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import bisect
 import dataclasses
 import json
@@ -11,6 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failback.divergence import Divergence
+from mirrors.domain.formatting import bytes_as_json
 from mirrors.domain.offsets.runs import Run
 
 Decision = Literal["replay", "export", "drop"]
@@ -86,15 +86,6 @@ def record_as_json(
 ) -> dict[str, Any]:
     """Return a record as JSON. Bytes that are not UTF-8 become `…_base64`, so that none is lost."""
     row: dict[str, Any] = {"offset": offset, "timestamp": timestamp}
-    row |= _text("key", key) | _text("value", value)
-    row["headers"] = [{"name": name, **_text("value", data)} for name, data in headers]
+    row |= bytes_as_json("key", key) | bytes_as_json("value", value)
+    row["headers"] = [{"name": name, **bytes_as_json("value", data)} for name, data in headers]
     return row
-
-
-def _text(name: str, data: bytes | None) -> dict[str, str | None]:
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}

@@ -23,6 +23,7 @@ from mirrors.domain.transforms.functions import (
     HelperFunction,
     field_names,
 )
+from mirrors.domain.transforms.preview import PathUse
 from mirrors.domain.transforms.rules import InvalidRule, TransformRule
 
 # Words of the grammar that may stand before a parenthesis.
@@ -88,6 +89,28 @@ def secret_references(rules: Sequence[TransformRule]) -> list[tuple[int, str, st
         for at, kind in enumerate(helper.arguments)
         if kind == "secret"
     ]
+
+
+def path_uses(rule: TransformRule) -> list[PathUse]:
+    """Return each path that a rule without a problem gives to a function, in order."""
+    return [
+        PathUse(field, call.name.lower(), str(argument.this), _column_in(call.expressions[0]))
+        for field, text in rule.expressions.items()
+        for call in _tree(_tokens(text), text).find_all(exp.Anonymous, bfs=False)
+        if (helper := HELPERS.get(call.name.lower())) is not None and "paths" in helper.arguments
+        for argument in call.expressions[helper.arguments.index("paths") :]
+    ]
+
+
+def _column_in(argument: exp.Expr) -> str:
+    """The key or value that a function gets, through casts and other functions on JSON."""
+    inner = argument.unnest()
+    if isinstance(inner, exp.Cast):
+        return _column_in(inner.this)
+    if isinstance(inner, exp.Anonymous) and (helper := HELPERS.get(inner.name.lower())):
+        return _column_in(inner.expressions[0]) if "paths" in helper.arguments else ""
+    name = inner.name.lower() if isinstance(inner, exp.Column) else ""
+    return name if name in ("key", "value") else ""
 
 
 # --- syntax ---------------------------------------------------------------------------------------

@@ -44,11 +44,11 @@ def validate_settings(
     active = others.exclude(desired_state=DesiredState.STOPPED)
     ids = dict(Cluster.objects.values_list("alias", "cluster_id"))
     warnings = check_flow(spec, [other.spec for other in active], ids)
-    _check_secrets_of_rules(spec)
+    check_secrets_of_rules(spec)
     return spec, warnings
 
 
-def _check_secrets_of_rules(spec: FlowSpec) -> None:
+def check_secrets_of_rules(spec: FlowSpec) -> None:
     """A rule may refer only to secrets that connections may refer to; none is read here."""
     refused = [
         f"{TRANSFORMS}, rule {number}, {field}: {why}"

@@ -20,9 +20,12 @@ from mirrors.services.runners.settings import finish_deletion
 
 log = logging.getLogger(__name__)
 
+# A preview has ended long before.
+_PREVIEWS_KEPT_S = 300.0
+
 
 def clean_up() -> None:
-    _remove_unknown_specs()
+    _remove_unknown_files()
     _look_at_idle_runners()
 
 
@@ -55,10 +58,11 @@ def flag_unserved_flows(*, hosts: set[str]) -> None:
             )
 
 
-def _remove_unknown_specs() -> None:
-    """Remove specs of flows that are not in the database."""
+def _remove_unknown_files() -> None:
+    """Remove specs of flows that are not in the database, and old requests of previews."""
     known = set(Flow.objects.values_list("pk", flat=True))
     for runner in Runner.objects.filter(host__in=["", settings.UNDERSTUDY_HOST]):
+        launcher.remove_old_previews(directory_of(runner), _PREVIEWS_KEPT_S)
         for path in (directory_of(runner) / launcher.FLOWS_DIR).glob("*.spec.json"):
             name = path.name.removesuffix(".spec.json")
             if name.isdecimal() and int(name) not in known:

@@ -6,7 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from mirrors.domain.transforms.rules import TRANSFORMS, effect_of, first_match, parse_rules
+from mirrors.domain.transforms.rules import (
+    TRANSFORMS,
+    effect_of,
+    first_match,
+    parse_rules,
+    rule_for,
+)
 from mirrors.models import Flow, FlowTopic
 
 _EXAMPLES = 3
@@ -44,3 +50,11 @@ def rules_with_topics(flow: Flow) -> list[dict[str, Any]]:
         }
         for number, rule in enumerate(rules, 1)
     ]
+
+
+def first_topic(flow: Flow) -> str:
+    """A replicated topic that a rule changes, for a first preview; empty without one."""
+    rules = parse_rules(flow.properties.get(TRANSFORMS, ""))
+    rows = FlowTopic.objects.filter(flow=flow, remote_topic__isnull=False).exclude(state="skipped")
+    names = list(rows.order_by("topic").values_list("topic", flat=True)[:1000])
+    return next((name for name in names if rule_for(name, rules)), names[0] if names else "")

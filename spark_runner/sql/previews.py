@@ -1,0 +1,242 @@
+"""Evaluates rules on a few records for a preview: a request file in, a response file out.
+
+Spark evaluates a local relation in the driver while it optimizes the plan, so a preview needs no
+slot, and flows go on. Spark's reason for a failure comes from the expression without `TryEval`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, cast
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.serializers import ChunkedStream
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType
+from pyspark.util import local_connect_and_auth
+
+from mirrors import launcher
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.transforms.evaluation import (
+    MOST_RESULT_BYTES,
+    EvaluatedRecord,
+    EvaluationRequest,
+    EvaluationResponse,
+    RecordParts,
+    Rejection,
+    SampledRecord,
+)
+from mirrors.domain.transforms.rules import TransformRule
+from mirrors.kafka.security import live_secrets
+from spark_runner.sql.columns import CHANGES, KEEP, KIND, RECORD, RULE, TEXT, input_schema
+from spark_runner.sql.plan import evaluated, first_line, result_of
+
+log = logging.getLogger("spark_runner.previews")
+
+# Bytes of a request file: base64 of its records, and the rules.
+_MOST_FILE_BYTES: Final = 32 << 20
+# Spark's reason is determined for this many records that fail, and for this time.
+_MOST_MESSAGES: Final = 50
+_MESSAGES_S: Final = 15.0
+_NO_MESSAGE: Final = "Spark's reason was not determined: many records fail."
+_SUFFIX = ".request.json"
+
+
+class RulePreviews:
+    """Evaluates one request at a time, in a thread of its own."""
+
+    def __init__(self, directory: Path, session: Callable[[], SparkSession]) -> None:
+        self._directory = directory
+        self._folder = directory / launcher.PREVIEWS_DIR
+        self._session = session
+        self._thread: threading.Thread | None = None
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        # Nobody waits for what a predecessor left.
+        launcher.remove_old_previews(directory, 0)
+
+    def poll(self) -> None:
+        """Begin with the next request, if there is one and none is being evaluated."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        for entry in os.scandir(self._folder):
+            number = entry.name.removesuffix(_SUFFIX)
+            if number != entry.name and number.isdecimal():
+                self._thread = threading.Thread(
+                    target=self._answer, args=(int(number),), name="preview", daemon=True
+                )
+                self._thread.start()
+                return
+
+    def _answer(self, preview: int) -> None:
+        path = launcher.request_path(self._directory, preview)
+        try:
+            if path.stat().st_size > _MOST_FILE_BYTES:
+                response = EvaluationResponse(error="The request is too large for a preview.")
+            else:
+                request = EvaluationRequest.from_json(path.read_text(encoding="utf-8"))
+                response = evaluate(self._session(), request)
+        except FileNotFoundError:
+            # Nobody waits for the response any more.
+            return
+        except launcher.NOT_OURS as error:
+            reason = f"The runner cannot read the request ({type(error).__name__})."
+            response = EvaluationResponse(error=f"{reason} Restart the runner after an update.")
+        except UnderstudyError as error:
+            # A secret that is missing here.
+            response = EvaluationResponse(error=error.message)
+        except (PySparkException, Py4JError, OSError, ImportError) as error:
+            # Its text may quote a record.
+            log.warning("Preview %s failed: %s", preview, type(error).__name__)
+            response = EvaluationResponse(error=f"Spark could not evaluate it: {_reason(error)}")
+        # A preview that was given up has no request any more.
+        if path.exists():
+            launcher.write_whole(
+                launcher.response_path(self._directory, preview), response.to_json()
+            )
+            path.unlink(missing_ok=True)
+
+
+def evaluate(session: SparkSession, request: EvaluationRequest) -> EvaluationResponse:
+    """What the rules make of the records. Raises what Spark raises, except for a rejected rule."""
+    rows = _relation(session, request)
+    rejections = tuple(_rejections(rows, request.rules))
+    if rejections:
+        return EvaluationResponse(rejections=rejections)
+    rule = request.rules[request.rule]
+    found = {int(row[TEXT]): row for row in evaluated(rows, request.rules).collect()}
+    results: list[EvaluatedRecord] = []
+    size = failures = 0
+    until = time.monotonic() + _MESSAGES_S
+    for number, record in enumerate(request.records):
+        row = found[number]
+        if failed := _failed_field(row, rule):
+            failures += 1
+            message = _NO_MESSAGE
+            if failures <= _MOST_MESSAGES and time.monotonic() < until:
+                message = _failure(session, request, number, failed)
+            results.append(EvaluatedRecord(failed, message, None))
+            continue
+        after = _parts(row, rule, record) if row[KEEP]["v"] is True else None
+        size += after.bytes if after is not None else 0
+        if size > MOST_RESULT_BYTES:
+            error = f"The rules make more than {MOST_RESULT_BYTES >> 20} MiB of these records."
+            return EvaluationResponse(error=f"{error} Preview fewer of them.")
+        results.append(EvaluatedRecord("", "", after))
+    return EvaluationResponse(records=tuple(results))
+
+
+def _rejections(rows: DataFrame, rules: Iterable[TransformRule]) -> Iterable[Rejection]:
+    """Each expression that Spark does not accept, also of rules for other topics."""
+    for number, rule in enumerate(rules, 1):
+        for field, text in rule.expressions.items():
+            try:
+                rows.select(result_of(text, field))
+            except PySparkException as error:
+                yield Rejection(number, field, _reason(error))
+
+
+def _failure(session: SparkSession, request: EvaluationRequest, number: int, field: str) -> str:
+    """Spark's reason why the expression fails for this record."""
+    text = request.rules[request.rule].expressions[field]
+    rows = _relation(session, request, number)
+    try:
+        rows.select(result_of(text, field)).collect()
+    # PySpark has no class for some of Spark's exceptions.
+    except (PySparkException, Py4JJavaError) as error:
+        return _reason(error)
+    return "Spark gives no reason: evaluated alone, the expression does not fail."
+
+
+def _failed_field(row: Any, rule: TransformRule) -> str:
+    """The field whose expression failed, as in the copy loop; empty if none did."""
+    if row[KEEP] is None:
+        return "where"
+    if row[KEEP]["v"] is True:
+        for field, column in CHANGES.items():
+            if field in rule.expressions and row[column] is None:
+                return field
+    return ""
+
+
+def _parts(row: Any, rule: TransformRule, record: SampledRecord) -> RecordParts:
+    """The record after its rule."""
+    parts = record.parts
+    changes: dict[str, Any] = {
+        field: row[column]["v"] for field, column in CHANGES.items() if field in rule.expressions
+    }
+    for field in ("key", "value"):
+        if changes.get(field) is not None:
+            changes[field] = bytes(changes[field])
+    if "headers" in changes:
+        changes["headers"] = tuple(
+            (header["key"] or "", None if header["value"] is None else bytes(header["value"]))
+            for header in changes["headers"] or ()
+        )
+    return parts._replace(**changes)
+
+
+def _relation(
+    session: SparkSession, request: EvaluationRequest, only: int | None = None
+) -> DataFrame:
+    """The records as the copy loop sends them; `_text` is their number."""
+    # pyarrow takes memory that runners without rules do not need.
+    import pyarrow as pa  # noqa: PLC0415
+
+    from spark_runner.sql.evaluator import arrow_schema, secrets_of  # noqa: PLC0415
+
+    schema, secrets = arrow_schema(request.rules), secrets_of(request.rules)
+    numbered = list(enumerate(request.records))
+    chosen = numbered if only is None else numbered[only : only + 1]
+    rows = [_row(request, number, record) | secrets for number, record in chosen]
+    table = pa.Table.from_pylist(rows, schema)
+    jvm: Any = session.sparkContext._jvm
+    kind = DataType.fromDDL(input_schema(request.rules))
+    batches = _sent(jvm, table)
+    java: Any = session._jsparkSession
+    return DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, kind.json(), java), session)
+
+
+def _sent(jvm: Any, table: Any) -> Any:
+    """The table in Spark's Java process.
+
+    createDataFrame would need pandas, and it writes the rows, which have secrets, to a file.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    server = jvm.ArrowIteratorServer()
+    file, connection = local_connect_and_auth(server.connInfo(), server.secret())
+    with contextlib.closing(connection):
+        stream = cast(Any, ChunkedStream)(file, 8192)
+        with pa.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table)
+        stream.close()
+        return server.getResult()
+
+
+def _row(request: EvaluationRequest, number: int, record: SampledRecord) -> dict[str, Any]:
+    parts = record.parts
+    return {
+        KIND: RECORD,
+        RULE: request.rule,
+        TEXT: str(number),
+        "topic": request.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp * 1000 if record.timestamp >= 0 else None,
+        "timestamp_type": int(record.is_append_time),
+        "key": parts.key,
+        "value": parts.value,
+        "headers": [{"key": name, "value": data} for name, data in parts.headers],
+    }
+
+
+def _reason(error: Exception) -> str:
+    """Spark's own sentence, without a secret's value."""
+    return f"{live_secrets.hide(first_line(error, most=1000))}."
