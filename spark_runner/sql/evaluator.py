@@ -5,6 +5,7 @@ Imported only in such jobs, since pyarrow takes memory and time.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import shutil
@@ -115,28 +116,31 @@ def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 
 
 def _run(work: SliceWork, evaluator: ArrowEvaluator) -> None:
+    result = SliceResult(
+        ended_because="failed", reason=f"Slice {work.index} ended without a result.", code="defect"
+    )
     try:
-        text = task.run(work, evaluator).to_json()
+        result = task.run(work, evaluator)
     finally:
-        evaluator.end(text)
+        evaluator.end(result.to_json())
 
 
 def return_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The second worker: sends results to the first one; returns what the task's result is."""
-    connection: socket.socket | None = None
-    for batch in batches:
-        kinds = batch.column(0).to_pylist()
-        if connection is None:
-            path = batch.column(1)[kinds.index(ADDRESS)].as_py()
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            connection.settimeout(_CONNECT_S)
-            connection.connect(path)
-            connection.settimeout(None)
-            _send(connection, batch.schema.serialize())
-        _send(connection, batch.serialize())
-        if RESULT in kinds:
-            text = batch.column(1)[kinds.index(RESULT)].as_py()
-            yield pa.record_batch([pa.array([text])], names=["result"])
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        is_connected = False
+        for batch in batches:
+            kinds = batch.column(0).to_pylist()
+            if not is_connected:
+                connection.settimeout(_CONNECT_S)
+                connection.connect(batch.column(1)[kinds.index(ADDRESS)].as_py())
+                connection.settimeout(None)
+                _send(connection, batch.schema.serialize())
+                is_connected = True
+            _send(connection, batch.serialize())
+            if RESULT in kinds:
+                text = batch.column(1)[kinds.index(RESULT)].as_py()
+                yield pa.record_batch([pa.array([text])], names=["result"])
 
 
 def _send(connection: socket.socket, data: pa.Buffer) -> None:
@@ -176,7 +180,12 @@ class ArrowEvaluator:
         self._flush()
 
     def close(self) -> None:
+        """After the copy loop has ended. Workers live on for other tasks."""
+        # Ends the wait for the second worker, if it never came.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        os.close(self._wakes)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     # -- the worker's thread
@@ -272,7 +281,9 @@ class ArrowEvaluator:
                     os.write(self._wake, b"\0")
         except (OSError, EOFError, pa.ArrowException):
             self._results.put(None)
-            os.write(self._wake, b"\0")
+        finally:
+            # Wakes the copy loop as well.
+            os.close(self._wake)
 
     def _take(self, count: int) -> pa.Table:
         """The next `count` rows of what has arrived, in order."""

@@ -77,7 +77,7 @@ def build(known: PartitionMap, records: list[InternalRecord]) -> None:
 
 def mapped(position: int) -> PartitionMap:
     """Of a flow whose target was promoted, so that reverse translation is asked too."""
-    flow = rows.flow()
+    flow = rows.flow(desired_state="stopped")
     point = {"position": position, "downstream": 0, "end": 0, "how": "end", "mark": "m"}
     Divergence.objects.create(
         flow=flow, topic="t", partition=0, remote_topic="t", kept_at=timezone.now(), **point
