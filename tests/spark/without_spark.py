@@ -36,7 +36,7 @@ def job(number: int) -> JobSpec:
 def polling(directory: Path) -> Iterator[RunnerResources]:
     """The runner of that directory, until the block ends."""
     (directory / launcher.FLOWS_DIR).mkdir()
-    jobs: Any = SimpleNamespace(is_alive=True, rotation=SlotRotation(), launch=None)
+    jobs: Any = SimpleNamespace(is_alive=True, rotation=SlotRotation(), launch=None, session=None)
     control = ControlServer("127.0.0.1", "127.0.0.1")
     host = RunnerResources(directory, control, jobs, Slots(lambda: 4), "raw")
     stopping = threading.Event()
