@@ -35,10 +35,10 @@ class Granted:
 def granted(names: Iterable[str]) -> Granted:
     """The highest role of the groups, and all further roles."""
     groups = frozenset(names)
-    known = {role.word: role for role in Role}
-    words = [word for group in groups for word in settings.UNDERSTUDY_GROUP_ROLES.get(group, ())]
-    role = max((known[word] for word in words if word in known), default=Role.NONE)
-    return Granted(role, frozenset(word for word in words if word in set(ExtraRole)), groups)
+    ranked = {role.word: role for role in Role}
+    roles = [role for group in groups for role in settings.UNDERSTUDY_GROUP_ROLES.get(group, ())]
+    highest = max((ranked[role] for role in roles if role in ranked), default=Role.NONE)
+    return Granted(highest, frozenset(role for role in roles if role in set(ExtraRole)), groups)
 
 
 def create_account(name: str, email: str) -> User:

@@ -186,8 +186,6 @@ class FlowForm(SettingsForm):
             "One key=value per line: MirrorMaker 2's own names, and consumer.* and producer.* "
             "tuning."
         )
-        if not rules.TRANSFORMS_AVAILABLE:
-            del self.fields["transforms"]
         if flow is not None:
             self.fields["source"].disabled = self.fields["target"].disabled = True
 

@@ -149,9 +149,9 @@ class CopyLoop:
                 is_intact=is_intact,
             )
             preparer.evaluate = transforms.request
-        other = -1 if evaluator is None else evaluator.fileno()
+        wake_descriptor = -1 if evaluator is None else evaluator.fileno()
         self._poller = Poller(
-            target_leaders, self._reader, self._writer, timing, self._meter, other
+            target_leaders, self._reader, self._writer, timing, self._meter, wake_descriptor
         )
         self._flush = Flush(target_leaders, retries, self._writer)
         self.commits = 0

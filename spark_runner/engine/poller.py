@@ -22,12 +22,12 @@ DataConnection = FetchConnection | ProduceConnection
 class Selector:
     """`poll()` over the connections; registers only changes."""
 
-    def __init__(self, other: int = -1) -> None:
-        """`other`: a descriptor that ends the wait as well."""
+    def __init__(self, wake_descriptor: int = -1) -> None:
+        """`wake_descriptor` ends the wait when it is readable; -1 for none."""
         self._poller = select.poll()
-        self._other = other
-        if other >= 0:
-            self._poller.register(other, select.POLLIN)
+        self._wake_descriptor = wake_descriptor
+        if wake_descriptor >= 0:
+            self._poller.register(wake_descriptor, select.POLLIN)
         # The connections of the last call, their streams, and the connection of each descriptor.
         self._connections: list[DataConnection] = []
         self._streams: list[PlainStream | TlsStream] = []
@@ -47,7 +47,7 @@ class Selector:
             if stream.pending() and connection.transport.in_flight_requests:
                 buffered.append(connection)
         found = self._poller.poll(0 if buffered else max(0.0, seconds) * 1000 + 0.5)
-        ready = [self._watched[number] for number, _ in found if number != self._other]
+        ready = [self._watched[number] for number, _ in found if number != self._wake_descriptor]
         if buffered:
             # Buffered source data must not delay the target's responses.
             ready += [connection for connection in buffered if connection not in ready]
@@ -89,14 +89,14 @@ class Poller:
         writer: TargetWriter,
         timing: CommitTiming,
         meter: SpeedMeter,
-        other: int = -1,
+        wake_descriptor: int = -1,
     ) -> None:
         self._target_leaders = target_leaders
         self._reader = reader
         self._writer = writer
         self._timing = timing
         self._meter = meter
-        self._selector = Selector(other)
+        self._selector = Selector(wake_descriptor)
 
     def wait(self, now: float) -> list[DataConnection]:
         """The connections with something to read; none when a timer is due.

@@ -35,13 +35,13 @@ _REFERENCE = re.compile(r"['\"]((?:env|file|properties):[^'\"`\s]+)['\"]")
 
 def used_columns(rules: Sequence[TransformRule]) -> tuple[str, ...]:
     """The columns that the expressions name, or may name, in the order of COLUMNS."""
-    words = {
+    identifiers = {
         word.lower()
         for rule in rules
         for text in rule.expressions.values()
         for word in _WORD.findall(text)
     }
-    return tuple(name for name in COLUMNS if name in words)
+    return tuple(name for name in COLUMNS if name in identifiers)
 
 
 def changed_fields(rules: Sequence[TransformRule]) -> tuple[str, ...]:

@@ -70,7 +70,9 @@ _VALUES: Final[dict[str, Callable[[Row], Any]]] = {
 }
 
 
-class Lost(UnderstudyError):
+class EvaluationEnded(UnderstudyError):
+    """Spark returns no more results, and the copy loop needs some."""
+
     code = "transforms"
 
 
@@ -224,7 +226,9 @@ class ArrowEvaluator:
         while not self._results.empty():
             batch = self._results.get()
             if batch is None:
-                raise Lost("Spark ended the evaluation of the rules before the slice had ended.")
+                raise EvaluationEnded(
+                    "Spark ended the evaluation of the rules before the slice had ended."
+                )
             kinds = batch.column(0)
             records = batch.filter(pc.equal(kinds, RECORD))
             self._rows.append(records)

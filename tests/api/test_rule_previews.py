@@ -13,7 +13,6 @@ from rest_framework.test import APIClient
 
 from mirrors import launcher
 from mirrors.domain.errors import KafkaUnavailable
-from mirrors.domain.transforms import rules
 from mirrors.domain.transforms.evaluation import (
     EvaluatedRecord,
     EvaluationRequest,
@@ -38,11 +37,6 @@ ANSWERS = (
     EvaluatedRecord("value", "[CAST] It failed.", None),
 )
 NEWEST = NewestRecords(records=RECORDS, ends={0: 3, 1: 4}, failed={2: "No leader."}, left_out=1)
-
-
-@pytest.fixture(autouse=True)
-def available(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
 
 
 @pytest.fixture
@@ -206,7 +200,6 @@ def test_a_runner_that_has_ended_or_does_not_answer_is_named(
     assert list((runner / launcher.PREVIEWS_DIR).iterdir()) == []
     monkeypatch.undo()
     monkeypatch.setattr(transforms, "read_newest", lambda *args, **kwargs: NEWEST)
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
     asked = request(operator, flow)
     transforms.read_records(preview_id=asked["id"])
     transforms.evaluate(preview_id=asked["id"])

@@ -16,12 +16,7 @@ BODY = {"source": "primary", "target": "backup", "properties": {"transforms": RU
 
 
 @pytest.fixture
-def available(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
-
-
-@pytest.fixture
-def flow(operator: APIClient, two_clusters: Any, available: None) -> dict[str, Any]:
+def flow(operator: APIClient, two_clusters: Any) -> dict[str, Any]:
     made = operator.post("/api/v1/flows/", BODY)
     assert made.status_code == 201, made.json()
     return dict(made.json())
@@ -46,25 +41,13 @@ def test_rules_are_shown_as_objects_too(flow: dict[str, Any]) -> None:
     ],
 )
 def test_a_rule_that_cannot_be_used_is_refused_at_its_key(
-    operator: APIClient, two_clusters: Any, available: None, text: str, sentence: str
+    operator: APIClient, two_clusters: Any, text: str, sentence: str
 ) -> None:
     answer = operator.post("/api/v1/flows/", {**BODY, "properties": {"transforms": text}})
     assert answer.status_code == 400
     fields = answer.json()["error"]["fields"]
     assert list(fields) == ["transforms"]
     assert sentence in fields["transforms"][0]
-
-
-def test_rules_are_refused_while_nothing_evaluates_them(
-    operator: APIClient, two_clusters: Any
-) -> None:
-    if rules.TRANSFORMS_AVAILABLE:
-        pytest.skip("rules are evaluated")
-    answer = operator.post("/api/v1/flows/", BODY)
-    assert answer.json()["error"]["fields"]["transforms"] == [
-        "transforms cannot be set: flows that change or drop records are not supported yet."
-    ]
-    assert operator.post("/api/v1/flows/", {**BODY, "properties": {"transforms": "[]"}}).data
 
 
 def test_an_explanation_names_the_rule(operator: APIClient, flow: dict[str, Any]) -> None:

@@ -27,11 +27,6 @@ TOPIC = (
 )
 
 
-@pytest.fixture(autouse=True)
-def available(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
-
-
 def transform(alias: str, kind: str, **settings: str) -> str:
     found = {"type": f"{SMT}.{kind}", **settings}
     return "".join(
@@ -217,15 +212,6 @@ def test_converters_that_transforms_need_stop_no_import() -> None:
     converter = "A->B.header.converter=org.apache.kafka.connect.storage.SimpleHeaderConverter\n"
     assert line(plan(text + converter), "A->B.header.converter").verdict == "different"
     assert plan(converter).refused
-
-
-def test_while_nothing_evaluates_rules_the_import_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", False)
-    found = plan(chain(transform("m", "MaskField$Value", fields="a")))
-    assert len(found.refused) == 3
-    assert {row.reason for row in found.refused} == {
-        "Flows that change or drop records are not supported yet."
-    }
 
 
 def test_transforms_of_strimzi_and_of_connect_become_rules_too() -> None:

@@ -7,7 +7,7 @@ import re
 import yaml
 
 from mirrors.domain.transforms.functions import COLUMNS, HELPERS
-from mirrors.domain.transforms.rules import TRANSFORMS_AVAILABLE, parse_rules
+from mirrors.domain.transforms.rules import parse_rules
 from mirrors.domain.transforms.sql import rule_problems
 from tests.house.rules import ROOT
 
@@ -29,7 +29,3 @@ def test_the_rules_on_the_page_can_be_used() -> None:
         assert parse_rules(text)
         assert rule_problems(parse_rules(text)) == []
     assert properties["transforms"].isprintable()
-
-
-def test_the_page_says_whether_rules_can_be_saved() -> None:
-    assert ("Not available yet" in PAGE) is not TRANSFORMS_AVAILABLE

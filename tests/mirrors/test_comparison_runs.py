@@ -57,9 +57,8 @@ def test_what_it_may_not_read_any_more_is_stated(sides: tuple[Side, Side]) -> No
 
 
 def test_topics_with_a_rule_are_not_compared_and_the_others_are(
-    sides: tuple[Side, Side], monkeypatch: pytest.MonkeyPatch
+    sides: tuple[Side, Side],
 ) -> None:
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
     source, target = sides
     name = unique("ruled")
     flow = flow_of(source, target, f"{name}.*")

@@ -125,9 +125,9 @@ def test_a_partition_that_waits_for_a_decision_is_looked_at_like_the_others(
 
 
 def test_records_that_a_rule_changes_are_unproven_and_not_different(
-    scene: SimulatedFlow, flow: Flow, monkeypatch: pytest.MonkeyPatch
+    scene: SimulatedFlow,
+    flow: Flow,
 ) -> None:
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
     group, end = scene.group("ruled", 7), scene.upstream[-1].offset + 1
     rows.partition(flow, scene.topic, 0, position=scene.position, source_stable_end=end)
     FlowPartition.objects.update(remote_topic=scene.remote)

@@ -24,7 +24,6 @@ from mirrors.api.failover import left_behind as left_behind_api
 from mirrors.api.failover import serializers as failover_api
 from mirrors.api.topics import drift as drift_api
 from mirrors.api.topics import plans as plan_api
-from mirrors.domain.transforms import rules
 from mirrors.lists import audit, drills, failback, failover, sync, topics
 from mirrors.lists import clusters as cluster_lists
 from mirrors.lists import comparison as comparison_lists
@@ -131,8 +130,7 @@ class Tables(HTMLParser):
 
 
 @pytest.fixture
-def flow(admin: Client, monkeypatch: pytest.MonkeyPatch) -> Flow:
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
+def flow(admin: Client) -> Flow:
     admin.post("/account/tokens/", {"days": "1"})
     flow = full()
     flow.properties["transforms"] = '[{"topics": "orders", "where": "value is not null"}]'

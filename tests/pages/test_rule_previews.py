@@ -9,17 +9,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.domain.transforms import rules
 from mirrors.models import Flow, RulePreview
 from tests.pages import world
 from tests.pages.conftest import As
 
 RULES = '[{"topics": "orders", "where": "value is not null", "value": "json_drop(value, \'a\')"}]'
-
-
-@pytest.fixture(autouse=True)
-def available(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import pytest
 from django.test import Client
 
-from mirrors.domain.transforms import rules
 from mirrors.models import Cluster, Flow
 from tests.pages import world
 from tests.pages.world import error_at
@@ -29,11 +28,6 @@ STORED = (
     '[{"topics": "orders.*", "where": "value is not null and\\n              partition >= 0", '
     '"value": "json_drop(value, \'card\')"}, {"topics": "audit<b>"}]'
 )
-
-
-@pytest.fixture(autouse=True)
-def available(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
 
 
 def test_rules_of_several_lines_are_stored_in_one(
@@ -106,12 +100,9 @@ def test_the_explanation_of_a_topic_names_its_rule(admin: Client) -> None:
 
 
 def test_a_flow_without_rules_does_not_mention_them(
-    admin: Client, monkeypatch: pytest.MonkeyPatch
+    admin: Client,
 ) -> None:
     flow = world.flow()
     page = f"/flows/{flow.pk}/configuration/"
     assert "Rules on records" not in admin.get(page).content.decode()
     assert ">transforms<" in admin.get(page).content.decode()
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", False)
-    assert ">transforms<" not in admin.get(page).content.decode()
-    assert "Rules on records" not in admin.get(f"/flows/{flow.pk}/edit/").content.decode()

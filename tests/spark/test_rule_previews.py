@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from mirrors import launcher
-from mirrors.domain.transforms import rules
 from mirrors.domain.transforms.evaluation import (
     EvaluatedRecord,
     EvaluationRequest,
@@ -134,7 +133,6 @@ def test_rules_that_make_too_much_of_the_records_are_refused(lab: Lab) -> None:
 def test_a_preview_runs_from_the_request_to_the_records(
     lab: Lab, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rules, "TRANSFORMS_AVAILABLE", True)
     settings.RUNNER_ROOT = lab.directory.parent
     topic = lab.create(unique("preview"), 2)
     lab.write(topic, [{"key": b"k", "value": b'{"city": "Oslo", "card": 1}'}, {"value": b"{}"}])

@@ -13,7 +13,6 @@ import pytest
 
 from mirrors.domain.transforms.rules import (
     TRANSFORMS,
-    TRANSFORMS_AVAILABLE,
     TransformRule,
     format_rules,
 )
@@ -24,8 +23,6 @@ from tests.spark.scanned_logs import library_answers
 from tests.spark.test_commands import load
 from tests.spark.test_crashes import in_load
 from tests.spark.test_gaps import decide
-
-pytestmark = pytest.mark.skipif(not TRANSFORMS_AVAILABLE, reason="flows have no rules yet")
 
 KILLS = int(os.environ.get("UNDERSTUDY_CRASHES", "5"))
 CITY = "get_json_object(cast(value as string), '$.city')"

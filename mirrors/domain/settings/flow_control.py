@@ -69,8 +69,7 @@ CONTROL = (
         kind=rules.RuleList(),
         default="",
         meaning="Rules that drop and change records: for topics, Spark SQL expressions. MM2's "
-        "`transforms` is a list of names; an import translates it."
-        + ("" if rules.TRANSFORMS_AVAILABLE else " Not available yet."),
+        "`transforms` is a list of names; an import translates it.",
     ),
     Setting(
         name=UNTIL,

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from mirrors.domain.settings.value_types import Key
-from mirrors.domain.transforms import rules
 
 _CONNECT = "org.apache.kafka.connect"
 _BYTES = f"{_CONNECT}.converters.ByteArrayConverter"
@@ -17,11 +16,7 @@ _NO_REST = "there is no REST between nodes: Spark distributes the work"
 _NO_STORAGE = "positions are stored on the target with the data, in topics with a fixed format"
 _NO_CONVERTER = "records are replicated as bytes"
 _FIELDS = "it is a field of the cluster"
-_RULES = (
-    "a flow has rules in `transforms` instead; an import translates those of MM2"
-    if rules.TRANSFORMS_AVAILABLE
-    else rules.NOT_AVAILABLE
-)
+_RULES = "a flow has rules in `transforms` instead; an import translates those of MM2"
 
 
 def _only(name: str, mm2: str, meaning: str, why: str, *only: str) -> Key:

@@ -15,11 +15,8 @@ from typing import Any, Final
 
 from mirrors.domain.patterns.matcher import NamePatterns
 
-# While it is false, no flow can have rules, and pages do not mention them.
-TRANSFORMS_AVAILABLE = True
 # The property of a flow.
 TRANSFORMS: Final = "transforms"
-NOT_AVAILABLE: Final = "flows that change or drop records are not supported yet"
 
 # A clause, for what compares the records of both sides.
 CHANGED_BY_RULE: Final = (
@@ -80,12 +77,9 @@ class RuleList:
 
     def parse(self, text: str) -> tuple[TransformRule, ...]:
         try:
-            rules = parse_rules(text)
+            return parse_rules(text)
         except InvalidRule as error:
             raise ValueError(f"cannot be used: {error}") from None
-        if rules and not TRANSFORMS_AVAILABLE:
-            raise ValueError(f"cannot be set: {NOT_AVAILABLE}")
-        return rules
 
 
 def parse_rules(text: str) -> tuple[TransformRule, ...]:

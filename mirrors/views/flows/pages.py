@@ -15,7 +15,6 @@ from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.settings.table import KEYS
 from mirrors.domain.states.flows import OBSERVED
-from mirrors.domain.transforms import rules
 from mirrors.lists.flows import EXPLANATION, FLOWS, TOPICS
 from mirrors.models import Flow, needs
 from mirrors.models.account import with_repeats, with_stopped
@@ -139,7 +138,6 @@ def settings_of(flow: Flow) -> list[dict[str, Any]]:
         }
         for key in KEYS.values()
         if key.name not in flow.properties
-        and (key.name != rules.TRANSFORMS or rules.TRANSFORMS_AVAILABLE)
     ]
     return given + rest
 

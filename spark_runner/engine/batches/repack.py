@@ -166,8 +166,10 @@ def _bytes(batch: PendingBatch) -> memoryview:
 
 
 def pieces_of(batch: PendingBatch, *, keep_append_time: bool) -> list[RecordBytes]:
-    """Its records, unlike `first` and `end_offset` say. Raises IndexError, ValueError or
-    struct.error for corrupt bytes."""
+    """All its records, also those outside of `first` and `end_offset`.
+
+    Raises IndexError, ValueError or struct.error for corrupt bytes.
+    """
     if batch.header[3] == 2:
         return list(read_records(_bytes(batch), batch.header, keep_append_time=keep_append_time))
     return message_v0_v1.pieces(_bytes(batch))

@@ -95,7 +95,7 @@ class FlowReader:
             if entry.value.strip() in key.only or entry.value.strip().lower() in key.only:
                 self._set(name, entry, entry.value.strip())
                 self._say(entry, "used", f"used for {self.name}")
-            elif name in _CONVERTERS and rules.TRANSFORMS_AVAILABLE and self._is_transformed:
+            elif name in _CONVERTERS and self._is_transformed:
                 why = "records stay as bytes; rules read JSON from them and write texts as UTF-8"
                 self._say(entry, "different", why)
             else:

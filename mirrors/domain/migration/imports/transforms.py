@@ -60,9 +60,6 @@ class TransformReader:
         if not aliases or named is None:
             self._say_rest("different", "the flow has no transforms, so nothing uses it")
             return ()
-        if not rules.TRANSFORMS_AVAILABLE:
-            self._say_rest("unsupported", rules.NOT_AVAILABLE)
-            return ()
         steps, record, is_whole = [], Record(), True
         for alias in aliases:
             try:
