@@ -21,6 +21,11 @@ _REFUSED = (
 _COPIES = "security/test_flows_copy.py::test_copies_through_brokers_that_demand_it_on_both_sides"
 _DISTANCE = "wire/test_distance.py::test_every_record_crosses_a_distance_once"
 _COMPOSE = "services/test_services.py"
+_RIGHTS = "api/test_object_rights.py"
+_ANSWERS = f"{_RIGHTS}::test_every_address_answers_as_declared"
+_READS = f"{_RIGHTS}::test_only_who_may_view_everything_reads_anything_of_the_other_team"
+_HOSTS = "spark/test_host_failover.py"
+_APPLICATION = "spark/test_application_failback.py"
 
 LONG: Mapping[str, str] = {
     # Whole programs, started again and again.
@@ -53,7 +58,16 @@ LONG: Mapping[str, str] = {
     "spark/test_standalone.py::test_a_flow_of_more_tasks_than_slots": (
         "spark/test_standalone.py::test_an_executor_killed_under_load"
     ),
+    f"{_HOSTS}::test_a_killed_host_is_replaced_within_a_minute_and_gets_nothing_back": (
+        f"{_HOSTS}::test_a_host_that_is_cut_off_from_the_database_stops_and_is_replaced"
+    ),
     # The other value of a parameter.
+    f"{_ANSWERS}[admin of one cluster]": f"{_ANSWERS}[editor of a flow, and the gate's tests",
+    f"{_READS}[admin of the other cluster": f"{_READS}[operator of a label",
+    f"{_APPLICATION}::test_an_application_switches_over_and_back_and_nothing_is_lost_or_repeated"
+    "[default names]": "the same with the same names",
+    f"{_APPLICATION}::test_records_that_an_emergency_failover_left_are_listed_and_replayed_or_"
+    "dropped[default names]": "the same with the same names",
     "spark/test_failback.py::test_with_the_same_names_both_sides_end_as_the_union": (
         "spark/test_failback.py::test_with_the_default_names_nothing_of_the_other_side_comes_back"
     ),

@@ -19,7 +19,7 @@ from tests.exclusive import VARIABLE
 ROOT = Path(__file__).resolve().parents[1]
 # Whatever is not named here is the second session's: all that starts a whole demo, so that there
 # are never two at once.
-FIRST, THIRD = ("mirrors", "security"), ("spark",)
+FIRST, THIRD = ("api", "mirrors"), ("security", "spark")
 # In the order in which sessions take their files; the second one begins at the end.
 POOL = ("wire", "kafka", "domain")
 # Files of these folders that need the database, whose tests come before all others, or the room.

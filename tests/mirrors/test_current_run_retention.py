@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from confluent_kafka import TopicPartition
 from django.utils import timezone
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrors.domain.offsets import runs
@@ -100,7 +100,8 @@ def skipped(
     return [found.inside(at, at) for at in range(start, end)]
 
 
-@laws
+# Each example writes some hundred rows.
+@settings(laws, max_examples=20)
 @given(
     source=st.lists(st.booleans(), min_size=1, max_size=60),
     stops=st.lists(st.integers(0, 60), max_size=4).map(sorted),

@@ -24,7 +24,7 @@ from tests.spark.test_commands import load
 from tests.spark.test_crashes import in_load
 from tests.spark.test_gaps import decide
 
-KILLS = int(os.environ.get("UNDERSTUDY_CRASHES", "5"))
+KILLS = int(os.environ.get("UNDERSTUDY_CRASHES", "3"))
 CITY = "get_json_object(cast(value as string), '$.city')"
 
 
