@@ -17,12 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
+from mirrors.domain.comparison.range_requests import ComparisonResponse
 from mirrors.domain.runners.host_leases import Lease
 from mirrors.domain.runners.job_files import JobSpec, JobStatus, RunnerStatus
-from mirrors.domain.transforms.evaluation import EvaluationRequest, EvaluationResponse
+from mirrors.domain.transforms.evaluation import EvaluationResponse
 from mirrors.installation import code_environment
 
 RUNNER_FILE = "runner.json"
@@ -31,8 +33,6 @@ LOG_FILE = "runner.log"
 FLOWS_DIR = "flows"
 # In the directory of all runners: one for the host.
 LEASE_FILE = "host-lease.json"
-# Requests to evaluate rules on records, and the responses: `<preview>.request.json`.
-PREVIEWS_DIR = "previews"
 
 # Exit codes of `python -m spark_runner`; its last output is in runner.out and runner.log.
 EXIT_STOPPED = 0
@@ -45,9 +45,74 @@ EXIT_BAD_MASTER = 5
 # What reading a file of another format or another program raises.
 NOT_OURS = (ValueError, KeyError, TypeError, AttributeError)
 
+Response = TypeVar("Response")
+
 _START_DEADLINE_S = 10.0
 # The shell exits at once; "$0" is the output file, "$@" the runner's argument list.
 _DETACH = 'umask 077; "$@" </dev/null >"$0" 2>&1 & echo $!'
+
+
+class Request(Protocol):
+    """What a runner is asked."""
+
+    def to_json(self) -> str: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Exchange(Generic[Response]):
+    """Requests to a runner and its responses: a file each, in a folder of its directory.
+
+    `number` is that of the row for which it is asked: one request at a time. `parse` reads a
+    response, and raises one of NOT_OURS for another format.
+    """
+
+    folder: str
+    parse: Callable[[str], Response]
+
+    def request_path(self, directory: Path, number: int) -> Path:
+        return directory / self.folder / f"{number}.request.json"
+
+    def response_path(self, directory: Path, number: int) -> Path:
+        return directory / self.folder / f"{number}.response.json"
+
+    def write_request(self, directory: Path, number: int, request: Request) -> None:
+        """Hand a request over. `remove` deletes both files."""
+        path = self.request_path(directory, number)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(path, request.to_json())
+
+    def read_response(self, directory: Path, number: int) -> Response | None:
+        """The runner's response; None without one yet, or in another format."""
+        text = _read(self.response_path(directory, number))
+        with contextlib.suppress(*NOT_OURS):
+            return None if text is None else self.parse(text)
+        return None
+
+    def open_requests(self, directory: Path) -> list[int]:
+        """The numbers of the requests, in order."""
+        names = (entry.name.split(".", 1) for entry in os.scandir(directory / self.folder))
+        return sorted(
+            int(number)
+            for number, rest in names
+            if rest == "request.json" and number.isascii() and number.isdecimal()
+        )
+
+    def remove(self, directory: Path, number: int) -> None:
+        self.request_path(directory, number).unlink(missing_ok=True)
+        self.response_path(directory, number).unlink(missing_ok=True)
+
+    def remove_old(self, directory: Path, older_than_s: float) -> None:
+        """Delete requests and responses that nobody collected."""
+        with contextlib.suppress(FileNotFoundError):
+            for entry in os.scandir(directory / self.folder):
+                if time.time() - entry.stat().st_mtime > older_than_s:
+                    Path(entry.path).unlink(missing_ok=True)
+
+
+# Evaluate rules on records, for a preview: both files hold records.
+PREVIEWS = Exchange("previews", EvaluationResponse.from_json)
+# Compare ranges of both clusters, for a comparison.
+COMPARISONS = Exchange("comparisons", ComparisonResponse.from_json)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,42 +226,6 @@ def boot_clock() -> float:
 def boot_id() -> str:
     """Identifies this start of the kernel; empty where /proc does not tell."""
     return (_read(Path("/proc/sys/kernel/random/boot_id")) or "").strip()
-
-
-def write_request(directory: Path, preview: int, request: EvaluationRequest) -> None:
-    """Let the runner evaluate rules. `remove_preview` deletes both files."""
-    path = request_path(directory, preview)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_whole(path, request.to_json())
-
-
-def read_response(directory: Path, preview: int) -> EvaluationResponse | None:
-    """The runner's response; None without one yet, or in another format."""
-    text = _read(response_path(directory, preview))
-    with contextlib.suppress(*NOT_OURS):
-        return None if text is None else EvaluationResponse.from_json(text)
-    return None
-
-
-def remove_preview(directory: Path, preview: int) -> None:
-    request_path(directory, preview).unlink(missing_ok=True)
-    response_path(directory, preview).unlink(missing_ok=True)
-
-
-def remove_old_previews(directory: Path, older_than_s: float) -> None:
-    """Delete requests and responses that nobody collected: they hold records."""
-    with contextlib.suppress(FileNotFoundError):
-        for entry in os.scandir(directory / PREVIEWS_DIR):
-            if time.time() - entry.stat().st_mtime > older_than_s:
-                Path(entry.path).unlink(missing_ok=True)
-
-
-def request_path(directory: Path, preview: int) -> Path:
-    return directory / PREVIEWS_DIR / f"{preview}.request.json"
-
-
-def response_path(directory: Path, preview: int) -> Path:
-    return directory / PREVIEWS_DIR / f"{preview}.response.json"
 
 
 def spec_path(directory: Path, flow: int) -> Path:

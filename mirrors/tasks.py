@@ -337,9 +337,14 @@ def check_takeover(run_id: int, flow_id: int, seconds: int, start: bool, who: st
 
 @shared_task(name="mirrors.tasks.run_comparison", soft_time_limit=150, time_limit=170)
 def run_comparison(comparison_id: int) -> None:
-    """Run the comparison for some seconds, then requeue it so that other tasks get the worker."""
-    if advance_comparison(comparison_id=comparison_id):
-        run_comparison.delay(comparison_id)
+    """Run the comparison for some seconds, then requeue it so that other tasks get the worker.
+
+    While a runner reads, the worker of its host looks at the response from time to time.
+    """
+    more = advance_comparison(comparison_id=comparison_id)
+    if more is not None:
+        queue = f"reconcile.{more.host}" if more.host else "default"
+        run_comparison.apply_async([comparison_id], queue=queue, countdown=more.wait_s)
 
 
 @shared_task(name="mirrors.tasks.sweep_comparisons")

@@ -15,6 +15,7 @@ import psutil
 
 from mirrors.domain.runners.job_files import JobSpec, RunnerStatus
 from mirrors.launcher import FLOWS_DIR, NOT_OURS, RUNNER_FILE, start_tick
+from spark_runner.comparison.requests import RangeComparisons
 from spark_runner.flow.host_lease import LeaseWatch
 from spark_runner.flow.lifecycle import FlowRun
 from spark_runner.flow.runner_resources import RunnerResources
@@ -161,6 +162,7 @@ class Runner:
         self._accepted: dict[int, tuple[int, int, int]] = {}
         self._specs = host.directory / FLOWS_DIR
         self._previews = RulePreviews(host.directory, host.jobs.session)
+        self._comparisons = RangeComparisons(host.directory, host.jobs, host.slots)
         self._stopping = stopping
 
     def run(self) -> bool:
@@ -169,6 +171,7 @@ class Runner:
         while not self._stopping.wait(POLL_S):
             self._poll()
             self._previews.poll()
+            self._comparisons.poll()
             if time.monotonic() - reported_at >= REPORT_S:
                 reported_at = time.monotonic()
                 if not self._host.jobs.is_alive:

@@ -23,6 +23,7 @@ from mirrors.api.base import (
 from mirrors.api.viewsets import RelatedViewSet, RunViewSet
 from mirrors.lists.comparison import COMPARISONS, FINDINGS, PARTITIONS
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart
+from mirrors.models.comparison import Engine
 from mirrors.services.comparison import lifecycle
 
 
@@ -53,13 +54,30 @@ class ComparisonAskSerializer(StrictSerializer):
     megabytes = serializers.IntegerField(
         required=False, min_value=1, max_value=lifecycle.MOST_MEGABYTES, default=lifecycle.MEGABYTES
     )
+    megabytes_per_second = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=lifecycle.MOST_MEGABYTES,
+        default=lifecycle.MEGABYTES_PER_SECOND,
+        help_text="Limit for both clusters together while the runner reads; null for none.",
+    )
+    engine = serializers.ChoiceField(
+        required=False,
+        allow_blank=True,
+        choices=[Engine.WORKER.value],
+        default="",
+        help_text="`worker`: read with a client that shares no code with the engine. Otherwise the "
+        "flow's runner reads in its Spark, if it runs.",
+    )
     reason = serializers.CharField(required=False, allow_blank=True, max_length=500)
 
 
 class ComparisonSerializer(serializers.ModelSerializer[Comparison]):
     """One comparison. `summary` counts each aspect; `verdict` is set when it has ended.
 
-    `verdict` is `same`, `partly` (all that was read is the same) or `differs`.
+    - `verdict` is `same`, `partly` (all that was read is the same) or `differs`.
+    - `engine`: `spark` while the flow's runner reads, else `worker`, with the reason.
     """
 
     flow = serializers.IntegerField(source="flow_id", read_only=True)

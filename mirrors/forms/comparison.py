@@ -9,6 +9,7 @@ from django import forms
 
 from mirrors.forms.base import text_field
 from mirrors.models import Flow
+from mirrors.models.comparison import Engine
 from mirrors.models.grants import choosable
 from mirrors.services.comparison import lifecycle
 
@@ -39,6 +40,16 @@ class ComparisonForm(forms.Form):
         max_value=lifecycle.MOST_MEGABYTES,
         initial=lifecycle.MEGABYTES,
     )
+    megabytes_per_second = forms.IntegerField(
+        label="Megabytes per second",
+        required=False,
+        min_value=1,
+        max_value=lifecycle.MOST_MEGABYTES,
+        initial=lifecycle.MEGABYTES_PER_SECOND,
+    )
+    is_independent = forms.BooleanField(
+        label="Read in a worker, with a client that shares no code with the engine", required=False
+    )
     why = text_field("Reason", mono=False, max_length=500)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -51,10 +62,16 @@ class ComparisonForm(forms.Form):
             "seconds"
         ].help_text = "Time limit for reading; the result states what was not compared."
         self.fields["megabytes"].help_text = "Limit for both clusters together."
+        self.fields[
+            "megabytes_per_second"
+        ].help_text = "While the flow's runner reads in its Spark. Empty: no limit."
 
     def clean_topics(self) -> list[str]:
         names = re.split(r"[,\s]+", self.cleaned_data["topics"].strip())
         return [name for name in names if name]
 
     def asked(self) -> dict[str, Any]:
-        return dict(self.cleaned_data)
+        asked = dict(self.cleaned_data)
+        if asked.pop("is_independent"):
+            asked["engine"] = Engine.WORKER
+        return asked

@@ -20,6 +20,7 @@ COMPARISONS = ListSpec(
         Column("requested_by", "By", ("requested_by",)),
         Column("reason", "Reason"),
         *in_rest("flow", "since", "topics", "content", "records", "seconds", "megabytes"),
+        *in_rest("megabytes_per_second", "engine", "engine_reason"),
         *in_rest("asked_reason", "progress", "summary", "spent_ms", "read_bytes", "started_at"),
     ),
     search=("label", "requested_by", "reason", "why"),

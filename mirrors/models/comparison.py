@@ -21,14 +21,26 @@ class Verdict(models.TextChoices):
     DIFFERS = "differs"
 
 
+class Engine(models.TextChoices):
+    """Who reads the records: the flow's runner in its Spark, or a worker."""
+
+    SPARK = "spark"
+    WORKER = "worker"
+
+
 class Comparison(WorkerRun, Owned):
     """One comparison: stored first, then queued. Workers run it in slices of some seconds.
 
+    - `engine`: empty until records are read; `engine_reason`: why a worker reads them.
+    - `request` counts the requests to the runner; `answered_at`: when the runner was last asked or
+      last answered.
     - `rests`: waits between two slices. `turn` counts the slices, so that one worker takes each.
     - `records`: how many of the last offsets of each partition are read; null means all.
     """
 
     task = "mirrors.tasks.run_comparison"
+    # Of the last claim: milliseconds without a worker before it.
+    rested_ms: int = 0
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="comparisons")
     state = StateField(COMPARISON, ComparisonState.QUEUED)
@@ -38,6 +50,12 @@ class Comparison(WorkerRun, Owned):
     records = models.BigIntegerField(null=True)
     seconds = models.PositiveIntegerField()
     megabytes = models.PositiveIntegerField()
+    # Of both clusters together, for a runner; null: no limit.
+    megabytes_per_second = models.PositiveIntegerField(null=True)
+    engine = models.CharField(max_length=16, choices=Engine, blank=True)
+    engine_reason = models.TextField(blank=True)
+    request = models.PositiveIntegerField(default=0)
+    answered_at = models.DateTimeField(null=True)
     abort_asked_by = models.CharField(max_length=150, blank=True)
     progress = models.JSONField(default=dict)
     summary = models.JSONField(null=True)

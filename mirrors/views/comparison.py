@@ -143,7 +143,7 @@ def add_comparison(request: HttpRequest) -> HttpResponse:
 @require_safe
 @needs(Right.VIEW)
 def show_comparison(request: HttpRequest, pk: int, part: str = "findings") -> HttpResponseBase:
-    found = Comparison.objects.select_related("flow__source", "flow__target")
+    found = Comparison.objects.select_related("flow__source", "flow__target", "flow__runner")
     run = mark(get_object_or_404(found, pk=pk))
     shown = PARTS[part]
     if download := export(request, shown.spec, shown.rows(run), f"comparison-{pk}-{part}"):
@@ -198,6 +198,7 @@ def _commands(request: HttpRequest, run: Comparison) -> list[dict[str, str]]:
         "records": run.records,
         "seconds": run.seconds,
         "megabytes": run.megabytes,
+        "megabytes_per_second": run.megabytes_per_second,
     }
     path = f"comparisons/{run.pk}/"
     return [

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -21,6 +22,9 @@ from spark_runner.sql.plan import first_line, open_session, run_with_rules
 log = logging.getLogger("spark_runner.spark")
 
 CHECK_S = 5.0
+
+# What Spark runs: texts in, texts out.
+TaskFunction = Callable[[Iterable[str]], Iterable[str]]
 
 
 class SparkJobs:
@@ -89,19 +93,33 @@ class SparkJobs:
 
     def launch(self, work: SliceWork) -> SliceResult:
         """Block until the job has ended. A failure of Spark is a result as well."""
-        context = self._context
         name = f"{work.name} slice {work.index} epoch {work.epoch}"
         try:
-            context.setJobGroup(_group(work), name, interruptOnCancel=False)
-            context.setLocalProperty("spark.scheduler.pool", f"flow-{work.flow}")
+            self._name_job(_group(work), name, f"flow-{work.flow}")
             if work.has_rules:
                 return self._launch_with_rules(work)
-            [answer] = context.parallelize([work.to_json()], 1).mapPartitions(task.copy).collect()
+            answer = self._run(task.copy, work.to_json())
         except (Py4JError, OSError, ValueError) as error:
             reason = f"Spark aborted the job: {first_line(error)}."
             log.warning("%s: %s", name, reason)
             return SliceResult(ended_because="failed", reason=reason, code="spark")
         return SliceResult.from_json(answer)
+
+    def launch_one(self, function: TaskFunction, text: str, *, group: str, name: str) -> str:
+        """Run a function as a job with one task; blocks. Raises ValueError with Spark's reason."""
+        try:
+            self._name_job(group, name, pool=group)
+            return self._run(function, text)
+        except (Py4JError, OSError) as error:
+            raise ValueError(first_line(error)) from None
+
+    def _name_job(self, group: str, name: str, pool: str) -> None:
+        self._context.setJobGroup(group, name, interruptOnCancel=False)
+        self._context.setLocalProperty("spark.scheduler.pool", pool)
+
+    def _run(self, function: TaskFunction, text: str) -> str:
+        [answer] = self._context.parallelize([text], 1).mapPartitions(function).collect()
+        return answer
 
     def _launch_with_rules(self, work: SliceWork) -> SliceResult:
         """Raises what `launch` handles."""
@@ -122,9 +140,12 @@ class SparkJobs:
 
     def cancel(self, work: SliceWork) -> None:
         """For epochs that ignore an order: Spark kills the Python worker within half a second."""
+        self.cancel_group(_group(work))
+
+    def cancel_group(self, group: str) -> None:
         # A Java process that died has ended its jobs.
         with contextlib.suppress(Py4JError, OSError):
-            self._context.cancelJobGroup(_group(work))
+            self._context.cancelJobGroup(group)
 
 
 def _group(work: SliceWork) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -46,7 +45,6 @@ _MOST_FILE_BYTES: Final = 32 << 20
 _MOST_MESSAGES: Final = 50
 _MESSAGES_S: Final = 15.0
 _NO_MESSAGE: Final = "Spark's reason was not determined: many records fail."
-_SUFFIX = ".request.json"
 
 
 class RulePreviews:
@@ -54,28 +52,24 @@ class RulePreviews:
 
     def __init__(self, directory: Path, session: Callable[[], SparkSession]) -> None:
         self._directory = directory
-        self._folder = directory / launcher.PREVIEWS_DIR
         self._session = session
         self._thread: threading.Thread | None = None
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        (directory / launcher.PREVIEWS.folder).mkdir(mode=0o700, exist_ok=True)
         # Nobody waits for what a predecessor left.
-        launcher.remove_old_previews(directory, 0)
+        launcher.PREVIEWS.remove_old(directory, 0)
 
     def poll(self) -> None:
         """Begin with the next request, if there is one and none is being evaluated."""
         if self._thread is not None and self._thread.is_alive():
             return
-        for entry in os.scandir(self._folder):
-            number = entry.name.removesuffix(_SUFFIX)
-            if number != entry.name and number.isdecimal():
-                self._thread = threading.Thread(
-                    target=self._answer, args=(int(number),), name="preview", daemon=True
-                )
-                self._thread.start()
-                return
+        for number in launcher.PREVIEWS.open_requests(self._directory)[:1]:
+            self._thread = threading.Thread(
+                target=self._answer, args=(number,), name="preview", daemon=True
+            )
+            self._thread.start()
 
     def _answer(self, preview: int) -> None:
-        path = launcher.request_path(self._directory, preview)
+        path = launcher.PREVIEWS.request_path(self._directory, preview)
         try:
             if path.stat().st_size > _MOST_FILE_BYTES:
                 response = EvaluationResponse(error="The request is too large for a preview.")
@@ -98,7 +92,7 @@ class RulePreviews:
         # A preview that was given up has no request any more.
         if path.exists():
             launcher.write_whole(
-                launcher.response_path(self._directory, preview), response.to_json()
+                launcher.PREVIEWS.response_path(self._directory, preview), response.to_json()
             )
             path.unlink(missing_ok=True)
 

@@ -72,10 +72,10 @@ def shown(client: APIClient, flow: Flow, preview: int) -> dict[str, Any]:
 
 def answer(directory: Path, preview: int, response: EvaluationResponse) -> EvaluationRequest:
     """As the runner does."""
-    path = launcher.request_path(directory, preview)
+    path = launcher.PREVIEWS.request_path(directory, preview)
     request = EvaluationRequest.from_json(path.read_text())
     path.unlink()
-    launcher.write_whole(launcher.response_path(directory, preview), response.to_json())
+    launcher.write_whole(launcher.PREVIEWS.response_path(directory, preview), response.to_json())
     return request
 
 
@@ -91,7 +91,7 @@ def test_a_preview_shows_each_record_before_and_after(
     sent = answer(runner, asked["id"], EvaluationResponse(records=ANSWERS))
     assert (sent.topic, sent.rule, sent.records) == ("orders-eu", 0, RECORDS)
     assert transforms.evaluate(preview_id=asked["id"]) == ""
-    assert list((runner / launcher.PREVIEWS_DIR).iterdir()) == []
+    assert list((runner / launcher.PREVIEWS.folder).iterdir()) == []
     found = shown(operator, flow, asked["id"])
     assert (found["state"], found["error"], found["rule"]) == ("read", "", 1)
     assert found["effect"] == "rule 1 (orders.*) changes value"
@@ -197,7 +197,7 @@ def test_a_runner_that_has_ended_or_does_not_answer_is_named(
     RulePreview.objects.update(handed_at=timezone.now() - timedelta(seconds=61))
     assert transforms.evaluate(preview_id=asked["id"]) == ""
     assert "did not answer within 60 s" in shown(operator, flow, asked["id"])["error"]
-    assert list((runner / launcher.PREVIEWS_DIR).iterdir()) == []
+    assert list((runner / launcher.PREVIEWS.folder).iterdir()) == []
     monkeypatch.undo()
     monkeypatch.setattr(transforms, "read_newest", lambda *args, **kwargs: NEWEST)
     asked = request(operator, flow)
@@ -239,9 +239,9 @@ def test_previews_are_deleted_after_an_hour(operator: APIClient, flow: Flow) -> 
 
 def test_files_that_nobody_collects_are_removed(runner: Path) -> None:
     request = EvaluationRequest(topic="a", rules=(), rule=0, records=RECORDS)
-    launcher.write_request(runner, 7, request)
-    assert launcher.request_path(runner, 7).stat().st_mode & 0o777 == 0o600
-    launcher.remove_old_previews(runner, 60)
-    assert launcher.request_path(runner, 7).exists()
-    launcher.remove_old_previews(runner, 0)
-    assert not launcher.request_path(runner, 7).exists()
+    launcher.PREVIEWS.write_request(runner, 7, request)
+    assert launcher.PREVIEWS.request_path(runner, 7).stat().st_mode & 0o777 == 0o600
+    launcher.PREVIEWS.remove_old(runner, 60)
+    assert launcher.PREVIEWS.request_path(runner, 7).exists()
+    launcher.PREVIEWS.remove_old(runner, 0)
+    assert not launcher.PREVIEWS.request_path(runner, 7).exists()

@@ -42,12 +42,14 @@ def ask(lab: Lab, *given: TransformRule, rule: int = 0) -> EvaluationResponse:
     )
     preview = next(_numbers)
     request = EvaluationRequest(topic="customers", rules=given, rule=rule, records=records)
-    launcher.write_request(lab.directory, preview, request)
+    launcher.PREVIEWS.write_request(lab.directory, preview, request)
     found = wait_for(
-        lambda: launcher.read_response(lab.directory, preview), seconds=120, what="the response"
+        lambda: launcher.PREVIEWS.read_response(lab.directory, preview),
+        seconds=120,
+        what="the response",
     )
-    assert not launcher.request_path(lab.directory, preview).exists()
-    launcher.remove_preview(lab.directory, preview)
+    assert not launcher.PREVIEWS.request_path(lab.directory, preview).exists()
+    launcher.PREVIEWS.remove(lab.directory, preview)
     return found
 
 
@@ -117,11 +119,13 @@ def test_functions_of_rules_are_evaluated_and_a_missing_secret_is_named(lab: Lab
 @pytest.mark.parametrize("text", ["", "{}", '{"topic": "a", "rules": "[", "records": []}'])
 def test_a_request_that_cannot_be_read_is_answered(lab: Lab, text: str) -> None:
     preview = next(_numbers)
-    path = launcher.request_path(lab.directory, preview)
+    path = launcher.PREVIEWS.request_path(lab.directory, preview)
     launcher.write_whole(path, text)
-    found = wait_for(lambda: launcher.read_response(lab.directory, preview), what="the response")
+    found = wait_for(
+        lambda: launcher.PREVIEWS.read_response(lab.directory, preview), what="the response"
+    )
     assert "cannot read the request" in found.error
-    launcher.remove_preview(lab.directory, preview)
+    launcher.PREVIEWS.remove(lab.directory, preview)
 
 
 def test_rules_that_make_too_much_of_the_records_are_refused(lab: Lab) -> None:
@@ -172,4 +176,4 @@ def test_a_preview_runs_from_the_request_to_the_records(
     assert "[MALFORMED_RECORD" in found[1, 0]["message"]
     # Nothing was written, and no file is left.
     assert topic not in lab.on_target.list_topics(timeout=20).topics
-    assert list((lab.directory / launcher.PREVIEWS_DIR).iterdir()) == []
+    assert list((lab.directory / launcher.PREVIEWS.folder).iterdir()) == []

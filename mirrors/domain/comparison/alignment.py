@@ -71,6 +71,11 @@ class Difference:
         return tuple(name for name, one, two in pairs if one != two)
 
 
+def unnamed_difference(source: int, target: int) -> Difference:
+    """The difference for ranges whose digests differ but whose records could not be read."""
+    return Difference("apart", Row(source, b""), Row(target, b""))
+
+
 class Aligner:
     """Aligns two streams of records. It keeps only the records that it still needs."""
 

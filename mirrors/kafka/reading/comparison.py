@@ -1,14 +1,13 @@
 """Reads ranges of many partitions of one cluster, part by part, to compare it with another.
 
-It uses librdkafka, which does not copy anything in the raw lane: so the comparison is independent
-of it. Nothing is committed, consumers are assigned manually, and the caller sets the pace.
+It uses librdkafka, which copies nothing in the raw lane: so it is independent of the engine.
+Nothing is committed, consumers are assigned manually, and the caller sets the pace.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,22 +15,20 @@ import confluent_kafka
 from confluent_kafka import Consumer, Message
 
 from mirrors.domain.cluster_snapshot import TopicPartition
-from mirrors.domain.comparison.alignment import Row
+from mirrors.domain.comparison.record_content import RecordContent, body_of
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
-from mirrors.domain.failback.orphans import MARK_HEADER
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.connection.client_config import client_config
 from mirrors.kafka.reading.samples import Window, as_bytes, messages
 
 CLIENT_ID = "understudy-compare"
-_SIZE = 12
 
 
 @dataclasses.dataclass
 class RangePart:
     """Records of one partition, and the offset up to which all have been read."""
 
-    rows: list[Row] = dataclasses.field(default_factory=list)
+    records: list[RecordContent] = dataclasses.field(default_factory=list)
     reached: int = 0
 
 
@@ -95,7 +92,7 @@ class RangeReader:
         part = found.setdefault(tp, RangePart())
         if message is not None and start <= reached - 1 < end:
             try:
-                part.rows.append(self._row(message))
+                part.records.append(self._record(message))
             except UnicodeDecodeError:
                 where = f"{tp[0]}-{tp[1]} offset {reached - 1}"
                 words = f"{where} has a header name that is not UTF-8; this reader cannot read it."
@@ -114,39 +111,13 @@ class RangeReader:
         if self._consumer is not None:
             self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])
 
-    def _row(self, message: Message) -> Row:
+    def _record(self, message: Message) -> RecordContent:
         key, value = as_bytes(message.key()), as_bytes(message.value())
-        headers: Any = message.headers()  # the client's stubs forget the lists of pairs
-        # The mark of a record that was brought over after a failover is ours, not content.
-        theirs = (header for header in headers or () if header[0] != MARK_HEADER)
-        framed = _framed(pair for header in theirs for pair in (header[0], header[1]))
-        self.bytes += len(key or b"") + len(value or b"") + len(framed)
-        parts = (_hash(key), _hash(value), _hash(framed), message.timestamp()[1])
-        digest = hashlib.blake2b(b"".join(parts[:3]), digest_size=16).digest()
-        return Row(message.offset() or 0, digest, parts)
-
-
-def with_timestamp(row: Row) -> Row:
-    """The same record, with its timestamp as a part of the content."""
-    text = row.digest + str(row.parts[3]).encode()
-    return row._replace(digest=hashlib.blake2b(text, digest_size=16).digest())
-
-
-NULL = b"\xff" * _SIZE
-"""The digest of a key or value that is not there; an empty one has another."""
-
-
-def _hash(data: bytes | None) -> bytes:
-    return NULL if data is None else hashlib.blake2b(data, digest_size=_SIZE).digest()
-
-
-def _framed(parts: Iterator[Any]) -> bytes:
-    framed = bytearray()
-    for part in parts:
-        raw = as_bytes(part)
-        framed += (-1 if raw is None else len(raw)).to_bytes(8, "big", signed=True)
-        framed += raw or b""
-    return bytes(framed)
+        pairs: Any = message.headers() or ()  # the client's stubs forget the lists of pairs
+        headers = [(name.encode(), as_bytes(data)) for name, data in pairs]
+        body = body_of(key, value, headers)
+        self.bytes += len(body)
+        return RecordContent(message.offset() or 0, body, message.timestamp()[1])
 
 
 def _consumer(spec: ClusterSpec, committed: bool) -> Consumer:

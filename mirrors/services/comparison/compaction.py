@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.alignment import Difference, Row
+from mirrors.domain.comparison.record_content import NULL, row_of
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.reading.comparison import NULL, RangeReader
+from mirrors.kafka.reading.comparison import RangeReader
 from mirrors.models import ComparisonPart
 
 _READ_S = 20.0
@@ -89,7 +90,8 @@ def _later(
     with RangeReader(cluster, {tp: window}) as side:
         while side.open and time.monotonic() < until:
             for part in side.read().values():
-                for row in part.rows:
+                for record in part.records:
+                    row = row_of(record, with_timestamp=False)
                     key = _key(row)
                     if key in keys and row.offset > keys[key]:
                         found[key] = found.get(key, False) or row.parts[1] == NULL

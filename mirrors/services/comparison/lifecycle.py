@@ -11,11 +11,13 @@ from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.models import Comparison, Flow
-from mirrors.models.comparison import OPEN_COMPARISONS, ComparisonState
+from mirrors.models.comparison import OPEN_COMPARISONS, ComparisonState, Engine
 from mirrors.services import run_lifecycle
 
 MOST_TOPICS = 500
 SECONDS, MEGABYTES, RECORDS = 120, 512, 50_000
+# A runner may read faster than a flow that copies beside it can bear.
+MEGABYTES_PER_SECOND = 50
 MOST_SECONDS, MOST_MEGABYTES = 3600, 102_400
 # A worker reports about every second; its longest silence is the deadline of some calls.
 LOST_AFTER = timedelta(seconds=90)
@@ -31,9 +33,15 @@ def request_comparison(
     records: int | None = RECORDS,
     seconds: int = SECONDS,
     megabytes: int = MEGABYTES,
+    megabytes_per_second: int | None = MEGABYTES_PER_SECOND,
+    engine: str = "",
     why: str = "",
 ) -> Comparison:
-    """Store the run that a worker takes. One open run per flow."""
+    """Store the run that a worker takes. One open run per flow.
+
+    `engine`: `worker` for a client that shares no code with the engine; empty: the flow's runner
+    reads if it can.
+    """
     chosen = sorted(set(topics))
     if len(chosen) > MOST_TOPICS:
         sentence = f"{len(chosen)} topics are more than the limit of {MOST_TOPICS} per run."
@@ -49,6 +57,9 @@ def request_comparison(
         records=records,
         seconds=seconds,
         megabytes=megabytes,
+        megabytes_per_second=megabytes_per_second,
+        engine=engine,
+        engine_reason="As requested." if engine else "",
         why=why,
     )
 
@@ -68,12 +79,15 @@ def claim_comparison(*, comparison_id: int) -> Comparison | None:
     now = timezone.now()
     if run is None:
         return None
+    rested = now - (run.seen_at or now)
     if run.state == ComparisonState.RUNNING:
         rests = rows.filter(rests=True, turn=run.turn)
         if not rests.update(rests=False, turn=F("turn") + 1, seen_at=now):
             return None
     else:
-        other = Comparison.objects.filter(state=ComparisonState.RUNNING).first()
+        running = Comparison.objects.filter(state=ComparisonState.RUNNING)
+        # A runner reads for its own flows only, and workers stay free.
+        other = running.exclude(engine=Engine.SPARK).first()
         if other is not None:
             rows.update(reason=f"It waits for comparison {other.pk} of {other.flow.name} to end.")
             return None
@@ -88,6 +102,7 @@ def claim_comparison(*, comparison_id: int) -> Comparison | None:
         ):
             return None
     run.refresh_from_db()
+    run.rested_ms = int(rested.total_seconds() * 1000)
     return run
 
 

@@ -1,6 +1,8 @@
-"""Runs a comparison in a worker for some seconds at a time, so that other tasks get the worker.
+"""Runs a comparison for some seconds at a time, so that other tasks get the worker.
 
-It writes to neither cluster. After a crash, the next worker continues with what is not compared.
+The flow's runner reads the records in its Spark if it can, otherwise this worker does. Both keep
+the same rows, so a comparison may change from one to the other. It writes to neither cluster. After
+a crash, the next worker continues with what is not compared.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import DatabaseError, transaction
 from django.db.models import Count, Q, Sum
@@ -18,33 +20,48 @@ from mirrors.domain.comparison.findings import Aspect, Finding, content_finding
 from mirrors.domain.comparison.outcome import Content, judge, sentence
 from mirrors.domain.errors import UnderstudyError
 from mirrors.models import Comparison, ComparisonFinding, ComparisonPart
-from mirrors.models.comparison import ComparisonState, PartVerdict
+from mirrors.models.comparison import ComparisonState, Engine, PartVerdict
 from mirrors.services.comparison import lifecycle
+from mirrors.services.comparison.chunks import ComparedChunks, ReadBudget
 from mirrors.services.comparison.metadata import read_metadata
 from mirrors.services.comparison.partition_ranges import plan_parts
-from mirrors.services.comparison.records import ComparedChunks, ReadBudget, compare_chunks_of
+from mirrors.services.comparison.records import compare_chunks_of
+from mirrors.services.comparison.runner_ranges import RunnerRanges, runner_refusal
 from mirrors.services.run_lifecycle import Stopped, unexpected_error_text
 
 log = logging.getLogger(__name__)
 
 TURN_S = 20.0
-AT_ONCE = 8
+# Partitions that are read at the same time, by a worker and by a runner.
+AT_ONCE, IN_RUNNER = 8, 200
+LOOK_AGAIN_S = 0.5
 NOTE_EVERY_S = 1.0
 # All differences are counted; this many are stored to be read one by one.
 MOST_FINDINGS = 5000
 _MEGA = 1_000_000
+_COMPACTED = (
+    "A worker reads compacted topics, since a record that one side lacks needs a look at later "
+    "records of its key."
+)
 
 
-def advance_comparison(*, comparison_id: int) -> bool:
-    """Compare for some seconds; True when the comparison needs more time."""
+class Continuation(NamedTuple):
+    """Where and when a comparison continues: on this host, or in any worker without one."""
+
+    host: str = ""
+    wait_s: float = 0.0
+
+
+def advance_comparison(*, comparison_id: int) -> Continuation | None:
+    """Compare for some seconds; None when nothing is left to do."""
     run = lifecycle.claim_comparison(comparison_id=comparison_id)
     if run is None:
-        return False
+        return None
     turn = _ComparisonRun(run)
     try:
-        if turn.perform():
+        if (more := turn.perform()) is not None:
             lifecycle.release_comparison(run=run, **turn.known())
-            return True
+            return more
         state, reason, found = turn.outcome()
     except Stopped as stop:
         state, reason, found = ComparisonState.ABORTED, stop.message, {}
@@ -55,34 +72,54 @@ def advance_comparison(*, comparison_id: int) -> bool:
     except Exception as error:
         log.exception("comparison %s raised an unexpected error", run.pk)
         state, reason, found = ComparisonState.FAILED, unexpected_error_text(error), {}
+    turn.ranges.withdraw()
     found = {**turn.known(), **found}
     lifecycle.end_comparison(comparison_id=run.pk, state=state, reason=reason, **found)
-    return False
+    return None
 
 
 class _ComparisonRun:
     def __init__(self, run: Comparison) -> None:
         self.run = run
         self._spec = run.flow.spec
+        self._spent_before_ms = run.spent_ms
+        if run.engine == Engine.SPARK:
+            # The runner read while no worker had the comparison.
+            self._spent_before_ms += run.rested_ms
         self._began = time.monotonic()
         self._noted = 0.0
         self._step = "look"
+        self.ranges = RunnerRanges(run)
         self._aspects = [Aspect(**row) for row in (run.summary or {}).get("aspects", [])]
-        left_s = run.seconds - run.spent_ms / 1000
+        left_s = run.seconds - self._spent_before_ms / 1000
         self._meter = ReadBudget(
             until=self._began + left_s,
             bytes_left=run.megabytes * _MEGA - run.read_bytes,
             tick=self.tick,
         )
 
-    def perform(self) -> bool:
-        """True when the time is over before the comparison is complete."""
-        if self.run.summary is None:
+    def perform(self) -> Continuation | None:
+        """None when the comparison is complete."""
+        run = self.run
+        if run.summary is None:
             self._look()
         self._step = "content"
-        while waiting := self._waiting():
+        if not self._waiting(1):
+            return None
+        if not run.engine:
+            run.engine_reason = runner_refusal(run.flow)
+            if not self._waiting(1, is_compacted=False):
+                run.engine_reason = _COMPACTED
+            run.engine = Engine.WORKER if run.engine_reason else Engine.SPARK
+            Comparison.objects.filter(pk=run.pk).update(
+                engine=run.engine, engine_reason=run.engine_reason
+            )
+        return self._read_in_runner() if run.engine == Engine.SPARK else self._read_here()
+
+    def _read_here(self) -> Continuation | None:
+        while waiting := self._waiting(AT_ONCE):
             if time.monotonic() - self._began > TURN_S:
-                return True
+                return Continuation()
             if not self._meter.is_open():
                 self._leave(waiting)
                 continue
@@ -92,12 +129,40 @@ class _ComparisonRun:
             for step in steps:
                 self._keep(step)
             self.tick()
-        return False
+        return None
+
+    def _read_in_runner(self) -> Continuation | None:
+        """Keep what the runner has compared, and ask for more."""
+        if not self.ranges.is_here:
+            return Continuation(self.ranges.host)
+        self.tick()
+        for step in self.ranges.collect(self._waiting(is_compacted=False), self._meter):
+            self._keep(step)
+        if not self._meter.is_open():
+            self._leave(self._waiting())
+        if not self._waiting(1):
+            return None
+        waiting = self._waiting(is_compacted=False)
+        refusal = self.ranges.refusal() if waiting else _COMPACTED
+        if refusal:
+            self._hand_to_worker(refusal)
+            return Continuation()
+        for step in self.ranges.ask(waiting, self._meter):
+            self._keep(step)
+        return Continuation(self.ranges.host, LOOK_AGAIN_S)
+
+    def _hand_to_worker(self, reason: str) -> None:
+        self.ranges.withdraw()
+        self.run.engine, self.run.engine_reason = Engine.WORKER, reason
 
     def known(self) -> dict[str, Any]:
-        spent = self.run.spent_ms + int((time.monotonic() - self._began) * 1000)
+        spent = self._spent_before_ms + int((time.monotonic() - self._began) * 1000)
         read = self.run.read_bytes + self._meter.bytes_read
-        return {"spent_ms": spent, "read_bytes": read}
+        run = self.run
+        names = ("engine", "engine_reason", "request", "answered_at")
+        return {"spent_ms": spent, "read_bytes": read} | {
+            name: getattr(run, name) for name in names
+        }
 
     def tick(self) -> None:
         """Called often: sends the heartbeat, and raises when the comparison must stop."""
@@ -145,9 +210,13 @@ class _ComparisonRun:
             self._store(shape.findings)
             Comparison.objects.filter(pk=run.pk).update(summary=run.summary)
 
-    def _waiting(self) -> list[ComparisonPart]:
+    def _waiting(
+        self, most: int = IN_RUNNER, *, is_compacted: bool | None = None
+    ) -> list[ComparisonPart]:
         parts = ComparisonPart.objects.filter(comparison=self.run, verdict=PartVerdict.WAITING)
-        return list(parts[:AT_ONCE])
+        if is_compacted is not None:
+            parts = parts.filter(compacted=is_compacted)
+        return list(parts[:most])
 
     def _leave(self, parts: list[ComparisonPart]) -> None:
         """The budget is used up: report what was not read."""

@@ -144,15 +144,15 @@ def evaluate(*, preview_id: int, deadline_s: float = EVALUATE_S) -> str:
         request = EvaluationRequest.from_json(waiting.pop("request"))
         if preview.handed_at is None:
             _check_alive(preview.flow)
-            launcher.write_request(directory, preview.pk, request)
+            launcher.PREVIEWS.write_request(directory, preview.pk, request)
             RulePreview.objects.filter(pk=preview.pk).update(handed_at=timezone.now())
             return str(preview.flow.runner.host)
-        response = launcher.read_response(directory, preview.pk)
+        response = launcher.PREVIEWS.read_response(directory, preview.pk)
         if response is not None:
-            launcher.remove_preview(directory, preview.pk)
+            launcher.PREVIEWS.remove(directory, preview.pk)
             _store_response(preview, request, response, waiting)
         elif (timezone.now() - preview.handed_at).total_seconds() > deadline_s:
-            launcher.remove_preview(directory, preview.pk)
+            launcher.PREVIEWS.remove(directory, preview.pk)
             raise Conflict(
                 f"The runner {preview.flow.runner.name} did not answer within {deadline_s:.0f} s. "
                 "It is busy, or it was started before an update. Read its log, restart it if it "
