@@ -85,6 +85,12 @@ class RightResult(StrictSerializer):
     words = serializers.CharField(read_only=True)
 
 
+class RegistryResult(StrictSerializer):
+    url = serializers.CharField(read_only=True)
+    reachable = serializers.BooleanField(read_only=True)
+    words = serializers.CharField(read_only=True)
+
+
 class TestResult(StrictSerializer):
     """What a test found; empty until it ends. Tests of an earlier version lack later fields."""
 
@@ -105,6 +111,11 @@ class TestResult(StrictSerializer):
         child=serializers.CharField(),
         read_only=True,
         help_text="Which buffers hold connections to distant brokers below 1 Gb/s.",
+    )
+    registry = RegistryResult(
+        read_only=True,
+        allow_null=True,
+        help_text="The schema registry; null for a cluster without one.",
     )
 
 

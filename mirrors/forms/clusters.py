@@ -7,11 +7,22 @@ from typing import Any, ClassVar
 
 from django import forms
 
+from mirrors.domain.schemas import registry
 from mirrors.forms.base import SettingsForm, lines_of, parse_lines, text_field
 from mirrors.models import Cluster
 from mirrors.models.clusters import SaslMechanism, SecurityProtocol
 
 OAUTH_KEYS = ("sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.scope")
+# Property of the cluster -> field of the form.
+REGISTRY_FIELDS = {
+    registry.URL: "registry_urls",
+    registry.USERNAME: "registry_username",
+    registry.PASSWORD: "registry_password",
+    registry.TOKEN: "registry_token",
+    registry.CA: "registry_ca",
+    registry.CERTIFICATE: "registry_certificate",
+    registry.KEY: "registry_key",
+}
 HINTS = {
     "alias": "Short name; part of remote topic names and metrics. It cannot change later.",
     "sasl_username": "The client id for OAUTHBEARER.",
@@ -19,6 +30,12 @@ HINTS = {
     "ssl_ca": "The CA of the brokers' certificates. Empty: the system's list.",
     "ssl_certificate": "Only if the brokers require a client certificate.",
     "ssl_key": "A reference, like the password.",
+    "registry_urls": "Of a registry with Confluent's REST API. Empty: the cluster has none.",
+    "registry_password": "A reference, like the password of the cluster.",
+    "registry_token": "A reference. Instead of user and password.",
+    "registry_ca": "The CA of the registry's certificate. Empty: the system's list.",
+    "registry_certificate": "Only if the registry requires a client certificate.",
+    "registry_key": "A reference, like the password.",
     "properties": "One key=value per line, from the list of allowed client settings.",
 }
 
@@ -55,11 +72,23 @@ class ClusterForm(SettingsForm):
     ssl_ca = text_field("CA certificates", placeholder="file:/run/secrets/ca.pem")
     ssl_certificate = text_field("Client certificate", placeholder="file:/run/secrets/client.pem")
     ssl_key = text_field("Client key", placeholder="file:/run/secrets/client.key")
+    registry_urls = text_field(
+        "Addresses", max_length=2000, placeholder="https://registry.example.org:8081"
+    )
+    registry_username = text_field("Registry username", max_length=255)
+    registry_password = text_field("Registry password reference", placeholder="env:KAFKA_REGISTRY")
+    registry_token = text_field("Bearer token reference", placeholder="env:KAFKA_REGISTRY_TOKEN")
+    registry_ca = text_field("Registry CA", placeholder="file:/run/secrets/registry-ca.pem")
+    registry_certificate = text_field(
+        "Registry client certificate", placeholder="file:/run/secrets/client.pem"
+    )
+    registry_key = text_field("Registry client key", placeholder="file:/run/secrets/client.key")
     properties = text_field(
         "Further client properties", area=4, placeholder="reconnect.backoff.ms=100"
     )
 
     oauth_fields: ClassVar = dict(zip(OAUTH_KEYS, ("oauth_endpoint", "oauth_scope"), strict=True))
+    property_fields: ClassVar = oauth_fields | REGISTRY_FIELDS
 
     def __init__(self, *args: Any, cluster: Cluster | None = None, **kwargs: Any) -> None:
         super().__init__(*args, initial=_cluster_initial(cluster), **kwargs)
@@ -76,7 +105,7 @@ class ClusterForm(SettingsForm):
         self._clear_hidden(facts)
         properties = facts.get("properties")
         if isinstance(properties, dict):
-            for key, name in self.oauth_fields.items():
+            for key, name in self.property_fields.items():
                 if facts.get(name):
                     properties[key] = facts[name]
         return facts
@@ -97,23 +126,19 @@ class ClusterForm(SettingsForm):
         return {
             name: value
             for name, value in self.cleaned_data.items()
-            if name not in self.oauth_fields.values()
+            if name not in self.property_fields.values()
         }
 
     def complain(self, key: str, sentences: Iterable[str]) -> None:
-        super().complain(self.oauth_fields.get(key.removeprefix("properties."), key), sentences)
+        name = key.removeprefix("properties.")
+        super().complain(self.property_fields.get(name, key), sentences)
 
 
 def _cluster_initial(cluster: Cluster | None) -> dict[str, Any]:
     if cluster is None:
         return {}
     rest = dict(cluster.properties)
-    endpoint, scope = (rest.pop(key, "") for key in OAUTH_KEYS)
+    named = {name: rest.pop(key, "") for key, name in ClusterForm.property_fields.items()}
     columns = [name for name in ClusterForm.base_fields if hasattr(cluster, name)]
     facts = {name: getattr(cluster, name) for name in columns}
-    return {
-        **facts,
-        "oauth_endpoint": endpoint,
-        "oauth_scope": scope,
-        "properties": lines_of(rest),
-    }
+    return {**facts, **named, "properties": lines_of(rest)}

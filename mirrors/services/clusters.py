@@ -13,8 +13,9 @@ from django.utils import timezone
 
 from mirrors.domain.audit.actors import RECONCILER
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.schemas import registry
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.connection_test.probe import ProbeReport, probe
+from mirrors.kafka.connection_test.probe import ProbeReport, check_registry, probe
 from mirrors.kafka.security import cleartext_logins, egress
 from mirrors.kafka.security.secrets import check_reference
 from mirrors.models import Cluster, ClusterTest, Flow
@@ -27,6 +28,8 @@ from mirrors.services.errors import Conflict, TooMany
 REFERENCES = ("sasl_password", "ssl_ca", "ssl_certificate", "ssl_key")
 TEST_DEADLINE_S = 20.0
 LOOK_DEADLINE_S = 10.0
+# For each of three calls, after the brokers: the test must end before TEST_LOST_AFTER.
+REGISTRY_DEADLINE_S = 5.0
 EVERY = timedelta(seconds=25)
 UNREACHABLE_EVERY = timedelta(seconds=55)
 _UNCHECKED: dict[str, Any] = {"reachable": None, "reason": "", "warnings": [], "checked_at": None}
@@ -166,7 +169,10 @@ def run_test(*, test_id: int, deadline_s: float = TEST_DEADLINE_S) -> bool:
         return False
     test = ClusterTest.objects.select_related("cluster").get(pk=test_id)
     now = milliseconds(timezone.now())
-    report = probe(test.cluster.spec, deadline_s=deadline_s, now=now, measures_distance=True)
+    spec = test.cluster.spec
+    report = probe(spec, deadline_s=deadline_s, now=now, measures_distance=True)
+    found = check_registry(spec, deadline_s=REGISTRY_DEADLINE_S)
+    report = dataclasses.replace(report, registry=found)
     observe_cluster(cluster=test.cluster, report=report)
     return run_lifecycle.end(
         ClusterTest.objects.filter(pk=test_id, state=TestState.RUNNING),
@@ -256,7 +262,24 @@ def problems_of(spec: ClusterSpec) -> dict[str, list[str]]:
         errors["bootstrap_servers"] = refused
     for name, sentences in cleartext_logins.refusals(spec).items():
         errors.setdefault(name, sentences)
+    if "properties" not in errors and (refused := _registry_refusals(spec)):
+        errors["properties"] = refused
     return errors
+
+
+def _registry_refusals(spec: ClusterSpec) -> list[str]:
+    """What this deployment forbids of the cluster's schema registry."""
+    found = [
+        f"{name}: {refusal}"
+        for name in registry.REFERENCES
+        if (text := spec.properties.get(name)) and (refusal := check_reference(text))
+    ]
+    place = registry.registry_of(spec.alias, spec.properties)
+    for url, host, port in place.addresses if place is not None else ():
+        found += egress.refusals(f"{host}:{port}")
+        if place is not None and (exposed := cleartext_logins.registry_refusal(place, url)):
+            found.append(exposed)
+    return found
 
 
 def refused_clusters() -> dict[str, str]:
@@ -266,9 +289,9 @@ def refused_clusters() -> dict[str, str]:
     found: dict[str, str] = {}
     for row in Cluster.objects.order_by("alias").values(*names, *REFERENCES):
         refused = [why for name in REFERENCES if row[name] and (why := check_reference(row[name]))]
-        refused += [
-            why for whys in cleartext_logins.refusals(ClusterSpec(**row)).values() for why in whys
-        ]
+        spec = ClusterSpec(**row)
+        refused += [why for whys in cleartext_logins.refusals(spec).values() for why in whys]
+        refused += _registry_refusals(spec)
         if refused:
             found[f"Cluster {row['alias']}"] = refused[0]
     return found

@@ -71,7 +71,16 @@ def files_of(cluster: Cluster, test: ClusterTest | None) -> dict[str, Any]:
         }
         for one in found.get("rights", [])
     ]
-    asked = addresses + brokers + rights
+    registries = [
+        {
+            "asked": "schema registry",
+            "answer": _word(one["reachable"], "reachable", "unreachable"),
+            "words": f"{one['url']}. {one['words']}",
+        }
+        for one in [found.get("registry")]
+        if one
+    ]
+    asked = addresses + brokers + rights + registries
     return {"groups": groups_of(cluster).order_by("group"), "test": asked}
 
 

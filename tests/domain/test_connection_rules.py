@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.settings.connection import reference_problems
+from mirrors.domain.settings.references import reference_problems
 from mirrors.domain.specs import ClusterSpec
 from tests.domain.cases import cluster, laws
 
@@ -22,6 +22,7 @@ OAUTH = SCRAM | {
     "sasl_mechanism": "OAUTHBEARER",
     "properties": {"sasl.oauthbearer.token.endpoint.url": "https://login.example/token"},
 }
+REGISTRY = {"schema.registry.url": "https://a.example:8081, http://10.0.0.1/apis/ccompat/v7"}
 TLS = {"security_protocol": "SSL", "ssl_ca": "file:/run/secrets/ca.pem"}
 
 
@@ -39,6 +40,15 @@ TLS = {"security_protocol": "SSL", "ssl_ca": "file:/run/secrets/ca.pem"}
         SCRAM | {"ssl_ca": "file:/run/secrets/ca.pem"},
         OAUTH,
         {"properties": {"request.timeout.ms": "5000", "client.dns.lookup": "use_all_dns_ips"}},
+        {"properties": REGISTRY},
+        {
+            "properties": REGISTRY
+            | {
+                "schema.registry.basic.auth.username": "a",
+                "schema.registry.basic.auth.password": "env:KAFKA_A",
+                "schema.registry.ssl.ca": "file:/run/secrets/ca.pem",
+            }
+        },
     ],
     ids=str,
 )
@@ -100,6 +110,25 @@ def test_settings_that_fit_each_other_are_fine(fields: dict[str, Any]) -> None:
         ({"properties": {"request.timeout.ms": "1"}}, "properties", "from 1000 to 60000, not 1"),
         ({"properties": {"fetch.min.bytes": "1"}}, "properties", "not a supported client property"),
         ({"properties": {"retry.backoff.ms": 3}}, "properties", "must be text"),
+        ({"properties": {"schema.registry.url": "registry:8081"}}, "properties", "one URL or more"),
+        ({"properties": {"schema.registry.url": "http://a,,http://b"}}, "properties", "one URL or"),
+        ({"properties": {"schema.registry.url": "http://a?x=1"}}, "properties", "one URL or more"),
+        ({"properties": {"schema.registry.ssl.ca": "env:KAFKA_CA"}}, "properties",
+         "schema.registry.url is not"),
+        ({"properties": REGISTRY | {"schema.registry.basic.auth.username": "a"}}, "properties",
+         "Set both schema.registry.basic.auth.username and"),
+        ({"properties": REGISTRY | {"schema.registry.basic.auth.username": "a",
+                                    "schema.registry.basic.auth.password": "hunter2"}},
+         "properties", "never the secret"),
+        ({"properties": REGISTRY | {"schema.registry.basic.auth.username": "a",
+                                    "schema.registry.basic.auth.password": "env:KAFKA_A",
+                                    "schema.registry.bearer.auth.token": "env:KAFKA_B"}},
+         "properties", "not both"),
+        ({"properties": REGISTRY | {"schema.registry.ssl.key": "env:KAFKA_A"}}, "properties",
+         "or neither"),
+        ({"properties": {"schema.registry.url": "http://a",
+                         "schema.registry.ssl.ca": "env:KAFKA_A"}}, "properties",
+         "no URL uses https"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_at_its_field(fields: dict[str, Any], field: str, words: str) -> None:

@@ -29,6 +29,10 @@ def clusters(draw: st.DrawFn, alias: str) -> ClusterSpec:
             {}, optional={"request.timeout.ms": st.sampled_from(["5000", "9000"])}
         )
     )
+    if draw(st.booleans()):
+        properties["schema.registry.url"] = "https://a.example:8081,https://b.example/ccompat/v7"
+        properties["schema.registry.bearer.auth.token"] = draw(REFERENCES)
+        properties["schema.registry.ssl.ca"] = draw(REFERENCES)
     if protocol.startswith("SASL_"):
         mechanism = draw(st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"]))
         fields |= {"sasl_mechanism": mechanism, "sasl_username": draw(USERS.filter(_plain))}

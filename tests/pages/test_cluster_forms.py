@@ -57,6 +57,48 @@ def test_every_security_setting_reaches_the_row_and_comes_back_into_the_form(
     assert "reconnect.backoff.ms=100</textarea>" in text
 
 
+def test_the_schema_registry_has_fields_of_its_own(admin: Client) -> None:
+    registry = {
+        "registry_urls": "https://a.example:8081,https://b.example:8081",
+        "registry_username": "copier",
+        "registry_password": "env:KAFKA_REGISTRY",
+        "registry_ca": "file:/run/secrets/ca.pem",
+    }
+    assert admin.post("/add/cluster/", CLUSTER | registry).status_code == 302
+    assert Cluster.objects.get().properties == {
+        "schema.registry.url": "https://a.example:8081,https://b.example:8081",
+        "schema.registry.basic.auth.username": "copier",
+        "schema.registry.basic.auth.password": "env:KAFKA_REGISTRY",
+        "schema.registry.ssl.ca": "file:/run/secrets/ca.pem",
+    }
+    text = admin.get("/clusters/east/edit/").content.decode()
+    assert 'value="https://a.example:8081,https://b.example:8081"' in text
+    assert 'value="env:KAFKA_REGISTRY"' in text
+    assert "schema.registry" not in re.findall(r"<textarea.*?</textarea>", text, re.DOTALL)[-1]
+
+
+@pytest.mark.parametrize(
+    ("registry", "words"),
+    [
+        ({"registry_urls": "registry:8081"}, "must be one URL or more"),
+        ({"registry_password": "env:KAFKA_REGISTRY"}, "schema.registry.url is not"),
+        ({"registry_token": "env:UNDERSTUDY_SECRET"}, "belongs to Understudy itself"),
+        ({"registry_urls": "http://10.0.0.9"}, "without encryption"),
+        ({"registry_urls": "http://169.254.169.254"}, "may connect to"),
+    ],
+)
+def test_a_schema_registry_that_cannot_be_used_is_refused(
+    admin: Client, registry: dict[str, str], words: str
+) -> None:
+    usual = {"registry_urls": "https://a.example", "registry_token": "env:KAFKA_REGISTRY"}
+    if "registry_password" in registry:
+        usual = {}
+    answer = admin.post("/add/cluster/", CLUSTER | usual | registry)
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+    assert not Cluster.objects.exists()
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

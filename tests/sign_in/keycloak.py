@@ -5,11 +5,9 @@ UNDERSTUDY_TEST_KEYCLOAK=http://127.0.0.1:PORT uses one that runs already, with 
 
 from __future__ import annotations
 
-import hashlib
 import html
 import os
 import re
-import shutil
 import subprocess
 import time
 import urllib.parse
@@ -21,6 +19,7 @@ from typing import Any
 import requests
 
 from controlplane.demo.processes.ports import free_port
+from tests.maven import fetched
 
 VERSION = "26.5.6"
 ARTIFACT = f"org.keycloak:keycloak-quarkus-dist:{VERSION}:zip"
@@ -148,7 +147,7 @@ class Server:
     def __init__(self, directory: Path, guard: dict[str, str]) -> None:
         port = free_port()
         self.root = f"http://127.0.0.1:{port}"
-        with zipfile.ZipFile(fetched()) as archive:
+        with zipfile.ZipFile(_distribution()) as archive:
             archive.extractall(directory)
         self._log = directory / "keycloak.log"
         command = ["bash", "bin/kc.sh", "start-dev", "--http-host", "127.0.0.1"]
@@ -185,17 +184,5 @@ class Server:
         self._process.wait(30)
 
 
-def fetched() -> Path:
-    """The distribution, once a machine."""
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(root) / "understudy" / f"keycloak-{VERSION}"
-    path = folder / f"keycloak-quarkus-dist-{VERSION}.zip"
-    if not path.is_file():
-        maven = shutil.which("mvn")
-        assert maven is not None, "Keycloak comes from Maven: install mvn"
-        new = folder.with_suffix(".new")
-        goal = ["dependency:copy", f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={new}"]
-        subprocess.run([maven, "-q", "-B", *goal], check=True, timeout=600, cwd=Path(root))
-        new.rename(folder)
-    assert hashlib.sha256(path.read_bytes()).hexdigest() == SHA256, f"{path} has another checksum"
-    return path
+def _distribution() -> Path:
+    return fetched(ARTIFACT, name=f"keycloak-{VERSION}", sha256=SHA256)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from mirrors.domain.java_properties import property_line
 from mirrors.domain.migration.imports.secret_references import jaas_line
 from mirrors.domain.migration.imports.transforms import EXPORTED
+from mirrors.domain.schemas import registry
 from mirrors.domain.settings import client_properties
 from mirrors.domain.settings.table import DEFAULT_POLICY, IDENTITY_POLICY, KEYS, POLICY_CLASSES
 from mirrors.domain.settings.unsupported_mm2 import REFUSED
@@ -66,6 +67,10 @@ def _cluster(spec: ClusterSpec) -> Iterator[str]:
             yield said(name, "" if text.strip() == "none" else text.strip())
         elif name in client_properties.COMMON:
             yield from (said(f"{role}.{name}", text) for role in ("consumer", "producer", "admin"))
+        elif name.startswith(registry.PREFIX):
+            # MirrorMaker 2 ignores it; an import reads it.
+            value = _reference(text) if name in registry.REFERENCES else text
+            yield said(registry.EXPORTED + name, value)
 
 
 def _login(spec: ClusterSpec) -> Iterator[tuple[str, str]]:

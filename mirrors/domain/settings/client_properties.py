@@ -12,8 +12,18 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
+from mirrors.domain.schemas import registry
+from mirrors.domain.settings.references import Reference
 from mirrors.domain.settings.table import nearest
-from mirrors.domain.settings.value_types import Boolean, Integer, Kind, OneOf, Text, Url
+from mirrors.domain.settings.value_types import (
+    Boolean,
+    Integer,
+    Kind,
+    OneOf,
+    Text,
+    Url,
+    Urls,
+)
 
 Role = Literal["cluster", "consumer", "producer"]
 INT32 = 2**31 - 1
@@ -70,6 +80,15 @@ CLUSTER = COMMON | _table(
               "whether a broker's certificate must match its host name; none is for tests"),
     ClientKey("sasl.oauthbearer.token.endpoint.url", Url(), None, "the URL that issues tokens"),
     ClientKey("sasl.oauthbearer.scope", Text(500), None, "the requested scope"),
+    ClientKey(registry.URL, Urls(), None, "the schema registry's addresses"),
+    ClientKey(registry.USERNAME, Text(255), None, "the user for the schema registry"),
+    ClientKey(registry.PASSWORD, Reference(), None, "that user's password"),
+    ClientKey(registry.TOKEN, Reference(), None, "a bearer token instead of user and password"),
+    ClientKey(registry.CA, Reference(), None, "the CA of the schema registry's certificate; "
+              "without it the system's list"),
+    ClientKey(registry.CERTIFICATE, Reference(), None, "a client certificate for the schema "
+              "registry"),
+    ClientKey(registry.KEY, Reference(), None, "the key of that certificate"),
 )  # fmt: skip
 CONSUMER = COMMON | _table(
     ClientKey("auto.offset.reset", OneOf(("earliest", "latest")), None,

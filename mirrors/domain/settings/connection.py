@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from mirrors.domain.schemas.registry import registry_problems
 from mirrors.domain.settings import client_properties
+from mirrors.domain.settings.references import reference_problems
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -14,9 +16,6 @@ LONGEST_BOOTSTRAP = 2000
 _ALIAS = re.compile(r"[A-Za-z0-9._-]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9.])?")
 _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\]")
-_REFERENCE = re.compile(
-    r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\x00-\x1f]+|properties:/[^\x00-\x1f:]+:[^\x00-\x1f:]+"
-)
 _SASL_FIELDS = ("sasl_mechanism", "sasl_username", "sasl_password")
 _SSL_FIELDS = ("ssl_ca", "ssl_certificate", "ssl_key")
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -92,21 +91,6 @@ def _address_problem(server: str) -> str | None:
     return None
 
 
-def reference_problems(text: str) -> list[str]:
-    """Check a reference. The sentences never contain it: it may be the secret itself."""
-    if not _REFERENCE.fullmatch(text) or len(text) > 500:
-        return [
-            "Enter a reference, not the value: env:NAME for an environment variable, or "
-            "file:/absolute/path for a file on the hosts where the flows run "
-            "(properties:/path:key for one key of a file of Java properties)."
-        ]
-    if not text.startswith("env:") and (".." in text.split("/") or "//" in text):
-        return [
-            "The path of a file reference must be absolute, without .. and without double slashes."
-        ]
-    return []
-
-
 def _security_problems(fields: Mapping[str, str]) -> Problems:
     protocol = fields["security_protocol"]
     if protocol not in PROTOCOLS:
@@ -166,6 +150,7 @@ def _property_problems(fields: Mapping[str, str], properties: Mapping[str, str])
     if not found:
         clashes = client_properties.contradictions(properties)
         found += [f"{name} {words}." for name, words in clashes.items()]
+        found += registry_problems(properties)
     return found
 
 

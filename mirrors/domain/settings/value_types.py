@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from mirrors.domain.cron import Cron, Zone
 from mirrors.domain.patterns.matcher import check_patterns
+from mirrors.domain.settings.references import Reference
 from mirrors.domain.settings.run_bounds import RunUntil, StartFrom
 from mirrors.domain.transforms.rules import RuleList
 
@@ -105,6 +106,22 @@ class Url:
 
 
 @dataclasses.dataclass(frozen=True)
+class Urls:
+    """HTTP URLs of one service, separated by commas; without a query."""
+
+    description = "one URL or more, each with https:// or http:// and a host, separated by commas"
+
+    def parse(self, text: str) -> str:
+        try:
+            urls = [Url().parse(url) for url in text.split(",")]
+        except ValueError:
+            urls = []
+        if not urls or len(text) > 2000 or any("?" in url or "#" in url for url in urls):
+            raise ValueError(f"must be {self.description}")
+        return ",".join(urls)
+
+
+@dataclasses.dataclass(frozen=True)
 class Patterns:
     """A comma-separated list of Java regular expressions, each for a whole name."""
 
@@ -152,6 +169,8 @@ Kind = (
     | OneOf
     | Text
     | Url
+    | Urls
+    | Reference
     | Patterns
     | Separator
     | StartFrom

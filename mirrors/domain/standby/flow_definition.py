@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.schemas import registry
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 
 REFERENCES = ("sasl_password", "ssl_ca", "ssl_certificate", "ssl_key")
@@ -29,11 +30,16 @@ class FlowDefinition:
         return f"{self.source.alias}->{self.target.alias}"
 
 
+def references_of(cluster: ClusterSpec) -> dict[str, str]:
+    """Return the references to secrets by field or property, empty ones included."""
+    found = {name: getattr(cluster, name) for name in REFERENCES}
+    return found | {name: cluster.properties.get(name, "") for name in registry.REFERENCES}
+
+
 def flow_body(spec: FlowSpec, *, runner: str, desired: str) -> dict[str, Any]:
     """Return the definition. Raises if a reference field may hold a secret."""
     for cluster in (spec.source, spec.target):
-        for name in REFERENCES:
-            value = getattr(cluster, name)
+        for name, value in references_of(cluster).items():
             if value and not value.startswith(_SCHEMES):
                 raise UnderstudyError(
                     f"{name} of {cluster.alias} is not a reference (env:NAME, file:/path), so "

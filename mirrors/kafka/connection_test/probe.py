@@ -15,19 +15,21 @@ from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.schemas.registry import registry_of
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin import permissions
 from mirrors.kafka.admin.permissions import Permission
 from mirrors.kafka.connection.diagnosis import diagnose
 from mirrors.kafka.connection_test.addresses import try_addresses
 from mirrors.kafka.connection_test.distance import measure
-from mirrors.kafka.connection_test.report import BrokerReport, ProbeReport
+from mirrors.kafka.connection_test.report import BrokerReport, ProbeReport, RegistryReport
 from mirrors.kafka.connection_test.stream_capacity import Distance, advice
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.protocol.connection_errors import ConnectionFailed
+from mirrors.kafka.schemas.registry_client import RegistryClient
 from mirrors.kafka.security.connection_settings import ConnectionFacts, connection_facts
 
-__all__ = ["BrokerReport", "ProbeReport", "probe"]
+__all__ = ["BrokerReport", "ProbeReport", "check_registry", "probe"]
 
 PROBE_TRANSACTIONAL_ID = "understudy.probe"
 DESCRIBE_CLUSTER = 60
@@ -58,6 +60,26 @@ def probe(
     except UnderstudyError as error:
         report = ProbeReport(reachable=False, code=error.code, message=error.message, taken_at=now)
     return dataclasses.replace(report, took_ms=int((time.monotonic() - started) * 1000))
+
+
+def check_registry(spec: ClusterSpec, *, deadline_s: float) -> RegistryReport | None:
+    """Read subjects, compatibility and mode of the schema registry; None without one.
+
+    Never raises: a failure is a report. `deadline_s` is for each of the three calls.
+    """
+    registry = registry_of(spec.alias, spec.properties)
+    if registry is None:
+        return None
+    client = RegistryClient(registry, deadline_s=deadline_s)
+    try:
+        count = len(client.subjects())
+        level, mode = client.compatibility(), client.mode()
+    except UnderstudyError as error:
+        return RegistryReport(url=registry.urls[0], reachable=False, words=error.message)
+    words = f"{count} subject{'' if count == 1 else 's'}"
+    words += f", compatibility {level}" if level else ""
+    words += f", mode {mode}." if mode else ", no modes (IDs cannot be imported)."
+    return RegistryReport(url=registry.urls[0], reachable=True, words=words)
 
 
 class _ConnectionTest:

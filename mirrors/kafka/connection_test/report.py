@@ -61,6 +61,15 @@ class AddressReport:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class RegistryReport:
+    """The schema registry of a cluster. `words`: what it has, or why it cannot be used."""
+
+    url: str
+    reachable: bool
+    words: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ProbeReport:
     """The report. `code` is "ok" or the failure's code, `message` its sentence; times in
     milliseconds.
@@ -82,6 +91,8 @@ class ProbeReport:
     rights: tuple[Permission, ...] = ()
     warnings: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
+    # Only of a requested test, and None for a cluster without a registry.
+    registry: RegistryReport | None = None
 
     def to_dict(self) -> dict[str, Any]:
         found = dataclasses.asdict(self)

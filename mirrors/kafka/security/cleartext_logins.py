@@ -16,6 +16,7 @@ import urllib.parse
 from collections.abc import Mapping
 
 from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.schemas.registry import RegistrySpec, host_and_port
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.security import egress
 
@@ -70,6 +71,18 @@ def refusals(spec: ClusterSpec) -> dict[str, list[str]]:
         if why is not None:
             found["properties"] = [why]
     return found
+
+
+def registry_refusal(spec: RegistrySpec, url: str) -> str | None:
+    """Why the credentials of a schema registry may not go to this URL; None if they may."""
+    host, port = host_and_port(url)
+    if not (spec.password or spec.token) or url.startswith("https:") or is_allowed(host, port):
+        return None
+    return (
+        f"The schema registry {host}:{port} would receive its credentials without encryption, "
+        f"where anybody on the network can read them. Use https, or allow the address in {VARIABLE}"
+        " of this deployment."
+    )
 
 
 def _addresses(spec: ClusterSpec) -> list[tuple[str, int]]:

@@ -18,7 +18,7 @@ from django.utils.dateparse import parse_datetime
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import on_one_line
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.standby.flow_definition import REFERENCES, read_flow
+from mirrors.domain.standby.flow_definition import read_flow, references_of
 from mirrors.domain.standby.records import BackupRecord, from_records, is_backup_topic
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import read_to_end
@@ -117,7 +117,7 @@ def _restored_rows(kept: list[BackupRecord]) -> list[str]:
             continue
         for spec in (flow.source, flow.target):
             if not Cluster.objects.filter(alias=spec.alias).exists():
-                secrets = [text for name in REFERENCES if (text := getattr(spec, name))]
+                secrets = [text for text in references_of(spec).values() if text]
                 login = f"{spec.security_protocol} {spec.sasl_username}".strip()
                 words = f"cluster {spec.alias} at {spec.bootstrap_servers} ({login})"
                 found[f"{words}, references: {', '.join(secrets) or 'none'}"] = None

@@ -8,6 +8,7 @@ from typing import Literal
 from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry, is_security
 from mirrors.domain.migration.imports.secret_references import JaasLogin, as_reference, read_jaas
+from mirrors.domain.schemas import registry
 from mirrors.domain.settings import client_properties
 from mirrors.domain.specs import ClusterSpec
 
@@ -107,6 +108,7 @@ class ClusterReader:
             self._read_tls()
         self._read_properties()
         self._read_common()
+        self._read_registry()
         for entry, verdict, why in judge_unread(self._left, protocol):
             self._notes.say(entry, verdict, why)
         return ClusterSpec(alias=self._alias, properties=self._properties, **self._fields)
@@ -255,6 +257,26 @@ class ClusterReader:
             else:
                 continue
             del self._left[name]
+
+    def _read_registry(self) -> None:
+        """Read the schema registry of a file that Understudy exported."""
+        for key, entry in self._roles.items():
+            name = key.removeprefix(registry.EXPORTED)
+            if name == key or name not in client_properties.CLUSTER:
+                continue
+            text = entry.value.strip()
+            if name in registry.REFERENCES:
+                try:
+                    text = as_reference(text, self._known)
+                except ValueError as error:
+                    self._refuse(entry, str(error))
+                    continue
+            if why := client_properties.refusal("cluster", name, text, shown=entry.key):
+                self._notes.say(entry, "unsupported", why)
+                continue
+            self._properties[name] = text
+            self.origins[name] = entry
+            self._notes.say(entry, "used", _USED.format(alias=self._alias))
 
     def _read_common(self) -> None:
         """Make a property that all kinds of clients share a property of the cluster."""

@@ -1,0 +1,1 @@
+"""Schema registries: their settings, schemas and what a flow does with them."""

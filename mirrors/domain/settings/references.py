@@ -1,0 +1,39 @@
+"""References to secrets: `env:NAME`, `file:/path`, `properties:/path:key`. Nothing is resolved."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+_REFERENCE = re.compile(
+    r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\x00-\x1f]+|properties:/[^\x00-\x1f:]+:[^\x00-\x1f:]+"
+)
+_LONGEST = 500
+
+
+def reference_problems(text: str) -> list[str]:
+    """Check a reference. The sentences never contain it: it may be the secret itself."""
+    if not _REFERENCE.fullmatch(text) or len(text) > _LONGEST:
+        return [
+            "Enter a reference, not the value: env:NAME for an environment variable, or "
+            "file:/absolute/path for a file on the hosts where the flows run "
+            "(properties:/path:key for one key of a file of Java properties)."
+        ]
+    if not text.startswith("env:") and (".." in text.split("/") or "//" in text):
+        return [
+            "The path of a file reference must be absolute, without .. and without double slashes."
+        ]
+    return []
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A reference as the value of a setting. Errors never contain it."""
+
+    description = "a reference to a secret, env:NAME or file:/absolute/path, never the secret"
+
+    def parse(self, text: str) -> str:
+        word = text.strip()
+        if reference_problems(word):
+            raise ValueError(f"must be {self.description}")
+        return word

@@ -1,0 +1,253 @@
+"""The client of a schema registry: a real one, and servers that fail in each way."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.demo.processes.ports import free_port
+from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.schemas.registry import (
+    CA,
+    PASSWORD,
+    TOKEN,
+    URL,
+    USERNAME,
+    RegistrySpec,
+    registry_of,
+)
+from mirrors.kafka.connection_test.probe import check_registry
+from mirrors.kafka.schemas.registry_client import (
+    RegistryClient,
+    RegistryRefused,
+    RegistryUnavailable,
+    Schema,
+    SchemaReference,
+    UnknownSchema,
+)
+from tests.domain.cases import cluster
+from tests.schemas.apicurio import register
+from tests.security.authority import Authority
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [{"name": "id", "type": "long"}],
+}
+DOCUMENT = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}
+
+
+def spec_of(*urls: str, **properties: str) -> RegistrySpec:
+    spec = registry_of("east", {URL: ",".join(urls), **properties})
+    assert spec is not None
+    return spec
+
+
+def client_of(*urls: str, deadline_s: float = 5.0, **properties: str) -> RegistryClient:
+    return RegistryClient(spec_of(*urls, **properties), deadline_s=deadline_s)
+
+
+class FakeRegistry:
+    """Answers each path from a table; without an entry 404 with Confluent's error."""
+
+    def __init__(self, certificate: Path | None = None) -> None:
+        self.answers: dict[str, tuple[int, Any]] = {"/subjects": (200, ["a"])}
+        self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                fake.headers.append(dict(self.headers))
+                fake.paths.append(self.path)
+                missing = (404, {"error_code": 40403, "message": "Schema not found"})
+                status, body = fake.answers.get(self.path, missing)
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
+
+            def log_message(self, *_: Any) -> None:
+                return
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        scheme = "http"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+            scheme = "https"
+        self.url = f"{scheme}://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    found = FakeRegistry()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+def test_a_real_registry_gives_subjects_schemas_references_and_settings(registry: str) -> None:
+    name = uuid.uuid4().hex
+    base = register(registry, f"{name}-base", ORDER)
+    uses = {**ORDER, "name": "Line", "fields": [{"name": "order", "type": "shop.Order"}]}
+    reference = {"name": "shop.Order", "subject": f"{name}-base", "version": 1}
+    line = register(registry, f"{name}-line", uses, references=[reference])
+    kind = register(registry, f"{name}-json", DOCUMENT, schemaType="JSON")
+    client = client_of(registry)
+    assert {f"{name}-base", f"{name}-line", f"{name}-json"} <= set(client.subjects())
+    assert json.loads(client.schema(base).text) == ORDER
+    assert client.schema(line).references == (SchemaReference("shop.Order", f"{name}-base", 1),)
+    assert client.schema(kind).kind == "JSON"
+    assert client.version(f"{name}-base", 1) == client.schema(base)
+    assert client.compatibility()
+    # Apicurio has no modes.
+    assert client.mode() == ""
+    with pytest.raises(UnknownSchema, match="registry of east has no schema id 987654"):
+        client.schema(987654)
+    with pytest.raises(UnknownSchema, match="no version 7 of subject"):
+        client.version(f"{name}-base", 7)
+    report = check_registry(cluster("east", properties={URL: registry}), deadline_s=5)
+    assert report is not None
+    assert report.reachable
+    assert "subjects, compatibility" in report.words
+    assert "no modes" in report.words
+
+
+def test_confluents_modes_and_levels_are_read(fake: FakeRegistry) -> None:
+    # As in its documentation; Apicurio has no modes.
+    fake.answers |= {
+        "/config": (200, {"compatibilityLevel": "BACKWARD"}),
+        "/mode": (200, {"mode": "READWRITE"}),
+        "/schemas/ids/7": (200, {"schemaType": "JSON", "schema": "{}"}),
+    }
+    client = client_of(fake.url + "/")
+    assert (client.mode(), client.compatibility()) == ("READWRITE", "BACKWARD")
+    assert client.schema(7) == Schema("JSON", "{}")
+    report = check_registry(cluster("east", properties={URL: fake.url}), deadline_s=5)
+    assert report is not None
+    assert report.words == "1 subject, compatibility BACKWARD, mode READWRITE."
+
+
+def test_every_address_is_tried_and_the_one_that_responded_comes_first(fake: FakeRegistry) -> None:
+    dead = f"http://127.0.0.1:{free_port()}"
+    broken = FakeRegistry()
+    broken.answers["/subjects"] = (503, {})
+    client = client_of(dead, broken.url, fake.url)
+    assert client.subjects() == ["a"]
+    assert client.subjects() == ["a"]
+    assert len(broken.paths) == 1
+    fake.answers["/subjects"] = (500, {})
+    with pytest.raises(RegistryUnavailable) as failed:
+        client.subjects()
+    assert "the connection was refused" in failed.value.message
+    assert "it responded 503" in failed.value.message
+    broken.server.shutdown()
+
+
+def test_a_registry_that_never_responds_costs_the_deadline_and_not_more(
+    fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as silent:
+        # It accepts connections, and nobody reads from them.
+        url = f"http://127.0.0.1:{silent.server_address[1]}"
+        started = time.monotonic()
+        with pytest.raises(RegistryUnavailable, match="does not respond in time"):
+            client_of(url, deadline_s=0.5).subjects()
+        assert time.monotonic() - started < 3
+        assert client_of(url, fake.url, deadline_s=3).subjects() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("properties", "header"),
+    [
+        (
+            {USERNAME: "copier", PASSWORD: "env:KAFKA_REGISTRY"},
+            f"Basic {base64.b64encode(b'copier:hunter2').decode()}",
+        ),
+        ({TOKEN: "env:KAFKA_REGISTRY"}, "Bearer hunter2"),
+    ],
+)
+def test_credentials_are_sent_and_never_shown(
+    fake: FakeRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    properties: dict[str, str],
+    header: str,
+) -> None:
+    monkeypatch.setenv("KAFKA_REGISTRY", "hunter2")
+    client = client_of(fake.url, **properties)
+    client.subjects()
+    assert fake.headers[0]["Authorization"] == header
+    fake.answers["/subjects"] = (401, {"message": "hunter2"})
+    with pytest.raises(RegistryRefused, match="Check the credentials") as failed:
+        client.subjects()
+    assert "hunter2" not in failed.value.message
+
+
+def test_credentials_do_not_leave_without_tls() -> None:
+    client = client_of("http://registry.example:8081", **{TOKEN: "env:KAFKA_REGISTRY"})
+    with pytest.raises(UnderstudyError, match="without encryption") as failed:
+        client.subjects()
+    assert failed.value.code == "cleartext_login"
+
+
+def test_a_certificate_must_come_from_the_ca_of_the_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, other = Authority("registry"), Authority("other")
+    issued = authority.issue("server", hosts=["127.0.0.1"])
+    fake = FakeRegistry(issued.keystore(tmp_path / "server.pem"))
+    monkeypatch.setenv("KAFKA_CA", authority.pem)
+    monkeypatch.setenv("KAFKA_OTHER_CA", other.pem)
+    assert client_of(fake.url, **{CA: "env:KAFKA_CA"}).subjects() == ["a"]
+    with pytest.raises(RegistryUnavailable, match="its certificate is not trusted"):
+        client_of(fake.url, **{CA: "env:KAFKA_OTHER_CA"}).subjects()
+    fake.server.shutdown()
+
+
+def test_the_deployments_egress_rules_apply(
+    fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERSTUDY_EGRESS_ALLOW", "127.0.0.1:1")
+    with pytest.raises(RegistryUnavailable, match="may not connect to it"):
+        client_of(fake.url).subjects()
+    assert not fake.paths
+    monkeypatch.delenv("UNDERSTUDY_EGRESS_ALLOW")
+    with pytest.raises(RegistryUnavailable, match="may not connect to it"):
+        client_of("http://169.254.169.254").subjects()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (404, b"<html>", "Check the path of the URL"),
+        (200, b"<html>", "is not one of a schema registry"),
+        (200, {"subjects": []}, "is not one of a schema registry"),
+        (302, b"", "responded 302"),
+        (422, {"error_code": 42201, "message": "Invalid\nschema."}, "422: Invalid schema."),
+    ],
+)
+def test_an_unusable_answer_says_what_to_do(
+    fake: FakeRegistry, status: int, body: Any, words: str
+) -> None:
+    fake.answers["/subjects"] = (status, body)
+    with pytest.raises(RegistryRefused, match=words):
+        client_of(fake.url).subjects()
+
+
+def test_a_name_of_a_subject_is_quoted(fake: FakeRegistry) -> None:
+    with pytest.raises(UnknownSchema):
+        client_of(fake.url).version(":.ctx:a/b c", 1)
+    assert fake.paths == ["/subjects/%3A.ctx%3Aa%2Fb%20c/versions/1"]
