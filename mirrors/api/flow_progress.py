@@ -22,6 +22,7 @@ from mirrors.domain.flows.lanes import LANES
 from mirrors.domain.flows.latency import Latency
 from mirrors.domain.flows.speed_limits import NAMES
 from mirrors.domain.formatting import OLD_AFTER
+from mirrors.domain.transforms.rules import ERROR_ACTIONS
 from mirrors.lists.audit import EVENTS_OF_FLOW
 from mirrors.lists.flows import JOBS, PARTITIONS, TOPICS
 from mirrors.models import (
@@ -268,6 +269,9 @@ class TransformRuleSerializer(StrictSerializer):
     key = serializers.CharField(allow_null=True, help_text="The new key.")
     value = serializers.CharField(allow_null=True, help_text="The new value.")
     headers = serializers.CharField(allow_null=True, help_text="The new headers.")
+    on_error = serializers.ChoiceField(
+        ERROR_ACTIONS, help_text="What happens to a record for which an expression fails."
+    )
 
 
 class PreviewSerializer(StrictSerializer):

@@ -33,7 +33,7 @@ from mirrors.domain.permissions.formats import FORMATS
 from mirrors.domain.states.flows import DESIRED
 from mirrors.lists.flows import FLOWS
 from mirrors.models import Cluster, Flow, Runner
-from mirrors.models.account import StoppedPartitions, stopped_of, with_repeats
+from mirrors.models.account import StoppedPartitions, stopped_of, with_dead_letters, with_repeats
 from mirrors.models.clusters import pair_subject
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState, rules_of, speed_sentences
@@ -126,6 +126,17 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
         allow_null=True,
         default=None,
         help_text="At least once: duplicate records on the target, over all partitions.",
+    )
+    dead_letters = serializers.IntegerField(
+        read_only=True,
+        allow_null=True,
+        default=None,
+        help_text="Records in the dead-letter topic, over all partitions: a rule failed for them.",
+    )
+    dead_letter_topic = serializers.CharField(
+        read_only=True,
+        allow_null=True,
+        help_text="Where these records are on the target; null if no rule writes there.",
     )
     proven = serializers.SerializerMethodField()
     start_refusal = serializers.CharField(
@@ -240,7 +251,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
 
     def get_queryset(self) -> QuerySet[Flow]:
         if self.action in {"list", "retrieve"}:
-            return with_repeats(with_proof(flows_with_lag())).order_by("id")
+            return with_dead_letters(with_repeats(with_proof(flows_with_lag()))).order_by("id")
         return Flow.objects.select_related("source", "target", "runner").order_by("id")
 
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:

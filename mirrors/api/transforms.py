@@ -16,7 +16,7 @@ from mirrors.api.base import StrictSerializer, body_of, person
 from mirrors.domain.access.rights import Right
 from mirrors.domain.transforms.evaluation import MOST_RECORDS, RecordParts
 from mirrors.domain.transforms.preview import OUTCOMES
-from mirrors.domain.transforms.rules import EXPRESSION_FIELDS
+from mirrors.domain.transforms.rules import ERROR_ACTIONS, EXPRESSION_FIELDS
 from mirrors.models import Flow, RulePreview
 from mirrors.models.base import READING_STATES
 from mirrors.services.topics import transforms
@@ -43,7 +43,9 @@ class RulePreviewTotalsSerializer(StrictSerializer):
     kept = serializers.IntegerField(help_text="Copied unchanged.")
     changed = serializers.IntegerField()
     dropped = serializers.IntegerField()
-    failed = serializers.IntegerField(help_text="Each would stop its partition.")
+    failed = serializers.IntegerField(
+        help_text="Each stops its partition, or becomes a dead letter: `on_error`."
+    )
     bytes_before = serializers.IntegerField(
         help_text="Keys, values and headers before compression, without records that failed."
     )
@@ -110,6 +112,7 @@ class RulePreviewSerializer(serializers.ModelSerializer[RulePreview]):
     transforms = serializers.CharField(source="rules")
     rule = serializers.SerializerMethodField()
     effect = serializers.SerializerMethodField()
+    on_error = serializers.SerializerMethodField()
     totals = serializers.SerializerMethodField()
     partitions = serializers.SerializerMethodField()
     left_out = serializers.SerializerMethodField()
@@ -121,7 +124,16 @@ class RulePreviewSerializer(serializers.ModelSerializer[RulePreview]):
         model = RulePreview
         fields = (
             *("id", "state", "flow", "topic", "count", "transforms", "is_edited", "rule"),
-            *("effect", "totals", "partitions", "left_out", "paths", "rejections", "records"),
+            *(
+                "effect",
+                "on_error",
+                "totals",
+                "partitions",
+                "left_out",
+                "paths",
+                "rejections",
+                "records",
+            ),
             *("error", "requested_by", "requested_at", "as_of", "ended_at"),
         )
         read_only_fields = fields
@@ -153,6 +165,11 @@ class RulePreviewSerializer(serializers.ModelSerializer[RulePreview]):
     def get_left_out(self, row: RulePreview) -> Any:
         """Newest records that are too large together, or that no client can decode."""
         return row.found.get("left_out")
+
+    @extend_schema_field(serializers.ChoiceField(ERROR_ACTIONS, allow_null=True))
+    def get_on_error(self, row: RulePreview) -> Any:
+        """What happens to records that fail."""
+        return row.found.get("on_error")
 
     @extend_schema_field(PreviewPathSerializer(many=True))
     def get_paths(self, row: RulePreview) -> Any:

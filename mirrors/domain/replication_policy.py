@@ -90,6 +90,14 @@ class ReplicationPolicy:
         ours = topic.startswith("mm2") and topic.endswith(f"{self.internal_separator}internal")
         return ours or self.is_checkpoints_topic(topic)
 
+    def is_reserved(self, topic: str) -> bool:
+        """Return whether Kafka, MM2 or Understudy use the name for topics of their own."""
+        return (
+            topic.startswith(("__", "mm2-"))
+            or self.is_mm2_internal_topic(topic)
+            or self.is_heartbeats_topic(topic)
+        )
+
     def offset_syncs_topic(self, alias: str | None = None) -> str:
         """Return the name with the other cluster's alias: the target's if it is on the source."""
         name = self.target_alias if alias is None else alias

@@ -12,7 +12,7 @@ from mirrors.domain.settings.connection import alias_warnings, check_connection
 from mirrors.domain.settings.run_bounds import named_offsets, start_milliseconds
 from mirrors.domain.settings.table import KEYS
 from mirrors.domain.settings.validation import tuning, validate_properties
-from mirrors.domain.transforms.rules import TransformRule
+from mirrors.domain.transforms.rules import TransformRule, dead_letter_topic
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,6 +102,7 @@ class FlowSettings:
     topics_priority_low: tuple[str, ...]
     skip_replicated: bool
     transforms: tuple[TransformRule, ...]
+    dead_letter_topic: str | None
     run_until: str | None
     run_schedule: str | None
     run_schedule_zone: str | None
@@ -174,6 +175,12 @@ class FlowSpec:
     @property
     def name(self) -> str:
         return f"{self.source.alias}->{self.target.alias}"
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        """The topic on the target for records for which a rule fails; None if no rule uses it."""
+        settings = self.settings
+        return dead_letter_topic(settings.transforms, settings.dead_letter_topic, self.source.alias)
 
     @classmethod
     def build(

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from django.db import models
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 
 from mirrors.domain.account.totals import Total
@@ -79,6 +79,24 @@ def with_repeats(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Flows with `repeats`: their duplicate records on the target, null where not counted."""
     mine = FlowPartition.objects.filter(flow=OuterRef("pk")).order_by().values("flow")
     return rows.annotate(repeats=Subquery(mine.annotate(sum=Sum("repeats")).values("sum")))
+
+
+def dead_letters_of(flow: int | None = None) -> dict[tuple[int, str], int]:
+    """Records in the dead-letter topic, by flow and topic, where there are some."""
+    counted = FlowPartition.objects.filter(dead_letters__gt=0).order_by()
+    if flow is not None:
+        counted = counted.filter(flow=flow)
+    sums = counted.values_list("flow", "topic").annotate(Sum("dead_letters"))
+    return {(flow, topic): count for flow, topic, count in sums}
+
+
+def with_dead_letters(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Flows with `dead_letters` and `dead_letter_at`: their number, and when the last one came."""
+    mine = FlowPartition.objects.filter(flow=OuterRef("pk")).order_by().values("flow")
+    return rows.annotate(
+        dead_letters=Subquery(mine.annotate(sum=Sum("dead_letters")).values("sum")),
+        dead_letter_at=Subquery(mine.annotate(last=Max("dead_letter_at")).values("last")),
+    )
 
 
 STATES = ("faulted", "gap")

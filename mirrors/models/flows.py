@@ -30,7 +30,12 @@ from mirrors.domain.states.flows import (
     JobState,
     ObservedState,
 )
-from mirrors.domain.transforms.rules import TRANSFORMS, parse_rules
+from mirrors.domain.transforms.rules import (
+    DEAD_LETTER_TOPIC,
+    TRANSFORMS,
+    dead_letter_topic,
+    parse_rules,
+)
 from mirrors.models.base import StateField
 from mirrors.models.clusters import Cluster, pair_subject
 from mirrors.models.grants import FlowLabel, Owned
@@ -116,6 +121,13 @@ class Flow(Owned):
         if self.observed_state != ObservedState.FAILED:
             return ""
         return self.jobs.order_by("-id").values_list("refusal", flat=True).first() or ""
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        """Where records are for which a rule failed; None if no rule writes there."""
+        rules = parse_rules(self.properties.get(TRANSFORMS, ""))
+        named = self.properties.get(DEAD_LETTER_TOPIC)
+        return dead_letter_topic(rules, named, self.source.alias)
 
     def current_speed(self, now: datetime) -> FlowSpeed | None:
         """What limits it now; None while it does not run or its figures are old."""
@@ -302,6 +314,9 @@ class FlowPartition(Owned):
     lane = models.CharField(max_length=16, blank=True)
     # At-least-once delivery: duplicate records on the target; null where they are not counted.
     repeats = models.BigIntegerField(null=True)
+    # Records before the position in the dead-letter topic; null where not reported. Since when.
+    dead_letters = models.BigIntegerField(null=True)
+    dead_letter_at = models.DateTimeField(null=True)
     why = models.TextField(blank=True, default="")  # why its last batch took the lane `repack`
     # Replicated by the last job; bytes as sent to the target.
     records = models.BigIntegerField(default=0, db_default=0)

@@ -27,6 +27,7 @@ from mirrors.models import (
     Runner,
     Transition,
 )
+from mirrors.models.account import with_dead_letters
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState
 from mirrors.models.gaps import GapState
@@ -47,7 +48,7 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
     gaps, blocked = _open_gaps(), blocked_topics()
     beats = {row.flow_id: row for row in HeartbeatState.objects.all()}
     seen = {row.flow_id: row for row in FlowOutlook.objects.defer("tracks", "held")}
-    flows = list(flows_with_lag().annotate(checkpoint_at=_last_checkpoints()))
+    flows = list(with_dead_letters(flows_with_lag()).annotate(checkpoint_at=_last_checkpoints()))
     windows = _windows(flows, now)
     foreign = foreign_records.find_ongoing(now=now)
     has_budget = TransferPrice.objects.filter(monthly_budget__isnull=False).exists()
@@ -72,6 +73,8 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
                 moved_at=feed.moved_at if feed else None,
                 lag_when_moved=feed.lag_when_moved if feed else None,
                 gaps=gaps.get(flow.pk, 0),
+                dead_letters=flow.dead_letters or 0,
+                dead_letter_at=flow.dead_letter_at,
                 failures=flow.attempt,
                 outlook=forecast_of(seen.get(flow.pk), now),
                 heartbeat_at=beat.seen_at if beat else None,

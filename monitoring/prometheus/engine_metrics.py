@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db.models import Max
 
 from mirrors.models import Flow, Job, Runner
-from mirrors.models.account import StoppedPartitions, repeats_of, stopped_of
+from mirrors.models.account import StoppedPartitions, dead_letters_of, repeats_of, stopped_of
 from mirrors.services.gaps import foreign_records
 from monitoring.prometheus.text_format import Labels, Series, labelled
 
@@ -26,7 +26,8 @@ def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
         partitions.add(key.flow, stopped.partitions)
         if not stopped.unknown:
             waiting.add(key.flow, stopped.waiting)
-    yield from (partitions, waiting, _repeats(labels), _foreign(labels, now), _memory())
+    yield from (partitions, waiting, _repeats(labels), _dead_letters(labels))
+    yield from (_foreign(labels, now), _memory())
     yield from _lanes(labels)
     yield from _speeds(labels, now)
 
@@ -41,6 +42,19 @@ def _repeats(labels: Mapping[int, Labels]) -> Series:
         if flow in labels:
             repeats.add(labels[flow].flow, count)
     return repeats
+
+
+def _dead_letters(labels: Mapping[int, Labels]) -> Series:
+    """Topics without dead letters have no series."""
+    letters = Series(
+        "understudy_topic_dead_letters_total",
+        "Records in the dead-letter topic: a rule failed for them",
+        "counter",
+    )
+    for (flow, topic), count in dead_letters_of().items():
+        if flow in labels:
+            letters.add(f"{labels[flow].flow},{labelled(topic=topic)}", count)
+    return letters
 
 
 def _foreign(labels: Mapping[int, Labels], now: datetime) -> Series:

@@ -12,6 +12,7 @@ from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.model.partition import Partition
 from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.recovery.duplicates import DuplicateCounter
+from spark_runner.engine.transforms.dead_letters import DeadLetters
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.records import Record, encode_batch, read_header
 from spark_runner.native.crc32c import address_of
@@ -66,6 +67,7 @@ class PositionRecords:
             map_end=partition.next_map_end,
             remote_end=self._truncated.get(partition),
             repeats=repeats.records,
+            dead_letters=partition.dead_letters + partition.dead_letters_written,
             owed=repeats.owed,
             producer=self._duplicates.producer,
         )
@@ -88,19 +90,25 @@ class CommitRecords(PositionRecords):
         *,
         source_cluster: str,
         target_cluster: str,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         super().__init__(repeats, source_cluster=source_cluster, target_cluster=target_cluster)
         self.positions = positions
         self.runs = runs
+        self.dead_letters = dead_letters
         self._open: dict[tuple[Partition, str], OpenBlock] = {}
         self._next: dict[tuple[Partition, str], OpenBlock] = {}
 
     @property
-    def internal_partitions(self) -> tuple[Partition, Partition]:
-        return self.positions, self.runs
+    def internal_partitions(self) -> tuple[Partition, ...]:
+        dead_letters = () if self.dead_letters is None else (self.dead_letters.topic,)
+        return self.positions, self.runs, *dead_letters
 
     def write(self, moved: Iterable[Partition], now_ms: int) -> None:
         """Queue the records of this transaction."""
+        moved = list(moved)
+        if self.dead_letters is not None:
+            self.dead_letters.write(moved, now_ms)
         positions: list[tuple[bytes, bytes]] = []
         blocks: list[tuple[bytes, bytes]] = []
         for partition in self.to_rewrite & self._truncated.keys():
@@ -137,6 +145,8 @@ class CommitRecords(PositionRecords):
         """
         self._open = {}
         self._next = {}
+        if self.dead_letters is not None:
+            self.dead_letters.begin()
 
     def _generation(self, partition: Partition) -> str:
         return generation(

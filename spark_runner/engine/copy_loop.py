@@ -88,17 +88,17 @@ class CopyLoop:
         self._stamper = BatchStamper(transactional=transactional)
         commit_records.markers = int(transactional)
         # Without transactions, runs are written first: after a crash nobody would add runs that are
-        # missing behind a written position.
-        runs, positions = commit_records.runs, commit_records.positions
+        # missing behind a written position. The same holds for dead letters.
+        positions, *others = commit_records.internal_partitions
         self._internal_partitions: tuple[tuple[Partition, ...], ...] = (
-            ((runs, positions),) if transactional else ((runs,), (positions,))
+            ((*others, positions),) if transactional else (tuple(others), (positions,))
         )
         self._foreign_records = ForeignRecordCheck(
             target, identity, watches=replicated_filter is None
         )
         target_leaders = TargetLeaders(
             target,
-            [*partitions, positions, runs],
+            [*partitions, *commit_records.internal_partitions],
             transactional_id=identity.transactional_id if transactional else None,
             tuning=tuning,
             newest=newest_produce,
@@ -147,6 +147,7 @@ class CopyLoop:
                 stop_at=preparer.stop_at,
                 offer=self._writer.offer,
                 is_intact=is_intact,
+                dead_letters=commit_records.dead_letters,
             )
             preparer.evaluate = transforms.request
         wake_descriptor = -1 if evaluator is None else evaluator.fileno()
@@ -182,7 +183,7 @@ class CopyLoop:
             self._stops.stop(partition, stop_reason)
         active = [partition for partition in self.partitions if partition.error is None]
         self._stamper.take(self._identity.producer_id, self._identity.epoch)
-        for partition in (self._commit_records.positions, self._commit_records.runs):
+        for partition in self._commit_records.internal_partitions:
             partition.rewind(0)
         self._commit_records.begin()
         self._writer.restart()
@@ -210,15 +211,18 @@ class CopyLoop:
         for connection in self._poller.wait(now):
             self._poller.handle(connection, time.monotonic())
         if self._transforms is not None:
-            self._evaluated(self._transforms)
+            self._evaluated(self._transforms, is_urgent)
         self._reader.give_up_overdue(now)
         self._writer.give_up_overdue(now)
 
-    def _evaluated(self, transforms: Transforms) -> None:
+    def _evaluated(self, transforms: Transforms, is_urgent: Callable[[], bool]) -> None:
         transforms.receive()
         if transforms.has_quiet_progress and not self._timing.is_open:
             self._timing.opened(time.monotonic())
         transforms.has_quiet_progress = False
+        dead_letters = self._commit_records.dead_letters
+        if dead_letters is not None and dead_letters.is_commit_due():
+            self.commit(is_urgent=is_urgent)
 
     def commit(self, *, is_urgent: Callable[[], bool]) -> bool:
         """Commit all acknowledged records with their positions and runs. Returns False without any.

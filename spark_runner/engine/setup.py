@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mirrors.domain.errors import KafkaRefused
 from mirrors.domain.offsets.runs import runs_topic
@@ -22,6 +22,7 @@ from spark_runner.engine.model.receive_buffers import ReceiveBuffers
 from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.engine.recovery.duplicates import DuplicateCounter
 from spark_runner.engine.source.fetch_connection import FetchLimits
+from spark_runner.engine.transforms.dead_letters import DeadLetters
 from spark_runner.ipc.messages import PartitionWork, SliceWork
 from spark_runner.kafka_protocol import compression, fetch, produce
 from spark_runner.kafka_protocol.cluster import ClusterClient
@@ -136,28 +137,42 @@ def commit_records_for(
     work: SliceWork, target: ClusterClient, repeats: DuplicateCounter, deadline: float
 ) -> CommitRecords:
     """The internal topics that a slice writes; creates a missing topic of offset runs."""
-    names = (work.positions_topic, runs_topic(work.source.alias))
+    dead_letters = work.dead_letter_topic
+    names = (work.positions_topic, runs_topic(work.source.alias), *filter(None, (dead_letters,)))
     retry = RetryBackoff(deadline)
     while True:
         views = target.describe(names, deadline)
-        positions, runs = (views.get(name) for name in names)
+        positions, *others = (views.get(name) for name in names)
         if positions is None or positions.error:
             raise KafkaRefused(
                 f"Cluster {target.alias}: the topic {names[0]} is missing. The flow's plan "
                 "creates it. Restart the flow.",
                 code="positions_missing",
             )
-        if runs is not None and not runs.error and runs.leaders:
+        missing = [
+            name
+            for name, view in zip(names[1:], others, strict=True)
+            if view is None or view.error or not view.leaders
+        ]
+        if not missing:
             break
         if not retry.wait():
             raise KafkaRefused(
-                f"Cluster {target.alias}: the topic {names[1]} cannot be created.",
-                code="runs_missing",
+                f"Cluster {target.alias}: the topic {missing[0]} cannot be created.",
+                code="dead_letters_missing" if missing[0] == dead_letters else "runs_missing",
             )
-        create_runs_topic(work, positions.replicas)
+        create_topics(work, missing, positions.replicas)
     internal = [
-        Partition(view.name, 0, view.name, remote_id=view.topic_id, is_internal=True)
-        for view in (positions, runs)
+        Partition(
+            view.name,
+            0,
+            view.name,
+            remote_id=view.topic_id,
+            is_internal=True,
+            settings=_dead_letter_settings(work) if view.name == dead_letters else None,
+        )
+        for view in (positions, *others)
+        if view is not None
     ]
     return CommitRecords(
         internal[0],
@@ -165,7 +180,20 @@ def commit_records_for(
         repeats,
         source_cluster=work.source_cluster_id,
         target_cluster=work.target_cluster_id,
+        dead_letters=(
+            DeadLetters(internal[2], flow=work.name, source=work.source.alias)
+            if dead_letters
+            else None
+        ),
     )
+
+
+def _dead_letter_settings(work: SliceWork) -> TopicSettings:
+    """The largest batch that the topic accepts; without a limit if it cannot be read."""
+    topic = work.dead_letter_topic
+    found = Admin(work.target).describe_configs([topic], deadline_s=_CREATE_S).done.get(topic, {})
+    entry = found.get("max.message.bytes")
+    return TopicSettings(most_bytes=int(entry.value) if entry and entry.value else 0)
 
 
 def identity_of(
@@ -181,16 +209,21 @@ def identity_of(
     )
 
 
-def create_runs_topic(work: SliceWork, replicas: int) -> None:
-    """Create the topic with the replication factor of the positions topic. Another slice may be
-    first."""
-    spec = NewTopicSpec(
-        name=runs_topic(work.source.alias),
-        partitions=1,
-        replication_factor=replicas,
-        configs=RUNS_CONFIGS,
-    )
-    Admin(work.target).create_topics([spec], deadline_s=_CREATE_S).raise_first()
+def create_topics(work: SliceWork, names: Iterable[str], replicas: int) -> None:
+    """Create topics that the slice writes, with the replication factor of the positions topic.
+
+    Another slice may be first. The dead-letter topic gets the broker's settings.
+    """
+    specs = [
+        NewTopicSpec(
+            name=name,
+            partitions=1,
+            replication_factor=replicas,
+            configs={} if name == work.dead_letter_topic else RUNS_CONFIGS,
+        )
+        for name in names
+    ]
+    Admin(work.target).create_topics(specs, deadline_s=_CREATE_S).raise_first()
 
 
 def source_brokers(work: SliceWork, source: ClusterClient, deadline: float) -> int:

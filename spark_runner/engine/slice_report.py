@@ -126,6 +126,7 @@ class SliceReport:
             left_out=partition.skipped.records - reported,
             foreign=found,
             repeats=self._duplicates.count(partition),
+            dead_letters=partition.dead_letters,
             next_downstream=partition.committed_downstream
             if partition.committed_downstream >= 0
             else None,

@@ -29,7 +29,7 @@ from mirrors.domain.flows.speed_limits import UNMEASURED, SliceSpeed
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.domain.transforms.rules import rule_number
+from mirrors.domain.transforms.rules import rule_for, rule_number
 
 EndedBecause = Literal["deadline", "stop", "replan", "handover", "lost_control", "fenced", "failed"]
 ErrorState = Literal["faulted", "gap"]
@@ -95,6 +95,16 @@ class SliceWork:
         topics = dict.fromkeys(row.topic for row in self.partitions)
         return any(rule_number(topic, rules) is not None for topic in topics) if rules else False
 
+    @property
+    def dead_letter_topic(self) -> str:
+        """The dead-letter topic, if a rule of one of its topics writes to it; otherwise empty."""
+        name, rules = self.spec.dead_letter_topic, self.spec.settings.transforms
+        if name is None:
+            return ""
+        topics = dict.fromkeys(row.topic for row in self.partitions)
+        found = (rule_for(topic, rules) for topic in topics)
+        return name if any(rule and rule.on_error == "dead_letter" for rule in found) else ""
+
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
 
@@ -132,6 +142,8 @@ class PartitionFigure:
     foreign: tuple[ForeignRange, ...] = ()
     # At-least-once: duplicate records on the target. None if not counted.
     repeats: int | None = None
+    # In the dead-letter topic, from the flow's beginning up to the position.
+    dead_letters: int = 0
     # The remote offset of the next batch. None if the lane does not know it.
     next_downstream: int | None = None
     # Committed in this epoch so far; bytes as sent to the target.

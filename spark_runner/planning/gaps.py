@@ -108,7 +108,8 @@ def apply_decisions(
             row = builder.resume(tp, at)
             resets = resets_after(decision, known.resets)
             kept = known.kept + keeps_map(decision)
-            rows.append(dataclasses.replace(row, resets=resets, kept=kept, repeats=known.repeats))
+            row = dataclasses.replace(row, repeats=known.repeats, dead_letters=known.dead_letters)
+            rows.append(dataclasses.replace(row, resets=resets, kept=kept))
     return rows
 
 

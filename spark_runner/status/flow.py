@@ -419,6 +419,7 @@ class FlowProgress:
             remote_topic_id=work.remote_topic_id if work and row.foreign else "",
             strangers=tuple(row.foreign),
             repeats=row.repeats,
+            dead_letters=row.dead_letters,
             counted=row.counted(error) if self._counts_records else None,
             code=error.code if error else "",
             source_first=row.log_start,

@@ -33,6 +33,7 @@ class PartitionProgress:
     __slots__ = (
         "caught_up_at",
         "counter",
+        "dead_letters",
         "end",
         "ends_as_of",
         "foreign",
@@ -79,6 +80,7 @@ class PartitionProgress:
         # The newest foreign records in the remote partition.
         self.foreign: deque[ForeignRange] = deque(maxlen=MAX_FOREIGN_RANGES)
         self.repeats: int | None = None
+        self.dead_letters: int | None = None
         # The remote offset of the next batch.
         self.next_remote_offset: int | None = None
         # The moment of the newest source sample of which everything is copied.
@@ -89,7 +91,7 @@ class PartitionProgress:
         self.position, self.lane, self.why = figure.position, figure.lane, figure.why
         self.left_out += figure.left_out
         self.add_foreign(figure.foreign)
-        self.repeats = figure.repeats
+        self.repeats, self.dead_letters = figure.repeats, figure.dead_letters
         self.next_remote_offset = figure.next_downstream
         self.timestamp = figure.timestamp or self.timestamp
         if not self.is_end_below_position:

@@ -34,6 +34,23 @@ def refusal(spec: FlowSpec, *others: FlowSpec) -> str:
     return str(refused.value)
 
 
+LETTERS = '[{"topics": "a", "where": "true", "on_error": "dead_letter"}]'
+
+
+def test_no_flow_may_copy_into_a_dead_letter_topic() -> None:
+    taken = flow("a", "c", transforms=LETTERS, dead_letter_topic="failed")
+    check_flow(taken, [flow("b", "c")])
+    said = "failed on c is the dead-letter topic of a->c, and b->c would copy failed of b into it"
+    assert said in refusal(taken, identity("b", "c"))
+    assert said in refusal(identity("b", "c"), taken)
+    check_flow(identity("b", "c", "failed-not"), [taken])
+    own = flow("a", "c", transforms=LETTERS, dead_letter_topic="a.orders")
+    assert "and a->c would copy orders of a into it" in refusal(own)
+    for name in ("__consumer_offsets", "mm2-positions.a.internal", "heartbeats"):
+        reserved = flow("a", "c", transforms=LETTERS, dead_letter_topic=name)
+        assert f"{name} cannot be the dead-letter topic" in refusal(reserved)
+
+
 @pytest.mark.parametrize(
     ("spec", "others", "words"),
     [

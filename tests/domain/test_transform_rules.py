@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.transforms.rules import (
+    ERROR_ACTIONS,
     EXPRESSION_FIELDS,
     InvalidRule,
     TransformRule,
+    dead_letter_topic,
+    effect_of,
     first_match,
     format_rules,
     parse_rules,
@@ -62,8 +65,9 @@ def test_fields_that_are_missing_or_null_are_none() -> None:
         ('[{"topics": "a", "": 1}]', "rule 1: has the unknown field ''"),
         ('[{"topics": "a", "topics": "b"}]', "rule 1, topics: occurs twice"),
         ('[{"topics": "a", "topic": "b"}]', "rule 1, topic: routing to another topic is not supp"),
-        ('[{"topics": "a", "on_error": "drop"}]', "rule 1, on_error: must be stop: a failed expr"),
-        ('[{"topics": "a", "on_error": "dead-letter"}]', "dead-letter topics, are not supported"),
+        ('[{"topics": "a", "on_error": "drop"}]', "rule 1, on_error: must be stop, which stops"),
+        ('[{"topics": "a", "on_error": ["stop"]}]', "or dead_letter, which writes the record to"),
+        ('[{"topics": "a", "on_error": "dead_letter"}]', "rule 1, on_error: needs an expression"),
     ],
 )
 def test_a_rule_that_cannot_be_used_is_named_with_its_field(text: str, sentence: str) -> None:
@@ -96,11 +100,22 @@ def test_a_rule_without_an_expression_exempts_its_topics() -> None:
     assert rule_for("orders-eu", rules) is ORDERS
 
 
+def test_the_dead_letter_topic_has_a_name_only_if_a_rule_writes_there() -> None:
+    rules = parse_rules('[{"topics": "a", "where": "true", "on_error": "dead_letter"}]')
+    assert rules[0].on_error == "dead_letter"
+    assert dead_letter_topic(rules, None, "east") == "dead-letters.east"
+    assert dead_letter_topic(rules, "failed", "east") == "failed"
+    assert dead_letter_topic((ORDERS,), "failed", "east") is None
+    assert effect_of("a", rules).endswith("records for which it fails go to the dead-letter topic")
+
+
 TEXTS = st.text(min_size=1, max_size=30).filter(lambda text: text.strip())
 RULES = st.builds(
     TransformRule,
     topics=st.sampled_from(["orders", ".*", r"a\.b", "(?i)X|y{1,2}"]),
-    **{field: st.none() | TEXTS for field in EXPRESSION_FIELDS},
+    where=TEXTS,
+    on_error=st.sampled_from(ERROR_ACTIONS),
+    **{field: st.none() | TEXTS for field in EXPRESSION_FIELDS if field != "where"},
 )
 
 

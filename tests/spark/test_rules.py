@@ -10,14 +10,23 @@ import os
 import signal
 
 import pytest
+from confluent_kafka.admin import NewTopic
 
+from mirrors.domain.transforms.headers import (
+    ERROR_FIELD,
+    ERROR_REASON,
+    SOURCE_OFFSET,
+    SOURCE_PARTITION,
+    SOURCE_TIMESTAMP,
+    SOURCE_TOPIC,
+)
 from mirrors.domain.transforms.rules import (
     TRANSFORMS,
     TransformRule,
     format_rules,
 )
 from tests.spark.conftest import MASK_KEY
-from tests.spark.lab import Lab, partition_row, position
+from tests.spark.lab import Lab, partition_row, position, unique
 from tests.spark.reading import end_offsets, messages
 from tests.spark.scanned_logs import library_answers
 from tests.spark.test_commands import load
@@ -132,6 +141,63 @@ def test_a_failed_record_stops_its_partition_and_can_be_skipped(lab: Lab) -> Non
     decide(flow, topic, "accept", row.gap)
     flow.wait_copied({(topic, 0): 21})
     assert len(lab.read(flow.remote(topic), target=True)[0]) == 20
+    flow.stop()
+
+
+def test_a_failed_record_becomes_a_dead_letter_and_is_counted(lab: Lab) -> None:
+    flow = lab.flow(
+        **rules(TransformRule(topics=".*", value="json_drop(value, 'x')", on_error="dead_letter"))
+    )
+    topic = lab.create(flow.topic("t"), 2)
+    good = [json.dumps({"n": number}).replace(" ", "") for number in range(20)]
+    bad = {"key": b"k", "value": b"not json", "headers": [("h", b"1")], "timestamp": 1234}
+    lab.write(topic, [*good[:10], bad, *good[10:], bad], 0)
+    lab.write(topic, [bad], 1)
+    flow.start()
+    status = flow.wait_copied({(topic, 0): 22, (topic, 1): 1}, seconds=120)
+    assert {row.state for row in status.partitions} <= {"in_sync", "syncing"}
+    counts = {row.partition: row.dead_letters for row in status.partitions}
+    assert counts == {0: 2, 1: 1}
+    copied = lab.read(flow.remote(topic), target=True)
+    assert [row[1] for row in copied[0]] == [value.encode() for value in good]
+    assert copied[1] == []
+    letters = lab.read(f"dead-letters.{flow.source_alias}", target=True)[0]
+    assert {row[:2] for row in letters} == {(b"k", b"not json")}
+    found = [dict(row[2]) for row in letters]
+    places = sorted((h[SOURCE_PARTITION], h[SOURCE_OFFSET]) for h in found)
+    assert places == [(b"0", b"10"), (b"0", b"21"), (b"1", b"0")]
+    assert found[0]["h"] == b"1"
+    assert found[0][SOURCE_TIMESTAMP] == b"1234"
+    assert found[0][SOURCE_TOPIC] == topic.encode()
+    assert found[0][ERROR_FIELD] == b"value"
+    assert found[0][ERROR_REASON].decode() == (
+        "The value expression of rule 1 (.*) failed: json_drop(value, 'x')"
+    )
+    # After a restart the count continues.
+    flow.stop()
+    flow.restart()
+    lab.write(topic, [bad], 1)
+    flow.start()
+    status = flow.wait_copied({(topic, 1): 2})
+    flow.wait(lambda s: {row.partition: row.dead_letters for row in s.partitions} == {0: 2, 1: 2})
+    flow.stop()
+
+
+def test_a_dead_letter_that_its_topic_does_not_accept_stops_the_partition(lab: Lab) -> None:
+    flow = lab.flow(
+        dead_letter_topic=unique("letters"),
+        **rules(TransformRule(topics=".*", value="json_drop(value, 'x')", on_error="dead_letter")),
+    )
+    topic = lab.create(flow.topic("t"), 1)
+    letters = flow.job.properties["dead.letter.topic"]
+    lab.on_target.create_topics([NewTopic(letters, 1, config={"max.message.bytes": "1000"})])
+    lab.write(topic, ["{}", "x" * 2000, "{}"])
+    flow.start()
+    status = flow.wait(lambda s: s.state == "degraded" and position(s, topic, 0) == 1, seconds=120)
+    row = partition_row(status, topic)
+    assert row is not None
+    assert row.code == "transform_failed"
+    assert f"{letters} accepts 1000; raise its max.message.bytes" in row.reason
     flow.stop()
 
 

@@ -19,16 +19,24 @@ from spark_runner.kafka_protocol.records import Record
 RULES = format_rules(
     (
         TransformRule(
-            topics=".*", where="offset % 3 <> 1", value="concat(value, cast('!' as binary))"
+            topics=".*",
+            where="offset % 3 <> 1",
+            # The evaluator below says that it fails for every seventh record.
+            value="concat(value, cast('!' as binary))",
+            on_error="dead_letter",
         ),
     )
 )
 
 
+def fails(offset: int) -> bool:
+    return offset % 3 != 1 and offset % 7 == 3
+
+
 def expected(records: Sequence[Record]) -> Iterator[Record]:
     """What the rule leaves of a source partition."""
     for record in records:
-        if record.offset % 3 != 1:
+        if record.offset % 3 != 1 and not fails(record.offset):
             yield record._replace(value=(record.value or b"") + b"!")
 
 
@@ -72,5 +80,6 @@ class DelayedRules:
             time.sleep(self._pace * self._chance.choice((0, 0, 0.01, 0.1)))
             kept = [piece.offset % 3 != 1 for piece, _, _ in rows]
             values = [(fields.value or b"") + b"!" for _, fields, _ in rows]
-            self._answers.put(EvaluatedRows(kept, {}, None, values, None))
+            failed = {at: "value" for at, row in enumerate(rows) if fails(row[0].offset)}
+            self._answers.put(EvaluatedRows(kept, failed, None, values, None))
             os.write(self._wake, b"\0")

@@ -25,7 +25,7 @@ from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.settings.flow_control import SCHEDULE, SKIP, START, UNTIL, WINDOW, ZONE
 from mirrors.domain.settings.table import TOPICS_EXCLUDE
-from mirrors.domain.transforms.rules import TRANSFORMS
+from mirrors.domain.transforms.rules import DEAD_LETTER_TOPIC, TRANSFORMS
 
 Kind = Literal["divergence", "goes_on", "names", "gone", "blocked"]
 
@@ -267,7 +267,7 @@ def _generation(row: Position) -> tuple[str, str, str, str]:
 DELIVERY = "delivery"
 # The reverse flow begins at the divergence points, runs continuously and must not skip records.
 # Rules are for one direction: their topics are those of the other cluster.
-_OWN = (SCHEDULE, ZONE, WINDOW, UNTIL, START, TRANSFORMS)
+_OWN = (SCHEDULE, ZONE, WINDOW, UNTIL, START, TRANSFORMS, DEAD_LETTER_TOPIC)
 _START_OF_MM2 = "auto.offset.reset"
 _EXCLUDE = "topics.exclude"
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.flows.named_offsets import check_named
 from mirrors.domain.patterns.name_sets import (
     ANY,
@@ -25,7 +26,7 @@ from mirrors.domain.patterns.parser import of_patterns
 from mirrors.domain.replication_policy import HEARTBEATS, ReplicationPolicy, policy_for
 from mirrors.domain.settings.flow_control import SKIP
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.domain.transforms.rules import TRANSFORMS
+from mirrors.domain.transforms.rules import DEAD_LETTER_TOPIC, TRANSFORMS
 from mirrors.domain.transforms.sql import rule_problems
 
 
@@ -75,6 +76,7 @@ def check_flow(
     warnings = _same_cluster(flow) + _unused_rules(flow)
     for path in _paths(flow, flows):
         _check_loop(path)
+    _check_dead_letters(flow, flows)
     check_replicated(spec, [other.spec for other in flows if other.target == flow.source])
     for other in flows:
         if other.source == flow.target:
@@ -83,6 +85,40 @@ def check_flow(
         if other.target == flow.target:
             warnings += _check_collision(flow, other)
     return warnings
+
+
+def _check_dead_letters(flow: _Flow, others: Sequence[_Flow]) -> None:
+    """Raise InvalidSettings if a flow copies into the dead-letter topic of this or another flow."""
+    own = flow.spec.dead_letter_topic
+    if own is not None and flow.policy.is_reserved(own):
+        sentence = (
+            f"{own} cannot be the dead-letter topic: Kafka, MirrorMaker 2 or Understudy use this "
+            "name themselves. Choose another one."
+        )
+        raise InvalidSettings({DEAD_LETTER_TOPIC: [sentence]})
+    writers = [flow, *(other for other in others if other.target == flow.target)]
+    for holder in writers:
+        topic = holder.spec.dead_letter_topic
+        for writer in writers if topic is not None else ():
+            if holder is not flow and writer is not flow:
+                continue
+            if topic is not None and _may_write(writer, topic):
+                origin = topic.removeprefix(writer.prefix)
+                sentence = (
+                    f"{topic} on {flow.spec.target.alias} is the dead-letter topic of "
+                    f"{holder.spec.name}, and {writer.spec.name} would copy {origin} of "
+                    f"{writer.spec.source.alias} into it. Choose another {DEAD_LETTER_TOPIC}, or "
+                    f"exclude {origin}."
+                )
+                raise InvalidSettings({DEAD_LETTER_TOPIC: [sentence]})
+
+
+def _may_write(writer: _Flow, topic: str) -> bool:
+    """Whether a flow would copy records into this topic of its target, if the source had them."""
+    if not topic.startswith(writer.prefix):
+        return False
+    selection = TopicSelection(writer.spec.settings, writer.policy)
+    return selection.decide(topic.removeprefix(writer.prefix)).replicated
 
 
 def _unused_rules(flow: _Flow) -> list[str]:

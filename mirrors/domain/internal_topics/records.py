@@ -165,6 +165,7 @@ class Position:
     - `remote_end`: the end of a remote partition that was found truncated below that. `cut_at`: the
       end of a source that was found truncated below the position. `remote_copied`: the end of
       copies found after `next_downstream`. Each stays until a person decides.
+    - `dead_letters` counts the records before the position that are in the dead-letter topic.
     - With at_least_once, `producer` is the id that wrote after the position. `repeats` counts the
       duplicates there so far. `owed` counts those of the remaining batches
       (`spark_runner`).
@@ -188,6 +189,7 @@ class Position:
     cut_at: int | None = None
     remote_copied: int | None = None
     map_end: int | None = None
+    dead_letters: int = 0
 
     @property
     def key(self) -> bytes:
@@ -199,7 +201,7 @@ class Position:
         for name in ("next_downstream", "map_end", "remote_end", "cut_at", "remote_copied"):
             if (offset := getattr(self, name)) is not None:
                 body[name] = offset
-        for name in ("repeats", "owed", "kept"):
+        for name in ("repeats", "owed", "kept", "dead_letters"):
             if said := getattr(self, name):
                 body[name] = said
         if self.producer is not None:

@@ -95,6 +95,10 @@ def _copying(
         (policy.offsets_topic(), "keep MirrorMaker 2's copy of the positions"),
     ):
         yield _on("target", "topic", _literal(name), _OWN, what)
+    if (dead_letters := spec.dead_letter_topic) is not None:
+        operations = (*_OWN, "DescribeConfigs")
+        why = "write records for which a rule fails"
+        yield _on("target", "topic", _literal(dead_letters), operations, why)
     ids = _Names(pattern="prefixed", name=TRANSACTIONAL_IDS)
     yield _on(
         "target", "transactional-id", ids, ("Write",), "commit records and positions together"

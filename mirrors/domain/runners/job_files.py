@@ -115,6 +115,8 @@ class PartitionStatus:
     strangers: tuple[ForeignRange, ...] = ()
     # With at_least_once: the number of duplicates on the target, committed with the position.
     repeats: int | None = None
+    # Records before the position that are in the dead-letter topic, committed with the position.
+    dead_letters: int | None = None
     # Why it is stopped, for programs; empty while it is not.
     code: str = ""
     # The first record that the target should hold, if no position of the source's present

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mirrors.domain.cron import Cron, Zone
 from mirrors.domain.settings.run_bounds import RunUntil, named_offsets, shown_partition
-from mirrors.domain.settings.value_types import Boolean, Integer, Patterns, Setting
+from mirrors.domain.settings.value_types import Boolean, Integer, Patterns, Setting, TopicName
 from mirrors.domain.transforms import rules
 
 BANDWIDTH = "bandwidth.limit.bytes"
@@ -70,6 +70,14 @@ CONTROL = (
         default="",
         meaning="Rules that drop and change records: for topics, Spark SQL expressions. MM2's "
         "`transforms` is a list of names; an import translates it.",
+    ),
+    Setting(
+        name=rules.DEAD_LETTER_TOPIC,
+        verdict="ours",
+        kind=TopicName(),
+        default=None,
+        meaning="The topic on the target for records for which a rule with "
+        "`on_error=dead_letter` fails. Not set: `dead-letters.` and the alias of the source.",
     ),
     Setting(
         name=UNTIL,

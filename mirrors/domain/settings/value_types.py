@@ -146,6 +146,19 @@ class Separator:
         return word
 
 
+@dataclasses.dataclass(frozen=True)
+class TopicName:
+    """The name of a topic."""
+
+    description = "the name of a topic: 1 to 249 of the characters a-z, A-Z, 0-9, dot, _ and -"
+
+    def parse(self, text: str) -> str:
+        word = text.strip()
+        if not 1 <= len(word) <= 249 or not is_topic_text(word) or word in {".", ".."}:
+            raise ValueError(f"must be {self.description}, not {text[:60]!r}")
+        return word
+
+
 def split_list(text: str) -> tuple[str, ...]:
     """Parse Kafka's LIST as MM2 4.2 and later: no empty element, no duplicate; blank is empty."""
     if not text.strip():
@@ -173,6 +186,7 @@ Kind = (
     | Reference
     | Patterns
     | Separator
+    | TopicName
     | StartFrom
     | RunUntil
     | Cron

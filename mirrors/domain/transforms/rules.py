@@ -11,12 +11,16 @@ import difflib
 import functools
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from mirrors.domain.patterns.matcher import NamePatterns
 
 # The property of a flow.
 TRANSFORMS: Final = "transforms"
+
+# The property of a flow that names the topic of failed records, and how its default begins.
+DEAD_LETTER_TOPIC: Final = "dead.letter.topic"
+_DEAD_LETTERS: Final = "dead-letters."
 
 # A clause, for what compares the records of both sides.
 CHANGED_BY_RULE: Final = (
@@ -24,6 +28,11 @@ CHANGED_BY_RULE: Final = (
     "clusters cannot be compared"
 )
 
+# What happens to a record for which an expression fails: its partition stops before it, or the
+# record is written to the dead-letter topic and the partition continues.
+ErrorAction = Literal["stop", "dead_letter"]
+
+ERROR_ACTIONS: Final = get_args(ErrorAction)
 EXPRESSION_FIELDS: Final = ("where", "key", "value", "headers")
 LONGEST_EXPRESSION: Final = 10_000
 MOST_RULES: Final = 100
@@ -53,7 +62,8 @@ class TransformRule:
 
     - `where`: boolean; a record for which it is not true is dropped.
     - `key`, `value`, `headers`: replace that part of the record.
-    - None leaves records or that part unchanged. A failed expression stops its partition.
+    - None leaves records or that part unchanged.
+    - `on_error`: what happens to a record for which an expression fails.
     """
 
     topics: str
@@ -61,6 +71,7 @@ class TransformRule:
     key: str | None = None
     value: str | None = None
     headers: str | None = None
+    on_error: ErrorAction = "stop"
 
     @property
     def expressions(self) -> dict[str, str]:
@@ -100,9 +111,14 @@ def format_rules(rules: Sequence[TransformRule], *, indent: int | None = None) -
     """
     if not rules:
         return ""
-    elements = [{"topics": rule.topics, **rule.expressions} for rule in rules]
+    elements = [{"topics": rule.topics, **rule.expressions, **_choices(rule)} for rule in rules]
     text = json.dumps(elements, ensure_ascii=False)
     return json.dumps(elements, ensure_ascii=not text.isprintable(), indent=indent)
+
+
+def _choices(rule: TransformRule) -> dict[str, str]:
+    """The fields of a rule that differ from their defaults, without its expressions."""
+    return {} if rule.on_error == "stop" else {"on_error": rule.on_error}
 
 
 def in_one_line(text: str) -> str:
@@ -133,7 +149,12 @@ def effect_of(topic: str, rules: Sequence[TransformRule]) -> str:
     changed = [field for field in EXPRESSION_FIELDS[1:] if field in rule.expressions]
     acts = ["drops records"] if rule.where is not None else []
     acts += [f"changes {' and '.join(changed)}"] if changed else []
-    return f"{named} {' and '.join(acts)}" if acts else f"is copied unchanged: {named} exempts it"
+    if not acts:
+        return f"is copied unchanged: {named} exempts it"
+    does = f"{named} {' and '.join(acts)}"
+    if rule.on_error == "dead_letter":
+        does += "; records for which it fails go to the dead-letter topic"
+    return does
 
 
 def rule_number(topic: str, rules: Sequence[TransformRule]) -> int | None:
@@ -149,6 +170,16 @@ def rule_for(topic: str, rules: Sequence[TransformRule]) -> TransformRule | None
     """
     number = rule_number(topic, rules)
     return None if number is None else rules[number - 1]
+
+
+def dead_letter_topic(rules: Sequence[TransformRule], named: str | None, source: str) -> str | None:
+    """Return the topic on the target for records for which a rule fails; None if no rule uses it.
+
+    `named`: the setting. `source`: the alias of the source, which the default contains.
+    """
+    if not any(rule.on_error == "dead_letter" for rule in rules):
+        return None
+    return named or f"{_DEAD_LETTERS}{source}"
 
 
 def _elements(text: str) -> list[Any]:
@@ -188,13 +219,16 @@ def _rule(element: Any, number: int) -> TransformRule:
         names = [field for field, _ in element]
         twice = next(field for field in names if names.count(field) > 1)
         raise InvalidRule("occurs twice", number=number, field=twice)
-    _check_error_action(fields.get("on_error"), number)
+    on_error = _error_action(fields.get("on_error"), number)
     texts = {
         field: _expression(fields[field], number, field)
         for field in EXPRESSION_FIELDS
         if fields.get(field) is not None
     }
-    return TransformRule(topics=_topics(fields, number), **texts)
+    if on_error == "dead_letter" and not texts:
+        problem = "needs an expression: this rule has none that can fail"
+        raise InvalidRule(problem, number=number, field="on_error")
+    return TransformRule(topics=_topics(fields, number), on_error=on_error, **texts)
 
 
 def _unknown(field: str) -> str:
@@ -203,13 +237,17 @@ def _unknown(field: str) -> str:
     return f"has the unknown field {field[:50]!r}{hint}"
 
 
-def _check_error_action(action: Any, number: int) -> None:
-    if action is not None and action != "stop":
+def _error_action(action: Any, number: int) -> ErrorAction:
+    if action is None:
+        return "stop"
+    if action not in ERROR_ACTIONS:
         problem = (
-            "must be stop: a failed expression stops its partition; dropping the record, and "
-            "dead-letter topics, are not supported yet"
+            "must be stop, which stops the partition of a record for which an expression fails, "
+            "or dead_letter, which writes the record to the dead-letter topic"
         )
         raise InvalidRule(problem, number=number, field="on_error")
+    found: ErrorAction = action
+    return found
 
 
 def _topics(element: dict[str, Any], number: int) -> str:

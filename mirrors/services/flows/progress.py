@@ -70,6 +70,8 @@ _PARTITION_FIELDS = (
     "least",
     "lane",
     "repeats",
+    "dead_letters",
+    "dead_letter_at",
     "why",
 )
 
@@ -128,7 +130,7 @@ def store(
         found = add_up(latencies[row.topic])
         row.latency = list(found) if found else None
     partition_rows = [
-        _partition(flow, seen, account.partitions[seen.topic, seen.partition])
+        _partition(flow, seen, account.partitions[seen.topic, seen.partition], as_of)
         for seen in partitions
     ]
     with transaction.atomic():
@@ -141,7 +143,9 @@ def store(
         )
 
 
-def _partition(flow: Flow, seen: PartitionStatus, owed: Owed) -> FlowPartition:
+def _partition(
+    flow: Flow, seen: PartitionStatus, owed: Owed, reported_at: datetime
+) -> FlowPartition:
     return FlowPartition(
         flow=flow,
         topic=seen.topic,
@@ -162,6 +166,8 @@ def _partition(flow: Flow, seen: PartitionStatus, owed: Owed) -> FlowPartition:
         least=owed.least,
         lane=seen.lane,
         repeats=seen.repeats,
+        dead_letters=seen.dead_letters,
+        dead_letter_at=reported_at,
         why=seen.why,
         records=seen.records,
         bytes=seen.bytes,
@@ -216,9 +222,14 @@ def _replace(
         if isinstance(row, FlowPartition) and isinstance(before, FlowPartition):
             # A slice that has just started does not know it yet, and the number never falls.
             row.repeats = before.repeats if row.repeats is None else row.repeats
+            if row.dead_letters is None:
+                row.dead_letters = before.dead_letters
             if row.position == before.position:
                 # A scan of the source, or a job that has copied nothing yet, has no counts.
                 row.records, row.bytes = before.records, before.bytes
+        if isinstance(row, FlowPartition):
+            known_before = before if isinstance(before, FlowPartition) else None
+            row.dead_letter_at = _dead_letter_at(known_before, row)
         if isinstance(row, FlowTopic):
             row.add_to(before if isinstance(before, FlowTopic) else None)
         if before is None or _differs(before, row, fields):
@@ -233,6 +244,14 @@ def _replace(
     gone = [row.pk for row in known.values()]
     for start in range(0, len(gone), _BATCH):
         model._default_manager.filter(pk__in=gone[start : start + _BATCH]).delete()
+
+
+def _dead_letter_at(before: FlowPartition | None, row: FlowPartition) -> datetime | None:
+    """When the last dead letters of the partition were reported."""
+    earlier = before.dead_letters or 0 if before else 0
+    if (row.dead_letters or 0) > earlier:
+        return row.dead_letter_at
+    return before.dead_letter_at if before else None
 
 
 def _existing(model: type[Row], flow: Flow) -> models.QuerySet[Row]:

@@ -265,6 +265,7 @@ class _SourceScan:
             source_end_below_position=is_below,
             counted=part.counted_range if part and not is_other else None,
             repeats=part.repeats if part else None,
+            dead_letters=part.dead_letters if part else None,
         )
 
 

@@ -194,6 +194,7 @@ def _result(
     return {
         "rule": match[0] if match is not None else None,
         "effect": effect_of(topic, rules),
+        "on_error": match[1].on_error if match is not None else "stop",
         "totals": dataclasses.asdict(totals_of(compared)),
         "paths": [one.to_dict() for one in match_paths(uses, records)],
         "rows": [row.to_dict() for row in newest],

@@ -17,7 +17,7 @@ from mirrors.domain.settings.table import KEYS
 from mirrors.domain.states.flows import OBSERVED
 from mirrors.lists.flows import EXPLANATION, FLOWS, TOPICS
 from mirrors.models import Flow, needs
-from mirrors.models.account import with_repeats, with_stopped
+from mirrors.models.account import with_dead_letters, with_repeats, with_stopped
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import speed_sentences
 from mirrors.models.readiness import readiness_of, with_proof, with_readiness
@@ -76,7 +76,7 @@ def show_flow(request: HttpRequest, pk: int, part: str = "overview") -> HttpResp
 def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
     """The context of the header that all tabs of a flow share."""
     now = timezone.now()
-    rows = with_repeats(with_stopped(with_readiness(flows_with_lag(), now)))
+    rows = with_dead_letters(with_repeats(with_stopped(with_readiness(flows_with_lag(), now))))
     flow = mark_flow(get_object_or_404(rows, pk=pk), now)
     # Only the newest can be open.
     last = flow.jobs.first()

@@ -14,17 +14,23 @@ from mirrors.domain.transforms.rules import (
     rule_for,
 )
 from mirrors.models import Flow, FlowTopic
+from mirrors.models.account import dead_letters_of
 
 _EXAMPLES = 3
 
 
 def mark_effects(flow: Flow, topics: Iterable[FlowTopic]) -> None:
-    """Set `effect` of each replicated topic: which rule applies to it and what it does, if any."""
+    """Set `effect` of each replicated topic: which rule applies to it and what it does, if any.
+
+    `dead_letters`: how many of its records are in the dead-letter topic.
+    """
+    letters = dead_letters_of(flow.pk)
     rules = parse_rules(flow.properties.get(TRANSFORMS, ""))
     for row in topics:
         is_replicated = row.remote_topic is not None and row.state != "skipped"
         applies = is_replicated and first_match(row.topic, rules) is not None
         row.effect = effect_of(row.topic, rules) if applies else ""  # type: ignore[attr-defined]
+        row.dead_letters = letters.get((flow.pk, row.topic), 0)  # type: ignore[attr-defined]
 
 
 def rules_with_topics(flow: Flow) -> list[dict[str, Any]]:
@@ -45,6 +51,7 @@ def rules_with_topics(flow: Flow) -> list[dict[str, Any]]:
             "changes": "; ".join(
                 f"{part} = {text}" for part, text in rule.expressions.items() if part != "where"
             ),
+            "on_error": rule.on_error.replace("_", " ") if rule.expressions else "",
             "matched": len(matched[number]),
             "examples": ", ".join(matched[number][:_EXAMPLES]),
         }

@@ -19,7 +19,7 @@ from monitoring.domain.alerts.rules import (
 )
 from monitoring.domain.history import is_fresh
 
-_MOVED_LATELY = timedelta(minutes=15)
+_LATELY = timedelta(minutes=15)
 _INACTIVE = {"draft", "stopped", "failed_over"}
 
 
@@ -34,7 +34,7 @@ def read_flow(condition: Condition, flow: FlowFacts, now: datetime) -> Condition
 
 def read_runner(condition: Condition, runner: RunnerFacts, now: datetime) -> ConditionResult:
     if condition.kind == "runner_moved":
-        moved = runner.moved_at is not None and now - runner.moved_at < _MOVED_LATELY
+        moved = runner.moved_at is not None and now - runner.moved_at < _LATELY
         return _fact(moved, f"moved: {runner.move_reason.rstrip('.')}" if moved else "stays")
     reason = runner.reason.rstrip(".")
     return _fact(
@@ -149,6 +149,12 @@ def _gap(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResul
     return _fact(flow.gaps > 0, f"has {plural(flow.gaps, 'gap')} that {verb} for a decision")
 
 
+def _dead_letters(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
+    wrote = flow.dead_letter_at is not None and now - flow.dead_letter_at < _LATELY
+    written = f"has {plural(flow.dead_letters, 'record')} in its dead-letter topic"
+    return _fact(wrote, f"{written}, the last within 15 minutes" if wrote else written)
+
+
 def _failed(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     return _state(flow, {"failed"})
 
@@ -247,6 +253,7 @@ _READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], ConditionResult]] =
     "flow_failed": _failed,
     "flow_degraded": _degraded,
     "gap": _gap,
+    "dead_letters": _dead_letters,
     "stale": _stale,
     "forecast": _forecast,
     "heartbeat": _heartbeat,

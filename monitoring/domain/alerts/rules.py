@@ -16,6 +16,7 @@ Kind = Literal[
     "flow_failed",
     "flow_degraded",
     "gap",
+    "dead_letters",
     "stale",
     "runner_down",
     "runner_moved",
@@ -38,6 +39,7 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "flow_failed": ("The flow failed and is not restarted automatically", ""),
     "flow_degraded": ("The flow is degraded, or fails repeatedly", ""),
     "gap": ("Records are lost, changed or rejected, and need a decision", ""),
+    "dead_letters": ("A rule failed for records within the last 15 minutes: dead letters", ""),
     "stale": ("No metrics from a running flow for this number of seconds", "s"),
     "runner_down": ("A runner that flows need is not ready", ""),
     "runner_moved": ("Another host took a runner over within the last 15 minutes", ""),
@@ -115,6 +117,9 @@ class FlowFacts:
     moved_at: datetime | None = None
     lag_when_moved: int | None = None
     gaps: int = 0
+    # Records in the dead-letter topic, and when the last ones were reported.
+    dead_letters: int = 0
+    dead_letter_at: datetime | None = None
     failures: int = 0
     outlook: ForecastFacts | None = None
     heartbeat_at: datetime | None = None

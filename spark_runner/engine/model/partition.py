@@ -90,6 +90,8 @@ class Partition(PartitionState):
         "confirmed_epoch",
         "connection_id",
         "counts",
+        "dead_letters",
+        "dead_letters_written",
         "foreign_records",
         "high_watermark",
         "in_flight",
@@ -197,6 +199,8 @@ class Partition(PartitionState):
         self.oldest_timestamp = self.newest_timestamp = -1
         self.timestamp_sum = self.timed_records = 0
         self.counts = PartitionCounters()
+        # In the dead-letter topic: as committed, and in the transaction that is written.
+        self.dead_letters = self.dead_letters_written = 0
         # As in the committed position: operators' decisions, and those that kept the offset runs.
         self.resets = self.kept = 0
         self.repack_reason = RAW
@@ -216,6 +220,7 @@ class Partition(PartitionState):
         self.runs = []
         self.next_downstream = self.committed_downstream
         self.skipped.forget()
+        self.dead_letters_written = 0
         self.count_acknowledged()
         self.restart()
 
@@ -224,6 +229,7 @@ class Partition(PartitionState):
         self.rewind(known.position)
         self.resets, self.kept = known.resets, known.kept
         self.map_end = known.map_end
+        self.dead_letters = known.dead_letters
         epoch = -1 if known.leader_epoch is None else known.leader_epoch
         self.read_epoch = self.acknowledged_epoch = epoch
         if known.next_downstream is not None:
@@ -450,6 +456,10 @@ class Partition(PartitionState):
                 return
         runs.append((first, base, count))
 
+    def count_dead_letters(self, count: int) -> None:
+        """The next commit writes this many records to the dead-letter topic."""
+        self.dead_letters_written = count
+
     # -- the commit
 
     def commit(self, downstream: int, now: int) -> None:
@@ -463,6 +473,8 @@ class Partition(PartitionState):
         self.committed_downstream = max(downstream, self.committed_downstream)
         self.runs = []
         self.skipped.commit(self.position)
+        self.dead_letters += self.dead_letters_written
+        self.dead_letters_written = 0
         latency = latency_of(
             records=self.timed_records,
             timestamp_sum=self.timestamp_sum,

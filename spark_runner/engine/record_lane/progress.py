@@ -238,6 +238,7 @@ class Progress:
             timestamp=part.timestamp,
             lane=self._lane,
             repeats=self._duplicates.count(part.partition),
+            dead_letters=part.partition.dead_letters,
             records=part.committed_records,
             bytes=part.committed_bytes,
             latency=part.partition.counts.take_latency(),

@@ -3,7 +3,8 @@
 The queue of the partition stays the only queue. The first batches that no rule has seen are sent to
 the evaluator and stay queued. Its answer replaces them by batches of the records that the rules
 kept. Records that a rule drops are holes in the offsets, as after compaction, so positions, offset
-runs and translation need nothing else. A record whose expression fails stops its partition.
+runs and translation need nothing else. A record whose expression fails stops its partition, or is
+such a hole and a dead letter (`dead_letters`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.model.receive_buffers import ReceiveBuffers
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.rejections import not_replicated
+from spark_runner.engine.transforms.dead_letters import DeadLetters
 from spark_runner.engine.transforms.record_fields import (
     Header,
     RecordFields,
@@ -95,12 +97,14 @@ class Transforms:
         stop_at: Callable[[Partition, StopReason], None],
         offer: Callable[[Partition], None],
         is_intact: Callable[[PendingBatch], bool],
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         self._rules = rules
         self._evaluator = evaluator
         self._buffers = buffers
         self._corrupt, self._stop_at, self._offer = corrupt, stop_at, offer
         self._is_intact = is_intact
+        self._dead_letters = dead_letters
         self._open: deque[_Request] = deque()
         self._open_records = 0
         # They wait until other requests are answered.
@@ -173,7 +177,7 @@ class Transforms:
     def _apply(self, request: _Request, answer: EvaluatedRows, at: int) -> None:
         partition, batches = request.partition, request.batches
         rule = self._rules[partition.rule]
-        stop = min(answer.failed, default=-1)
+        stop, reason = self._failures(request, answer)
         changes = not (rule.key is None and rule.value is None and rule.headers is None)
         if stop < 0 and not changes and all(answer.kept):
             for batch in batches:
@@ -181,12 +185,8 @@ class Transforms:
             return
         pieces = _kept(request.rows, answer, stop)
         built, too_large = _build(partition, batches, pieces)
-        reason: StopReason | None = None
         if too_large is not None:
             reason = _too_large(partition, *too_large)
-        elif stop >= 0:
-            offset = request.rows[stop][0].offset
-            reason = _failed(partition, offset, answer.failed[stop])
         for batch in batches:
             if batch.buffer is not None:
                 self._buffers.release(batch.buffer)
@@ -197,6 +197,25 @@ class Transforms:
             written = partition.take_before(at + len(built))
             self._stop_at(partition, reason)
             partition.put_last(written)
+
+    def _failures(self, request: _Request, answer: EvaluatedRows) -> tuple[int, StopReason | None]:
+        """The number of the record at which the partition stops, or -1, and the reason.
+
+        Others that failed become dead letters, and are dropped here.
+        """
+        partition = request.partition
+        rule = self._rules[partition.rule]
+        for number in sorted(answer.failed):
+            piece, fields, _ = request.rows[number]
+            field = answer.failed[number]
+            if rule.on_error != "dead_letter" or self._dead_letters is None:
+                return number, _failed(partition, piece.offset, field)
+            size = self._dead_letters.add(partition, piece, fields, rule, field)
+            if size:
+                topic = self._dead_letters.topic
+                return number, _large_dead_letter(partition, piece.offset, field, size, topic)
+            answer.kept[number] = False
+        return -1, None
 
 
 def _index_of(partition: Partition, batch: PendingBatch) -> int:
@@ -267,6 +286,17 @@ def _failed(partition: Partition, offset: int, field: str) -> StopReason:
     why = (
         f"the {field} expression of rule {partition.rule + 1} failed; correct the rule, or skip "
         "the record (a preview shows Spark's message)"
+    )
+    return _stop(partition, offset, "transform_failed", why)
+
+
+def _large_dead_letter(
+    partition: Partition, offset: int, field: str, size: int, topic: Partition
+) -> StopReason:
+    why = (
+        f"the {field} expression of rule {partition.rule + 1} failed, and its dead letter has "
+        f"{size} bytes, while {topic.topic} accepts {topic.settings.most_bytes}; raise its "
+        "max.message.bytes, or skip the record"
     )
     return _stop(partition, offset, "transform_failed", why)
 

@@ -5,6 +5,9 @@ A part that no rule changes is copied as bytes. A header name that is not UTF-8 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mirrors.domain.transforms.headers import AddedHeader
 from spark_runner.kafka_protocol.varint import read_signed, signed
 
 Header = tuple[str, bytes | None]
@@ -56,6 +59,13 @@ class RecordFields:
             raise ValueError("a header is cut off")
         return found
 
+    def with_added(self, headers: Sequence[AddedHeader]) -> bytes:
+        """The record with further headers behind its own, which stay as bytes."""
+        rest = self._rest
+        count, at = read_signed(rest, self._value_stop)
+        added = b"".join(_header(name, value) for name, value in headers)
+        return rest[: self._value_stop] + signed(count + len(headers)) + rest[at:] + added
+
     def replaced(self, key: bytes | None, value: bytes | None, headers: bytes | None) -> bytes:
         """The record with other parts, each with its length; None keeps a part as it is."""
         rest = self._rest
@@ -73,7 +83,10 @@ def part_of(data: bytes | None) -> bytes:
 
 def headers_part_of(headers: list[Header]) -> bytes:
     out = [signed(len(headers))]
-    for name, value in headers:
-        text = name.encode("utf-8", "replace")
-        out += (signed(len(text)), text, part_of(value))
+    out += [_header(name, value) for name, value in headers]
     return b"".join(out)
+
+
+def _header(name: str, value: bytes | None) -> bytes:
+    text = name.encode("utf-8", "replace")
+    return signed(len(text)) + text + part_of(value)
