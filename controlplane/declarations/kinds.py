@@ -195,7 +195,7 @@ _ALL = (
         rows=lambda name: Flow.objects.filter(pk=id_of_flow(name)),
         identity=_ends,
         name_of=_name,
-        fields=("runner", "properties", "desired_state"),
+        fields=("runner", "labels", "properties", "desired_state"),
     ),
     Kind(
         name="AlertRule",

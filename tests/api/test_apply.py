@@ -204,6 +204,19 @@ def test_an_export_says_what_the_person_may_not_read(admin: APIClient, operator:
     assert apply(admin, partial["files"][0]["text"])["problems"] == []
 
 
+def test_labels_are_applied_and_exported(admin: APIClient) -> None:
+    labelled = ALL.replace("spec:\n  properties", "spec:\n  labels: [team-b, team-a]\n  properties")
+    applied(admin, labelled)
+    assert [one.name for one in Flow.objects.get().labels.all()] == ["team-a", "team-b"]
+    assert set(actions(apply(admin, labelled)).values()) == {"none"}
+    (file,) = admin.get("/api/v1/apply/").json()["files"]
+    assert "  labels:\n  - team-a\n  - team-b\n" in file["text"]
+    fewer = applied(admin, "kind: Flow\nname: east->west\nspec: {labels: []}\n")
+    assert fewer["changes"][0]["fields_changed"] == [
+        {"name": "labels", "was": ["team-a", "team-b"], "becomes": []}
+    ]
+
+
 MISTAKES = {
     "no YAML": ("kind: Cluster\nname: [east\n", 3, "not valid YAML"),
     "no mapping": ("- a\n- b\n", 1, "must be a mapping with kind, name and spec"),
@@ -257,6 +270,13 @@ MISTAKES = {
         'kind: Flow\nname: a->b\n---\nkind: Drill\nname: a->b#2\nspec: {schedule: "0 4 * * *"}\n',
         12,
         "needs Drill a->b before it",
+    ),
+    "no label": (
+        "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
+        "kind: Cluster\nname: b\nspec: {bootstrap_servers: b:1}\n---\n"
+        "kind: Flow\nname: a->b\nspec:\n  labels: [team a]\n",
+        12,
+        "letters, digits, dots",
     ),
     "no number of a schedule": ("kind: Drill\nname: a->b#1\n", 1, "The first one is a->b, the"),
     "alias": ("kind: Cluster\nname: &a east\nspec: {ssl_ca: *a}\n", 3, "aliases"),

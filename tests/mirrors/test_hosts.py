@@ -15,10 +15,11 @@ from controlplane.worker.host_lease import HostLease as LeaseThread
 from mirrors import launcher
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.runners.host_leases import LEASE_S, RENEW_S
-from mirrors.models import Flow, Host, Job, Runner, Transition
+from mirrors.models import AccessGrant, Flow, Host, Job, Role, Runner, Transition
 from mirrors.services.flows import commands, reconciler
 from mirrors.services.runners import cleanup, hosts
 from mirrors.services.runners import settings as runners
+from mirrors.services.users import ensure_person
 from tests.mirrors.conftest import WHO, fresh, is_in, reconcile_until
 
 pytestmark = pytest.mark.django_db
@@ -227,6 +228,14 @@ def test_pages_and_rest_say_who_serves_what_and_why_it_moved(
     assert "serves default" in admin_client.get("/runners/").content.decode()
     page = admin_client.get(f"/flows/{flow.pk}/", follow=True).content.decode()
     assert "It was taken over" in page
+    # Who may view one flow reads of its host alone.
+    ann = ensure_person(username="ann", password=None, role=Role.NONE)
+    AccessGrant.objects.create(user=ann, role="viewer", scope="flow", flow=flow, created_by="x")
+    admin_client.force_login(ann)
+    shown = admin_client.get("/runners/").content.decode()
+    assert '<dt class="name">b<' in shown
+    assert '<dt class="name">a<' not in shown
+    assert admin_client.get("/api/v1/hosts/").status_code == 403
 
 
 def test_a_list_of_other_hosts_that_cannot_be_used_is_refused(leased: Runner) -> None:

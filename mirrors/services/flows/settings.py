@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from mirrors.domain.flows.conflicts import check_flow
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.settings.changes import changes_sentence, initial_changes
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.standby.flow_definition import REFERENCES
 from mirrors.domain.transforms.rules import TRANSFORMS
 from mirrors.domain.transforms.sql import secret_references
 from mirrors.kafka.security.secrets import check_reference
@@ -49,14 +51,32 @@ def validate_settings(
 
 
 def check_secrets_of_rules(spec: FlowSpec) -> None:
-    """A rule may refer only to secrets that connections may refer to; none is read here."""
-    refused = [
-        f"{TRANSFORMS}, rule {number}, {field}: {why}"
-        for number, field, reference in secret_references(spec.settings.transforms)
-        if (why := check_reference(reference)) is not None
-    ]
+    """A rule may refer only to secrets that connections may refer to; none is read here.
+
+    Nor to one that a cluster uses: whoever reads a mask of known values could guess a password.
+    """
+    if not (found := secret_references(spec.settings.transforms)):
+        return
+    rows = Cluster._base_manager.values_list(*REFERENCES)
+    used = {_secret_behind(reference) for row in rows for reference in row if reference}
+    refused = []
+    for number, field, reference in found:
+        why = check_reference(reference)
+        if why is None and _secret_behind(reference) in used:
+            why = f"{reference} is a secret of a cluster. A mask needs a secret of its own."
+        if why is not None:
+            refused.append(f"{TRANSFORMS}, rule {number}, {field}: {why}")
     if refused:
         raise InvalidSettings({TRANSFORMS: refused})
+
+
+def _secret_behind(reference: str) -> str:
+    """What a reference names: a variable, or a file whichever key of it is read."""
+    scheme, _, rest = reference.partition(":")
+    if scheme == "env":
+        return reference
+    path = rest.rpartition(":")[0] if scheme == "properties" else rest
+    return os.path.realpath(path.replace("\x00", ""))
 
 
 def lock_pairs() -> None:

@@ -31,6 +31,7 @@ from mirrors.domain.runners.host_leases import LEASE_S, STOP_BEFORE_END_S, Lease
 from mirrors.models import Flow, Host, Job, Runner, claim
 from mirrors.models.audit.transitions import note
 from mirrors.models.flows import DesiredState, JobState
+from mirrors.models.grants import sees_everything
 from mirrors.models.runners import RunnerState
 
 log = logging.getLogger(__name__)
@@ -103,10 +104,14 @@ class HostRow:
 
 
 def with_runners() -> list[HostRow]:
-    """Every host that has ever held a lease and was seen within a day, or still has runners."""
+    """Every host that was seen within a day, or still has runners; with those that one may see.
+
+    A person who may not view everything sees only the hosts of visible runners.
+    """
     if not (known := list(Host.objects.all())):
         return []
     now = database_now()
+    sees_all = sees_everything()
     served: dict[str, list[str]] = {}
     for runner, host in Runner.objects.order_by("name").values_list("name", "host"):
         served.setdefault(host, []).append(runner)
@@ -119,7 +124,7 @@ def with_runners() -> list[HostRow]:
             runners=served.get(row.name, []),
         )
         for row in known
-        if row.name in served or now - row.renewed_at < timedelta(days=1)
+        if row.name in served or (sees_all and now - row.renewed_at < timedelta(days=1))
     ]
 
 
