@@ -101,7 +101,9 @@ def test_a_change_names_the_field_with_both_values_and_is_audited(admin: APIClie
     done = applied(admin, ALL.replace("threshold: 60", "threshold: 90"))
     (changed,) = [row for row in done["changes"] if row["action"] == "change"]
     assert (changed["kind"], changed["where"]) == ("AlertRule", "all.yaml:24")
-    assert changed["fields_changed"] == [{"name": "threshold", "was": 60.0, "becomes": 90.0}]
+    assert changed["fields_changed"] == [
+        {"name": "threshold", "was": 60.0, "becomes": 90.0, "drifted": False}
+    ]
     assert Transition.objects.count() == before + 1
 
 
@@ -213,7 +215,7 @@ def test_labels_are_applied_and_exported(admin: APIClient) -> None:
     assert "  labels:\n  - team-a\n  - team-b\n" in file["text"]
     fewer = applied(admin, "kind: Flow\nname: east->west\nspec: {labels: []}\n")
     assert fewer["changes"][0]["fields_changed"] == [
-        {"name": "labels", "was": ["team-a", "team-b"], "becomes": []}
+        {"name": "labels", "was": ["team-a", "team-b"], "becomes": [], "drifted": False}
     ]
 
 
