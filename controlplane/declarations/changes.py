@@ -111,7 +111,7 @@ def apply_changes(
 def _remember(changes: Sequence[Change], *, who: str) -> None:
     """Store what was applied, to see drift later."""
     for change in changes:
-        key = {"kind": change.kind, "name": change.name[:255]}
+        key: dict[str, Any] = {"kind": change.kind, "name": change.name[:255]}
         if change.action == "delete":
             AppliedDocument.objects.filter(**key).delete()
             continue
