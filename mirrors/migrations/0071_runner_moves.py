@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies: ClassVar = [
-        ('mirrors', '0068_applied_documents'),
+        ('mirrors', '0070_applied_documents'),
     ]
 
     operations: ClassVar = [

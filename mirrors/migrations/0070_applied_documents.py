@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies: ClassVar = [("mirrors", "0067_rule_previews")]
+    dependencies: ClassVar = [("mirrors", "0069_dead_letters")]
     operations: ClassVar = [
         migrations.CreateModel(
             name="AppliedDocument",
