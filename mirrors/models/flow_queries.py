@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Case, F, Q, QuerySet, Value, When
-from django.db.models.functions import Coalesce, Concat
+from django.db.models.functions import Coalesce
 
 from mirrors.domain.account.totals import Total, combine
-from mirrors.models.flows import Flow, FlowTopic
+from mirrors.models.flows import NAME, Flow, FlowTopic
 from mirrors.models.grants import filtered
 from mirrors.models.groups.offsets import GroupOffset
 
@@ -67,7 +67,7 @@ def labelled_flows() -> QuerySet[Any]:
 
 def _labelled(rows: QuerySet[Any]) -> QuerySet[Any]:
     rows = rows.select_related("source", "target", "runner")
-    return rows.annotate(label=Concat("source__alias", Value("->"), "target__alias"))
+    return rows.annotate(label=NAME)
 
 
 @dataclasses.dataclass(frozen=True)

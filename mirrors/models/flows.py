@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
+from django.db.models.functions import Concat
 from django.utils import timezone
 
 from mirrors.domain.access.grants import Reach, Subject
@@ -44,6 +45,10 @@ from mirrors.models.runners import Runner
 
 def epoch_ms(at: datetime | None) -> int | None:
     return None if at is None else round(at.timestamp() * 1000)
+
+
+# `Flow.name` in a query.
+NAME = Concat("source__alias", Value("->"), "target__alias")
 
 
 class Flow(Owned):

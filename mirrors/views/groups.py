@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -150,16 +151,13 @@ def _flow_of(request: HttpRequest) -> Flow | None:
 
 def _flow_filter(chosen: Flow | None) -> dict[str, Any]:
     """The choice of flows, at most `_MOST_FLOWS` of them."""
-    found = Flow.objects.select_related("source", "target").order_by(
-        "source__alias", "target__alias"
-    )
-    flows = list(found[:_MOST_FLOWS])
-    if chosen is not None and chosen not in flows:
-        flows.append(chosen)
+    names = dict(islice(flow_names().items(), _MOST_FLOWS))
+    if chosen is not None:
+        names[chosen.pk] = chosen.name
     return {
         "field": "flow",
         "label": "Flow",
-        "values": [flow.pk for flow in flows],
-        "texts": {flow.pk: flow.name for flow in flows},
+        "values": list(names),
+        "texts": names,
         "chosen": chosen.pk if chosen else "",
     }

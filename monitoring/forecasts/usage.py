@@ -1,4 +1,4 @@
-"""Bytes by topic and month, from hourly samples, and the cost of each flow's month."""
+"""Bytes by topic and month, counted with each minute's samples, and each flow's cost."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.db import transaction
-from django.db.models import Max, Min, Sum
+from django.db import connection, transaction
+from django.db.models import Min, Sum
 from django.utils import timezone
 
 from mirrors.domain.audit.actors import RECONCILER
@@ -16,35 +16,28 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.models import Flow
 from mirrors.models.audit.transitions import note
 from monitoring.domain.costs import MonthCost, Price, month_cost, month_of
-from monitoring.domain.history import TOPIC_HOUR, TOPIC_MINUTE
+from monitoring.domain.history import TOPIC_MINUTE
 from monitoring.models import MonthlyUsage, TopicSample, TransferPrice
 
 # Months that are kept.
 KEEP = timedelta(days=400)
-_BATCH = 500
+_TABLE = MonthlyUsage._meta.db_table
+# The ORM's upsert replaces a value; this one adds to it.
+_ADD = f"""
+INSERT INTO {_TABLE} (flow_id, topic, month, bytes, since, until) VALUES (%s, %s, %s, %s, %s, %s)
+ON CONFLICT (flow_id, topic, month) DO UPDATE
+SET bytes = {_TABLE}.bytes + excluded.bytes, until = excluded.until
+WHERE {_TABLE}.until < excluded.until
+"""  # noqa: S608 - the name of the model's table
 
 
-def add_hour(at: datetime, rows: Iterable[TopicSample]) -> None:
-    """Add one finished hour. An hour that is already contained is not added twice."""
-    end, month = at + TOPIC_HOUR.step, month_of(at).date()
-    sent = {(row.flow_id, row.topic): row.bytes for row in rows if row.bytes}
-    known = MonthlyUsage.objects.filter(month=month, flow__in={flow for flow, _ in sent})
-    old = [row for row in known if (row.flow_id, row.topic) in sent]
-    seen = {(row.flow_id, row.topic) for row in old}
-    late = [row for row in old if row.until <= at]
-    for row in late:
-        row.bytes += sent[row.flow_id, row.topic]
-        row.until = end
-    MonthlyUsage.objects.bulk_update(late, ("bytes", "until"), batch_size=_BATCH)
-    MonthlyUsage.objects.bulk_create(
-        (
-            MonthlyUsage(flow_id=flow, topic=topic, month=month, bytes=count, since=at, until=end)
-            for (flow, topic), count in sent.items()
-            if (flow, topic) not in seen
-        ),
-        batch_size=_BATCH,
-        ignore_conflicts=True,
-    )
+def add_minute(at: datetime, rows: Iterable[TopicSample]) -> None:
+    """Add the samples of one minute. A minute that a topic already contains is not added twice."""
+    month, end = month_of(at.astimezone(UTC)).date(), at + TOPIC_MINUTE.step
+    values = [(row.flow_id, row.topic, month, row.bytes, at, end) for row in rows if row.bytes]
+    if values:
+        with connection.cursor() as cursor:
+            cursor.executemany(_ADD, values)
 
 
 def prune(*, now: datetime) -> int:
@@ -74,21 +67,16 @@ def prices_by_pair() -> dict[tuple[int, int], Price]:
 
 def usage_of(flow: Flow, now: datetime) -> dict[str, int]:
     """Bytes of this month by topic."""
-    month = month_of(now.astimezone(UTC))
-    rows = MonthlyUsage.objects.filter(flow=flow, month=month.date())
-    found = dict(rows.values_list("topic", "bytes"))
-    minutes = _minutes(month).filter(flow=flow).order_by().values_list("topic")
-    for topic, count in minutes.annotate(Sum("bytes")):
-        found[topic] = found.get(topic, 0) + count
-    return {topic: count for topic, count in found.items() if count}
+    month = month_of(now.astimezone(UTC)).date()
+    rows = MonthlyUsage.objects.filter(flow=flow, month=month)
+    return dict(rows.filter(bytes__gt=0).values_list("topic", "bytes"))
 
 
 def topic_usage(flow: Flow, topic: str, now: datetime) -> int:
     """Bytes of this month of one topic."""
-    month = month_of(now.astimezone(UTC))
-    counted = MonthlyUsage.objects.filter(flow=flow, topic=topic, month=month.date())
-    minutes = _minutes(month).filter(flow=flow, topic=topic)
-    return sum(rows.aggregate(sent=Sum("bytes"))["sent"] or 0 for rows in (counted, minutes))
+    month = month_of(now.astimezone(UTC)).date()
+    rows = MonthlyUsage.objects.filter(flow=flow, topic=topic, month=month)
+    return rows.values_list("bytes", flat=True).first() or 0
 
 
 def set_price(
@@ -124,23 +112,10 @@ def set_price(
 def _known_since() -> datetime | None:
     """From when bytes are known: not before the collector first counted."""
     first = MonthlyUsage.objects.aggregate(Min("since"))["since__min"]
-    if first is None:
-        minutes = TopicSample.objects.filter(resolution=TOPIC_MINUTE.seconds).order_by("at")
-        first = minutes.values_list("at", flat=True).first()
     return None if first is None else first.astimezone(UTC)
-
-
-def _minutes(month: datetime) -> Any:
-    """Samples of the hours that no month contains yet."""
-    last = MonthlyUsage.objects.aggregate(Max("until"))["until__max"]
-    start = month if last is None else max(month, last.astimezone(UTC))
-    return TopicSample.objects.filter(resolution=TOPIC_MINUTE.seconds, at__gte=start)
 
 
 def _sent_by_flow(month: datetime) -> dict[int, int]:
     """Bytes of this month."""
     rows = MonthlyUsage.objects.filter(month=month.date()).order_by().values_list("flow")
-    found = dict(rows.annotate(Sum("bytes")))
-    for flow, count in _minutes(month).order_by().values_list("flow").annotate(Sum("bytes")):
-        found[flow] = found.get(flow, 0) + count
-    return found
+    return dict(rows.annotate(Sum("bytes")))

@@ -65,6 +65,7 @@ def collect(*, now: datetime) -> int:
     with transaction.atomic():
         TopicSample.objects.bulk_create(samples, batch_size=_BATCH, ignore_conflicts=True)
         update_rows(topics, ("sampled_records", "sampled_bytes", "sampled_at"))
+        usage.add_minute(at, samples)
         partitions = _partitions(topics, at, now)
         PartitionSample.objects.bulk_create(partitions, batch_size=_BATCH, ignore_conflicts=True)
         for of_topics, count, most in (
@@ -164,7 +165,6 @@ def _roll_up_hour(at: datetime) -> int:
             FullStep.objects.get_or_create(
                 of_topics=of_topics, resolution=TOPIC_HOUR.seconds, at=at
             )
-        usage.add_hour(at, rows)
     return len(rows)
 
 

@@ -105,7 +105,8 @@ def worst_topics_over(
     worst = highest.filter(peak__gt=0).order_by("-peak", "topic")[:limit]
     names = [row["topic"] for row in worst]
     points: dict[str, list[tuple[datetime, int | None]]] = {name: [] for name in names}
-    shown = _of_resolution(samples.filter(topic__in=names), over, now)
+    # Sorted by time, SQLite would read the samples of all flows.
+    shown = _of_resolution(samples.filter(topic__in=names), over, now).order_by()
     for topic, at, lag in shown.values_list("topic", "at", "time_lag_ms"):
         points[topic].append((at, lag))
     known = set()
@@ -122,7 +123,7 @@ def _partitions(
     worst = behind.order_by("-time_lag_ms", "-offset_lag", "partition")
     numbers = list(worst.values_list("partition", flat=True)[:TOP_PARTITIONS])
     start = over.start(now)
-    rows = PartitionSample.objects.filter(
+    rows = PartitionSample.objects.order_by().filter(
         flow=flow, topic=topic, partition__in=numbers, at__gte=start, at__lte=now
     )
     found: dict[int, list[tuple[datetime, int | None, int | None]]] = defaultdict(list)

@@ -58,9 +58,9 @@ class CompressionReading(Reading, Owned):
 
 
 class MonthlyUsage(Owned):
-    """Bytes that a topic sent to the target in a month (UTC), by finished hours.
+    """Bytes that a topic sent to the target in a month (UTC), up to its last sample.
 
-    `since` and `until` are the start of its first and the end of its last counted hour.
+    `since` and `until` are the start of its first and the end of its last counted minute.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="usage", db_index=False)

@@ -19,8 +19,8 @@ from mirrors.models.readiness import readiness_of, with_readiness
 from mirrors.services.clock import milliseconds
 from monitoring.domain.history import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
-from monitoring.prometheus import engine_metrics, mm2_metrics, sync_metrics
-from monitoring.prometheus.text_format import MM2, Labels, Series, labelled, text_of
+from monitoring.prometheus import engine_metrics, mm2_metrics, partition_metrics, sync_metrics
+from monitoring.prometheus.text_format import MM2, RECORD_AGE, Labels, Series, labelled, text_of
 
 
 def scrape(*, now: datetime, partitions: bool) -> bytes:
@@ -50,7 +50,7 @@ def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     yield from _runners(now)
     yield from _others(now)
     if partitions:
-        yield from sync_metrics.partitions(labels)
+        yield from partition_metrics.series(labels, now)
 
 
 def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterator[Series]:
@@ -155,7 +155,7 @@ def _topics(labels: dict[int, Labels], *, by_partition: bool) -> Iterator[Series
     lag = Series("understudy_topic_offset_lag_records", "Records not yet replicated")
     age = Series("understudy_topic_time_lag_seconds", "Age of the oldest record")
     parts = Series("understudy_topic_partitions", "Partitions of the source topic")
-    mm2 = Series(f"{MM2}record_age_ms", "Age of the oldest record not replicated")
+    mm2 = Series(*RECORD_AGE)
     rows = FlowTopic.objects.exclude(remote_topic=None).order_by()
     owed = Series("understudy_topic_owed_records", "Known records not yet replicated")
     unknown = Series("understudy_topic_unknown_partitions", "Partitions with an unknown lag")

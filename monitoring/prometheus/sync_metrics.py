@@ -1,15 +1,14 @@
-"""Metrics of forecasts, heartbeats, checkpoints and partitions."""
+"""Metrics of forecasts, costs, heartbeats, checkpoints and replicated records."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from django.db.models import OuterRef, Subquery
 
 from mirrors.domain.sync.tasks import CHECKPOINTS
-from mirrors.models import DutyRun, Flow, FlowPartition, FlowTopic, HeartbeatState
+from mirrors.models import DutyRun, Flow, FlowTopic, HeartbeatState
 from monitoring.forecasts import usage
 from monitoring.models import ClusterSweep, FlowOutlook
 from monitoring.prometheus.text_format import MM2, Labels, Series, labelled
@@ -96,8 +95,7 @@ def _checkpoints(labels: Mapping[int, Labels], now: datetime) -> Series:
 def replicated(labels: Mapping[int, Labels], *, by_partition: bool) -> Iterator[Series]:
     """Records and bytes of each topic, also with MirrorMaker 2's names.
 
-    Those with MirrorMaker 2's names count by partition if asked. A partition counts from the start
-    of the last job, which `rate()` sees as a counter reset.
+    Those with MirrorMaker 2's names are those of the partitions if these are asked for.
     """
     records = Series("understudy_topic_records_total", "Records replicated", "counter")
     size = Series("understudy_topic_bytes_total", "Bytes sent to the target", "counter")
@@ -115,58 +113,6 @@ def replicated(labels: Mapping[int, Labels], *, by_partition: bool) -> Iterator[
             mm2 = f"{labels[flow].mm2},{labelled(topic=remote)}"
             record_count.add(mm2, count)
             byte_count.add(mm2, volume)
-    if by_partition:
-        _add_partitions(labels, record_count, byte_count)
-    yield from (records, size, record_count, byte_count)
-
-
-def _add_partitions(labels: Mapping[int, Labels], records: Series, size: Series) -> None:
-    heads: dict[tuple[int, str], str] = {}
-    rows = FlowPartition.objects.exclude(position=None).order_by()
-    for flow, remote, number, count, volume in rows.values_list(
-        "flow", "remote_topic", "partition", "records", "bytes"
-    ):
-        if flow not in labels:
-            continue
-        head = heads.get((flow, remote))
-        if head is None:
-            head = heads[flow, remote] = f"{labels[flow].mm2},{labelled(topic=remote)}"
-        key = f'{head},partition="{number}"'
-        records.add(key, count)
-        size.add(key, volume)
-
-
-@dataclasses.dataclass
-class _Topic:
-    """Beginnings of the lines of its partitions."""
-
-    lag: str
-    age: str
-    position: str
-
-
-def partitions(labels: Mapping[int, Labels]) -> Iterator[Series]:
-    """Three series per partition."""
-    lag = Series("understudy_partition_offset_lag_records", "Records not yet replicated")
-    age = Series("understudy_partition_time_lag_seconds", "Age of the oldest record")
-    position = Series("understudy_partition_position", "Next offset to replicate")
-    lags, ages, positions = (one.lines.append for one in (lag, age, position))
-    topics: dict[tuple[int, str], _Topic] = {}
-    fields = ("flow", "topic", "partition", "offset_lag", "time_lag_ms", "position")
-    # No `iterator()`: for its cursor, PostgreSQL would materialize all rows first.
-    rows = FlowPartition.objects.order_by().values_list(*fields)
-    for flow, topic, number, behind, oldest, at in rows:
-        seen = topics.get((flow, topic))
-        if seen is None:
-            if flow not in labels:
-                continue
-            same = f'{{{labels[flow].flow},{labelled(topic=topic)},partition="'
-            seen = _Topic(lag.name + same, age.name + same, position.name + same)
-            topics[flow, topic] = seen
-        if behind is not None:
-            lags(f'{seen.lag}{number}"}} {behind}')
-        if oldest is not None:
-            ages(f'{seen.age}{number}"}} {oldest / 1000}')
-        if at is not None:
-            positions(f'{seen.position}{number}"}} {at}')
-    yield from (lag, age, position)
+    yield from (records, size)
+    if not by_partition:
+        yield from (record_count, byte_count)

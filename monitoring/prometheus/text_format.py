@@ -7,6 +7,11 @@ from collections.abc import Iterable
 
 # Prefix of the metrics of MirrorMaker 2's exporter.
 MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
+RECORD_AGE = (f"{MM2}record_age_ms", "Age of the oldest record not replicated")
+REPLICATION_LATENCY = (
+    f"{MM2}replication_latency_ms",
+    "From record timestamp to commit, in the last minute",
+)
 
 
 class Series:
@@ -19,6 +24,20 @@ class Series:
     def add(self, labels: str, value: float) -> None:
         # Sums from PostgreSQL are Decimals.
         self.lines.append(f"{self.name}{{{labels}}} {float(value)}")
+
+
+class Family:
+    """Mean, lowest and highest; the mean under the plain name too, as boards of MirrorMaker 2
+    expect both."""
+
+    def __init__(self, name: str, help_text: str) -> None:
+        self.series = tuple(
+            Series(f"{name}{end}", help_text) for end in ("", "_avg", "_min", "_max")
+        )
+
+    def add(self, labels: str, mean: float, low: float, high: float) -> None:
+        for one, value in zip(self.series, (mean, mean, low, high), strict=True):
+            one.add(labels, value)
 
 
 @dataclasses.dataclass(frozen=True)

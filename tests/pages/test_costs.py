@@ -1,8 +1,8 @@
-"""Costs: counted from hourly samples, shown by flow and topic, priced by an admin, alerted."""
+"""Costs: counted with each minute's samples, shown by topic, priced by an admin, alerted."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -13,15 +13,16 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.topics.compression import CompressionSample
 from mirrors.kafka.connection.admin_client import Partial
-from mirrors.models import Flow, GroupOffset, Transition
+from mirrors.models import Flow, FlowTopic, GroupOffset, Transition
 from mirrors.services.errors import Conflict
 from monitoring.alerts.facts import flow_facts
 from monitoring.domain.alerts.conditions import read_flow
 from monitoring.domain.alerts.rules import Condition
 from monitoring.domain.costs import month_of
+from monitoring.domain.history import TOPIC_HOUR, TOPIC_MINUTE
 from monitoring.forecasts import compression, usage
 from monitoring.forecasts.advice import readers_of
-from monitoring.history.topic_collector import roll_up
+from monitoring.history import topic_collector
 from monitoring.models import CompressionReading, MonthlyUsage, TopicSample, TransferPrice
 from tests.pages import world
 from tests.pages.conftest import As
@@ -31,40 +32,51 @@ GB = 10**9
 
 @pytest.fixture
 def flow(db: None) -> Flow:
-    """Orders sent 90 GB this month, and 10 GB in the hour that is not finished."""
+    """Orders sent 90 GB this month, and 10 GB in the last minute."""
     flow = world.flow(world.cluster("primary"), world.cluster("backup"))
-    now = timezone.now()
-    hour = now.replace(minute=0, second=0, microsecond=0)
+    month, minute = month_of(timezone.now()), TOPIC_MINUTE.slot(timezone.now())
     MonthlyUsage.objects.create(
-        flow=flow, topic="orders", month=month_of(now).date(), bytes=90 * GB,
-        since=month_of(now), until=hour,
-    )  # fmt: skip
-    TopicSample.objects.create(
-        flow=flow, topic="orders", resolution=60, at=hour, owed=0, records=1, bytes=10 * GB
+        flow=flow, topic="orders", month=month.date(), bytes=90 * GB, since=month, until=minute
     )
+    usage.add_minute(minute, [sample(flow, "orders", 10 * GB)])
     return flow
 
 
-def test_a_finished_hour_is_counted_once(db: None) -> None:
+def sample(flow: Flow, topic: str, count: int) -> TopicSample:
+    return TopicSample(flow=flow, topic=topic, resolution=60, owed=0, records=1, bytes=count)
+
+
+def test_each_minute_of_a_topic_is_counted_once(db: None) -> None:
     flow = world.flow()
-    hour = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
-    for topic, minute, count in (("a", 1, 5), ("a", 2, 6), ("b", 3, 7), ("c", 4, 0)):
-        TopicSample.objects.create(
-            flow=flow, topic=topic, resolution=60, at=hour + timedelta(minutes=minute),
-            owed=0, records=1, bytes=count,
-        )  # fmt: skip
-    before = usage.costs([flow], timezone.now())[flow.pk].bytes
+    minute = datetime(2026, 11, 30, 23, 59, tzinfo=UTC)
     for _ in range(2):
-        roll_up(now=timezone.now())
-    rows = dict(MonthlyUsage.objects.values_list("topic", "bytes"))
-    assert rows == {"a": 11, "b": 7}
-    samples = TopicSample.objects.filter(resolution=3600)
-    usage.add_hour(hour, samples)
-    assert dict(MonthlyUsage.objects.values_list("topic", "bytes")) == rows
-    usage.add_hour(hour + timedelta(hours=1), samples)
-    assert MonthlyUsage.objects.get(topic="a", month=month_of(hour).date()).bytes in (11, 22)
-    if month_of(hour) == month_of(timezone.now()):
-        assert before == 18
+        usage.add_minute(minute, [sample(flow, "a", 5), sample(flow, "b", 7), sample(flow, "c", 0)])
+    # The collector comes back within the minute for topics that had no figures yet.
+    usage.add_minute(minute, [sample(flow, "d", 2)])
+    assert usage.usage_of(flow, minute) == {"a": 5, "b": 7, "d": 2}
+    usage.add_minute(minute + TOPIC_MINUTE.step, [sample(flow, "a", 6)])
+    assert usage.topic_usage(flow, "a", minute) == 5
+    december = minute + TOPIC_MINUTE.step
+    usage.add_minute(december + TOPIC_MINUTE.step, [sample(flow, "a", 1)])
+    assert usage.usage_of(flow, december) == {"a": 7}
+    assert usage.costs([flow], december)[flow.pk].bytes == 7
+    [row] = MonthlyUsage.objects.filter(topic="a", month=december.date())
+    assert (row.since, row.until) == (december, december + 2 * TOPIC_MINUTE.step)
+
+
+def test_a_sample_of_a_topic_is_in_its_month(db: None) -> None:
+    now = timezone.now()
+    flow = world.flow(as_of=now)
+    world.topic(flow, "orders", records=3, bytes=100, as_of=now)
+    for _ in range(2):
+        topic_collector.collect(now=now)
+    assert usage.usage_of(flow, now) == {"orders": 100}
+    FlowTopic.objects.update(records=5, bytes=140, as_of=now + TOPIC_MINUTE.step)
+    topic_collector.collect(now=now + TOPIC_MINUTE.step)
+    sent = usage.topic_usage(flow, "orders", now + TOPIC_MINUTE.step)
+    assert sent == 140 - 100 * (month_of(now) != month_of(now + TOPIC_MINUTE.step))
+    topic_collector.roll_up(now=now + TOPIC_HOUR.step)
+    assert sum(MonthlyUsage.objects.values_list("bytes", flat=True)) == 140
 
 
 def test_an_admin_sets_a_price_and_pages_show_cost_and_budget(signed_in: As, flow: Flow) -> None:

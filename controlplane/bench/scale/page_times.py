@@ -24,6 +24,7 @@ from mirrors.models import (
     DutyRun,
     FailoverRun,
     Flow,
+    FlowAccount,
     FlowPartition,
     FlowTopic,
     HeartbeatState,
@@ -94,7 +95,7 @@ def measure(*, times: int) -> list[PageTimes]:
     move = _MovingTopics()
     found.append(_measured("a history sample of 2,000 topics", SWEEP_MS, move.collect, few, move))
     if wide := Cluster.objects.filter(alias="wide").first():
-        took = _measured(SWEEP, SWEEP_MS, lambda: _sweep(wide), few)
+        took = _measured(SWEEP, SWEEP_MS, lambda: _sweep(wide), few, _freshen)
         found.append(took)
     found.append(_measured("an evaluation of all alert rules", SWEEP_MS, _evaluate, few, _freshen))
     return found
@@ -150,6 +151,7 @@ def _freshen() -> None:
     """As if runners, sweeps, heartbeats and duties had just reported: nothing is to be told of."""
     now = timezone.now()
     Flow.objects.update(as_of=now)
+    FlowAccount.objects.update(as_of=now, is_swept=False)
     FlowPartition.objects.update(as_of=now)
     FlowOutlook.objects.update(as_of=now)
     HeartbeatState.objects.update(seen_at=now)
@@ -171,7 +173,8 @@ class _MovingTopics:
 
     def __call__(self) -> None:
         self._now += TOPIC_MINUTE.step
-        FlowTopic.objects.update(records=F("records") + 100, as_of=self._now)
+        moved = {"records": F("records") + 100, "bytes": F("bytes") + 100_000}
+        FlowTopic.objects.update(**moved, as_of=self._now)
 
     def collect(self) -> None:
         topic_collector.collect(now=self._now)

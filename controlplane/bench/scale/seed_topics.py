@@ -73,12 +73,12 @@ def _history(
 
 
 def _costs(names: Sequence[FlowTopic], flows: Sequence[Flow], now: datetime) -> None:
-    month, hour = month_of(now), TOPIC_HOUR.slot(now)
+    month = month_of(now)
     MonthlyUsage.objects.bulk_create(
         (
             MonthlyUsage(
                 flow_id=row.flow_id, topic=row.topic, month=month.date(), bytes=10**11, since=month,
-                until=hour,
+                until=TOPIC_MINUTE.slot(now),
             )
             for row in names
         ),
