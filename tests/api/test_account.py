@@ -1,8 +1,11 @@
-"""In one revision, partitions, topics, flow, metrics and overview agree to the record."""
+"""In one revision REST, metrics and the pages of flows, topics and groups agree to the record."""
 
 from __future__ import annotations
 
+import html
 import random
+import re
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from rest_framework.test import APIClient
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.gaps.lost_ranges import GapFacts
 from mirrors.domain.runners.job_files import JobStatus, PartitionStatus, TopicStatus
-from mirrors.models import Flow, Role
+from mirrors.models import Flow, GroupOffset, Role
 from mirrors.services.clock import milliseconds
 from mirrors.services.flows import progress
 from tests.pages import world
@@ -99,11 +102,105 @@ def test_every_statement_of_a_revision_adds_up(
         check(row)
     check(whole)
     scraped(viewer, whole)
+    scraped_parts(viewer, topics, partitions)
+    browser = signed_in(people)
+    assert figure(browser, f"/flows/{flow.pk}/", FACT) == written(whole["owed"])
+    assert figure(browser, "/flows/", CELL) == written(whole["owed"])
+    assert figure(browser, "/", CELL) == written(whole["owed"])
+    for topic in topics:
+        page = f"/flows/{flow.pk}/topics/{topic['topic']}/"
+        assert figure(browser, page, FACT) == written(topic["owed"]), page
     if whole["owed"]["records"]:
-        browser = Client()
-        backend = "django.contrib.auth.backends.ModelBackend"
-        browser.force_login(people[Role.VIEWER], backend=backend)
-        assert f"{whole['owed']['records']:,} record" in browser.get("/").content.decode()
+        amount = f"{whole['owed']['records']:,} record"
+        assert amount in browser.get("/").content.decode()
+        assert amount in browser.get("/failovers/").content.decode()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_lag_of_a_group_is_the_same_on_every_page(
+    viewer: APIClient, people: dict[Role, User], seed: int
+) -> None:
+    dice = random.Random(seed)
+    flow = world.flow(world.cluster("east"), world.cluster("west"))
+    for at in range(dice.randrange(1, 6)):
+        for number in range(dice.randrange(1, 4)):
+            lag = dice.choice([None, 0, dice.randrange(5_000)])
+            GroupOffset.objects.create(
+                flow=flow, group=f"g{at}", topic="orders", partition=number, source_offset=90,
+                translated_offset=dice.choice([None, 80]), source_lag=lag, re_reads=0,
+                sync_state=dice.choice(["in_sync", "moved", "failed", "excluded"]),
+                as_of=timezone.now(),
+            )  # fmt: skip
+    browser = signed_in(people)
+    rows = viewer.get("/api/v1/consumer-groups/").json()["results"]
+    parts = viewer.get(f"/api/v1/flows/{flow.pk}/groups/?page_size=200").json()["results"]
+    text = browser.get("/groups/").content.decode()
+    for row in rows:
+        mine = [
+            part["source_lag"]
+            for part in parts
+            if part["group"] == row["group"] and part["sync_state"] != "excluded"
+        ]
+        known = [lag for lag in mine if lag is not None]
+        assert row["least_lag"] == sum(known)
+        assert row["lag"] == (sum(known) if mine and len(known) == len(mine) else None)
+        lag = "–" if row["lag"] is None else f"{row['lag']:,}"  # noqa: RUF001
+        if row["lag"] is None and known:
+            lag = f"≥ {row['least_lag']:,}"
+        line = text[text.index(f">{row['group']}</a>") :].partition("</tr>")[0]
+        assert re.search(rf">\s*{lag}\s*<", line), row
+        page = browser.get(f"/flows/{flow.pk}/group/?group={row['group']}").content.decode()
+        assert re.search(rf">\s*{lag}\s*<", page), row
+
+
+# A figure at the head of a page, and the first one in a table.
+FACT = re.compile(r"<dt>Not replicated</dt><dd[^>]*>\s*<span title=\"[^\"]*\">([^<]*)</span>")
+CELL = re.compile(r"<td class=\"number[^\"]*\">\s*<span title=\"[^\"]*\">([^<]*)</span>")
+
+
+def signed_in(people: dict[Role, User]) -> Client:
+    browser = Client()
+    backend = "django.contrib.auth.backends.ModelBackend"
+    browser.force_login(people[Role.VIEWER], backend=backend)
+    return browser
+
+
+def figure(browser: Client, path: str, where: re.Pattern[str]) -> str:
+    found = where.search(browser.get(path).content.decode())
+    assert found is not None, path
+    return html.unescape(found[1])
+
+
+def written(said: dict[str, Any]) -> str:
+    """How a page writes what REST says."""
+    if said["records"] is None:
+        return "–"  # noqa: RUF001
+    return ("≥ " if said["certainty"] == "at_least" else "") + f"{said['records']:,}"
+
+
+def scraped_parts(
+    viewer: APIClient, topics: list[dict[str, Any]], partitions: list[dict[str, Any]]
+) -> None:
+    """What a scrape says of topics and partitions is what REST says; unknown has no series."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    text = viewer.get("/metrics?partitions=1").content.decode()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = sample.labels
+            key = f"{labels.get('topic')}-{labels.get('partition', '')}".rstrip("-")
+            found[sample.name][key] = sample.value
+    copied = [row for row in topics if row["remote_topic"]]
+    assert found["understudy_topic_owed_records"] == {
+        row["topic"]: row["owed"]["offsets"] for row in copied
+    }
+    assert found["understudy_topic_unknown_partitions"] == {
+        row["topic"]: row["owed"]["unknown_partitions"] for row in copied
+    }
+    assert found["understudy_partition_offset_lag_records"] == {
+        f"{row['topic']}-{row['partition']}": row["offset_lag"]
+        for row in partitions
+        if row["offset_lag"] is not None
+    }
 
 
 def check(row: dict[str, Any]) -> None:
