@@ -269,6 +269,9 @@ class TransformRuleSerializer(StrictSerializer):
     key = serializers.CharField(allow_null=True, help_text="The new key.")
     value = serializers.CharField(allow_null=True, help_text="The new value.")
     headers = serializers.CharField(allow_null=True, help_text="The new headers.")
+    provenance = serializers.BooleanField(
+        help_text="Whether headers with the origin of each record are added."
+    )
     on_error = serializers.ChoiceField(
         ERROR_ACTIONS, help_text="What happens to a record for which an expression fails."
     )

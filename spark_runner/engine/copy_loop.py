@@ -148,6 +148,7 @@ class CopyLoop:
                 offer=self._writer.offer,
                 is_intact=is_intact,
                 dead_letters=commit_records.dead_letters,
+                source=source.alias,
             )
             preparer.evaluate = transforms.request
         wake_descriptor = -1 if evaluator is None else evaluator.fileno()

@@ -23,8 +23,9 @@ from mirrors.domain.runners.job_files import (
     SliceStatus,
     TopicStatus,
 )
-from mirrors.domain.specs import FlowSpec
+from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.topics.plan import LONGEST_NAME
+from mirrors.domain.transforms.rules import drops_records
 from mirrors.kafka.protocol.metadata import id_bytes
 from spark_runner.ipc.messages import PartitionError, PartitionFigure
 from spark_runner.planning.blocked_topics import BLOCKED, CANNOT_BE_CREATED, blocked_topics
@@ -69,6 +70,8 @@ class FlowProgress:
         self._unplanned_partitions: set[TopicPartition] = set()
         # The number of requests for headers so far.
         self._header_turn = 0
+        # Whether records of a topic are counted.
+        self._counted_topics: dict[str, bool] = {}
 
     def apply_plan(self, plan: Plan) -> frozenset[TopicPartition]:
         """Apply a plan. Returns the partitions that only the previous plan had stopped."""
@@ -241,11 +244,20 @@ class FlowProgress:
         ]
 
     @cached_property
-    def _counts_records(self) -> bool:
-        """With `skip.replicated` the source holds records that are not owed."""
+    def _settings(self) -> FlowSettings:
         job = self.job
         spec = FlowSpec(source=job.source, target=job.target, properties=job.properties)
-        return not spec.settings.skip_replicated
+        return spec.settings
+
+    def _counts_records(self, topic: str) -> bool:
+        """With `skip.replicated`, or a rule that drops some, the source holds records that are not
+        owed."""
+        known = self._counted_topics.get(topic)
+        if known is None:
+            settings = self._settings
+            known = not settings.skip_replicated and not drops_records(topic, settings.transforms)
+            self._counted_topics[topic] = known
+        return known
 
     def header_requests(self) -> dict[TopicPartition, int]:
         """Offsets from which to read headers of owed records, least often asked first.
@@ -261,7 +273,7 @@ class FlowProgress:
             if (
                 row.is_header_due(self._header_turn)
                 and (at := row.next_header(self.errors.get(tp))) is not None
-                and (at == row.log_start or self._counts_records)
+                and (at == row.log_start or self._counts_records(tp[0]))
             ):
                 yield tp, at
 
@@ -420,7 +432,7 @@ class FlowProgress:
             strangers=tuple(row.foreign),
             repeats=row.repeats,
             dead_letters=row.dead_letters,
-            counted=row.counted(error) if self._counts_records else None,
+            counted=row.counted(error) if self._counts_records(tp[0]) else None,
             code=error.code if error else "",
             source_first=row.log_start,
             source_end_below_position=is_log_replaced(row, error),

@@ -14,6 +14,7 @@ from mirrors.domain.transforms.rules import (
     InvalidRule,
     TransformRule,
     dead_letter_topic,
+    drops_records,
     effect_of,
     first_match,
     format_rules,
@@ -61,7 +62,10 @@ def test_fields_that_are_missing_or_null_are_none() -> None:
         ('[{"topics": "a", "where": {"a": 1}}]', "not an object"),
         ('[{"topics": "a", "key": " "}]', "rule 1, key: is empty: remove the field"),
         ('[{"topics": "a", "wehre": "true"}]', "rule 1: has the unknown field 'wehre' (did you "),
-        ('[{"topics": "a", "x": 1}]', "fields are topics, where, key, value, headers, on_error"),
+        (
+            '[{"topics": "a", "x": 1}]',
+            "fields are topics, where, key, value, headers, provenance, on_error",
+        ),
         ('[{"topics": "a", "": 1}]', "rule 1: has the unknown field ''"),
         ('[{"topics": "a", "topics": "b"}]', "rule 1, topics: occurs twice"),
         ('[{"topics": "a", "topic": "b"}]', "rule 1, topic: routing to another topic is not supp"),
@@ -109,11 +113,32 @@ def test_the_dead_letter_topic_has_a_name_only_if_a_rule_writes_there() -> None:
     assert effect_of("a", rules).endswith("records for which it fails go to the dead-letter topic")
 
 
+def test_provenance_alone_makes_an_active_rule_that_drops_nothing() -> None:
+    text = '[{"topics": "a", "provenance": true}, {"topics": "b", "provenance": false}]'
+    rules = parse_rules(text)
+    assert [rule.is_active for rule in rules] == [True, False]
+    assert (rule_for("a", rules), rule_for("b", rules)) == (rules[0], None)
+    assert effect_of("a", rules) == "rule 1 (a) adds headers with the origin"
+    assert not drops_records("a", rules)
+    with pytest.raises(InvalidRule, match="rule 1, provenance: must be true, which adds"):
+        parse_rules('[{"topics": "a", "provenance": 1}]')
+
+
+def test_a_rule_that_filters_or_writes_dead_letters_drops_records() -> None:
+    rules = parse_rules(
+        '[{"topics": "a", "where": "true"}, {"topics": "b", "value": "key"},'
+        ' {"topics": "c", "value": "key", "on_error": "dead_letter"}]'
+    )
+    assert [drops_records(topic, rules) for topic in "abcd"] == [True, False, True, False]
+    assert effect_of("c", rules).startswith("rule 3 (c) changes value; records for which it fai")
+
+
 TEXTS = st.text(min_size=1, max_size=30).filter(lambda text: text.strip())
 RULES = st.builds(
     TransformRule,
     topics=st.sampled_from(["orders", ".*", r"a\.b", "(?i)X|y{1,2}"]),
     where=TEXTS,
+    provenance=st.booleans(),
     on_error=st.sampled_from(ERROR_ACTIONS),
     **{field: st.none() | TEXTS for field in EXPRESSION_FIELDS if field != "where"},
 )

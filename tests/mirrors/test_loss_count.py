@@ -77,6 +77,24 @@ def test_a_topic_and_partitions_that_came_after_the_last_look_count(world: World
     assert rows == expected
 
 
+def test_of_records_that_a_rule_filters_at_most_so_many_are_lost(world: World) -> None:
+    topic, other = world.topic("orders"), world.topic("other")
+    world.fill(topic, 10)
+    world.copy.copy()
+    run = looked(world)
+    world.fill(topic, 4)
+    world.fill(other, 3)
+    rule = f'[{{"topics": "{topic}", "where": "value is not null"}}]'
+    world.flow.properties |= {"transforms": rule}
+    world.flow.save()
+
+    found = counted(world, run)
+
+    rows = {row["topic"]: (row["records"], row["certainty"]) for row in found.partitions}
+    assert rows == {topic: (4, "at_most"), other: (3, "counted")}
+    assert (found.loss.records, found.loss.certainty) == (7, "at_most")
+
+
 def test_a_late_topic_that_cannot_be_described_is_an_unknown_loss(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

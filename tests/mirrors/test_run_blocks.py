@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from mirrors.domain.groups.resume import GroupPartition, resume_offset_of
 from mirrors.domain.offsets.runs import BlockKey, OpenBlock, Run, pack
 from mirrors.domain.offsets.truncation_marks import MARK_BODY, restart_key
 from mirrors.kafka.internal_topics.topic import InternalRecord
@@ -26,6 +29,27 @@ def test_workers_read_on_for_flows_that_moved_and_whose_target_answers() -> None
     assert not is_behind(flow=still, partitions=[("orders", 0)])
     assert not is_behind(flow=moved, partitions=[("orders", 1)])
     assert is_behind(flow=moved, partitions=[("orders", 0)])
+
+
+def test_a_partition_whose_records_were_all_dropped_names_the_rule() -> None:
+    flow = rows.flow(properties={"transforms": '[{"topics": "orders", "where": "false"}]'})
+    for topic in ("orders", "other"):
+        rows.partition(flow, topic, 0, position=9, lane="raw")
+    rows.partition(flow, "orders", 1, position=0, lane="raw")
+    asked = {("orders", 0): [4], ("orders", 1): [0], ("other", 0): [4]}
+    found = {tp: row[0] for tp, row in translate_offsets(flow=flow, partitions=asked).items()}
+    assert {row.outcome for row in found.values()} == {"unknown"}
+    said = "rule 1 of the flow dropped all records of orders-0 that were read so far"
+    assert found["orders", 0].reason == said
+    assert [tp for tp, row in found.items() if row.all_dropped] == [("orders", 0)]
+    place = GroupPartition(
+        group="g", topic="orders", partition=0, remote_topic="east.orders", source_offset=4,
+        translation=found["orders", 0], source_start=0, source_end=9, target_start=0, target_end=0,
+    )  # fmt: skip
+    assert resume_offset_of(place) == (0, "exact", f"{said}: the remote partition is empty", 0, 0)
+    # Another writer's records are there: no offset is right.
+    full = dataclasses.replace(place, target_end=5)
+    assert resume_offset_of(full)[:3] == (None, "unknown", said)
 
 
 def test_a_block_that_was_taken_off_is_out_and_one_that_was_written_behind_is_in() -> None:

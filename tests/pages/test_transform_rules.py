@@ -37,6 +37,8 @@ def test_rules_of_several_lines_are_stored_in_one(
     flow = Flow.objects.get()
     assert answer.status_code == 302
     assert flow.properties["transforms"] == STORED
+    after = admin.get(f"/flows/{flow.pk}/").content.decode()
+    assert f'is created. <a href="/flows/{flow.pk}/rules/">Preview its rules</a>' in after
     form = admin.get(f"/flows/{flow.pk}/edit/").content.decode()
     assert "&quot;value&quot;: &quot;json_drop(value, &#x27;card&#x27;)&quot;" in form
     # Saved again without a change.

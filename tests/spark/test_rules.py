@@ -15,6 +15,7 @@ from confluent_kafka.admin import NewTopic
 from mirrors.domain.transforms.headers import (
     ERROR_FIELD,
     ERROR_REASON,
+    SOURCE_CLUSTER,
     SOURCE_OFFSET,
     SOURCE_PARTITION,
     SOURCE_TIMESTAMP,
@@ -180,6 +181,39 @@ def test_a_failed_record_becomes_a_dead_letter_and_is_counted(lab: Lab) -> None:
     flow.start()
     status = flow.wait_copied({(topic, 1): 2})
     flow.wait(lambda s: {row.partition: row.dead_letters for row in s.partitions} == {0: 2, 1: 2})
+    flow.stop()
+
+
+def test_provenance_adds_the_origin_behind_the_headers(lab: Lab) -> None:
+    flow = lab.flow(
+        **rules(
+            TransformRule(topics=r".*\.changed", value="upper(value)", provenance=True),
+            TransformRule(topics=".*", provenance=True),
+        )
+    )
+    changed = lab.create(flow.topic("changed"), 1, retention_ms="-1")
+    same = lab.create(flow.topic("same"), 2, retention_ms="-1")
+    row = {"key": b"k", "value": b"v", "headers": [("h", b"1"), ("n", None)], "timestamp": 1234}
+    lab.write(changed, [row])
+    lab.write(same, [row, row], 1)
+    flow.start()
+    flow.wait_in_sync(changed, same, seconds=120)
+
+    def origin(topic: str, partition: int, offset: int) -> list[tuple[str, bytes | None]]:
+        return [
+            ("h", b"1"),
+            ("n", None),
+            (SOURCE_CLUSTER, flow.source_alias.encode()),
+            (SOURCE_TOPIC, topic.encode()),
+            (SOURCE_PARTITION, b"%d" % partition),
+            (SOURCE_OFFSET, b"%d" % offset),
+            (SOURCE_TIMESTAMP, b"1234"),
+        ]
+
+    [copy] = lab.read(flow.remote(changed), target=True)[0]
+    assert copy[:3] == (b"k", b"V", origin(changed, 0, 0))
+    copies = lab.read(flow.remote(same), target=True)[1]
+    assert [one[:3] for one in copies] == [(b"k", b"v", origin(same, 1, at)) for at in (0, 1)]
     flow.stop()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import pytest
+
 from mirrors.domain.account.counted_range import BatchCount
 from mirrors.domain.account.partition import evaluate
 from mirrors.domain.gaps.lost_ranges import GapFacts
@@ -365,8 +367,16 @@ def test_headers_of_what_is_copied_are_read_only_once_it_is_behind_for_a_whole_s
     assert board.header_requests() == {}
 
 
-def test_what_skip_replicated_may_leave_out_is_not_counted() -> None:
-    board = a_board(**{"skip.replicated": "true"})
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"skip.replicated": "true"},
+        {"transforms": '[{"topics": "orders", "where": "value is not null"}]'},
+        {"transforms": '[{"topics": "o.*", "value": "key", "on_error": "dead_letter"}]'},
+    ],
+)
+def test_what_may_never_be_copied_is_not_counted(properties: dict[str, str]) -> None:
+    board = a_board(**properties)
     board.apply_plan(a_plan(stopped={TP: error("cannot_be_created", state="faulted")}))
     board.apply_offsets(sampled(7, as_of=5_000, first=2, position=None))
     # The age of the first record is known nevertheless.
@@ -376,6 +386,17 @@ def test_what_skip_replicated_may_leave_out_is_not_counted() -> None:
     row = partition_row(told(board), "orders")
     assert row is not None
     assert (row.counted, row.time_lag_ms, board.header_requests()) == (None, 6_000, {})
+
+
+def test_records_that_a_rule_only_changes_are_counted() -> None:
+    board = a_board(transforms='[{"topics": "orders", "value": "key", "provenance": true}]')
+    board.apply_plan(a_plan(stopped={TP: error("cannot_be_created", state="faulted")}))
+    board.apply_offsets(sampled(7, as_of=5_000, first=2, position=None))
+    assert board.header_requests() == {TP: 2}
+    board.apply_offsets(
+        sampled(7, as_of=6_000, first=2, position=None, batches=[BatchCount(2, 4, 3, 4_000)])
+    )
+    assert lower_bound(board) == 3
 
 
 def lower_bound(board: FlowProgress) -> int:

@@ -97,7 +97,9 @@ def resume_offset_of(group_partition: GroupPartition) -> ResumeOffset:
     found, end = group_partition.translation, group_partition.target_end
     copied = found.downstream if found is not None else None
     if group_partition.is_empty_there:
-        return ResumeOffset(end, "exact", EMPTY, 0)
+        dropped = found is not None and found.all_dropped
+        why = f"{found.reason}: the remote partition is empty" if found and dropped else EMPTY
+        return ResumeOffset(end, "exact", why, 0)
     if why := _why_expired(group_partition):
         return _expired(group_partition, copied, why)
     if found is None or copied is None:

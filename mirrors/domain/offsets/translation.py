@@ -22,6 +22,8 @@ class Translation:
     - expired: the committed offset no longer exists (`groups.resume`).
     - unknown: no map covers it.
 
+    `all_dropped`: a rule dropped all records of the partition that were read.
+
     `re_reads`: records after that offset that the group has read already, as where two directions
     are mixed. For a lower bound it is at most that many; None if unknown.
     """
@@ -31,8 +33,10 @@ class Translation:
     outcome: Outcome
     reason: str = ""
     re_reads: int | None = 0
+    all_dropped: bool = False
 
 
+ALL_DROPPED = "rule {number} of the flow dropped all records of {name} that were read so far"
 NOTHING = "no record of this partition was replicated yet"
 
 

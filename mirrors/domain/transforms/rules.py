@@ -36,7 +36,7 @@ ERROR_ACTIONS: Final = get_args(ErrorAction)
 EXPRESSION_FIELDS: Final = ("where", "key", "value", "headers")
 LONGEST_EXPRESSION: Final = 10_000
 MOST_RULES: Final = 100
-_FIELDS = ("topics", *EXPRESSION_FIELDS, "on_error")
+_FIELDS = ("topics", *EXPRESSION_FIELDS, "provenance", "on_error")
 _LATER = {
     "topic": "routing to another topic is not supported yet; remove it",
 }
@@ -63,6 +63,7 @@ class TransformRule:
     - `where`: boolean; a record for which it is not true is dropped.
     - `key`, `value`, `headers`: replace that part of the record.
     - None leaves records or that part unchanged.
+    - `provenance`: headers with the origin of a record are added (`headers.provenance_headers`).
     - `on_error`: what happens to a record for which an expression fails.
     """
 
@@ -71,6 +72,7 @@ class TransformRule:
     key: str | None = None
     value: str | None = None
     headers: str | None = None
+    provenance: bool = False
     on_error: ErrorAction = "stop"
 
     @property
@@ -78,6 +80,16 @@ class TransformRule:
         """The expressions that it has, by field."""
         texts = ((field, getattr(self, field)) for field in EXPRESSION_FIELDS)
         return {field: text for field, text in texts if text is not None}
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it drops or changes records. Otherwise it exempts its topics."""
+        return bool(self.expressions) or self.provenance
+
+    @property
+    def drops_records(self) -> bool:
+        """Whether records of its topics may be missing on the target."""
+        return self.where is not None or self.on_error == "dead_letter"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,9 +128,10 @@ def format_rules(rules: Sequence[TransformRule], *, indent: int | None = None) -
     return json.dumps(elements, ensure_ascii=not text.isprintable(), indent=indent)
 
 
-def _choices(rule: TransformRule) -> dict[str, str]:
+def _choices(rule: TransformRule) -> dict[str, Any]:
     """The fields of a rule that differ from their defaults, without its expressions."""
-    return {} if rule.on_error == "stop" else {"on_error": rule.on_error}
+    provenance = {"provenance": True} if rule.provenance else {}
+    return provenance | ({} if rule.on_error == "stop" else {"on_error": rule.on_error})
 
 
 def in_one_line(text: str) -> str:
@@ -149,9 +162,11 @@ def effect_of(topic: str, rules: Sequence[TransformRule]) -> str:
     changed = [field for field in EXPRESSION_FIELDS[1:] if field in rule.expressions]
     acts = ["drops records"] if rule.where is not None else []
     acts += [f"changes {' and '.join(changed)}"] if changed else []
+    acts += ["adds headers with the origin"] if rule.provenance else []
     if not acts:
         return f"is copied unchanged: {named} exempts it"
-    does = f"{named} {' and '.join(acts)}"
+    *first, last = acts
+    does = f"{named} {', '.join(first)}{' and ' if first else ''}{last}"
     if rule.on_error == "dead_letter":
         does += "; records for which it fails go to the dead-letter topic"
     return does
@@ -160,7 +175,7 @@ def effect_of(topic: str, rules: Sequence[TransformRule]) -> str:
 def rule_number(topic: str, rules: Sequence[TransformRule]) -> int | None:
     """Return the number from 1 of the rule that filters or changes records of a source topic."""
     match = first_match(topic, rules)
-    return match[0] if match is not None and match[1].expressions else None
+    return match[0] if match is not None and match[1].is_active else None
 
 
 def rule_for(topic: str, rules: Sequence[TransformRule]) -> TransformRule | None:
@@ -180,6 +195,12 @@ def dead_letter_topic(rules: Sequence[TransformRule], named: str | None, source:
     if not any(rule.on_error == "dead_letter" for rule in rules):
         return None
     return named or f"{_DEAD_LETTERS}{source}"
+
+
+def drops_records(topic: str, rules: Sequence[TransformRule]) -> bool:
+    """Return whether records of a source topic may not be copied, so that a count is at most."""
+    rule = rule_for(topic, rules)
+    return rule is not None and rule.drops_records
 
 
 def _elements(text: str) -> list[Any]:
@@ -228,7 +249,13 @@ def _rule(element: Any, number: int) -> TransformRule:
     if on_error == "dead_letter" and not texts:
         problem = "needs an expression: this rule has none that can fail"
         raise InvalidRule(problem, number=number, field="on_error")
-    return TransformRule(topics=_topics(fields, number), on_error=on_error, **texts)
+    provenance = fields.get("provenance")
+    if provenance is not None and not isinstance(provenance, bool):
+        problem = "must be true, which adds headers with the origin of each record, or false"
+        raise InvalidRule(problem, number=number, field="provenance")
+    return TransformRule(
+        topics=_topics(fields, number), provenance=bool(provenance), on_error=on_error, **texts
+    )
 
 
 def _unknown(field: str) -> str:

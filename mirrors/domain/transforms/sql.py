@@ -40,11 +40,6 @@ current_timestamp current_user localtime localtimestamp session_user user
 """
 _BARE = frozenset(_BARE_NAMES.split())
 _SECRET = re.compile(r"(?:env|file|properties):\S+")
-# What may stand between two tokens: spaces, and comments of one line.
-_BETWEEN = re.compile(r"(?:[ \t\r\n]|--[^\r\n]*(?![^\r\n]))*")
-_XML_ARGUMENTS = {"from_xml": 2, "schema_of_xml": 1}
-_SPECIAL_TIME = re.compile(r"(?i)\s*(?:now|today|tomorrow|yesterday)\b.*", re.DOTALL)
-_DIALECT = "spark"
 _COLUMN_LIST = ", ".join(COLUMNS)
 _KNOWN = sorted(HELPERS.keys() | SPARK_FUNCTIONS)
 
@@ -67,18 +62,14 @@ def expression_problem(field: str, text: str) -> str | None:
     """Return why an expression cannot be used, as a clause; None if it can be."""
     try:
         tokens = _tokens(text)
-        _check_between(tokens, text)
         for token, name in _calls(tokens):
             _check_function(token, name, tokens)
         tree = _tree(tokens, text)
         _check_shape(tree)
         for column in tree.find_all(exp.Column):
             _check_column(column)
-        for literal in tree.find_all(exp.Literal):
-            _check_literal(literal)
         for call in tree.find_all(exp.Anonymous):
             _check_helper(call)
-            _check_xml(call)
         _check_result(field, tree)
     except _Problem as problem:
         return str(problem)
@@ -130,21 +121,6 @@ def _tokens(text: str) -> list[Token]:
         return list(Spark().tokenize(text))
     except TokenError:
         raise _Problem("is not Spark SQL: a quote or comment has no end") from None
-
-
-def _check_between(tokens: Sequence[Token], text: str) -> None:
-    """Refuse what Spark may read otherwise than `sqlglot` does: it would run unchecked."""
-    if "${" in text:
-        raise _Problem("must not contain ${, which Spark may replace; write '$' || '{'")
-    ends = [token.end + 1 for token in tokens]
-    starts = [token.start for token in tokens]
-    for begin, end in zip([0, *ends], [*starts, len(text)], strict=True):
-        if not _BETWEEN.fullmatch(text[begin:end]):
-            line = text.count("\n", 0, begin) + 1
-            raise _Problem(
-                f"must not contain a comment between /* and */, or an unusual space (line {line}); "
-                "a comment begins with -- and ends with its line"
-            )
 
 
 def _tree(tokens: list[Token], text: str) -> exp.Expr:
@@ -217,17 +193,6 @@ def _check_column(column: exp.Column) -> None:
         raise _Problem(f"reads a field of {name}, which is {COLUMNS[name]}{hint}")
 
 
-def _check_literal(literal: exp.Literal) -> None:
-    """Spark reads `timestamp'now'` as the time of the evaluation."""
-    parent = literal.parent
-    is_special = literal.is_string and _SPECIAL_TIME.fullmatch(literal.name)
-    to_time = isinstance(parent, exp.Cast) and parent.to.is_type(*exp.DataType.TEMPORAL_TYPES)
-    called = isinstance(parent, exp.Func) and re.search(r"(?i)date|time", parent.sql(_DIALECT))
-    if is_special and (to_time or called):
-        why = REFUSED_FUNCTIONS["now"]
-        raise _Problem(f"must not use {literal.name[:30]!r} as a time: it {why}")
-
-
 def _lambda_names(node: exp.Expr) -> set[str]:
     found: set[str] = set()
     parent = node.parent
@@ -286,12 +251,6 @@ def _check_helper(call: exp.Anonymous) -> None:
     for argument, kind in zip(given, kinds, strict=True):
         if kind in ("text", "secret", "path", "paths", "replacement"):
             _check_text(helper, argument, kind)
-
-
-def _check_xml(call: exp.Anonymous) -> None:
-    most = _XML_ARGUMENTS.get(call.name.lower())
-    if most is not None and len(call.expressions) > most:
-        raise _Problem(f"must give {call.name.lower()} no options: one of them reads a file")
 
 
 def _check_text(helper: HelperFunction, argument: exp.Expr, kind: str) -> None:

@@ -9,7 +9,13 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.offsets.mm2_bounds import Neighbors, Pair, bound_of, sentence
 from mirrors.domain.offsets.run_blocks import Block, first_run, follows
 from mirrors.domain.offsets.runs import Run
-from mirrors.domain.offsets.translation import Translation, nearest, translate_between
+from mirrors.domain.offsets.translation import ALL_DROPPED, Translation, nearest, translate_between
+from mirrors.domain.transforms.rules import (
+    TRANSFORMS,
+    drops_records,
+    parse_rules,
+    rule_number,
+)
 from mirrors.models import Flow, FlowPartition, OffsetBounds, PartitionMap
 from mirrors.models.offsets import Wanted, neighbor_blocks
 from mirrors.services.offsets.reverse_translation import correct_translations
@@ -34,12 +40,18 @@ def translate_offsets(
     asked = {tp: list(offsets) for tp, offsets in partitions.items()}
     blocks = _Blocks(_current_maps(flow, asked, positions or {}), asked)
     reasons = _reasons(flow, [tp for tp in asked if not blocks.has(tp)], blocks)
+    dropped = _all_dropped(flow, reasons.keys())
+    reasons |= dropped
     answers = {
         tp: [
             blocks.translate(tp, offset)
             if tp not in reasons
             else Translation(
-                upstream=offset, downstream=None, outcome="unknown", reason=reasons[tp]
+                upstream=offset,
+                downstream=None,
+                outcome="unknown",
+                reason=reasons[tp],
+                all_dropped=tp in dropped,
             )
             for offset in offsets
         ]
@@ -220,6 +232,23 @@ def _reasons(
         tp: _why(flow, tp, lanes.get(tp))
         for tp in partitions
         if lanes.get(tp) == _RECORD or not blocks.knows_its_end(tp)
+    }
+
+
+def _all_dropped(flow: Flow, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+    """Of partitions without a run: those whose records a rule dropped, with the reason."""
+    rules = parse_rules(flow.properties.get(TRANSFORMS, "")) if partitions else ()
+    wanted = [tp for tp in partitions if drops_records(tp[0], rules)]
+    if not wanted:
+        return {}
+    rows = FlowPartition.objects.filter(
+        flow=flow, topic__in={topic for topic, _ in wanted}, position__gt=0
+    ).exclude(lane=_RECORD)
+    read = set(rows.values_list("topic", "partition"))
+    return {
+        tp: ALL_DROPPED.format(number=rule_number(tp[0], rules), name=f"{tp[0]}-{tp[1]}")
+        for tp in wanted
+        if tp in read
     }
 
 

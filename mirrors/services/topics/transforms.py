@@ -28,9 +28,12 @@ from mirrors.domain.transforms import rules as rule_texts
 from mirrors.domain.transforms.evaluation import (
     MOST_BYTES,
     MOST_RECORDS,
+    EvaluatedRecord,
     EvaluationRequest,
     EvaluationResponse,
+    SampledRecord,
 )
+from mirrors.domain.transforms.headers import provenance_headers
 from mirrors.domain.transforms.preview import (
     RecordComparison,
     compare_record,
@@ -106,7 +109,7 @@ def read_records(*, preview_id: int, deadline_s: float = READ_S) -> str:
     with _storing_failures(preview):
         rules = rule_texts.parse_rules(preview.rules)
         match = first_match(preview.topic, rules)
-        applies = match is not None and bool(match[1].expressions)
+        applies = match is not None and match[1].is_active
         host = _host_of_runner(preview.flow) if applies else ""
         as_of = timezone.now()
         newest = read_newest(
@@ -177,8 +180,25 @@ def _store_response(
         _end(preview, {"rejections": rows}, error=f"Spark rejects {'; '.join(said)}")
         return
     pairs = zip(request.records, response.records, strict=True)
-    compared = [compare_record(record, row) for record, row in pairs]
+    rule = request.rules[request.rule]
+    source = preview.flow.source.alias if rule.provenance else ""
+    compared = [
+        compare_record(record, _marked(row, record, request, source)) for record, row in pairs
+    ]
     _end(preview, _result(preview.topic, request.rules, compared, partitions))
+
+
+def _marked(
+    evaluated: EvaluatedRecord, record: SampledRecord, request: EvaluationRequest, source: str
+) -> EvaluatedRecord:
+    """With the headers of provenance, which the copy loop adds; without a source as it is."""
+    if not source or evaluated.after is None:
+        return evaluated
+    added = provenance_headers(
+        source, request.topic, record.partition, record.offset, record.timestamp
+    )
+    headers = (*evaluated.after.headers, *added)
+    return evaluated._replace(after=evaluated.after._replace(headers=headers))
 
 
 def _result(

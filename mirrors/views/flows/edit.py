@@ -16,6 +16,7 @@ from mirrors import tasks
 from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import arrow
+from mirrors.domain.transforms.rules import TRANSFORMS
 from mirrors.forms.flows import FlowForm
 from mirrors.lists.topics import TOPIC_PREVIEW
 from mirrors.models import Cluster, Flow, TopicPreview, needs
@@ -60,7 +61,9 @@ def add_flow(request: HttpRequest) -> HttpResponseBase:
             form.add_error("target", error.message)
         else:
             tasks.reconcile_flow.delay_on_commit(flow.pk)
-            messages.success(request, f"{arrow(flow.name)} is created.")
+            # The page of the flow links to a preview of its rules then.
+            tag = "rules" if TRANSFORMS in flow.properties else ""
+            messages.success(request, f"{arrow(flow.name)} is created.", tag)
             return redirect("flow", pk=flow.pk)
     return _form_page(request, form, preview=preview)
 

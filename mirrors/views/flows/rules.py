@@ -49,7 +49,10 @@ def rules_with_topics(flow: Flow) -> list[dict[str, Any]]:
             "topics": rule.topics,
             "where": rule.where,
             "changes": "; ".join(
-                f"{part} = {text}" for part, text in rule.expressions.items() if part != "where"
+                [
+                    *(f"{at} = {text}" for at, text in rule.expressions.items() if at != "where"),
+                    *(["headers with the origin"] if rule.provenance else []),
+                ]
             ),
             "on_error": rule.on_error.replace("_", " ") if rule.expressions else "",
             "matched": len(matched[number]),

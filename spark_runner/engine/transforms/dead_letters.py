@@ -21,6 +21,7 @@ from spark_runner.engine.transforms.record_fields import RecordFields
 from spark_runner.kafka_protocol import compression
 from spark_runner.kafka_protocol.batch_header import HEADER_SIZE
 from spark_runner.kafka_protocol.records import read_header
+from spark_runner.kafka_protocol.varint import wrapped
 from spark_runner.native.crc32c import address_of
 
 _BATCH_BYTES: Final = 512 << 10
@@ -65,7 +66,11 @@ class DeadLetters:
         Returns 0, or the size of its batch if the dead-letter topic does not accept it.
         """
         added = provenance_headers(
-            self._source, partition.topic, partition.partition, piece.offset, piece.timestamp
+            self._source,
+            partition.topic,
+            partition.partition,
+            piece.offset,
+            wrapped(piece.timestamp),
         )
         added += error_headers(self._flow, partition.rule + 1, rule, failed)
         body = fields.with_added(added)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from mirrors.domain.gaps.lost_ranges import uncopyable
+from mirrors.domain.transforms.headers import provenance_headers
 from mirrors.domain.transforms.rules import TransformRule
 from spark_runner.engine.batches import repack
 from spark_runner.engine.batches.header_scan import TRANSFORMED
@@ -32,6 +33,7 @@ from spark_runner.engine.transforms.record_fields import (
     part_of,
 )
 from spark_runner.kafka_protocol.batch_header import LOG_APPEND_TIME
+from spark_runner.kafka_protocol.varint import wrapped
 
 # A partition has this many requests open, each with at least one batch and at most about this size.
 _REQUESTS: Final = 2
@@ -98,13 +100,16 @@ class Transforms:
         offer: Callable[[Partition], None],
         is_intact: Callable[[PendingBatch], bool],
         dead_letters: DeadLetters | None = None,
+        source: str = "",
     ) -> None:
+        """`source` is the alias of the source, for headers with the origin."""
         self._rules = rules
         self._evaluator = evaluator
         self._buffers = buffers
         self._corrupt, self._stop_at, self._offer = corrupt, stop_at, offer
         self._is_intact = is_intact
         self._dead_letters = dead_letters
+        self._source = source
         self._open: deque[_Request] = deque()
         self._open_records = 0
         # They wait until other requests are answered.
@@ -178,12 +183,15 @@ class Transforms:
         partition, batches = request.partition, request.batches
         rule = self._rules[partition.rule]
         stop, reason = self._failures(request, answer)
-        changes = not (rule.key is None and rule.value is None and rule.headers is None)
+        parts = rule.key is not None or rule.value is not None or rule.headers is not None
+        changes = parts or rule.provenance
         if stop < 0 and not changes and all(answer.kept):
             for batch in batches:
                 batch.is_evaluated = True
             return
         pieces = _kept(request.rows, answer, stop)
+        if rule.provenance:
+            pieces = [self._with_origin(partition, piece) for piece in pieces]
         built, too_large = _build(partition, batches, pieces)
         if too_large is not None:
             reason = _too_large(partition, *too_large)
@@ -197,6 +205,16 @@ class Transforms:
             written = partition.take_before(at + len(built))
             self._stop_at(partition, reason)
             partition.put_last(written)
+
+    def _with_origin(self, partition: Partition, piece: RecordBytes) -> RecordBytes:
+        added = provenance_headers(
+            self._source,
+            partition.topic,
+            partition.partition,
+            piece.offset,
+            wrapped(piece.timestamp),
+        )
+        return piece._replace(rest=RecordFields(piece.rest).with_added(added))
 
     def _failures(self, request: _Request, answer: EvaluatedRows) -> tuple[int, StopReason | None]:
         """The number of the record at which the partition stops, or -1, and the reason.

@@ -25,7 +25,7 @@ from mirrors.domain.failover.simulation_result import (
     group_partition_result,
 )
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.transforms.rules import CHANGED_BY_RULE, rule_number
+from mirrors.domain.transforms.rules import CHANGED_BY_RULE, drops_records, rule_number
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.reading.group_consumer import GroupReading
 from mirrors.services.failover.plan_inputs import PlanInputs
@@ -83,7 +83,9 @@ def compare(
     )
     rate = _rate(target, plan.places, inputs.read_to, tick)
     losses = {
-        (row.topic, row.partition): _loss(row, bounds, countable - lost.failed.keys(), lost)
+        (row.topic, row.partition): _with_rules(
+            _loss(row, bounds, countable - lost.failed.keys(), lost), row.topic, inputs
+        )
         for row in plan.every_partition
     }
     sides = SampledRecords(
@@ -259,6 +261,13 @@ def _loss(
     return RangeLoss(
         records=records + at.deleted, unread=None, how="at_most" if at.deleted else "counted"
     )
+
+
+def _with_rules(loss: RangeLoss, topic: str, inputs: PlanInputs) -> RangeLoss:
+    """Of counted records, a rule would have dropped some."""
+    if loss.how == "counted" and loss.records and drops_records(topic, inputs.rules):
+        return dataclasses.replace(loss, how="at_most")
+    return loss
 
 
 def _rate(

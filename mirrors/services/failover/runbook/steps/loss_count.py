@@ -29,6 +29,7 @@ from mirrors.domain.failover.runbook.data_loss import (
 )
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.transforms.rules import drops_records
 from mirrors.kafka.admin.groups import read_offsets
 from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.kafka.reading.record_counts import MAX_BYTES, Offsets, read_record_offsets
@@ -122,7 +123,10 @@ def count_run(
     written = _written_back(flow, ranges)
     at = milliseconds(now)
     counted = [(row, _count(row, found.done.get(row.tp), written)) for row in ranges]
-    owed = [_owed(row, count, at) for row, count in counted]
+    rules = spec.settings.transforms
+    owed = [
+        _owed(row, count, at, may_drop=drops_records(row.topic, rules)) for row, count in counted
+    ]
     more = [_owed(row, None, at) for row, count in counted if row.unknown and count is not None]
     places = _re_reads(run, flow, spec, budget, max_bytes, tick)
     return CountedLoss(
@@ -299,13 +303,17 @@ def _count(
     return found + upper_bound(row.deleted)
 
 
-def _owed(row: _Range, count: Count | None, at: int) -> Owed:
+def _owed(row: _Range, count: Count | None, at: int, *, may_drop: bool = False) -> Owed:
+    """`may_drop`: a rule would have dropped some of the records, so they are at most as many."""
+    certainty = "unknown" if count is None else count.certainty
+    if may_drop and certainty == "counted" and count is not None and count.most:
+        certainty = "at_most"
     return Owed(
         topic=row.topic,
         partition=row.partition,
         state="unknown" if count is None else "behind" if count.most else "in_step",
         records=None if count is None else count.most,
-        certainty="unknown" if count is None else count.certainty,
+        certainty=certainty,
         observed_at=at,
         time_lag_ms=None,
         reason=row.unknown,
