@@ -95,11 +95,14 @@ def import_configuration(
     kind: Annotated[
         str, typer.Option(help="mm2-properties, strimzi, connect-json or mirrormaker1.")
     ] = "mm2-properties",
+    leave_out: Annotated[
+        bool, typer.Option("--leave-out-ignored", help="Leave out what MirrorMaker 2 ignores.")
+    ] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Create what the preview shows.")] = False,
 ) -> None:
     """Show what a configuration of MirrorMaker becomes here; with --apply, create it."""
     found = session(context)
-    asked = {"kind": kind, "text": text_of(file)}
+    asked = {"kind": kind, "text": text_of(file), "leave_out_ignored": leave_out}
     answer = found.api.post("imports/", asked)
     if apply and answer["applicable"]:
         answer = found.api.post("imports/", {**asked, "digest": answer["digest"]})
@@ -107,7 +110,14 @@ def import_configuration(
     for warning in answer["warnings"]:
         output.say(f"Warning: {warning}")
     if not answer["applicable"]:
-        raise CommandError("Nothing was created: correct the lines above.", USAGE)
+        hint = " MirrorMaker 2 ignores some: --leave-out-ignored."
+        some = any(line["ignored"] for line in answer["lines"])
+        raise CommandError(
+            f"Nothing was created: correct the lines above.{hint if some else ''}", USAGE
+        )
+    if len(answer["unchanged"]) == len(answer["flows"]):
+        output.say("No change: the flows exist already with these settings.")
+        return
     output.say("Created." if apply else "Nothing was created yet: add --apply.")
 
 

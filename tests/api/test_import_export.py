@@ -58,6 +58,21 @@ def test_a_file_is_previewed_and_then_created_stopped(admin: APIClient) -> None:
     assert flow.properties["refresh.topics.interval.seconds"] == "600"
 
 
+def test_lines_that_mm2_ignores_can_be_left_out(admin: APIClient) -> None:
+    text = FILE + "primary->backup.topcs=a\n"
+    seen = admin.post("/api/v1/imports/", body(text)).json()
+    assert [line["key"] for line in seen["lines"] if line["ignored"]] == ["primary->backup.topcs"]
+    assert not seen["applicable"]
+    chosen = {**body(text), "leave_out_ignored": True}
+    seen = admin.post("/api/v1/imports/", chosen).json()
+    assert seen["applicable"]
+    left = next(line for line in seen["lines"] if line["number"] == 7)
+    assert (left["verdict"], left["ignored"]) == ("different", False)
+    assert "Left out" in left["reason"]
+    made = admin.post("/api/v1/imports/", {**chosen, "digest": seen["digest"]})
+    assert made.status_code == 201
+
+
 def test_what_changed_since_the_preview_is_not_applied(admin: APIClient) -> None:
     digest = admin.post("/api/v1/imports/", body(FILE)).json()["digest"]
     answer = admin.post("/api/v1/imports/", body(FILE.replace("orders", "pay"), digest=digest))
@@ -114,7 +129,16 @@ def test_a_cluster_that_is_here_is_used_when_it_fits_and_refused_when_not(
     made = admin.post("/api/v1/imports/", body(fits, digest=seen["digest"])).json()
     assert made["created"]["reused"] == ["primary", "backup"]
     again = admin.post("/api/v1/imports/", body(fits)).json()
-    assert "already exists" in " ".join(line["reason"] for line in again["lines"])
+    assert again["unchanged"] == ["primary->backup"]
+    none = admin.post("/api/v1/imports/", body(fits, digest=again["digest"])).json()
+    assert none["created"] == {
+        "clusters": [], "reused": ["primary", "backup"], "flows": []
+    }  # fmt: skip
+    other = fits.replace("orders.*", "pay")
+    refused = admin.post("/api/v1/imports/", body(other)).json()
+    assert "exists already, with another topics." in " ".join(
+        line["reason"] for line in refused["lines"]
+    )
 
 
 def test_a_text_that_is_too_large_or_no_text_is_refused_with_a_reason(admin: APIClient) -> None:

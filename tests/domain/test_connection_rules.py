@@ -89,7 +89,7 @@ def test_settings_that_fit_each_other_are_fine(fields: dict[str, Any]) -> None:
         (TLS | {"ssl_ca": "file:ca.pem"}, "ssl_ca", "Enter a reference"),
         (TLS | {"ssl_ca": "file:/a/../b"}, "ssl_ca", "without .."),
         (TLS | {"ssl_ca": "env:A B"}, "ssl_ca", "Enter a reference"),
-        (SCRAM | {"sasl_mechanism": "GSSAPI"}, "sasl_mechanism", "needs one of PLAIN"),
+        (SCRAM | {"sasl_mechanism": "GSSAPI"}, "sasl_mechanism", "with SCRAM-SHA-512"),
         (SCRAM | {"sasl_username": ""}, "sasl_username", "needs the user name here"),
         (SCRAM | {"sasl_password": ""}, "sasl_password", "needs a reference to the password"),
         (SCRAM | {"sasl_username": "a\tb"}, "sasl_username", "printable text"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.migration.export import write_mm2
-from mirrors.domain.migration.imports.plan import plan_import
+from mirrors.domain.migration.imports.plan import changed_settings, plan_import
 from mirrors.domain.settings.table import IDENTITY_POLICY, POLICY_CLASSES
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from tests.domain.cases import cluster, laws
@@ -17,6 +17,10 @@ NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,8}", fullmatch=True)
 REFERENCES = st.sampled_from(
     ["env:KAFKA_PW", "file:/run/secrets/pw", "file:/pw", "properties:/run/secrets/a:b.c"]
 )
+STORES = [
+    "", "file:/run/secrets/ca.pem", "env:KAFKA_CA", "store:/run/secrets/t.jks",
+    "store:/run/secrets/t.jks:env:KAFKA_STORE",
+]  # fmt: skip
 USERS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=9)
 
 
@@ -41,12 +45,14 @@ def clusters(draw: st.DrawFn, alias: str) -> ClusterSpec:
             properties["sasl.oauthbearer.token.endpoint.url"] = "https://login.example/token"
             properties["sasl.oauthbearer.scope"] = draw(NAMES)
     if protocol.endswith("SSL"):
-        fields["ssl_ca"] = draw(st.sampled_from(["", "file:/run/secrets/ca.pem", "env:KAFKA_CA"]))
+        fields["ssl_ca"] = draw(st.sampled_from(STORES))
         properties["ssl.endpoint.identification.algorithm"] = draw(
             st.sampled_from(["https", "none"])
         )
         if draw(st.booleans()):
-            fields |= {"ssl_certificate": draw(REFERENCES), "ssl_key": draw(REFERENCES)}
+            store = "store:/run/secrets/k.p12:properties:/run/secrets/a:b.c"
+            pair = draw(st.tuples(REFERENCES, REFERENCES) | st.just((store, store)))
+            fields |= dict(zip(("ssl_certificate", "ssl_key"), pair, strict=True))
     servers = f"{alias}.example:9092,[::1]:9093" if alias == "a-side" else f"{alias}.example:9092"
     return cluster(
         alias,
@@ -64,8 +70,9 @@ def _plain(text: str) -> bool:
 @st.composite
 def flows(draw: st.DrawFn) -> FlowSpec:
     properties = st.fixed_dictionaries(
-        {"replication.factor": st.sampled_from(["-1", "1", "3"])},
+        {},
         optional={
+            "replication.factor": st.sampled_from(["-1", "1", "3"]),
             "topics": st.lists(NAMES, unique=True, max_size=3).map(",".join),
             "topics.exclude": st.sampled_from([r"mm2.*\.internal, a\\b", "x"]),
             "replication.policy.class": st.sampled_from(["IdentityReplicationPolicy"]),
@@ -113,6 +120,7 @@ def test_an_exported_flow_is_imported_as_it_was(spec: FlowSpec) -> None:
     plan = plan_import("mm2-properties", text)
     assert not plan.refused, (plan.refused, text)
     assert [meaning(found) for found in plan.flows] == [meaning(spec)]
+    assert [changed_settings(spec, found) for found in plan.flows] == [[]]
     assert sorted(write_mm2(plan.flows).split("\n")) == sorted(text.split("\n"))
 
 

@@ -143,12 +143,21 @@ def test_a_login_module_is_never_loaded() -> None:
     assert line(plan(f"{text} a=b;\n"), "B.sasl.jaas.config").verdict == "unsupported"
 
 
-def test_stores_are_taken_as_pem_and_refused_otherwise() -> None:
+def test_stores_are_read_where_they_are() -> None:
     tls = "B.security.protocol=ssl\nB.ssl.truststore.location=/run/secrets/ca.pem\n"
     spec = plan(tls + "B.ssl.truststore.type=PEM\n").clusters[1]
     assert (spec.security_protocol, spec.ssl_ca) == ("SSL", "file:/run/secrets/ca.pem")
-    found = plan(tls + "B.ssl.truststore.type=JKS\nB.ssl.truststore.password=changeit\n")
-    assert "convert_keystore" in line(found, "B.ssl.truststore.location").reason
+    store = tls.replace("ca.pem", "t.jks") + "B.ssl.truststore.password="
+    spec = plan(store + "${env:KAFKA_STORE}\n" + ENV).clusters[1]
+    assert spec.ssl_ca == "store:/run/secrets/t.jks:env:KAFKA_STORE"
+    assert spec.validate() == {}
+    keys = store.replace("truststore", "keystore") + "${env:KAFKA_STORE}\n"
+    keys += "B.ssl.key.password=${env:KAFKA_STORE}\nB.ssl.keystore.type=PKCS12\n"
+    spec = plan(keys + ENV).clusters[1]
+    assert spec.ssl_certificate == spec.ssl_key == "store:/run/secrets/t.jks:env:KAFKA_STORE"
+    found = plan(store + "changeit\n")
+    refused = line(found, "B.ssl.truststore.password")
+    assert "`B.ssl.truststore.password=${env:KAFKA_B_PASSWORD}`" in refused.reason
     assert "changeit" not in repr(found.lines)
 
 

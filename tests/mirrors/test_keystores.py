@@ -13,6 +13,12 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from django.core.management import CommandError, call_command
 
+from mirrors.kafka.security.connection_settings import tls_context
+from mirrors.kafka.security.keystores import certificates_of
+from mirrors.kafka.security.secret_scopes import Purpose
+from mirrors.kafka.security.secrets import SecretUnavailable, check_reference
+from tests.domain.cases import cluster
+
 PASSWORD = "changeit"
 KEYTOOL = shutil.which("keytool")
 needs_keytool = pytest.mark.skipif(KEYTOOL is None, reason="Java's keytool makes these stores.")
@@ -90,3 +96,45 @@ def test_a_store_that_does_not_open_writes_nothing_and_says_so(
         convert(stores / name, tmp_path / "out", monkeypatch, "wrong-password")
     assert "wrong-password" not in str(refused.value)
     assert not (tmp_path / "out").exists()
+
+
+@needs_keytool
+def test_a_cluster_reads_its_stores_where_they_are(
+    stores: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keytool(
+        "-importcert", "-noprompt", "-alias", "ca", "-file", str(stores / "me.pem"),
+        "-keystore", str(stores / "trust.jks"), "-storetype", "JKS", "-storepass", PASSWORD,
+    )  # fmt: skip
+    monkeypatch.setenv("UNDERSTUDY_SECRET_ROOTS", str(stores))
+    monkeypatch.setenv("KAFKA_STORE", PASSWORD)
+    key = f"store:{stores}/key.jks:env:KAFKA_STORE"
+    for ca in (
+        f"store:{stores}/trust.jks",
+        f"store:{stores}/trust.jks:env:KAFKA_STORE",
+        f"store:{stores}/trust.p12:env:KAFKA_STORE",
+    ):
+        spec = cluster("a", security_protocol="SSL", properties={}, ssl_ca=ca,
+                       ssl_certificate=key, ssl_key=key)  # fmt: skip
+        assert spec.validate() == {}
+        context = tls_context(spec)
+        assert context is not None
+        assert context.cert_store_stats()["x509"] == 1
+    assert check_reference(key) is None
+    assert "must be under" in str(check_reference("store:/etc/key.jks:env:KAFKA_STORE"))
+    assert "must match" in str(check_reference(f"store:{stores}/key.jks:env:PATH"))
+    assert check_reference(key, purpose=Purpose.NOTIFY) is not None
+
+
+@needs_keytool
+def test_a_wrong_password_of_a_store_is_said_without_it(
+    stores: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERSTUDY_SECRET_ROOTS", str(stores))
+    monkeypatch.setenv("KAFKA_STORE", "wrong-password")
+    for name in ("key.jks", "trust.p12"):
+        with pytest.raises(SecretUnavailable, match="the password is wrong") as refused:
+            certificates_of(f"store:{stores}/{name}:env:KAFKA_STORE")
+        assert "wrong-password" not in str(refused.value)
+    with pytest.raises(SecretUnavailable, match="needs its password"):
+        certificates_of(f"store:{stores}/key.jks")

@@ -45,3 +45,19 @@ def test_many_clients_share_one_token(secured: SecuredBroker) -> None:
         client_config(spec, client_id="test")
     assert secured.issuer.served == before + 1
     assert secured.issuer.scopes[-1] == "kafka"
+
+
+def test_both_clients_send_extensions_with_their_token(secured: SecuredBroker) -> None:
+    properties = {
+        "sasl.oauthbearer.token.endpoint.url": f"{secured.issuer.url}/token",
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.oauthbearer.extensions": "logicalCluster=lkc-1,identityPoolId=pool-x",
+    }
+    spec = secured.spec("LOGIN", "OAUTHBEARER", alias="extended", properties=properties)
+    facts = connection_facts(spec)
+    with BrokerConnection(facts, *facts.bootstrap[0], client_id="test").connect(
+        time.monotonic() + 10
+    ) as connection:
+        assert connection is not None
+    with Admin(spec) as admin:
+        assert admin.topic_names(deadline_s=10) is not None

@@ -21,11 +21,15 @@ from mirrors.services.migration import import_export
 
 
 class ImportSerializer(StrictSerializer):
-    """A preview without `digest`; the preview's digest applies it."""
+    """A preview without `digest`; the preview's digest applies it.
+
+    `leave_out_ignored`: lines that MirrorMaker 2 ignores do not stop the import.
+    """
 
     kind = serializers.ChoiceField(choices=KINDS)
     text = serializers.CharField(trim_whitespace=False)
     digest = serializers.CharField(required=False, max_length=64)
+    leave_out_ignored = serializers.BooleanField(default=False)
 
 
 class LineSerializer(StrictSerializer):
@@ -33,6 +37,9 @@ class LineSerializer(StrictSerializer):
     key = serializers.CharField()
     verdict = serializers.ChoiceField(choices=["used", "defaulted", "different", "unsupported"])
     reason = serializers.CharField()
+    ignored = serializers.BooleanField(
+        help_text="Unsupported, but MirrorMaker 2 ignores the line: `leave_out_ignored` passes it."
+    )
 
 
 class PlannedFlowSerializer(StrictSerializer):
@@ -52,6 +59,9 @@ class ImportAnswer(StrictSerializer):
     lines = LineSerializer(many=True)
     clusters = serializers.ListField(child=serializers.DictField())
     flows = PlannedFlowSerializer(many=True)
+    unchanged = serializers.ListField(
+        child=serializers.CharField(), help_text="Flows that exist with these settings."
+    )
     warnings = serializers.ListField(child=serializers.CharField())
     created = CreatedSerializer(allow_null=True)
 
@@ -69,11 +79,14 @@ class ImportViewSet(ViewSet):
             import_export.kind_of(asked.validated_data["kind"]),
             asked.validated_data["text"],
         )
-        plan = import_export.preview_import(kind=kind, text=text)
+        leave_out = asked.validated_data["leave_out_ignored"]
+        plan = import_export.preview_import(kind=kind, text=text, leave_out=leave_out)
         digest = asked.validated_data.get("digest")
         if digest is None:
             return Response(_answer(plan, None))
-        made = import_export.apply_import(kind=kind, text=text, digest=digest, who=person(request))
+        made = import_export.apply_import(
+            kind=kind, text=text, digest=digest, who=person(request), leave_out=leave_out
+        )
         for cluster in Cluster.objects.filter(alias__in=made.clusters):
             tasks.check_cluster.delay_on_commit(cluster.pk)
         return Response(_answer(plan, made), status=status.HTTP_201_CREATED)
@@ -93,6 +106,7 @@ def _answer(plan: ImportPlan, made: import_export.Imported | None) -> dict[str, 
         "lines": [dataclasses.asdict(line) for line in plan.lines],
         "clusters": [dataclasses.asdict(spec) for spec in plan.clusters],
         "flows": [{"name": spec.name, "properties": spec.properties} for spec in plan.flows],
+        "unchanged": plan.unchanged,
         "warnings": plan.warnings,
         "created": created,
     }

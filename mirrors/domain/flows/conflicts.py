@@ -22,7 +22,7 @@ from mirrors.domain.patterns.name_sets import (
     text,
     then,
 )
-from mirrors.domain.patterns.parser import of_patterns
+from mirrors.domain.patterns.parser import of_patterns, without_topics
 from mirrors.domain.replication_policy import HEARTBEATS, ReplicationPolicy, policy_for
 from mirrors.domain.settings.flow_control import SKIP
 from mirrors.domain.specs import ClusterSpec, FlowSpec
@@ -73,7 +73,7 @@ def check_flow(
     rest = [other for other in others if other.name != spec.name]
     places = _Places([spec, *rest], ids or {})
     flow, flows = _flow(spec, places), [_flow(other, places) for other in rest]
-    warnings = _same_cluster(flow) + _unused_rules(flow)
+    warnings = _same_cluster(flow) + _dead_patterns(spec) + _unused_rules(flow)
     for path in _paths(flow, flows):
         _check_loop(path)
     _check_dead_letters(flow, flows)
@@ -119,6 +119,17 @@ def _may_write(writer: _Flow, topic: str) -> bool:
         return False
     selection = TopicSelection(writer.spec.settings, writer.policy)
     return selection.decide(topic.removeprefix(writer.prefix)).replicated
+
+
+def _dead_patterns(spec: FlowSpec) -> list[str]:
+    """Warn about patterns that no topic name can match."""
+    lists = {"topics": spec.settings.topics, "topics.exclude": spec.settings.topics_exclude}
+    return [
+        f"{dead[:60]!r} in {name} of {spec.name} matches no topic: a topic name has only the "
+        "characters a-z, A-Z, 0-9, dot, underscore and dash."
+        for name, elements in lists.items()
+        for dead in without_topics(elements)
+    ]
 
 
 def _unused_rules(flow: _Flow) -> list[str]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirrors.domain.java_properties import property_line
+from mirrors.domain.migration.imports.flows import UNSET
 from mirrors.domain.migration.imports.secret_references import jaas_line
 from mirrors.domain.migration.imports.transforms import EXPORTED
 from mirrors.domain.schemas import registry
 from mirrors.domain.settings import client_properties
+from mirrors.domain.settings.connection import MSK_REGION, MSK_ROLE
 from mirrors.domain.settings.table import DEFAULT_POLICY, IDENTITY_POLICY, KEYS, POLICY_CLASSES
 from mirrors.domain.settings.unsupported_mm2 import REFUSED
 from mirrors.domain.settings.validation import tuning
-from mirrors.domain.settings.value_types import Setting
+from mirrors.domain.settings.value_types import Extensions, Setting
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.transforms.rules import TRANSFORMS
 
@@ -26,6 +28,8 @@ _OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackH
 _ENDPOINT = "ssl.endpoint.identification.algorithm"
 _TOKENS = "sasl.oauthbearer.token.endpoint.url"
 _SCOPE = "sasl.oauthbearer.scope"
+_EXTENSIONS = "sasl.oauthbearer.extensions"
+_MSK_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 _HEAD = """\
 # Written by Understudy: these flows as MirrorMaker 2 in dedicated mode understands them.
 # Secrets stay references: the providers below resolve them where MirrorMaker 2 runs.
@@ -55,13 +59,7 @@ def _cluster(spec: ClusterSpec) -> Iterator[str]:
     yield said("security.protocol", spec.security_protocol)
     if spec.security_protocol.startswith("SASL_"):
         yield from (said(name, text) for name, text in _login(spec))
-    if spec.ssl_ca:
-        yield said("ssl.truststore.type", "PEM")
-        yield said("ssl.truststore.certificates", _reference(spec.ssl_ca))
-    if spec.ssl_certificate:
-        yield said("ssl.keystore.type", "PEM")
-        yield said("ssl.keystore.certificate.chain", _reference(spec.ssl_certificate))
-        yield said("ssl.keystore.key", _reference(spec.ssl_key))
+    yield from (said(name, text) for name, text in _tls(spec))
     for name, text in spec.properties.items():
         if name == _ENDPOINT:
             yield said(name, "" if text.strip() == "none" else text.strip())
@@ -73,7 +71,34 @@ def _cluster(spec: ClusterSpec) -> Iterator[str]:
             yield said(registry.EXPORTED + name, value)
 
 
+def _tls(spec: ClusterSpec) -> Iterator[tuple[str, str]]:
+    if spec.ssl_ca.startswith("store:"):
+        yield from _store("truststore", spec.ssl_ca)
+    elif spec.ssl_ca:
+        yield "ssl.truststore.type", "PEM"
+        yield "ssl.truststore.certificates", _reference(spec.ssl_ca)
+    if spec.ssl_certificate.startswith("store:"):
+        yield from _store("keystore", spec.ssl_certificate)
+    elif spec.ssl_certificate:
+        yield "ssl.keystore.type", "PEM"
+        yield "ssl.keystore.certificate.chain", _reference(spec.ssl_certificate)
+        yield "ssl.keystore.key", _reference(spec.ssl_key)
+
+
+def _store(side: str, ours: str) -> Iterator[tuple[str, str]]:
+    """Yield a key store of Java. Its type stays Java's default, which reads JKS and PKCS12."""
+    path, _, password = ours.removeprefix("store:").partition(":")
+    yield f"ssl.{side}.location", path
+    if password:
+        yield f"ssl.{side}.password", _reference(password)
+        if side == "keystore":
+            yield "ssl.key.password", _reference(password)
+
+
 def _login(spec: ClusterSpec) -> Iterator[tuple[str, str]]:
+    if MSK_REGION in spec.properties:
+        yield from _msk_login(spec)
+        return
     yield "sasl.mechanism", spec.sasl_mechanism
     secret = _reference(spec.sasl_password)
     if spec.sasl_mechanism != "OAUTHBEARER":
@@ -84,9 +109,19 @@ def _login(spec: ClusterSpec) -> Iterator[tuple[str, str]]:
     options = {"clientId": spec.sasl_username, "clientSecret": secret}
     if scope := spec.properties.get(_SCOPE):
         options["scope"] = scope
+    if extensions := spec.properties.get(_EXTENSIONS):
+        pairs = Extensions().parse(extensions)
+        options |= {f"extension_{name}": text for name, text in pairs.items()}
     yield "sasl.jaas.config", jaas_line("OAUTHBEARER", options)
     yield "sasl.login.callback.handler.class", _OAUTH
     yield _TOKENS, spec.properties[_TOKENS]
+
+
+def _msk_login(spec: ClusterSpec) -> Iterator[tuple[str, str]]:
+    role = spec.properties.get(MSK_ROLE)
+    yield "sasl.mechanism", "AWS_MSK_IAM"
+    yield "sasl.jaas.config", jaas_line("AWS_MSK_IAM", {"awsRoleArn": role} if role else {})
+    yield "sasl.client.callback.handler.class", _MSK_HANDLER
 
 
 def _reference(ours: str) -> str:
@@ -126,6 +161,9 @@ def _flow(spec: FlowSpec) -> Iterator[str]:
     for name, text in ours.items():
         if text is not None and name != TRANSFORMS:
             yield property_line(f"{spec.name}.{name}", text)
+    if unset := [key.name for key in KEYS.values() if key.mm2 and _text(spec, key) is None]:
+        yield "# Not set: Understudy's own default applies, also when this file is imported."
+        yield property_line(f"{spec.name}.{UNSET}", ",".join(unset))
     if spec.settings.transforms:
         yield f"# MirrorMaker 2 does not apply these rules: it copies all records of {spec.name}."
         yield property_line(f"{spec.name}.{EXPORTED}", spec.properties[TRANSFORMS])

@@ -15,6 +15,7 @@ from mirrors.domain.patterns.name_sets import (
     Language,
     Undecided,
     either,
+    example,
     one,
     star,
     then,
@@ -37,6 +38,21 @@ def of_patterns(elements: Sequence[str]) -> Language:
         found.append(_Parser(text, flags).run())
         flags = after
     return either(*found)
+
+
+def without_topics(elements: Sequence[str]) -> list[str]:
+    """Return the patterns that match no topic name, whatever topics there are.
+
+    Typical is a comment behind a value, or quotation marks. An undecided pattern is not among them.
+    """
+    found = []
+    for element in elements:
+        try:
+            if element and example(of_patterns([element])) is None:
+                found.append(element)
+        except (Undecided, ValueError):
+            continue
+    return found
 
 
 class _Parser:

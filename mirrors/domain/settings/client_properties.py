@@ -17,6 +17,7 @@ from mirrors.domain.settings.references import Reference
 from mirrors.domain.settings.table import nearest
 from mirrors.domain.settings.value_types import (
     Boolean,
+    Extensions,
     Integer,
     Kind,
     OneOf,
@@ -89,6 +90,12 @@ CLUSTER = COMMON | _table(
     ClientKey(registry.CERTIFICATE, Reference(), None, "a client certificate for the schema "
               "registry"),
     ClientKey(registry.KEY, Reference(), None, "the key of that certificate"),
+    ClientKey("sasl.oauthbearer.extensions", Extensions(), None,
+              "SASL extensions that brokers get with the token, as Java's `extension_NAME`"),
+    ClientKey("aws.msk.region", Text(50), None,
+              "the region of an MSK cluster whose logins AWS IAM decides; no client id or secret"),
+    ClientKey("aws.msk.role.arn", Text(500), None,
+              "the role to assume for the login; without it, the identity of the host"),
 )  # fmt: skip
 CONSUMER = COMMON | _table(
     ClientKey("auto.offset.reset", OneOf(("earliest", "latest")), None,
@@ -159,6 +166,7 @@ REFUSED = {
     "partitioner.class": "has no effect: a record keeps its partition",
     "plugin.library.paths": "loads code",
     "sasl.kerberos.kinit.cmd": "runs a command",
+    "sasl.kerberos.service.name": "has no effect: Kerberos is not supported",
     "interceptor.classes": "loads code",
     "metric.reporters": "loads code",
 }

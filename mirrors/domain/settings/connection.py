@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from mirrors.domain.schemas.registry import registry_problems
 from mirrors.domain.settings import client_properties
-from mirrors.domain.settings.references import reference_problems
+from mirrors.domain.settings.references import reference_problems, store_problems
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -19,6 +19,16 @@ _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\]")
 _SASL_FIELDS = ("sasl_mechanism", "sasl_username", "sasl_password")
 _SSL_FIELDS = ("ssl_ca", "ssl_certificate", "ssl_key")
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+MSK_REGION = "aws.msk.region"
+MSK_ROLE = "aws.msk.role.arn"
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+_ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
+# Instead of Kerberos, which neither client here has.
+NO_KERBEROS = (
+    "Kerberos (GSSAPI) is not supported: the clients here have no Kerberos library. Add a listener "
+    "or a user with SCRAM-SHA-512, or client certificates (SSL), for replication, and log in with "
+    "that"
+)
 
 Problems = dict[str, list[str]]
 
@@ -32,11 +42,17 @@ def check_connection(
         "bootstrap_servers": bootstrap_problems(bootstrap_servers),
         "properties": _property_problems(fields, properties),
     }
-    found |= _security_problems(fields)
-    found["properties"] += _oauth_problems(fields, properties)
+    msk = MSK_REGION in properties
+    found |= _security_problems(fields, msk=msk)
+    if msk or MSK_ROLE in properties:
+        found["properties"] += _msk_problems(bootstrap_servers, fields, properties)
+    else:
+        found["properties"] += _oauth_problems(fields, properties)
     for name in ("sasl_password", *_SSL_FIELDS):
         if text := fields.get(name, ""):
-            found.setdefault(name, []).extend(reference_problems(text))
+            is_tls = name in _SSL_FIELDS
+            problems = store_problems(text) if is_tls else reference_problems(text)
+            found.setdefault(name, []).extend(problems)
     return {name: sentences for name, sentences in found.items() if sentences}
 
 
@@ -91,13 +107,13 @@ def _address_problem(server: str) -> str | None:
     return None
 
 
-def _security_problems(fields: Mapping[str, str]) -> Problems:
+def _security_problems(fields: Mapping[str, str], *, msk: bool) -> Problems:
     protocol = fields["security_protocol"]
     if protocol not in PROTOCOLS:
         return {"security_protocol": [f"It must be one of {', '.join(PROTOCOLS)}."]}
     found: Problems = {}
     if protocol.startswith("SASL_"):
-        found |= _sasl_problems(fields)
+        found |= _sasl_problems(fields, msk=msk)
     else:
         found |= _unused(fields, _SASL_FIELDS, protocol)
     if protocol.endswith("SSL"):
@@ -112,12 +128,16 @@ def _unused(fields: Mapping[str, str], names: tuple[str, ...], protocol: str) ->
     return {name: [sentence] for name in names if fields.get(name)}
 
 
-def _sasl_problems(fields: Mapping[str, str]) -> Problems:
+def _sasl_problems(fields: Mapping[str, str], *, msk: bool) -> Problems:
     mechanism = fields.get("sasl_mechanism", "")
+    if mechanism == "GSSAPI":
+        return {"sasl_mechanism": [f"{NO_KERBEROS}."]}
     if mechanism not in MECHANISMS:
         allowed = ", ".join(MECHANISMS)
         return {"sasl_mechanism": [f"{fields['security_protocol']} needs one of {allowed}."]}
     meaning = {"sasl_username": "the user name", "sasl_password": "a reference to the password"}
+    if mechanism == "OAUTHBEARER" and msk:
+        return _unused(fields, ("sasl_username", "sasl_password"), f"{MSK_REGION}, with AWS IAM,")
     if mechanism == "OAUTHBEARER":
         meaning = {"sasl_username": "the client id", "sasl_password": "a reference to its secret"}
     found = {
@@ -132,7 +152,10 @@ def _sasl_problems(fields: Mapping[str, str]) -> Problems:
 
 
 def _tls_problems(fields: Mapping[str, str]) -> Problems:
-    if bool(fields.get("ssl_certificate")) == bool(fields.get("ssl_key")):
+    certificate, key = fields.get("ssl_certificate", ""), fields.get("ssl_key", "")
+    if certificate != key and "store:" in (certificate[:6], key[:6]):
+        return {"ssl_key": ["A key store holds the certificate and its key: give both the same."]}
+    if bool(certificate) == bool(key):
         return {}
     missing = "ssl_key" if fields.get("ssl_certificate") else "ssl_certificate"
     return {missing: ["Set both a client certificate and its key, or neither."]}
@@ -163,3 +186,32 @@ def _oauth_problems(fields: Mapping[str, str], properties: Mapping[str, str]) ->
         return [f"OAUTHBEARER needs {_ENDPOINT}: the URL that issues tokens."]
     names = [name for name in properties if name.startswith("sasl.oauthbearer.")]
     return [] if asked else [f"{name} is set, but only OAUTHBEARER uses it." for name in names]
+
+
+def _msk_problems(
+    servers: str, fields: Mapping[str, str], properties: Mapping[str, str]
+) -> list[str]:
+    """Check a login to Amazon MSK by AWS IAM.
+
+    Only MSK's own addresses get the token: it comes from the identity of the host, which nobody
+    who edits a cluster may send elsewhere.
+    """
+    region, role = properties.get(MSK_REGION, ""), properties.get(MSK_ROLE)
+    if (fields["security_protocol"], fields.get("sasl_mechanism")) != ("SASL_SSL", "OAUTHBEARER"):
+        return [f"{MSK_REGION} needs SASL_SSL and OAUTHBEARER, with which MSK accepts AWS IAM."]
+    if not _REGION.fullmatch(region):
+        return [f"{MSK_REGION} must be a region such as eu-west-1."]
+    found = []
+    if role is not None and not _ROLE.fullmatch(role):
+        found.append(f"{MSK_ROLE} must be a role such as arn:aws:iam::123456789012:role/NAME.")
+    others = [name for name in properties if name.startswith("sasl.oauthbearer.")]
+    found += [f"{name} is set, but AWS IAM does not use it." for name in others]
+    host = re.compile(rf".+\.kafka(-serverless)?\.{region}\.amazonaws\.com(\.cn)?:\d+")
+    for server in (part.strip() for part in servers.split(",")):
+        if not host.fullmatch(server):
+            found.append(
+                f"With {MSK_REGION}, every address must be one of MSK in {region}, which ends with "
+                f".kafka.{region}.amazonaws.com; {server[:100]} is not. For another address use "
+                "SCRAM."
+            )
+    return found

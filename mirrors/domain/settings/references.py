@@ -8,6 +8,7 @@ import re
 _REFERENCE = re.compile(
     r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\x00-\x1f]+|properties:/[^\x00-\x1f:]+:[^\x00-\x1f:]+"
 )
+_STORE = re.compile(rf"store:/[^\x00-\x1f:]+(?::({_REFERENCE.pattern}))?")
 _LONGEST = 500
 
 
@@ -24,6 +25,21 @@ def reference_problems(text: str) -> list[str]:
             "The path of a file reference must be absolute, without .. and without double slashes."
         ]
     return []
+
+
+def store_problems(text: str) -> list[str]:
+    """Check a reference of a TLS field, which may also be a key store of Java."""
+    store = _STORE.fullmatch(text)
+    if store is None or len(text) > _LONGEST:
+        if text.startswith("store:"):
+            return [
+                "A key store is written store:/absolute/path:REFERENCE, with the reference of its "
+                "password: env:NAME or file:/path."
+            ]
+        return reference_problems(text)
+    path = text.removeprefix("store:").partition(":")[0]
+    problems = reference_problems(f"file:{path}")
+    return problems + (reference_problems(store[1]) if store[1] else [])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -122,6 +122,25 @@ class Urls:
 
 
 @dataclasses.dataclass(frozen=True)
+class Extensions:
+    """SASL extensions of RFC 7628: `name=value` pairs with commas between them."""
+
+    description = "pairs like logicalCluster=lkc-1 with commas between them"
+
+    def parse(self, text: str) -> dict[str, str]:
+        found = {}
+        for pair in text.split(","):
+            name, equals, value = pair.strip().partition("=")
+            is_name = name.isascii() and name.isalpha() and name.lower() != "auth"
+            if not equals or not is_name or not value.strip().isprintable() or not value.strip():
+                raise ValueError(f"must be {self.description}; a name has only letters")
+            found[name] = value.strip()
+        if len(text) > 1000:
+            raise ValueError("must have at most 1000 characters")
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
 class Patterns:
     """A comma-separated list of Java regular expressions, each for a whole name."""
 
@@ -160,16 +179,13 @@ class TopicName:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Parse Kafka's LIST as MM2 4.2 and later: no empty element, no duplicate; blank is empty."""
+    """Parse Kafka's LIST as MM2 4.2 and later: no empty element, each once; blank is empty."""
     if not text.strip():
         return ()
     elements = tuple(element.strip() for element in text.split(","))
     if "" in elements:
         raise ValueError("has an empty element: two commas in a row, or one at an end")
-    for element in elements:
-        if elements.count(element) > 1:
-            raise ValueError(f"names {element!r} twice")
-    return elements
+    return tuple(dict.fromkeys(elements))
 
 
 def is_topic_text(text: str) -> bool:
@@ -184,6 +200,7 @@ Kind = (
     | Url
     | Urls
     | Reference
+    | Extensions
     | Patterns
     | Separator
     | TopicName

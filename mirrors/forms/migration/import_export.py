@@ -24,6 +24,7 @@ class ImportForm(SettingsForm):
     kind = forms.ChoiceField(label="Format", choices=LABELS.items())
     text = text_field("Text", area=18, max_length=LONGEST_TEXT, strip=False)
     file = forms.FileField(label="Or a file", required=False, allow_empty_file=True)
+    leave_out = forms.BooleanField(label="Leave out what MirrorMaker 2 ignores", required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -32,6 +33,9 @@ class ImportForm(SettingsForm):
         ].help_text = (
             "Referenced files are not read. Nothing is created before you confirm the preview."
         )
+        self.fields[
+            "leave_out"
+        ].help_text = "Otherwise such lines stop the import: they may be misspelled settings."
         self.fields["file"].help_text = "UTF-8 text of at most 512 KiB; it fills the field above."
 
     def clean(self) -> dict[str, Any]:

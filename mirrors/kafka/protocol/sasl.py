@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka.net.sasl.scram import ScramClient
@@ -39,7 +39,8 @@ class _Login:
         """Returns the session lifetime in milliseconds (KIP-368); 0 without a limit."""
         facts = self._facts
         if facts.token is not None:
-            self._with_token(facts.token.token(deadline_s=self._seconds).value.reveal())
+            token = facts.token.token(deadline_s=self._seconds)
+            self._with_token(token.value.reveal(), facts.token.extensions)
         elif facts.password is not None:
             password = facts.password.reveal()
             if facts.mechanism == "PLAIN":
@@ -56,8 +57,9 @@ class _Login:
         except (ValueError, KeyError):
             raise ServerNotVerified from None
 
-    def _with_token(self, token: str) -> None:
-        if self._authenticate(f"n,,\x01auth=Bearer {token}\x01\x01".encode()):
+    def _with_token(self, token: str, extensions: Mapping[str, str]) -> None:
+        pairs = "".join(f"\x01{name}={text}" for name, text in extensions.items())
+        if self._authenticate(f"n,,\x01auth=Bearer {token}{pairs}\x01\x01".encode()):
             # RFC 7628: the refusal is data; the error number comes after our acknowledgement.
             self._authenticate(b"\x01")
             raise LoginRejected(Code.SASL_AUTHENTICATION_FAILED)

@@ -12,6 +12,7 @@ import ssl
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.security import cleartext_logins, egress, secrets
+from mirrors.kafka.security.keystores import certificates_of, key_of
 from mirrors.kafka.security.oauth import TokenSource, token_source
 from mirrors.kafka.security.secrets import Secret, SecretUnavailable
 
@@ -68,9 +69,9 @@ def tls_material(spec: ClusterSpec) -> TlsMaterial | None:
         return None
     algorithm = spec.properties.get("ssl.endpoint.identification.algorithm", "https")
     return TlsMaterial(
-        ca=secrets.resolve(spec.ssl_ca).reveal() if spec.ssl_ca else "",
-        certificate=secrets.resolve(spec.ssl_certificate).reveal() if spec.ssl_certificate else "",
-        key=secrets.resolve(spec.ssl_key) if spec.ssl_key else None,
+        ca=certificates_of(spec.ssl_ca),
+        certificate=certificates_of(spec.ssl_certificate),
+        key=key_of(spec.ssl_key),
         check_hostname=algorithm == "https",
     )
 

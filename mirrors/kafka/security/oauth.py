@@ -1,4 +1,4 @@
-"""OAUTHBEARER tokens: fetched by client credentials with a deadline, shared, renewed in time.
+"""OAUTHBEARER tokens: fetched by client credentials or signed for Amazon MSK, renewed in time.
 
 This program fetches them, not librdkafka, so that every client has the same rules and errors.
 """
@@ -18,12 +18,17 @@ import urllib.parse
 from typing import Any
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.domain.settings.connection import MSK_REGION
+from mirrors.domain.settings.value_types import Extensions
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.security import cleartext_logins, egress, live_secrets, secrets
+from mirrors.kafka.security.keystores import certificates_of
+from mirrors.kafka.security.msk_iam import sign_token
 from mirrors.kafka.security.secrets import Secret
 
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 SCOPE = "sasl.oauthbearer.scope"
+EXTENSIONS = "sasl.oauthbearer.extensions"
 DEADLINE_S = 10.0
 MAX_BYTES = 64 * 1024
 DEFAULT_LIFETIME_S = 300.0
@@ -76,10 +81,17 @@ class TokenSource:
         finally:
             self._lock.release()
 
-    def for_librdkafka(self, _config: str) -> tuple[str, float]:
+    @property
+    def extensions(self) -> dict[str, str]:
+        """SASL extensions that a broker gets with the token."""
+        text = self.spec.properties.get(EXTENSIONS)
+        return Extensions().parse(text) if text else {}
+
+    def for_librdkafka(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
         """`oauth_cb` of confluent-kafka."""
         token = self.token()
-        return token.value.reveal(), token.fetched_at + token.lifetime * REPORTED_LIFETIME_SHARE
+        ends = token.fetched_at + token.lifetime * REPORTED_LIFETIME_SHARE
+        return token.value.reveal(), ends, self.spec.sasl_username, self.extensions
 
 
 def token_source(spec: ClusterSpec) -> TokenSource:
@@ -94,6 +106,8 @@ def _source(description: str) -> TokenSource:
 
 def fetch_token(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> Token:
     """Request a token once. Raises KafkaUnavailable or KafkaRefused if the token endpoint fails."""
+    if MSK_REGION in spec.properties:
+        return _msk_token(spec, deadline_s)
     url = spec.properties.get(ENDPOINT, "")
     started = time.time()
     # The answer is a secret too: it holds the token, or may echo what was sent.
@@ -113,6 +127,12 @@ def fetch_token(spec: ClusterSpec, *, deadline_s: float = DEADLINE_S) -> Token:
             code="oauth_unusable",
         )
     return token
+
+
+def _msk_token(spec: ClusterSpec, deadline_s: float) -> Token:
+    started = time.time()
+    value, expires_at = sign_token(spec, deadline_s=deadline_s)
+    return Token(Secret(live_secrets.note(value)), started, expires_at)
 
 
 def _token_in(body: Secret, started: float) -> Token | None:
@@ -168,7 +188,7 @@ def _connection(
         return http.client.HTTPConnection(host, port, timeout=left)
     context = ssl.create_default_context()
     if spec.ssl_ca:
-        context.load_verify_locations(cadata=secrets.resolve(spec.ssl_ca).reveal())
+        context.load_verify_locations(cadata=certificates_of(spec.ssl_ca))
     return http.client.HTTPSConnection(host, port, timeout=left, context=context)
 
 

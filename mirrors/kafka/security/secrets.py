@@ -1,7 +1,8 @@
 """Resolves secret references to values, only in the process that connects.
 
 `env:NAME` is a variable, `file:/path` a whole file, `properties:/path:key` one key of a file of
-Java properties, as MM2's FileConfigProvider reads it.
+Java properties, as MM2's FileConfigProvider reads it. `store:/path[:REFERENCE]` is a key store of
+Java with the reference of its password; only TLS fields can have it (`keystores`).
 
 The purpose of the secret and settings of the deployment determine what a reference may name
 (`secret_scopes`), never the person who enters the reference.
@@ -120,6 +121,10 @@ def check_reference(
             _check_path(reference, rest, purpose, environment)
         elif scheme == "properties" and rest:
             _check_path(reference, rest.rpartition(":")[0], purpose, environment)
+        elif scheme == "store" and rest and purpose is Purpose.KAFKA:
+            path, _, password = rest.partition(":")
+            _check_path(reference, path, purpose, environment)
+            return check_reference(password, purpose=purpose, environ=environ) if password else None
         else:
             return "Enter a reference, env:NAME or file:/path, not the secret itself."
     except SecretUnavailable as error:
@@ -153,8 +158,15 @@ def _check_path(reference: str, path: str, purpose: Purpose, environ: Mapping[st
     return real
 
 
-def _from_file(reference: str, path: str, purpose: Purpose, environ: Mapping[str, str]) -> Secret:
-    real = _check_path(reference, path, purpose, environ)
+def read_bytes(
+    reference: str,
+    path: str,
+    *,
+    purpose: Purpose = Purpose.KAFKA,
+    environ: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return the file behind a reference. Raises SecretUnavailable, also for a large file."""
+    real = _check_path(reference, path, purpose, os.environ if environ is None else environ)
     try:
         # Not a FIFO or a device: reading one could wait for ever.
         if not real.is_file():
@@ -173,12 +185,18 @@ def _from_file(reference: str, path: str, purpose: Purpose, environ: Mapping[str
             f"The secret reference {reference} is rejected: the file is larger than "
             f"{MAX_BYTES // 1024} KiB, so it is hardly a secret."
         )
+    return raw
+
+
+def _from_file(reference: str, path: str, purpose: Purpose, environ: Mapping[str, str]) -> Secret:
+    raw = read_bytes(reference, path, purpose=purpose, environ=environ)
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         raise SecretUnavailable(
             f"The secret reference {reference} is rejected: the file is not UTF-8 text. Keys and "
-            "certificates must be in PEM format."
+            "certificates must be in PEM format; for a JKS or PKCS12 store write store:/path:env:"
+            "NAME, with the reference of its password."
         ) from None
     text = text.removesuffix("\n").removesuffix("\r")
     if not text:

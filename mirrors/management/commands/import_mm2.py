@@ -20,19 +20,32 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", help="the file, or - for standard input")
         parser.add_argument("--kind", choices=KINDS, default="mm2-properties")
+        parser.add_argument(
+            "--leave-out-ignored", action="store_true", help="leave out what MirrorMaker 2 ignores"
+        )
         parser.add_argument("--apply", action="store_true", help="create what the preview shows")
         parser.add_argument("--who", default="command line", help="the name for the audit log")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             kind, text = kind_of(options["kind"]), text_of(_read(options["file"]))
-            plan = preview_import(kind=kind, text=text)
+            leave_out = options["leave_out_ignored"]
+            plan = preview_import(kind=kind, text=text, leave_out=leave_out)
             self._show(plan)
             if not options["apply"]:
                 return
-            made = apply_import(kind=kind, text=text, digest=plan.digest, who=options["who"])
+            made = apply_import(
+                kind=kind,
+                text=text,
+                digest=plan.digest,
+                who=options["who"],
+                leave_out=leave_out,
+            )
         except UnderstudyError as error:
             raise CommandError(error.message) from None
+        if not made.flows:
+            self.stdout.write("No change: the flows exist already with these settings.")
+            return
         names = ", ".join(flow.name for flow in made.flows)
         self.stdout.write(
             f"Created {names}, stopped. Clusters created: {', '.join(made.clusters) or '-'}."
@@ -48,6 +61,11 @@ class Command(BaseCommand):
             raise CommandError(
                 f"{len(plan.refused)} of these lines are unsupported, so nothing is created. "
                 "Change or remove them."
+                + (
+                    f" MirrorMaker 2 ignores {plan.ignored} of them: --leave-out-ignored."
+                    if plan.ignored
+                    else ""
+                )
             )
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from django.db import transaction
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.migration.export import write_mm2
 from mirrors.domain.migration.imports.line_verdicts import KeyVerdict
+from mirrors.domain.migration.imports.mm2_precedence import servers
 from mirrors.domain.migration.imports.plan import (
     KINDS,
     LONGEST_TEXT,
     FieldKey,
     ImportKind,
     ImportPlan,
+    changed_settings,
     plan_import,
 )
-from mirrors.domain.specs import ClusterSpec
+from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.models import Cluster, Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clusters import changed_fields, create_cluster, problems_of
@@ -28,26 +30,36 @@ from mirrors.services.flows.settings import create_flow
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What an import created, and which existing clusters it uses."""
+    """What an import created, which existing clusters it uses, and which flows were there."""
 
     clusters: tuple[str, ...]
     reused: tuple[str, ...]
     flows: tuple[Flow, ...]
+    unchanged: tuple[str, ...]
 
 
-def preview_import(*, kind: ImportKind, text: str) -> ImportPlan:
-    """A verdict for every line, checked against the existing rows. Creates nothing."""
+def preview_import(*, kind: ImportKind, text: str, leave_out: bool = False) -> ImportPlan:
+    """A verdict for every line, checked against the existing rows. Creates nothing.
+
+    `leave_out`: lines that MirrorMaker 2 ignores do not stop the import.
+    """
     rows = Flow.objects.select_related("source", "target")
     active = rows.exclude(desired_state=DesiredState.STOPPED)
     ids = dict(Cluster.objects.values_list("alias", "cluster_id"))
-    plan = plan_import(kind, text, existing=[flow.spec for flow in active], ids=ids)
-    return plan.refuse([*_cluster_problems(plan), *_flow_problems(plan)])
+    plan = plan_import(
+        kind, text, existing=[flow.spec for flow in active], ids=ids, leave_out=leave_out
+    )
+    changes = _changes(plan, {flow.name: flow.spec for flow in rows})
+    plan = plan.keep([name for name, names in changes.items() if not names])
+    return plan.refuse([*_cluster_problems(plan), *_flow_problems(changes)])
 
 
-def apply_import(*, kind: ImportKind, text: str, digest: str, who: str) -> Imported:
+def apply_import(
+    *, kind: ImportKind, text: str, digest: str, who: str, leave_out: bool = False
+) -> Imported:
     """Create what the preview with this digest showed, completely or not. Flows are stopped."""
     with transaction.atomic():
-        plan = preview_import(kind=kind, text=text)
+        plan = preview_import(kind=kind, text=text, leave_out=leave_out)
         if plan.refused:
             raise InvalidSettings(_errors(plan.refused))
         if plan.digest != digest:
@@ -70,10 +82,12 @@ def apply_import(*, kind: ImportKind, text: str, digest: str, who: str) -> Impor
                 desired_state=DesiredState.STOPPED,
                 who=who,
             )
-            for spec in plan.flows
+            for spec in plan.new_flows
         ]
     reused = tuple(spec.alias for spec in plan.clusters if spec.alias in known)
-    return Imported(clusters=tuple(made), reused=reused, flows=tuple(flows))
+    return Imported(
+        clusters=tuple(made), reused=reused, flows=tuple(flows), unchanged=plan.unchanged
+    )
 
 
 def export_flows(*, flows: Sequence[Flow] | None = None) -> str:
@@ -117,11 +131,17 @@ def _cluster_problems(plan: ImportPlan) -> Iterator[tuple[FieldKey, str]]:
             yield from _refusals(spec)
             continue
         for field in changed_fields(cluster=cluster, spec=spec):
+            if field == "bootstrap_servers" and _same_servers(cluster, spec):
+                continue
             yield (
                 (spec.alias, field),
-                f"{spec.alias} is registered here with another {field}. Change the cluster or the "
-                "text, so that both agree.",
+                f"The cluster {spec.alias} is registered here with another {field}. Change the "
+                "cluster or the text, so that both agree.",
             )
+
+
+def _same_servers(cluster: Cluster, spec: ClusterSpec) -> bool:
+    return servers(cluster.bootstrap_servers) == servers(spec.bootstrap_servers)
 
 
 def _refusals(spec: ClusterSpec) -> Iterator[tuple[FieldKey, str]]:
@@ -130,11 +150,23 @@ def _refusals(spec: ClusterSpec) -> Iterator[tuple[FieldKey, str]]:
             yield (spec.alias, field), sentence
 
 
-def _flow_problems(plan: ImportPlan) -> Iterator[tuple[FieldKey, str]]:
-    names = {flow.name for flow in Flow.objects.select_related("source", "target")}
-    for spec in plan.flows:
-        if spec.name in names:
-            yield (spec.name, ""), f"A flow {spec.name} already exists. Remove it, or this line."
+def _changes(plan: ImportPlan, existing: Mapping[str, FlowSpec]) -> dict[str, list[str]]:
+    """Each flow of the text that exists -> its settings that would change."""
+    return {
+        spec.name: changed_settings(existing[spec.name], spec)
+        for spec in plan.flows
+        if spec.name in existing
+    }
+
+
+def _flow_problems(changes: Mapping[str, list[str]]) -> Iterator[tuple[FieldKey, str]]:
+    for name, settings in changes.items():
+        if settings:
+            yield (
+                (name, ""),
+                f"The flow {name} exists already, with another {', '.join(settings)}. Change its "
+                "settings there, or remove this line.",
+            )
 
 
 def _errors(refused: Sequence[KeyVerdict]) -> dict[str, list[str]]:

@@ -37,7 +37,11 @@ def import_file(request: HttpRequest) -> HttpResponse:
     plan: ImportPlan | None = None
     if request.method == "POST" and form.is_valid():
         try:
-            plan = services.preview_import(kind=form.chosen, text=form.cleaned_data["text"])
+            plan = services.preview_import(
+                kind=form.chosen,
+                text=form.cleaned_data["text"],
+                leave_out=form.cleaned_data["leave_out"],
+            )
             agreed = request.POST.get("apply") == "yes" and request.POST.get("seen") == plan.digest
             if agreed and not plan.refused:
                 return _apply(request, form, plan)
@@ -56,9 +60,13 @@ def _apply(request: HttpRequest, form: ImportForm, plan: ImportPlan) -> HttpResp
         text=form.cleaned_data["text"],
         digest=plan.digest,
         who=request.user.get_username(),
+        leave_out=form.cleaned_data["leave_out"],
     )
     for cluster in Cluster.objects.filter(alias__in=made.clusters):
         tasks.check_cluster.delay_on_commit(cluster.pk)
+    if not made.flows:
+        messages.info(request, "No change: the flows exist already with these settings.")
+        return redirect("flows")
     names = ", ".join(arrow(flow.name) for flow in made.flows)
     messages.success(
         request, f"{names} imported as stopped flows. Start each when MirrorMaker is stopped."

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
-from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry, is_security
-from mirrors.domain.migration.imports.secret_references import JaasLogin, as_reference, read_jaas
+from mirrors.domain.migration.imports.cluster_login import USED, LoginReader
+from mirrors.domain.migration.imports.mm2_precedence import Entry, is_security
+from mirrors.domain.migration.imports.secret_references import as_reference
 from mirrors.domain.schemas import registry
 from mirrors.domain.settings import client_properties
 from mirrors.domain.specs import ClusterSpec
@@ -18,19 +18,21 @@ _TOKENS = "Understudy renews logins in time"
 # What is done another way here; whatever is not in a table is refused.
 _DIFFERENT = {
     "ssl.protocol": _TLS_HERE,
+    "ssl.cipher.suites": _TLS_HERE,
+    "ssl.provider": _JVM,
     "ssl.enabled.protocols": _TLS_HERE,
     "ssl.keymanager.algorithm": _JVM,
     "ssl.trustmanager.algorithm": _JVM,
     "ssl.secure.random.implementation": _JVM,
-    "ssl.truststore.password": "a truststore in PEM format needs no password",
-    "ssl.keystore.password": "a keystore in PEM format needs no password",
+    "ssl.truststore.password": "a truststore without a file, or in PEM format, needs no password",
+    "ssl.keystore.password": "a keystore without a file, or in PEM format, needs no password",
 }
 _FAMILIES = {
     "sasl.login.refresh.": _TOKENS,
     "sasl.login.retry.": _TOKENS,
     "sasl.login.connect.": _TOKENS,
     "sasl.login.read.": _TOKENS,
-    "sasl.kerberos.": "Kerberos is not supported, so nothing reads it",
+    "sasl.kerberos.": "it belongs to a login with Kerberos, which no client has here",
 }
 _OAUTH_HANDLER = "OAuthBearerLoginCallbackHandler"
 
@@ -61,33 +63,16 @@ def _idle(name: str, protocol: str) -> bool:
 
 
 _ROLES = ("producer.", "consumer.", "admin.")
-_USED = "Used for the cluster {alias}."
 _PROPERTIES = (
     "ssl.endpoint.identification.algorithm",
     "sasl.oauthbearer.token.endpoint.url",
     "sasl.oauthbearer.scope",
 )
-_CONVERT = (
-    "is not PEM. Run `manage.py convert_keystore`, which reports where it writes the PEM files, "
-    "and name those with type PEM"
-)
+_STORES = frozenset({"JKS", "PKCS12"})
 
 
-class ClusterReader:
-    """Reads one cluster. `origins`: the entry of each field. `shared`: keys of no single flow."""
-
-    def __init__(
-        self, alias: str, entries: Entries, known: Mapping[str, str], notes: VerdictCollector
-    ):
-        self.origins: dict[str, Entry] = {}
-        self.shared: set[str] = set()
-        self._alias = alias
-        self._left = {name: entry for name, entry in entries.items() if is_security(name)}
-        self._roles = entries
-        self._known = known
-        self._notes = notes
-        self._fields: dict[str, str] = {}
-        self._properties: dict[str, str] = {}
+class ClusterReader(LoginReader):
+    """Reads one cluster."""
 
     def read(self) -> ClusterSpec | None:
         """Return the spec, or None if the bootstrap servers are missing."""
@@ -96,14 +81,18 @@ class ClusterReader:
         if bootstrap is None:
             self._notes.refuse(f"{self._alias}.bootstrap.servers", "it is missing")
             return None
-        servers = ",".join(part.strip() for part in bootstrap.value.split(","))
-        self._set("bootstrap_servers", bootstrap, servers)
+        servers = ",".join(part.strip() for part in bootstrap.value.split(",") if part.strip())
+        if "${" in servers:
+            why = "is a reference; an address is no secret: write host:port as plain text"
+            self._refuse(bootstrap, why)
+        else:
+            self._set("bootstrap_servers", bootstrap, servers)
         protocol = "PLAINTEXT"
         if (entry := self._take("security.protocol")) is not None:
             protocol = entry.value.strip().upper()
             self._set("security_protocol", entry, protocol)
         if protocol.startswith("SASL_"):
-            self._read_sasl()
+            self.read_sasl()
         if protocol.endswith("SSL"):
             self._read_tls()
         self._read_properties()
@@ -111,26 +100,9 @@ class ClusterReader:
         self._read_registry()
         for entry, verdict, why in judge_unread(self._left, protocol):
             self._notes.say(entry, verdict, why)
+        if "bootstrap_servers" not in self._fields:
+            return None
         return ClusterSpec(alias=self._alias, properties=self._properties, **self._fields)
-
-    def _take(self, name: str) -> Entry | None:
-        return self._left.pop(name, None)
-
-    def _set(self, field: str, entry: Entry, text: str) -> None:
-        self._fields[field] = text
-        self.origins[field] = entry
-        self._notes.say(entry, "used", _USED.format(alias=self._alias))
-
-    def _refuse(self, entry: Entry, reason: str) -> None:
-        self._notes.say(entry, "unsupported", f"{entry.key} {reason}")
-
-    def _refer(self, field: str, entry: Entry, text: str | None = None) -> None:
-        try:
-            self._set(
-                field, entry, as_reference(entry.value if text is None else text, self._known)
-            )
-        except ValueError as error:
-            self._refuse(entry, str(error))
 
     def _check_roles(self) -> None:
         for role in _ROLES:
@@ -141,7 +113,7 @@ class ClusterReader:
                         own, "differs from the cluster's own; here all clients connect the same way"
                     )
                 elif own is not None and own is not entry:
-                    self._notes.say(own, "used", _USED.format(alias=self._alias))
+                    self._notes.say(own, "used", USED.format(alias=self._alias))
         for name, own in self._roles.items():
             prefix = next((role for role in _ROLES if name.startswith(role)), "")
             plain = name.removeprefix(prefix)
@@ -150,68 +122,13 @@ class ClusterReader:
                     own, "applies to one kind of client; here all clients connect the same way"
                 )
 
-    # --- SASL -------------------------------------------------------------------------------------
-
-    def _read_sasl(self) -> None:
-        entry = self._take("sasl.mechanism")
-        mechanism = entry.value.strip() if entry is not None else "GSSAPI"
-        if entry is None:
-            missing = (
-                "it is missing, and Kafka's default is GSSAPI (Kerberos), which is not supported"
-            )
-            self._notes.refuse(f"{self._alias}.sasl.mechanism", missing)
-        else:
-            self._set("sasl_mechanism", entry, mechanism)
-        jaas = self._take("sasl.jaas.config")
-        if jaas is None:
-            self._read_oauth_keys(mechanism)
-            return
-        try:
-            login = read_jaas(jaas.value)
-            if login.kind != mechanism and not mechanism.startswith(f"{login.kind}-"):
-                raise ValueError(f"has the login module of {login.kind}, not of {mechanism[:30]}")
-        except ValueError as error:
-            self._refuse(jaas, str(error))
-            return
-        self._read_login(jaas, login)
-
-    def _read_login(self, entry: Entry, login: JaasLogin) -> None:
-        user, secret = ("username", "password")
-        if login.kind == "OAUTHBEARER":
-            user, secret = ("clientId", "clientSecret")
-        options = dict(login.options)
-        name = options.pop(user, None)
-        if name is None or "${" in name:
-            self._refuse(entry, f"needs {user} as plain text; only secrets may be references here")
-        else:
-            self._set("sasl_username", entry, name)
-        if (text := options.pop(secret, None)) is None:
-            self._refuse(entry, f"has no {secret}")
-        else:
-            self._refer("sasl_password", entry, text)
-        if login.kind == "OAUTHBEARER" and "scope" in options:
-            self._properties["sasl.oauthbearer.scope"] = options.pop("scope")
-        if options:
-            names = ", ".join(sorted(options))[:100]
-            self._refuse(entry, f"has options without a field here: {names}")
-
-    def _read_oauth_keys(self, mechanism: str) -> None:
-        """Read the OAuth form of Kafka 4.1 and later, which has no JAAS line."""
-        user = self._take("sasl.oauthbearer.client.credentials.client.id")
-        secret = self._take("sasl.oauthbearer.client.credentials.client.secret")
-        if mechanism != "OAUTHBEARER" or user is None or secret is None:
-            self._notes.refuse(f"{self._alias}.sasl.jaas.config", f"{mechanism[:30]} needs it")
-            return
-        self._set("sasl_username", user, user.value.strip())
-        self._refer("sasl_password", secret)
-
     # --- TLS --------------------------------------------------------------------------------------
 
     def _read_tls(self) -> None:
         self._read_store("truststore", ("ssl_ca",), ("certificates",))
         self._read_store("keystore", ("ssl_certificate", "ssl_key"), ("certificate.chain", "key"))
         if (entry := self._take("ssl.key.password")) is not None:
-            self._refuse(entry, "is not supported: enter the client's key without a passphrase")
+            self._refuse(entry, "is not supported for PEM: enter the key without a passphrase")
 
     def _read_store(self, store: str, fields: tuple[str, ...], parts: tuple[str, ...]) -> None:
         kind, place = self._take(f"ssl.{store}.type"), self._take(f"ssl.{store}.location")
@@ -219,23 +136,40 @@ class ClusterReader:
         for field, entry in zip(fields, inline, strict=True):
             if entry is not None:
                 self._refer(field, entry)
-        is_pem = kind is not None and kind.value.strip().upper() == "PEM"
+        word = "" if kind is None else kind.value.strip().upper()
         if place is not None:
-            self._read_place(fields, place, is_pem=is_pem)
-        if kind is not None and (is_pem or place is None):
-            self._notes.say(kind, "used", _USED.format(alias=self._alias))
+            reference = self._stored(store, place, word)
+            for field in fields if reference else ():
+                self._set(field, place, str(reference))
+        if kind is not None and place is not None and word not in {"PEM", *_STORES}:
+            self._refuse(kind, "must be PEM, JKS or PKCS12")
         elif kind is not None:
-            self._refuse(kind, _CONVERT)
+            self._notes.say(kind, "used", USED.format(alias=self._alias))
 
-    def _read_place(self, fields: tuple[str, ...], place: Entry, *, is_pem: bool) -> None:
+    def _stored(self, store: str, place: Entry, kind: str) -> str | None:
+        """Return the reference of a store's file; with JKS and PKCS12, also of its password."""
         path = place.value.strip()
-        if not is_pem:
-            self._refuse(place, _CONVERT)
-        elif not path.startswith("/") or "${" in path:
-            self._refuse(place, "must be an absolute path, as plain text")
-        else:
-            for field in fields:
-                self._set(field, place, f"file:{path}")
+        if not path.startswith("/") or "${" in path or ":" in path:
+            self._refuse(place, "must be an absolute path without a colon, as plain text")
+            return None
+        if kind == "PEM":
+            return f"file:{path}"
+        password = self._take(f"ssl.{store}.password")
+        key = self._take("ssl.key.password") if store == "keystore" else None
+        if key is not None and password is not None and key.value != password.value:
+            why = "differs from the store's: give both the same with `keytool -keypasswd`"
+            self._refuse(key, why)
+        elif key is not None:
+            self._notes.say(key, "used", "the password of the store opens its key")
+            password = password or key
+        if password is None:
+            return f"store:{path}"
+        reference = self._reference(password)
+        if reference is None:
+            self._notes.say(place, "used", USED.format(alias=self._alias))
+            return None
+        self._notes.say(password, "used", USED.format(alias=self._alias))
+        return f"store:{path}:{reference}"
 
     # --- the rest ---------------------------------------------------------------------------------
 
@@ -253,7 +187,7 @@ class ClusterReader:
             elif _wanted(name, self._fields):
                 self._properties[name] = text
                 self.origins[name] = entry
-                self._notes.say(entry, "used", _USED.format(alias=self._alias))
+                self._notes.say(entry, "used", USED.format(alias=self._alias))
             else:
                 continue
             del self._left[name]
@@ -276,7 +210,7 @@ class ClusterReader:
                 continue
             self._properties[name] = text
             self.origins[name] = entry
-            self._notes.say(entry, "used", _USED.format(alias=self._alias))
+            self._notes.say(entry, "used", USED.format(alias=self._alias))
 
     def _read_common(self) -> None:
         """Make a property that all kinds of clients share a property of the cluster."""
@@ -288,7 +222,7 @@ class ClusterReader:
                 sentence = client_properties.refusal("cluster", name, text, shown=given[0].key)
                 for entry in given:
                     self.shared.add(entry.key)
-                    used = _USED.format(alias=self._alias)
+                    used = USED.format(alias=self._alias)
                     self._notes.say(entry, "unsupported" if sentence else "used", sentence or used)
                 self._properties[name] = text
                 self.origins[name] = given[0]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry
+
+Syntax = Literal["properties", "json", "yaml"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +35,13 @@ class FlowDraft:
 
 @dataclasses.dataclass
 class ParsedConfiguration:
-    """The result. `providers`: config providers as env, dir, file, or an unsupported class."""
+    """The result. `providers`: config providers as env, dir, file, or an unsupported class.
+
+    `syntax`: how a line of the text is written, for sentences that show one.
+    """
 
     clusters: dict[str, Entries] = dataclasses.field(default_factory=dict)
     flows: list[FlowDraft] = dataclasses.field(default_factory=list)
     providers: dict[str, str] = dataclasses.field(default_factory=dict)
+    syntax: Syntax = "properties"
     named_by: Entry = dataclasses.field(default_factory=lambda: Entry("", None, "clusters"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
-from mirrors.domain.migration.imports.ignored_keys import HARMLESS, is_idle, judge_unknown
-from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
+from mirrors.domain.migration.imports.flow_clients import ClientReader
+from mirrors.domain.migration.imports.ignored_keys import judge_unknown
+from mirrors.domain.migration.imports.line_verdicts import Judgment, VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import (
     CONNECTOR_NAMES,
     OLD_NAMES,
@@ -16,17 +16,33 @@ from mirrors.domain.migration.imports.mm2_precedence import (
 )
 from mirrors.domain.migration.imports.transform_classes import RemoteNames
 from mirrors.domain.migration.imports.transforms import EXPORTED, PREFIXES, TransformReader
-from mirrors.domain.settings import client_properties
-from mirrors.domain.settings.table import KEYS, POLICY_CLASSES
+from mirrors.domain.patterns.parser import without_topics
+from mirrors.domain.settings.table import IDENTITY_POLICY, KEYS, POLICY_CLASSES
 from mirrors.domain.settings.unsupported_mm2 import REFUSED
-from mirrors.domain.settings.value_types import Setting
+from mirrors.domain.settings.value_types import Integer, Patterns, Setting
 from mirrors.domain.transforms import rules
 
 ELSEWHERE = (
     "MirrorMaker 2's positions are in that topic, but a takeover reads only {usual}: copy the "
     "records there, with unchanged keys and values, before the flow starts"
 )
-Role = Literal["consumer", "producer"]
+# In an exported file: settings that the flow leaves to Understudy's default, not to MM2's.
+UNSET = "understudy.unset"
+# Policies that other distributions bring, or brought, and that keep names. No class is loaded.
+_KEEPS_NAMES = frozenset(
+    {
+        "org.apache.kafka.connect.mirror.LegacyReplicationPolicy",
+        "com.amazonaws.kafka.samples.CustomMM2ReplicationPolicy",
+    }
+)
+_WHOLE = frozenset(
+    {"enabled", "source.cluster.alias", "target.cluster.alias", "name", "connector.class"}
+)
+_INTERVAL = "interval.seconds"
+_NO_COMMENT = (
+    "MirrorMaker 2 takes what follows # for a part of the value, too: write comments on lines of "
+    "their own"
+)
 # Connect needs others than its default for some transforms.
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 
@@ -35,21 +51,34 @@ class FlowReader:
     """Reads one flow. `origins`: the entry of each property."""
 
     def __init__(
-        self, name: str, connector: Entries, worker: Entries, notes: VerdictCollector
+        self,
+        name: str,
+        connector: Entries,
+        worker: Entries,
+        clusters: Mapping[str, Entries],
+        notes: VerdictCollector,
     ) -> None:
         self.name = name
         self.properties: dict[str, str] = {}
         self.origins: dict[str, Entry] = {}
         self._connector = connector
         self._worker = worker
+        self._clients = ClientReader(name, connector, worker, clusters, notes)
+        self._switched_off: dict[str, Entry] = {}
         self._notes = notes
 
     def read(self) -> dict[str, str]:
-        self._read_consumer()
-        self._read_producer()
+        self._read_clients()
         for name, entry in self._connector.items():
             if entry.number is not None and not _elsewhere(name):
                 self._judge(name, entry)
+        for name in _CONVERTERS:
+            worker = self._worker.get(name)
+            if name not in self._connector and worker is not None and worker.number is not None:
+                self._judge(name, worker)
+        self._apply_switched_off()
+        self._check_aliases()
+        self._check_separator()
         self._read_delivery()
         self._check_storage()
         self._write_defaults()
@@ -82,38 +111,48 @@ class FlowReader:
         self.properties[name] = text
         self.origins[name] = entry
 
-    def _say(
-        self, entry: Entry, verdict: Literal["used", "different", "unsupported"], why: str
-    ) -> None:
+    def _say(self, entry: Entry, verdict: Judgment, why: str) -> None:
         self._notes.say(entry, verdict, why)
 
     def _judge(self, name: str, entry: Entry) -> None:
         if name in KEYS:
             self._judge_setting(KEYS[name], entry)
-        elif name in REFUSED and REFUSED[name].only:
-            key = REFUSED[name]
-            if entry.value.strip() in key.only or entry.value.strip().lower() in key.only:
-                self._set(name, entry, entry.value.strip())
-                self._say(entry, "used", f"used for {self.name}")
-            elif name in _CONVERTERS and self._is_transformed:
-                why = "records stay as bytes; rules read JSON from them and write texts as UTF-8"
-                self._say(entry, "different", why)
-            else:
-                words = f"{entry.key} can only be {' or '.join(key.only)}: {key.why}"
-                self._say(entry, "unsupported", words)
-        else:
-            verdict, why = judge_unknown(name, entry.key)
-            self._say(entry, verdict, why)
+            return
+        verdict, why = judge_unknown(name, entry)
+        if verdict == "used":
+            self._set(name, entry, REFUSED[name].only[0])
+            why = f"used for {self.name}"
+        elif name in _CONVERTERS and self._is_transformed:
+            verdict = "different"
+            why = "records stay as bytes; rules read JSON from them and write texts as UTF-8"
+        self._say(entry, verdict, why)
 
     def _judge_setting(self, key: Setting, entry: Entry) -> None:
         text = entry.value.strip()
+        if key.name == "replication.policy.class" and text in _KEEPS_NAMES:
+            self._set(key.name, entry, IDENTITY_POLICY)
+            why = "no class is loaded: that policy keeps names, as IdentityReplicationPolicy does"
+            self._say(entry, "different", why)
+            return
+        if key.name.endswith(_INTERVAL) and self._is_other_interval(key, entry, text):
+            return
+        if key.name == "replication.policy.separator" and text.strip("\"'") == "":
+            return
         try:
             key.kind.parse(text)
         except ValueError as error:
-            self._say(entry, "unsupported", f"{entry.key} {error}")
+            hint = f". {_NO_COMMENT}" if " #" in text else ""
+            self._say(entry, "unsupported", f"{entry.key} {error}{hint}")
             return
         self._set(key.name, entry, text)
-        if entry.key.rpartition("->")[2].endswith(tuple(OLD_NAMES)):
+        self._say_used(key, entry, text)
+
+    def _say_used(self, key: Setting, entry: Entry, text: str) -> None:
+        if isinstance(key.kind, Patterns) and (dead := _dead(key, text)):
+            hint = f". {_NO_COMMENT}" if "#" in dead else ""
+            hint = ". Remove the quotation marks" if dead[:1] in "\"'" else hint
+            self._say(entry, "different", f"used, but {dead[:60]!r} matches no name{hint}")
+        elif entry.key.endswith(tuple(OLD_NAMES)):
             why = f"an old name, which MirrorMaker 2 ignores since 4.0: imported as {key.name}"
             self._say(entry, "different", why)
         elif key.verdict == "different":
@@ -121,63 +160,68 @@ class FlowReader:
         else:
             self._say(entry, "used", f"used for {self.name}")
 
-    # --- clients ----------------------------------------------------------------------------------
+    def _is_other_interval(self, key: Setting, entry: Entry, text: str) -> bool:
+        """Read intervals as MM2 does: a negative one switches off. A longer one is shortened."""
+        digits = text.removeprefix("-")
+        if not isinstance(key.kind, Integer) or not (digits.isascii() and digits.isdigit()):
+            return False
+        if text.startswith("-") and int(digits):
+            switch = key.name.removesuffix(_INTERVAL) + "enabled"
+            self._switched_off[switch] = entry
+            why = f"a negative interval switches off: written as {switch}=false"
+            self._say(entry, "different", why)
+            return True
+        if len(digits) > 5 and not text.startswith("-"):
+            self._set(key.name, entry, str(key.kind.high))
+            why = f"used for {self.name} as {key.kind.high}, the longest interval here"
+            self._say(entry, "different", why)
+            return True
+        return False
 
-    def _read_consumer(self) -> None:
-        weak = _client(self._connector, "consumer.")
-        strong = _client(self._connector, "source.consumer.")
-        self._tune("consumer", weak, strong)
+    def _apply_switched_off(self) -> None:
+        for switch, entry in self._switched_off.items():
+            self._set(switch, entry, "false")
+
+    def _check_aliases(self) -> None:
+        """Refuse aliases that differ from the clusters': MM2 names topics after these lines."""
+        for side, alias in zip(("source", "target"), self.name.split("->"), strict=True):
+            entry = self._connector.get(f"{side}.cluster.alias")
+            if entry is None or entry.number is None:
+                continue
+            given = entry.value.strip()
+            if given == alias:
+                self._say(entry, "used", f"the alias of the {side} cluster of {self.name}")
+                continue
+            named = "remote topics" if side == "source" else "the topic of offset syncs"
+            why = (
+                f"{entry.key} is {given[:60]!r}, so MirrorMaker 2 names {named} after it. Here the "
+                f"cluster's alias counts, which is {alias}: remove the line, or rename the cluster "
+                "in the whole text"
+            )
+            self._say(entry, "unsupported", why)
+
+    def _check_separator(self) -> None:
+        entry = self._connector.get("replication.policy.separator")
+        if entry is None or entry.number is None or entry.value.strip().strip("\"'"):
+            return
+        policy = self.properties.get("replication.policy.class", "")
+        if POLICY_CLASSES.get(policy) == "identity":
+            self._say(entry, "different", "a policy that keeps names has no separator")
+            return
+        alias = self.name.partition("->")[0]
+        why = (
+            f"an empty separator makes {alias}orders of orders, and nothing separates alias and "
+            "topic any more. To keep names unchanged, write replication.policy.class="
+            f"{IDENTITY_POLICY} instead"
+        )
+        self._say(entry, "unsupported", why)
+
+    def _read_clients(self) -> None:
+        for name, entry, text in self._clients.read():
+            self._set(name, entry, text)
         if "consumer.isolation.level" not in self.properties:
             self._set("consumer.isolation.level", Entry(""), "read_uncommitted")
             self._default("consumer.isolation.level", "read_uncommitted", "read_committed")
-
-    def _read_producer(self) -> None:
-        """Read the worker's producer, which writes records; the connector's writes offset syncs."""
-        weak = _client(self._worker, "producer.")
-        strong = _client(self._connector, "producer.override.")
-        self._tune("producer", weak, strong)
-        for name, entry in self._connector.items():
-            own = entry.key.startswith(f"{self.name}.") and entry.number is not None
-            if own and name.startswith(("producer.", "target.producer.", "source.producer.")):
-                if not name.startswith("producer.override."):
-                    why = (
-                        "in MirrorMaker 2 it applies only to the producer of offset syncs, so it "
-                        f"is not imported. For records write {self.name}.producer.override.…"
-                    )
-                    self._say(entry, "different", why)
-            elif own and name.startswith("target.consumer."):
-                self._say(entry, "different", "nothing is consumed from the target here")
-
-    def _tune(self, role: Role, weak: Entries, strong: Entries) -> None:
-        for name, entry in weak.items():
-            if name in strong and strong[name] is not entry:
-                number = strong[name].number
-                self._say(
-                    entry, "different", f"{strong[name].key} in line {number} takes precedence"
-                )
-        for name, entry in {**weak, **strong}.items():
-            if not is_security(name):
-                self._tune_one(role, name, entry)
-            elif entry.key.startswith(f"{self.name}."):
-                why = (
-                    f"{entry.key} differs by flow; here all clients of a cluster "
-                    "connect the same way"
-                )
-                self._say(entry, "unsupported", why)
-
-    def _tune_one(self, role: Role, name: str, entry: Entry) -> None:
-        sentence = client_properties.refusal(role, name, entry.value, shown=entry.key)
-        if sentence is None:
-            text = client_properties.normalised(role, name, entry.value)
-            self._set(f"{role}.{name}", entry, text)
-            self._say(entry, "used", f"used for {self.name} as {role}.{name}")
-        elif is_idle(name):
-            self._say(entry, "different", sentence)
-        elif (known := f"{role}.{name}") in HARMLESS:
-            # MM2's own setting, written like a property of the consumer.
-            self._say(entry, "different", judge_unknown(known, entry.key)[1])
-        else:
-            self._say(entry, "unsupported", sentence)
 
     # --- what MM2 would do without being told -----------------------------------------------------
 
@@ -205,8 +249,12 @@ class FlowReader:
             self._say(entry, "used", "positions are taken over from that topic")
 
     def _write_defaults(self) -> None:
+        unset = self._connector.get(UNSET, Entry(""))
+        names = {name.strip() for name in unset.value.split(",")}
+        if unset.number is not None:
+            self._say(unset, "used", "these are left to Understudy's default")
         for key in KEYS.values():
-            if key.mm2 and key.name not in self.properties:
+            if key.mm2 and key.name not in self.properties and key.name not in names:
                 if _same(key):
                     reason = f"not in the text: {key.default} here as in MirrorMaker 2"
                     self._notes.say(Entry("", None, key.name), "defaulted", reason)
@@ -227,21 +275,22 @@ class FlowReader:
 
 def _elsewhere(name: str) -> bool:
     """Return whether it is judged with the clusters, clients or transforms, or only enables."""
-    if name in (rules.TRANSFORMS, "predicates", EXPORTED) or name.startswith(PREFIXES):
+    if name in (rules.TRANSFORMS, "predicates", EXPORTED, UNSET) or name.startswith(PREFIXES):
         return True
     if name in KEYS or name in CONNECTOR_NAMES - {"security.protocol"}:
-        return name in {"enabled", "source.cluster.alias", "target.cluster.alias"}
+        return name in _WHOLE
     return is_security(name) or name.startswith(
         ("source.", "target.", "consumer.", "producer.", "config.providers")
     )
 
 
-def _client(entries: Mapping[str, Entry], prefix: str) -> Entries:
-    return {
-        name.removeprefix(prefix): entry
-        for name, entry in entries.items()
-        if name.startswith(prefix) and entry.number is not None and name not in CONNECTOR_NAMES
-    }
+def _dead(key: Setting, text: str) -> str:
+    """Return the first pattern that matches no name; empty if there is none."""
+    elements = [element.strip() for element in text.split(",")]
+    if key.name.startswith("topics"):
+        return next(iter(without_topics(elements)), "")
+    # Any text can be the name of a group.
+    return next((one for one in elements if "#" in one or one[:1] in ('"', "'")), "")
 
 
 def _same(key: Setting) -> bool:

@@ -1,78 +1,201 @@
-"""Reads the JSON of MM2's connectors on Kafka Connect: the three of a flow become one flow."""
+"""Reads the JSON of MM2's connectors on Kafka Connect: the three of a flow become one flow.
+
+Accepts what people have: files for `POST /connectors`, answers of `GET /connectors/NAME` and of
+`GET /connectors?expand=info`, and several of them one after another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from mirrors.domain.migration.imports.drafts import FlowDraft, ParsedConfiguration
 from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
-from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry, is_security
-from mirrors.domain.migration.imports.yaml_json import Tree, read_tree
+from mirrors.domain.migration.imports.mm2_precedence import (
+    Entries,
+    Entry,
+    is_security,
+    same_value,
+    servers,
+)
+from mirrors.domain.migration.imports.mm2_properties import rename_old
+from mirrors.domain.migration.imports.yaml_json import Tree, read_documents
 
-# The later one's value counts where two connectors of a flow differ.
-KINDS = ("MirrorHeartbeatConnector", "MirrorCheckpointConnector", "MirrorSourceConnector")
+KINDS = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 # What Connect's documentation calls its providers; the worker's own file is not part of the text.
 USUAL_PROVIDERS = {"env": "env", "dir": "dir", "directory": "dir", "file": "file"}
 SIDES = ("source", "target")
+_USUAL = {"security.protocol": "PLAINTEXT", "sasl.mechanism": "GSSAPI"}
+# Settings that only one connector reads; the other connectors ignore them.
+_OWNED = {
+    "MirrorCheckpointConnector": frozenset(
+        {
+            "groups", "groups.exclude", "group.filter.class", "refresh.groups.enabled",
+            "refresh.groups.interval.seconds", "emit.checkpoints.enabled",
+            "emit.checkpoints.interval.seconds", "sync.group.offsets.enabled",
+            "sync.group.offsets.interval.seconds", "checkpoints.topic.replication.factor",
+        }
+    ),
+    "MirrorHeartbeatConnector": frozenset(
+        {
+            "emit.heartbeats.enabled", "emit.heartbeats.interval.seconds",
+            "heartbeats.topic.replication.factor",
+        }
+    ),
+}  # fmt: skip
+# Settings with which checkpoints find the topics of the source connector.
+_SHARED = ("replication.policy.", "offset-syncs.topic.location")
 
 
 def read_connect(text: str, notes: VerdictCollector) -> ParsedConfiguration:
     """Return the reading of the connectors' JSON; errors are in the notes."""
-    reading = ParsedConfiguration(providers=dict(USUAL_PROVIDERS))
+    reading = ParsedConfiguration(providers=dict(USUAL_PROVIDERS), syntax="json")
     try:
-        tree = read_tree(text, is_json=True)
+        trees = read_documents(text, is_json=True)
     except ValueError as error:
         notes.refuse("text", str(error))
         return reading
+    add_connectors([_entries(tree, notes) for tree in _configs(trees, notes)], reading, notes)
+    if not reading.flows:
+        notes.refuse("connector.class", "the text names no MirrorSourceConnector")
+    return reading
+
+
+def add_connectors(
+    configs: list[Entries], reading: ParsedConfiguration, notes: VerdictCollector
+) -> None:
+    """Add the flows and clusters of these connectors. Other connectors are left out."""
     found: dict[tuple[str, str], dict[str, Entries]] = {}
-    for config in _configs(tree, notes):
-        kind = config["connector.class"].value.strip().rpartition(".")[2]
-        pair = tuple(_alias(config, side) for side in SIDES)
-        kinds = found.setdefault((pair[0], pair[1]), {})
-        if kind in kinds:
-            why = f"{pair[0]}->{pair[1]} has a second {kind}"
+    mirrors = [config for config in configs if _kind(config) in KINDS]
+    for config in configs:
+        if config not in mirrors:
+            _leave_out(config, notes, is_alone=not mirrors)
+    for config in mirrors:
+        rename_old(config, notes)
+        pair = (_alias(config, "source", notes), _alias(config, "target", notes))
+        kinds = found.setdefault(pair, {})
+        if _kind(config) in kinds:
+            why = f"the flow {pair[0]}->{pair[1]} has a second {_kind(config)}"
             notes.say(config["connector.class"], "unsupported", why)
-        kinds[kind] = config
+        kinds.setdefault(_kind(config), config)
     for (source, target), kinds in found.items():
         draft = draft_of(source, target, kinds, {}, notes)
         if draft is not None:
             reading.flows.append(draft)
-            for side, alias in zip(SIDES, (source, target), strict=True):
-                reading.clusters.setdefault(alias, {}).update(_cluster(draft.connector, side))
-    if not reading.flows:
-        notes.refuse("connector.class", "the text names no MirrorSourceConnector")
-    return reading
+            for config in kinds.values():
+                for side, alias in zip(SIDES, (source, target), strict=True):
+                    known = reading.clusters.setdefault(alias, {})
+                    join_cluster(alias, known, _cluster(config, side), notes)
+
+
+def join_cluster(alias: str, known: Entries, found: Entries, notes: VerdictCollector) -> None:
+    """Add the settings of a cluster that another connector gives; a contradiction is refused."""
+    usual = {name: Entry(text) for name, text in _USUAL.items()} if known else {}
+    missing = {name: entry for name, entry in usual.items() if name not in found}
+    is_sasl = any("SASL" in e.get("security.protocol", Entry("")).value for e in (known, found))
+    for name, entry in {**missing, **found}.items():
+        before = known.get(name) or usual.get(name)
+        if name == "sasl.mechanism" and not is_sasl:
+            before = known.get(name)
+        if before is None:
+            known[name] = entry
+        elif same_value(name, before.value, entry.value):
+            known.setdefault(name, entry)
+            if entry.number is not None and entry != before:
+                why = f"used for the cluster {alias}, as line {before.number} says"
+                notes.say(entry, "used", why)
+        elif name == "bootstrap.servers" and servers(before.value) & servers(entry.value):
+            why = f"it shares a broker with line {before.number}, whose list is used"
+            notes.say(entry, "different", why)
+        elif entry.number is None and before.number is None:
+            continue
+        else:
+            _refuse_contradiction(alias, name, before, entry, notes)
+
+
+def _refuse_contradiction(
+    alias: str, name: str, before: Entry, entry: Entry, notes: VerdictCollector
+) -> None:
+    pair = [one for one in (before, entry) if one.number is not None]
+    for one in pair:
+        other = entry if one is before else before
+        where = f"line {other.number} has another" if other.number else "another connector has no"
+        why = (
+            f"{where} {name} for {alias}; a cluster has one connection here. If these are two "
+            "clusters, give one of them another alias"
+        )
+        notes.say(one, "unsupported", why)
 
 
 def draft_of(
     source: str, target: str, kinds: dict[str, Entries], worker: Entries, notes: VerdictCollector
 ) -> FlowDraft | None:
     """Return one flow from its connectors; without a MirrorSourceConnector it copies nothing."""
-    merged: Entries = {}
-    for kind in KINDS:
-        for name, entry in kinds.get(kind, {}).items():
-            weaker = merged.get(name)
-            if weaker is not None and weaker.value != entry.value and name not in _OWN:
-                notes.say(weaker, "different", f"line {entry.number} takes precedence: {kind}'s")
-            elif weaker is not None:
-                notes.say(weaker, "used", "used with that of the other connectors of the flow")
-            merged[name] = entry
     copies = kinds.get("MirrorSourceConnector")
     if copies is None:
-        for entry in merged.values():
-            why = f"{source}->{target} has no MirrorSourceConnector, so it replicates nothing"
-            notes.say(entry, "unsupported", why)
+        for config in kinds.values():
+            for entry in config.values():
+                why = (
+                    f"the flow {source}->{target} has no MirrorSourceConnector, so it replicates "
+                    "nothing"
+                )
+                notes.say(entry, "unsupported", why)
         return None
+    owned = frozenset[str]().union(*_OWNED.values())
+    merged = {name: entry for name, entry in copies.items() if name not in owned}
+    for name in owned & copies.keys():
+        owner = next(kind for kind, names in _OWNED.items() if name in names)
+        if name not in kinds.get(owner, {}):
+            why = f"MirrorMaker 2's source connector ignores it: only the {owner} reads it"
+        else:
+            why = f"line {kinds[owner][name].number} takes precedence: {owner}'s"
+        notes.say(copies[name], "different", why)
+    for kind in KINDS[1:]:
+        for name, entry in kinds.get(kind, {}).items():
+            if name in _OWNED[kind]:
+                merged[name] = entry
+            else:
+                _judge_of_other(kind, name, entry, copies.get(name), notes)
     merged |= _missing(kinds, copies)
-    named = copies["connector.class"]
-    notes.say(named, "used", f"{source}->{target} is created, stopped until somebody starts it")
-    for name in ("source.cluster.alias", "target.cluster.alias", "enabled"):
-        if name in copies:
-            notes.say(copies[name], "used", f"used for {source}->{target}")
-    return FlowDraft(source, target, merged, worker, named)
+    _say_connectors(source, target, kinds, notes)
+    return FlowDraft(source, target, merged, worker, copies["connector.class"])
 
 
-_OWN = {"name", "connector.class"}
+def _judge_of_other(
+    kind: str, name: str, entry: Entry, copies: Entry | None, notes: VerdictCollector
+) -> None:
+    """Judge a setting of a checkpoint or heartbeat connector that the source connector has too."""
+    if name in _NAMES or (name.startswith(SIDES) and _is_of_cluster(name)):
+        return
+    if copies is not None and copies.value.strip() == entry.value.strip():
+        notes.say(entry, "used", "used with that of the source connector")
+    elif kind == "MirrorCheckpointConnector" and name.startswith(_SHARED):
+        where = "the source connector has none" if copies is None else f"line {copies.number} has"
+        why = f"{where} another {name}, so MirrorMaker 2's checkpoints would not fit its topics"
+        notes.say(entry, "unsupported", f"{why}. Give both connectors the same")
+    elif copies is not None:
+        why = f"line {copies.number} takes precedence: MirrorSourceConnector's"
+        notes.say(entry, "different", why)
+    else:
+        why = f"only the {kind} has it: it replicates no records, so it is not imported"
+        notes.say(entry, "different", why)
+
+
+# Judged with the whole connector.
+_NAMES = frozenset(
+    {"name", "connector.class", "source.cluster.alias", "target.cluster.alias", "enabled"}
+)
+
+
+def _say_connectors(
+    source: str, target: str, kinds: Mapping[str, Entries], notes: VerdictCollector
+) -> None:
+    for kind, config in kinds.items():
+        why = f"the flow {source}->{target} does what this connector does"
+        if kind == "MirrorSourceConnector":
+            why = f"{source}->{target} is created, stopped until somebody starts it"
+        for name in _NAMES & config.keys():
+            is_class = name == "connector.class"
+            notes.say(config[name], "used", why if is_class else f"used for {source}->{target}")
 
 
 def _missing(kinds: dict[str, Entries], copies: Entries) -> Entries:
@@ -89,28 +212,66 @@ def _missing(kinds: dict[str, Entries], copies: Entries) -> Entries:
     }
 
 
-def _configs(tree: Tree, notes: VerdictCollector) -> Iterator[Entries]:
-    for item in tree.items or (tree,):
-        config = item.at("config") or item
-        entries: Entries = {}
-        for name, leaf in config.fields.items():
-            entry = Entry(leaf.text or "", leaf.number, name)
-            if leaf.text is None:
-                notes.say(entry, "unsupported", f"{name} must be text")
-            entries[name] = entry
-        outer = item.at("name")
-        if outer is not None and outer.text is not None and config is not item:
-            entries.setdefault("name", Entry(outer.text, outer.number, "name"))
-        kind = entries.get("connector.class", Entry("", item.number, "connector.class"))
-        if kind.value.strip().rpartition(".")[2] in KINDS:
-            yield entries
+def _kind(config: Entries) -> str:
+    return config.get("connector.class", Entry("")).value.strip().rpartition(".")[2]
+
+
+def _leave_out(config: Entries, notes: VerdictCollector, *, is_alone: bool) -> None:
+    for entry in config.values():
+        if is_alone:
+            notes.say(entry, "unsupported", f"the connector is none of {', '.join(KINDS)}")
         else:
-            notes.say(kind, "unsupported", f"it must be one of {', '.join(KINDS)}")
+            notes.say(entry, "different", "the connector is not MirrorMaker 2's: it is left out")
 
 
-def _alias(config: Entries, side: str) -> str:
+def _configs(trees: Iterable[Tree], notes: VerdictCollector) -> Iterator[Tree]:
+    """Yield each configuration of a connector, in whatever it is wrapped."""
+    for tree in trees:
+        inner = tree.at("config") or tree.at("info")
+        if tree.items:
+            yield from _configs(tree.items, notes)
+        elif "connector.class" in tree.fields:
+            yield tree
+        elif inner is not None:
+            yield from _configs([inner], notes)
+            for name, other in tree.fields.items():
+                if other is not inner:
+                    _say_state(name, other, notes)
+        elif tree.fields and all(field.text is None for field in tree.fields.values()):
+            yield from _configs(tree.fields.values(), notes)
+        else:
+            yield tree
+
+
+def _say_state(name: str, tree: Tree, notes: VerdictCollector) -> None:
+    for path, leaf in tree.leaves(name):
+        why = "it is the connector's name, type or state, not its configuration"
+        notes.say(Entry(leaf.text or "", leaf.number, path), "different", why)
+
+
+def _entries(config: Tree, notes: VerdictCollector) -> Entries:
+    entries: Entries = {}
+    for name, leaf in config.fields.items():
+        entry = Entry(leaf.text or "", leaf.number, name)
+        if leaf.text is None:
+            notes.say(entry, "unsupported", f"{name} must be text")
+        entries[name] = entry
+    entries.setdefault("connector.class", Entry("", config.number, "connector.class"))
+    return entries
+
+
+def _alias(config: Entries, side: str, notes: VerdictCollector) -> str:
+    """Return a cluster's alias. MM2 requires that of the source; that of the target is `target`."""
     entry = config.get(f"{side}.cluster.alias")
-    return entry.value.strip() if entry is not None else side
+    if entry is not None and entry.value.strip():
+        return entry.value.strip()
+    missing = entry or Entry("", config["connector.class"].number, f"{side}.cluster.alias")
+    if side == "source":
+        why = "source.cluster.alias is missing, and MirrorMaker 2 requires it"
+        notes.say(missing, "unsupported", why)
+    else:
+        notes.say(missing, "defaulted", "not in the text: MirrorMaker 2's default is target")
+    return side
 
 
 def _cluster(connector: Entries, side: str) -> Entries:
@@ -122,6 +283,12 @@ def _cluster(connector: Entries, side: str) -> Entries:
             if name.startswith(prefix) and _belongs(rest):
                 found.setdefault(start + rest, entry)
     return found
+
+
+def _is_of_cluster(name: str) -> bool:
+    """Return whether a name that begins with a side is a connection setting of its cluster."""
+    rest = name.partition(".")[2]
+    return _belongs(rest.removeprefix("cluster."))
 
 
 def _belongs(name: str) -> bool:

@@ -1,4 +1,8 @@
-"""Verdicts of an import on each line: used, defaulted, different or unsupported, and why."""
+"""Verdicts of an import on each line: used, defaulted, different or unsupported, and why.
+
+A line that MirrorMaker 2 itself ignores may be a misspelled setting, so it is unsupported. A person
+can choose to leave such lines out.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +12,42 @@ from typing import Literal
 from mirrors.domain.migration.imports.mm2_precedence import Entry
 
 LineVerdict = Literal["used", "defaulted", "different", "unsupported"]
-_WEIGHT: dict[LineVerdict, int] = {"defaulted": 0, "used": 1, "different": 2, "unsupported": 3}
+# What a reader says of a line: `ignored` becomes one of the others, as the person chose.
+Judgment = Literal["used", "defaulted", "different", "ignored", "unsupported"]
+_WEIGHT: dict[Judgment, int] = {
+    "defaulted": 0, "used": 1, "different": 2, "ignored": 3, "unsupported": 4
+}  # fmt: skip
+_LEFT_OUT = "Left out, as MirrorMaker 2 ignores it."
+_MAY_BE_LEFT_OUT = "MirrorMaker 2 ignores it: correct the line, remove it, or leave such lines out."
 MOST_SENTENCES = 3
 LONGEST_KEY = 200
 
 
 @dataclasses.dataclass(frozen=True)
 class KeyVerdict:
-    """One key. `number` is None if the text does not contain it. It never contains a value."""
+    """One key. `number` is None if the text does not contain it. It never contains a secret.
+
+    `ignored`: unsupported only because it may be an error; MirrorMaker 2 ignores the line.
+    """
 
     number: int | None
     key: str
     verdict: LineVerdict
     reason: str
+    ignored: bool = False
 
 
 class VerdictCollector:
-    """Collects the verdicts; of several verdicts on one line the most severe counts."""
+    """Collects the verdicts; of several verdicts on one line the most severe counts.
 
-    def __init__(self) -> None:
-        self._said: dict[tuple[int | None, str], dict[str, LineVerdict]] = {}
+    `leave_out`: the person chose to leave out lines that MirrorMaker 2 ignores.
+    """
 
-    def say(self, entry: Entry, verdict: LineVerdict, reason: str) -> None:
+    def __init__(self, *, leave_out: bool = False) -> None:
+        self._leave_out = leave_out
+        self._said: dict[tuple[int | None, str], dict[str, Judgment]] = {}
+
+    def say(self, entry: Entry, verdict: Judgment, reason: str) -> None:
         first = reason.partition(" ")[0]
         # A sentence may begin with a key, whose case is kept.
         named = "." in first or "->" in first or first == entry.key
@@ -51,14 +69,18 @@ class VerdictCollector:
         ]
         return tuple(sorted(found, key=lambda line: (line.number is None, line.number or 0)))
 
-    def _line(self, number: int | None, key: str, sentences: dict[str, LineVerdict]) -> KeyVerdict:
+    def _line(self, number: int | None, key: str, sentences: dict[str, Judgment]) -> KeyVerdict:
         worst = max(sentences.values(), key=_WEIGHT.__getitem__)
         chosen = [text for text, verdict in sentences.items() if verdict == worst]
         more = len(chosen) - MOST_SENTENCES
         reason = " ".join(chosen[:MOST_SENTENCES])
-        return KeyVerdict(
-            number, shown(key), worst, f"{reason} (and {more} more)" if more > 0 else reason
-        )
+        reason = f"{reason} (and {more} more)" if more > 0 else reason
+        if worst != "ignored":
+            return KeyVerdict(number, shown(key), worst, reason)
+        if self._leave_out:
+            return KeyVerdict(number, shown(key), "different", f"{reason} {_LEFT_OUT}")
+        reason = f"{reason} {_MAY_BE_LEFT_OUT}"
+        return KeyVerdict(number, shown(key), "unsupported", reason, ignored=True)
 
 
 def shown(key: str) -> str:

@@ -63,6 +63,19 @@ def is_security(name: str) -> bool:
     return name in {"bootstrap.servers", "security.protocol"} or name.startswith(("ssl.", "sasl."))
 
 
+def same_value(name: str, first: str, second: str) -> bool:
+    """Return whether two values of a connection setting mean the same."""
+    if name == "bootstrap.servers":
+        return servers(first) == servers(second)
+    if name == "security.protocol":
+        return first.strip().upper() == second.strip().upper()
+    return first.strip() == second.strip()
+
+
+def servers(text: str) -> frozenset[str]:
+    return frozenset(part.strip().lower() for part in text.split(",") if part.strip())
+
+
 def aliases(file: Mapping[str, Entry]) -> list[str]:
     named = file["clusters"].value.split(",") if "clusters" in file else []
     return list(dict.fromkeys(alias.strip() for alias in named if alias.strip()))

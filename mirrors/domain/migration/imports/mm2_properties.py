@@ -29,6 +29,8 @@ MOST_LINES = 5000
 MOST_CLUSTERS = 50
 MOST_FLOWS = 50
 _ROLES = ("consumer.", "producer.", "admin.")
+# A worker has them too, for connectors that set none.
+_CONVERTERS = ("key.converter", "value.converter", "header.converter")
 
 
 def read_mm2(text: str, notes: VerdictCollector) -> ParsedConfiguration:
@@ -53,10 +55,9 @@ def read_mm2(text: str, notes: VerdictCollector) -> ParsedConfiguration:
 
 def judge_unread(text: str, reading: ParsedConfiguration, notes: VerdictCollector) -> None:
     """Add a verdict for every line that no cluster and no flow has used."""
-    flows = {flow.name for flow in reading.flows}
     for entry in read_file(text, VerdictCollector()).values():
         if entry.number is not None and not notes.heard(entry):
-            _judge(entry, entry.key, list(reading.clusters), flows, notes)
+            _judge(entry, entry.key, reading, notes)
 
 
 def judge_remaining(reading: ParsedConfiguration, notes: VerdictCollector) -> None:
@@ -68,8 +69,11 @@ def judge_remaining(reading: ParsedConfiguration, notes: VerdictCollector) -> No
             if name.startswith(("source.", "target.", *_ROLES)):
                 why = "it applies to a client that replicates no records"
                 notes.say(entry, "different", f"{why}, so it is not imported")
+            elif is_security(name):
+                why = "MirrorMaker 2's connectors read it only below source.cluster. and target."
+                notes.say(entry, "different", f"{why}cluster., so it is ignored here too")
             else:
-                verdict, why = judge_unknown(name, entry.key)
+                verdict, why = judge_unknown(name, entry)
                 notes.say(entry, verdict, why)
     for entries in reading.clusters.values():
         for name, entry in entries.items():
@@ -90,6 +94,12 @@ def read_file(text: str, notes: VerdictCollector) -> Entries:
         if (last := file[line.key].number) != line.number:
             why = f"line {last} repeats the key, and the last one applies"
             notes.say(Entry("", line.number, line.key), "different", why)
+    rename_old(file, notes)
+    return file
+
+
+def rename_old(file: Entries, notes: VerdictCollector) -> None:
+    """Give settings with names of MM2 before 4.0 their new ones, unless those are there too."""
     for old, new in OLD_NAMES.items():
         for key in [key for key in file if key == old or key.endswith(f".{old}")]:
             name = key.removesuffix(old) + new
@@ -99,7 +109,6 @@ def read_file(text: str, notes: VerdictCollector) -> Entries:
             else:
                 file[name] = file[key]
             del file[key]
-    return file
 
 
 def _read_flows(file: Entries, reading: ParsedConfiguration, notes: VerdictCollector) -> None:
@@ -134,9 +143,8 @@ def _read_flows(file: Entries, reading: ParsedConfiguration, notes: VerdictColle
         notes.refuse("S->T.enabled", why)
 
 
-def _judge(
-    entry: Entry, key: str, known: list[str], flows: set[str], notes: VerdictCollector
-) -> None:
+def _judge(entry: Entry, key: str, reading: ParsedConfiguration, notes: VerdictCollector) -> None:
+    known, flows = list(reading.clusters), {flow.name for flow in reading.flows}
     if key.startswith("config.providers"):
         why = "references stay references: no class is loaded, and nothing is read here"
         notes.say(entry, "different", why)
@@ -148,8 +156,23 @@ def _judge(
     if fitting:
         alias = max(fitting, key=len)
         _judge_of_cluster(entry, key.removeprefix(f"{alias}."), notes)
+    elif stronger := _stronger(key, reading):
+        lines = ", ".join(str(number) for number in stronger[:10])
+        why = f"overridden for every imported flow, by line {lines}"
+        notes.say(entry, "different", why)
     else:
         _judge_of_top(entry, key, notes)
+
+
+def _stronger(key: str, reading: ParsedConfiguration) -> list[int]:
+    """Return the lines that override a line without a prefix, if each flow has one."""
+    found = set()
+    for flow in reading.flows:
+        own = flow.connector.get(key) or flow.worker.get(key)
+        if own is None or own.number is None or own.key == key:
+            return []
+        found.add(own.number)
+    return sorted(found)
 
 
 def _judge_of_flow(
@@ -160,9 +183,9 @@ def _judge_of_flow(
     name = rest.removeprefix(f"{target}.")
     if source not in known or not target:
         why = f"{key} names a flow of clusters that `clusters` does not list"
-        notes.say(entry, "unsupported", why)
+        notes.say(entry, "ignored", why)
     elif source == target:
-        notes.say(entry, "unsupported", f"a flow needs two clusters: {source} is both")
+        notes.say(entry, "ignored", f"a flow needs two clusters: {source} is both")
     elif f"{source}->{target}" not in flows:
         why = (
             f"{source}->{target} is not enabled, so no flow is created (MirrorMaker 2 would still "
@@ -172,7 +195,7 @@ def _judge_of_flow(
         why = f"{key} changes a cluster for one flow; here a cluster is the same for all"
         notes.say(entry, "unsupported", why)
     else:
-        verdict, why = judge_unknown(name, key)
+        verdict, why = judge_unknown(name, entry)
         notes.say(entry, verdict, why)
 
 
@@ -183,7 +206,7 @@ def _judge_of_cluster(entry: Entry, name: str, notes: VerdictCollector) -> None:
             "targets, and every client of a cluster has the cluster's deadlines"
         )
         notes.say(entry, "different", why)
-    elif name in KEYS or name in COMMON or name in CONNECTOR_NAMES:
+    elif (name in KEYS or name in COMMON or name in CONNECTOR_NAMES) and name not in _CONVERTERS:
         why = (
             "MirrorMaker 2 passes it to none of its replicating clients, so it is "
             "ignored here too. "
@@ -194,7 +217,7 @@ def _judge_of_cluster(entry: Entry, name: str, notes: VerdictCollector) -> None:
     elif name == "exactly.once.source.support":
         notes.say(entry, "different", "no imported flow ends there")
     else:
-        verdict, why = judge_unknown(name, entry.key)
+        verdict, why = judge_unknown(name, entry)
         notes.say(entry, verdict, why)
 
 
@@ -207,7 +230,7 @@ def _judge_of_top(entry: Entry, key: str, notes: VerdictCollector) -> None:
     elif is_security(key):
         notes.say(entry, "different", "every cluster has its own, or does not use it")
     else:
-        verdict, why = judge_unknown(key, key)
+        verdict, why = judge_unknown(key, entry)
         notes.say(entry, verdict, why)
 
 

@@ -14,11 +14,16 @@ from mirrors.domain.migration.imports.clusters import ClusterReader
 from mirrors.domain.migration.imports.drafts import FlowDraft, ParsedConfiguration
 from mirrors.domain.migration.imports.flows import FlowReader
 from mirrors.domain.migration.imports.kafka_connect import read_connect
-from mirrors.domain.migration.imports.line_verdicts import KeyVerdict, VerdictCollector
+from mirrors.domain.migration.imports.line_verdicts import (
+    KeyVerdict,
+    LineVerdict,
+    VerdictCollector,
+)
 from mirrors.domain.migration.imports.mirrormaker1 import read_mirrormaker1
 from mirrors.domain.migration.imports.mm2_precedence import Entry
 from mirrors.domain.migration.imports.mm2_properties import judge_remaining, judge_unread, read_mm2
 from mirrors.domain.migration.imports.strimzi import judge_resource, read_strimzi
+from mirrors.domain.settings.table import KEYS, POLICY_CLASSES
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 
 ImportKind = Literal["mm2-properties", "strimzi", "connect-json", "mirrormaker1"]
@@ -41,12 +46,16 @@ FieldKey = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImportPlan:
-    """What an import would create. `origins`: the line of each field of a cluster or flow."""
+    """What an import would create. `origins`: the line of each field of a cluster or flow.
+
+    `unchanged`: names of flows that exist already with these settings; nothing happens to them.
+    """
 
     lines: tuple[KeyVerdict, ...]
     clusters: tuple[ClusterSpec, ...] = ()
     flows: tuple[FlowSpec, ...] = ()
     warnings: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
     origins: Mapping[FieldKey, Entry] = dataclasses.field(default_factory=dict)
 
     @property
@@ -55,21 +64,42 @@ class ImportPlan:
         return tuple(line for line in self.lines if line.verdict == "unsupported")
 
     @property
+    def ignored(self) -> int:
+        """The number of lines that stop the import and that MirrorMaker 2 ignores."""
+        return sum(line.ignored for line in self.lines)
+
+    @property
+    def new_flows(self) -> tuple[FlowSpec, ...]:
+        return tuple(flow for flow in self.flows if flow.name not in self.unchanged)
+
+    @property
     def digest(self) -> str:
         """Equal for equal effects, so that the previewed plan is the applied one."""
         facts = [
             [dataclasses.astuple(line) for line in self.lines],
             [dataclasses.asdict(cluster) for cluster in self.clusters],
             [[flow.name, flow.properties] for flow in self.flows],
+            self.unchanged,
         ]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
     def refuse(self, problems: Sequence[tuple[FieldKey, str]]) -> ImportPlan:
         """Return the plan with problems that only the database shows, each at its line."""
+        return self._with_verdicts(problems, "unsupported")
+
+    def keep(self, names: Sequence[str]) -> ImportPlan:
+        """Return the plan with flows that exist already with the same settings."""
+        sentences = [((name, ""), f"the flow {name} exists with these settings") for name in names]
+        plan = dataclasses.replace(self, unchanged=tuple(names))
+        return plan._with_verdicts(sentences, "used")
+
+    def _with_verdicts(
+        self, sentences: Sequence[tuple[FieldKey, str]], verdict: LineVerdict
+    ) -> ImportPlan:
         notes = VerdictCollector()
-        for (owner, field), sentence in problems:
+        for (owner, field), sentence in sentences:
             entry = self.origins.get((owner, field), Entry("", None, f"{owner}.{field}"))
-            notes.say(entry, "unsupported", sentence)
+            notes.say(entry, verdict, sentence)
         found = {(line.number, line.key): line for line in notes.lines()}
         kept = [line for line in self.lines if (line.number, line.key) not in found]
         lines = sorted(
@@ -78,15 +108,34 @@ class ImportPlan:
         return dataclasses.replace(self, lines=tuple(lines))
 
 
+def changed_settings(before: FlowSpec, after: FlowSpec) -> list[str]:
+    """Return the names of settings that have another effect in `after`."""
+    return [name for name, value in _effect(before).items() if value != _effect(after)[name]]
+
+
+def _effect(spec: FlowSpec) -> dict[str, object]:
+    settings = spec.settings
+    found = {key.name: getattr(settings, key.field) for key in KEYS.values()}
+    found["replication.policy.class"] = POLICY_CLASSES[settings.replication_policy_class]
+    found["consumer"] = {**settings.consumer, "isolation.level": settings.isolation_level}
+    found["producer"] = settings.producer
+    return found
+
+
 def plan_import(
     kind: ImportKind,
     text: str,
     *,
     existing: Sequence[FlowSpec] = (),
     ids: Mapping[str, str] | None = None,
+    leave_out: bool = False,
 ) -> ImportPlan:
-    """Return the plan of a text. An error becomes a verdict on its line and is never raised."""
-    notes = VerdictCollector()
+    """Return the plan of a text. An error becomes a verdict on its line and is never raised.
+
+    `leave_out`: lines that MirrorMaker 2 ignores do not stop the import.
+    """
+    notes = VerdictCollector(leave_out=leave_out)
+    text = text.removeprefix("\ufeff")
     if (why := _unreadable(text)) is not None:
         notes.refuse("text", why)
         return ImportPlan(lines=notes.lines())
@@ -122,7 +171,7 @@ def _clusters(
 ) -> dict[str, ClusterSpec]:
     found = {}
     for alias, entries in reading.clusters.items():
-        reader = ClusterReader(alias, entries, reading.providers, notes)
+        reader = ClusterReader(alias, entries, reading.providers, notes, reading.syntax)
         spec = reader.read()
         reading.flows = [flow.without(reader.shared) for flow in reading.flows]
         origins |= {(alias, field): entry for field, entry in reader.origins.items()}
@@ -132,16 +181,11 @@ def _clusters(
         found[alias] = spec
         for field, sentences in spec.validate().items():
             entry = origins.get((alias, field), Entry("", None, f"{alias}.{field}"))
-            if _has_no_word_yet(notes, alias, field, entry):
+            # A missing field was reported once: at its rejected line.
+            if entry.number is not None or not reader.has_refused:
                 for sentence in sentences:
                     notes.say(entry, "unsupported", sentence)
     return found
-
-
-def _has_no_word_yet(notes: VerdictCollector, alias: str, field: str, entry: Entry) -> bool:
-    """Return whether a missing field was not reported yet; its rejected line reports it once."""
-    refused = {line.key for line in notes.lines() if line.verdict == "unsupported"}
-    return entry.number is not None or not any(key.startswith(f"{alias}.") for key in refused)
 
 
 def _flows(
@@ -151,8 +195,22 @@ def _flows(
     notes: VerdictCollector,
 ) -> list[FlowSpec]:
     found = []
+    by_name: dict[str, FlowDraft] = {}
     for draft in reading.flows:
-        reader = FlowReader(draft.name, draft.connector, draft.worker, notes)
+        first = by_name.setdefault(draft.name, draft)
+        if first is not draft:
+            for one, other in ((draft, first), (first, draft)):
+                why = (
+                    f"the flow {draft.name} is in line {other.wanted_by.number} too; a pair of "
+                    "clusters has one flow. Join their patterns into one, or give one of them a "
+                    "cluster with another alias"
+                )
+                notes.say(one.wanted_by, "unsupported", why)
+        sides = {
+            "source": reading.clusters.get(draft.source, {}),
+            "target": reading.clusters.get(draft.target, {}),
+        }
+        reader = FlowReader(draft.name, draft.connector, draft.worker, sides, notes)
         properties = reader.read()
         origins |= {(draft.name, name): entry for name, entry in reader.origins.items()}
         origins[draft.name, ""] = draft.wanted_by

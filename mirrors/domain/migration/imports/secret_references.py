@@ -13,15 +13,20 @@ from mirrors.domain.migration.imports.mm2_precedence import Entry
 
 _REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}]*)\}")
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"'=;]+)|([=;]))""", re.S)
+# The last two read Kubernetes' own objects, which are mounted here.
 _KINDS = {
     "EnvVarConfigProvider": "env",
     "DirectoryConfigProvider": "dir",
     "FileConfigProvider": "file",
+    "KubernetesSecretConfigProvider": "kubernetes",
+    "KubernetesConfigMapConfigProvider": "kubernetes",
 }
+ENV_PROVIDER = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
 _MODULES = {
     "org.apache.kafka.common.security.plain.PlainLoginModule": "PLAIN",
     "org.apache.kafka.common.security.scram.ScramLoginModule": "SCRAM",
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": "OAUTHBEARER",
+    "software.amazon.msk.auth.iam.IAMLoginModule": "AWS_MSK_IAM",
 }
 
 
@@ -34,6 +39,16 @@ def providers(entries: Mapping[str, Entry]) -> dict[str, str]:
         words = entry.value.strip().rpartition(".")[2] if entry else ""
         found[name] = _KINDS.get(words, words)
     return found
+
+
+def is_reference(text: str) -> bool:
+    """Return whether a whole value is one reference."""
+    return _REFERENCE.fullmatch(text.strip()) is not None
+
+
+def variable_of(alias: str, name: str) -> str:
+    """Return a name for the variable of a cluster's secret that a deployment allows."""
+    return re.sub(r"[^A-Z0-9]+", "_", f"KAFKA_{alias}_{name}".upper()).strip("_")
 
 
 def as_reference(text: str, known: Mapping[str, str]) -> str:
@@ -57,6 +72,9 @@ def as_reference(text: str, known: Mapping[str, str]) -> str:
         return f"file:{path.rstrip('/')}/{key}"
     if kind == "file" and path and path.startswith("/") and key and ":" not in path + key:
         return f"properties:{path}:{key}"
+    if kind == "kubernetes" and path and key and ".." not in path + key:
+        # `namespace/name:key`
+        return f"file:/run/secrets/{path.rpartition('/')[2]}/{key}"
     raise ValueError(_no_reference(provider, kind))
 
 
@@ -66,14 +84,18 @@ def _no_reference(provider: str, kind: str | None) -> str:
             f"refers to a provider {provider!r} that config.providers does not name, so "
             "MirrorMaker 2 would use the text unchanged"
         )
-    if kind in {"env", "dir", "file"}:
+    if kind in {"env", "dir", "file", "kubernetes"}:
         return "is not a reference that its provider can resolve"
-    return f"refers to the provider class {kind or 'without a name'}, and no class is loaded here"
+    return (
+        f"refers to the provider class {kind or 'without a name'}, and no class is loaded here. "
+        "Put the value into a variable or a file where the flows run, and write ${env:NAME} or "
+        "${dir:/directory:file}"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class JaasLogin:
-    """A parsed JAAS line. `kind` is PLAIN, SCRAM or OAUTHBEARER."""
+    """A parsed JAAS line. `kind` is PLAIN, SCRAM, OAUTHBEARER or AWS_MSK_IAM."""
 
     kind: str
     options: Mapping[str, str]
@@ -95,8 +117,8 @@ def read_jaas(text: str) -> JaasLogin:
         raise ValueError("is not a JAAS line: it needs a module, `required`, options and a `;`")
     if (kind := _MODULES.get(words[0])) is None:
         raise ValueError(
-            "names a login module that is not one of Kafka's PlainLoginModule, ScramLoginModule "
-            "and OAuthBearerLoginModule; no class is loaded here"
+            "names a login module that is not Kafka's PlainLoginModule, ScramLoginModule or "
+            "OAuthBearerLoginModule, nor Amazon's IAMLoginModule; no class is loaded here"
         )
     if words[1].lower() not in {"required", "requisite", "sufficient", "optional"}:
         raise ValueError("is not a JAAS line: after the module comes `required`")

@@ -1,17 +1,26 @@
-"""Reads a Strimzi KafkaMirrorMaker2 resource, v1beta2 or v1, as clusters and flows."""
+"""Reads Strimzi's KafkaMirrorMaker2, v1beta2 or v1, and KafkaConnectors of MM2's classes.
+
+A text may have several resources: `---` between them, or a List as `kubectl get -o yaml` prints it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mirrors.domain.migration.imports.drafts import ParsedConfiguration
 from mirrors.domain.migration.imports.flows import ELSEWHERE
-from mirrors.domain.migration.imports.kafka_connect import draft_of
+from mirrors.domain.migration.imports.kafka_connect import (
+    KINDS,
+    add_connectors,
+    draft_of,
+    join_cluster,
+)
 from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry
-from mirrors.domain.migration.imports.mm2_properties import judge_remaining
+from mirrors.domain.migration.imports.mm2_properties import judge_remaining, rename_old
+from mirrors.domain.migration.imports.secret_references import providers
 from mirrors.domain.migration.imports.strimzi_connection import FieldReader, LoginReader
-from mirrors.domain.migration.imports.yaml_json import Tree, read_tree
+from mirrors.domain.migration.imports.yaml_json import Tree, read_documents
 
 _MIRROR = "org.apache.kafka.connect.mirror"
 _CONNECTORS = {
@@ -34,42 +43,96 @@ _PODS = (
     "spec.jmxOptions.", "spec.logging.", "spec.clientRackInitImage", "spec.rack.",
     "spec.metricsConfig.", "spec.tracing.", "spec.template.", "spec.connectCluster",
     "spec.target.groupId", "spec.target.configStorageTopic", "spec.target.statusStorageTopic",
+    "spec.externalConfiguration.",
 )  # fmt: skip
 
 
 def read_strimzi(text: str, notes: VerdictCollector) -> ParsedConfiguration:
-    reading = ParsedConfiguration(providers={"env": "env", "dir": "dir"})
+    reading = ParsedConfiguration(providers={"env": "env", "dir": "dir"}, syntax="yaml")
     try:
-        tree = read_tree(text)
+        trees = read_documents(text)
     except ValueError as error:
         notes.refuse("text", str(error))
         return reading
-    kind = tree.at("kind")
-    if kind is None or kind.text != "KafkaMirrorMaker2":
-        notes.refuse("kind", "the resource is not a KafkaMirrorMaker2")
-        return reading
-    _Resource(tree, notes, reading).read()
+    resources = list(_resources(trees))
+    mirrors = [tree for tree in resources if _is_kind(tree, "KafkaMirrorMaker2")]
+    connectors = [tree for tree in resources if _is_connector(tree)]
+    for tree in mirrors:
+        _Resource(tree, notes, reading).read()
+    add_connectors([_connector_entries(tree, notes) for tree in connectors], reading, notes)
+    if not mirrors and not connectors:
+        why = "the text has no KafkaMirrorMaker2, and no KafkaConnector of MirrorMaker 2"
+        notes.refuse("kind", why)
+    elif not reading.flows:
+        notes.refuse("spec.mirrors", "none of them has a sourceConnector")
     return reading
+
+
+def _resources(trees: Iterable[Tree]) -> Iterator[Tree]:
+    for tree in trees:
+        items = tree.at("items")
+        if _is_kind(tree, "List") and items is not None:
+            yield from items.items
+        else:
+            yield tree
+
+
+def _is_kind(tree: Tree, kind: str) -> bool:
+    found = tree.at("kind")
+    return found is not None and found.text == kind
+
+
+def _is_connector(tree: Tree) -> bool:
+    named = tree.at("spec", "class")
+    word = (named.text if named else None) or ""
+    return _is_kind(tree, "KafkaConnector") and word.rpartition(".")[2] in KINDS
+
+
+def _connector_entries(tree: Tree, notes: VerdictCollector) -> Entries:
+    leaves = FieldReader(tree, notes)
+    config = tree.at("spec", "config")
+    found = {name: leaves.entry(leaf) for name, leaf in config.fields.items()} if config else {}
+    for field, name in (("tasksMax", "tasks.max"), ("class", "connector.class")):
+        if (leaf := tree.at("spec", field)) is not None:
+            found[name] = leaves.entry(leaf)
+    return found
 
 
 def judge_resource(text: str, reading: ParsedConfiguration, notes: VerdictCollector) -> None:
     """Add a verdict for every leaf that no cluster and no flow has used."""
     judge_remaining(reading, notes)
     try:
-        tree = read_tree(text)
+        trees = read_documents(text)
     except ValueError:
         return
+    for tree in trees:
+        inside = list(_resources([tree]))
+        for resource in inside:
+            _judge_leaves(resource, notes)
+        for path, leaf in tree.leaves() if inside != [tree] else ():
+            entry = Entry(leaf.text or "", leaf.number, path)
+            if not path.startswith("items["):
+                notes.say(entry, "different", "it is not a part of a resource")
+
+
+def _judge_leaves(tree: Tree, notes: VerdictCollector) -> None:
+    is_read = _is_kind(tree, "KafkaMirrorMaker2") or _is_connector(tree)
     for path, leaf in tree.leaves():
         entry = Entry(leaf.text or "", leaf.number, path)
         if notes.heard(entry):
             continue
-        if path.startswith(_PODS) or ".autoRestart" in path or path.endswith((".state", ".pause")):
+        if not is_read:
+            notes.say(entry, "different", "the resource is not MirrorMaker 2's: it is left out")
+        elif path.startswith(_PODS) or ".autoRestart" in path or path.endswith(_STATES):
             why = "it applies to the Pods and connectors that Strimzi manages; there are none here"
             notes.say(entry, "different", why)
         elif path.endswith(".offsetStorageTopic"):
             notes.say(entry, "different", ELSEWHERE.format(usual="mm2-offsets.<source>.internal"))
         else:
             notes.say(entry, "unsupported", f"{path} has no counterpart here")
+
+
+_STATES = (".state", ".pause", ".listOffsets", ".alterOffsets")
 
 
 class _Resource:
@@ -89,8 +152,6 @@ class _Resource:
         mirrors = self._tree.at("spec", "mirrors")
         for mirror in mirrors.items if mirrors else ():
             self._read_mirror(mirror, self._leaves.text(target, "alias"))
-        if not self._reading.flows:
-            self._notes.refuse("spec.mirrors", "none of them has a sourceConnector")
 
     # --- clusters ---------------------------------------------------------------------------------
 
@@ -104,7 +165,9 @@ class _Resource:
             found["bootstrap.servers"] = self._leaves.entry(servers)
         LoginReader(self._leaves, self._notes).read(tree, found)
         alias = self._leaves.text(tree, "alias")
-        self._reading.clusters[alias] = found
+        known = self._reading.clusters.setdefault(alias, {})
+        self._reading.providers |= providers(found)
+        join_cluster(alias, known, found, self._notes)
         self._workers[alias] = found
         if (leaf := tree.at("alias")) is not None:
             self._reading.named_by = self._leaves.entry(leaf)
@@ -125,7 +188,7 @@ class _Resource:
         }
         for alias in (source, target):
             if alias not in self._reading.clusters:
-                why = f"{alias[:60] or 'a cluster without an alias'} is not among the clusters"
+                why = f"the clusters do not include {alias[:60] or 'one without an alias'}"
                 self._notes.refuse("spec.mirrors", why)
                 return
         draft = draft_of(source, target, kinds, self._workers[target], self._notes)
@@ -138,6 +201,7 @@ class _Resource:
         config = tree.at("config")
         for key, leaf in config.fields.items() if config else ():
             found[key] = self._leaves.entry(leaf)
+        rename_old(found, self._notes)
         if (tasks := tree.at("tasksMax")) is not None:
             found["tasks.max"] = self._leaves.entry(tasks)
         found["connector.class"] = Entry(f"{_MIRROR}.{name}", tree.number, f"{field}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+
 from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry
 from mirrors.domain.migration.imports.secret_references import jaas_line
@@ -25,6 +27,7 @@ class FieldReader:
         return leaf.text
 
 
+_CA = "ca.crt"
 _SECRETS = "/run/secrets"
 _SASL = {"plain": "PLAIN", "scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
 
@@ -71,7 +74,11 @@ class LoginReader:
                 items[1:], "only one CA file is supported: put all certificates into it"
             )
         for item in items[:1]:
-            found["ssl.truststore.certificates"] = self._secret(item, "certificate")
+            pattern = item.at("pattern")
+            if pattern is not None and item.at("certificate") is None:
+                found["ssl.truststore.certificates"] = self._matching(item, pattern)
+            else:
+                found["ssl.truststore.certificates"] = self._secret(item, "certificate")
             found["ssl.truststore.type"] = Entry(
                 "PEM", item.number, "ssl.truststore.type (Strimzi)"
             )
@@ -104,15 +111,35 @@ class LoginReader:
         options["clientSecret"] = self._secret(secret, "key").value
         if scope := self._leaves.text(login, "scope"):
             options["scope"] = scope
+        extensions = login.at("saslExtensions")
+        for name in extensions.fields if extensions else ():
+            options[f"extension_{name}"] = self._leaves.text(extensions, name)
         line = jaas_line("OAUTHBEARER", options)
         found["sasl.mechanism"] = Entry("OAUTHBEARER", number, "sasl.mechanism (of the type)")
         found["sasl.jaas.config"] = Entry(line, number, "sasl.jaas.config (of authentication)")
         if (leaf := login.at("tokenEndpointUri")) is not None:
             found["sasl.oauthbearer.token.endpoint.url"] = self._leaves.entry(leaf)
 
-    def _secret(self, tree: Tree, field: str) -> Entry:
+    def _matching(self, item: Tree, pattern: Tree) -> Entry:
+        """Return the file that Strimzi writes its CA to, if the pattern matches its name."""
+        if not fnmatch.fnmatchcase(_CA, pattern.text or ""):
+            why = (
+                f"only one CA file is supported, and {_CA} does not match: write certificate: NAME"
+            )
+            self._notes.say(self._leaves.entry(pattern), "unsupported", why)
+            return Entry("${dir:/run/secrets:missing}", pattern.number, "pattern")
+        entry = self._secret(item, "pattern", key=_CA)
+        why = (
+            f"one CA file is read here: {_CA} of the Secret. If others match too, put their "
+            "certificates into it"
+        )
+        self._notes.say(self._leaves.entry(pattern), "different", why)
+        return entry
+
+    def _secret(self, tree: Tree, field: str, key: str = "") -> Entry:
         """Return a key of a Kubernetes Secret as a file, where the Secret is mounted."""
-        name, key = self._leaves.text(tree, "secretName"), self._leaves.text(tree, field)
+        name = self._leaves.text(tree, "secretName")
+        key = key or self._leaves.text(tree, field)
         safe = all(part and "/" not in part and ".." not in part and "}" not in part
                    for part in (name, key))  # fmt: skip
         leaf = tree.at(field) or tree.at("secretName")

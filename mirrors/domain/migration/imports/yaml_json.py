@@ -37,28 +37,49 @@ class Tree:
             yield from tree.leaves(f"{path}[{at}]")
 
 
-def read_tree(text: str, *, is_json: bool = False) -> Tree:
-    """Return the tree. Raises ValueError with the line and the problem, never with the text."""
+def read_documents(text: str, *, is_json: bool = False) -> list[Tree]:
+    """Return the documents of a text: YAML with `---` between them, or JSON one after another.
+
+    Raises ValueError with the line and the problem, never with the text.
+    """
     if is_json:
+        return [tree for piece in _json_pieces(text) for tree in _compose(piece, "JSON")]
+    return _compose(text, "YAML")
+
+
+def _json_pieces(text: str) -> Iterator[str]:
+    """Yield each JSON value, after the line breaks before it, so that line numbers stay."""
+    decoder, at = json.JSONDecoder(), 0
+    while (begin := _skip(text, at)) < len(text):
         try:
-            json.loads(text)
+            _, at = decoder.raw_decode(text, begin)
         except (ValueError, RecursionError) as error:
-            number = getattr(error, "lineno", 1)
+            number = getattr(error, "lineno", text.count("\n", 0, begin) + 1)
             raise ValueError(f"line {number} is not JSON") from None
         # JSON is YAML but for tabs between its tokens, and none can stand inside a string.
-        text = text.replace("\t", " ")
+        yield "\n" * text.count("\n", 0, begin) + text[begin:at].replace("\t", " ")
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _compose(text: str, kind: str) -> list[Tree]:
     try:
         _check(text)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if node is None:
-            raise ValueError("the text is empty")
-        return _tree(node)
+        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        found = [_tree(node) for node in nodes if node is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         number = mark.line + 1 if mark else 1
-        raise ValueError(f"line {number} is not {'JSON' if is_json else 'YAML'}") from None
+        raise ValueError(f"line {number} is not {kind}") from None
     except (yaml.YAMLError, RecursionError):
         raise ValueError("the text contains characters that YAML does not allow") from None
+    if not found:
+        raise ValueError("the text is empty")
+    return found
 
 
 def _check(text: str) -> None:
