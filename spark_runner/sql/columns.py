@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from mirrors.domain.transforms.functions import COLUMNS
+from mirrors.domain.transforms.functions import COLUMNS, schema_function
 from mirrors.domain.transforms.rules import TransformRule
 
 # Rows of one Arrow batch. Spark passes a batch on when it is full, so requests are filled up.
@@ -28,6 +28,9 @@ CHANGES: Final = {"key": "_new_key", "value": "_new_value", "headers": "_new_hea
 
 # Followed by the reference of a secret: values, which no plan of Spark contains.
 SECRET: Final = "_secret_"  # noqa: S105 - a name
+
+# The folder with the schemas of a registry: a file `ID.json` each.
+SCHEMAS: Final = "_schemas"
 
 _WORD = re.compile(r"\w+")
 _REFERENCE = re.compile(r"['\"]((?:env|file|properties):[^'\"`\s]+)['\"]")
@@ -62,10 +65,17 @@ def secret_references(rules: Sequence[TransformRule]) -> tuple[str, ...]:
     )
 
 
+def reads_schemas(rules: Sequence[TransformRule]) -> bool:
+    """Whether an expression calls, or may call, a function on records with a schema."""
+    return any(schema_function(text) for rule in rules for text in rule.expressions.values())
+
+
 def input_schema(rules: Sequence[TransformRule]) -> str:
     """Spark's schema of what the first worker sends."""
     fields = {**FIXED, **{name: COLUMNS[name] for name in used_columns(rules)}}
     fields |= dict.fromkeys(
         (SECRET + reference for reference in secret_references(rules)), "binary"
     )
+    if reads_schemas(rules):
+        fields[SCHEMAS] = "string"
     return ", ".join(f"`{name}` {kind}" for name, kind in fields.items())

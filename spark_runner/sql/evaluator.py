@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.schemas.registry import RegistrySpec, registry_of
 from mirrors.domain.transforms.rules import TransformRule
 from mirrors.kafka.security.secrets import resolve
 from spark_runner import task
@@ -39,9 +40,11 @@ from spark_runner.sql.columns import (
     RESULT,
     SECRET,
     changed_fields,
+    reads_schemas,
     secret_references,
     used_columns,
 )
+from spark_runner.sql.schemas import SchemaFiles, ids_of
 
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 _TYPES: Final[dict[str, Any]] = {
@@ -58,6 +61,7 @@ _TYPES: Final[dict[str, Any]] = {
     "value": pa.binary(),
     "headers": _HEADERS,
 }
+_SCHEMAS: Final[pa.Field] = pa.field(columns.SCHEMAS, pa.string())
 _CONNECT_S = 60.0
 _SIZE = struct.Struct(">Q")
 # One column of a request, from its records.
@@ -83,6 +87,7 @@ def arrow_schema(rules: Sequence[TransformRule]) -> pa.Schema:
     return pa.schema(
         [pa.field(name, _TYPES[name]) for name in names]
         + [pa.field(name, pa.binary()) for name in secret_names]
+        + ([_SCHEMAS] if reads_schemas(rules) else [])
     )
 
 
@@ -106,6 +111,12 @@ def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     except UnderstudyError as error:
         refused = error
     evaluator = ArrowEvaluator(rules, secrets)
+    try:
+        if refused is None and reads_schemas(rules):
+            source = work.spec.source
+            evaluator.read_schemas(registry_of(source.alias, source.properties))
+    except UnderstudyError as error:
+        refused = error
     try:
         if refused is None:
             threading.Thread(target=_run, args=(work, evaluator), name="copy", daemon=True).start()
@@ -163,10 +174,13 @@ class ArrowEvaluator:
         self._changed = changed_fields(rules)
         self._secrets = secrets
         self._schema = arrow_schema(rules)
-        self._outbox: queue.SimpleQueue[pa.RecordBatch | None] = queue.SimpleQueue()
+        # Batches, and ids of schemas that batches after them need.
+        self._outbox: queue.SimpleQueue[pa.RecordBatch | set[int] | None] = queue.SimpleQueue()
         self._sent_rows = 0
         # Rule and number of records of each open request.
         self._open: deque[tuple[int, int]] = deque()
+        self._schemas: SchemaFiles | None = None
+        self._failure: UnderstudyError | None = None
         self._rows: list[pa.RecordBatch] = []
         self._row_count = 0
         self._results: queue.SimpleQueue[pa.RecordBatch | None] = queue.SimpleQueue()
@@ -190,12 +204,26 @@ class ArrowEvaluator:
         os.close(self._wakes)
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def read_schemas(self, registry: RegistrySpec | None) -> None:
+        """Before the first request. Raises InvalidSettings if the source has no registry."""
+        self._schemas = SchemaFiles(registry, self._folder / "schemas")
+
     # -- the worker's thread
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """What the worker returns to Spark, until the copy loop has ended."""
-        while (batch := self._outbox.get()) is not None:
-            yield batch
+        while (item := self._outbox.get()) is not None:
+            if not isinstance(item, set):
+                yield item
+            elif self._schemas is not None and self._failure is None:
+                try:
+                    self._schemas.fetch(item)
+                except UnderstudyError as error:
+                    # The copy loop ends with it, and the slice is started again with backoff.
+                    self._failure = error
+                    self._results.put(None)
+                    with contextlib.suppress(OSError):
+                        os.write(self._wake, b"\0")
 
     # -- the copy loop's thread
 
@@ -213,6 +241,12 @@ class ArrowEvaluator:
                 found[name] = [value(row) for row in rows]
         for name, secret in self._secrets.items():
             found[name] = [secret] * count
+        if self._schemas is not None:
+            found[columns.SCHEMAS] = [str(self._schemas.folder)] * count
+            parts = (value for name in ("key", "value") for value in found.get(name, ()))
+            if ids := ids_of(parts):
+                # In the worker's thread: the copy loop never waits for a registry.
+                self._outbox.put(ids)
         self._open.append((rule, count))
         self._put(found)
         self._flush()
@@ -226,7 +260,7 @@ class ArrowEvaluator:
         while not self._results.empty():
             batch = self._results.get()
             if batch is None:
-                raise EvaluationEnded(
+                raise self._failure or EvaluationEnded(
                     "Spark ended the evaluation of the rules before the slice had ended."
                 )
             kinds = batch.column(0)

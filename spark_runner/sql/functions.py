@@ -17,7 +17,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from mirrors.domain.transforms.functions import HELPERS
-from spark_runner.sql.columns import SECRET
+from spark_runner.sql.columns import SCHEMAS, SECRET
 
 _SOURCES: Final = Path(__file__).parent / "java"
 _PACKAGE: Final = "understudy.sql"
@@ -42,8 +42,11 @@ def register(session: SparkSession, directory: Path) -> None:
     for helper in HELPERS.values():
         first, *rest = helper.name.split("_")
         method = first + "".join(word.capitalize() for word in rest)
-        given = gateway.new_array(jvm.java.lang.Object, 4)
-        for at, value in enumerate((helper.name, method, " ".join(helper.arguments), SECRET)):
+        kinds = " ".join(helper.arguments)
+        schemas = SCHEMAS if helper.reads_schemas else ""
+        values = (helper.name, method, kinds, helper.result, SECRET, schemas)
+        given = gateway.new_array(jvm.java.lang.Object, len(values))
+        for at, value in enumerate(values):
             given[at] = value
         registry.createOrReplaceTempFunction(helper.name, builder.newInstance(given), "java_udf")
 

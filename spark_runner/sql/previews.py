@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -34,7 +35,17 @@ from mirrors.domain.transforms.evaluation import (
 )
 from mirrors.domain.transforms.rules import TransformRule
 from mirrors.kafka.security import live_secrets
-from spark_runner.sql.columns import CHANGES, KEEP, KIND, RECORD, RULE, TEXT, input_schema
+from spark_runner.sql.columns import (
+    CHANGES,
+    KEEP,
+    KIND,
+    RECORD,
+    RULE,
+    SCHEMAS,
+    TEXT,
+    input_schema,
+    reads_schemas,
+)
 from spark_runner.sql.plan import evaluated, first_line, result_of
 
 log = logging.getLogger("spark_runner.previews")
@@ -99,7 +110,22 @@ class RulePreviews:
 
 def evaluate(session: SparkSession, request: EvaluationRequest) -> EvaluationResponse:
     """What the rules make of the records. Raises what Spark raises, except for a rejected rule."""
-    rows = _relation(session, request)
+    with tempfile.TemporaryDirectory(prefix="understudy-schemas-") as folder:
+        if reads_schemas(request.rules):
+            _fetch_schemas(request, Path(folder))
+        return _evaluate(session, request, folder)
+
+
+def _fetch_schemas(request: EvaluationRequest, folder: Path) -> None:
+    # The client is imported only where rules need it.
+    from spark_runner.sql.schemas import SchemaFiles, ids_of  # noqa: PLC0415
+
+    parts = (part for record in request.records for part in record.parts[:2])
+    SchemaFiles(request.registry, folder).fetch(ids_of(parts))
+
+
+def _evaluate(session: SparkSession, request: EvaluationRequest, folder: str) -> EvaluationResponse:
+    rows = _relation(session, request, folder)
     rejections = tuple(_rejections(rows, request.rules))
     if rejections:
         return EvaluationResponse(rejections=rejections)
@@ -114,7 +140,7 @@ def evaluate(session: SparkSession, request: EvaluationRequest) -> EvaluationRes
             failures += 1
             message = _NO_MESSAGE
             if failures <= _MOST_MESSAGES and time.monotonic() < until:
-                message = _failure(session, request, number, failed)
+                message = _failure(session, request, folder, number, failed)
             results.append(EvaluatedRecord(failed, message, None))
             continue
         after = _parts(row, rule, record) if row[KEEP]["v"] is True else None
@@ -136,10 +162,12 @@ def _rejections(rows: DataFrame, rules: Iterable[TransformRule]) -> Iterable[Rej
                 yield Rejection(number, field, _reason(error))
 
 
-def _failure(session: SparkSession, request: EvaluationRequest, number: int, field: str) -> str:
+def _failure(
+    session: SparkSession, request: EvaluationRequest, folder: str, number: int, field: str
+) -> str:
     """Spark's reason why the expression fails for this record."""
     text = request.rules[request.rule].expressions[field]
-    rows = _relation(session, request, number)
+    rows = _relation(session, request, folder, number)
     try:
         rows.select(result_of(text, field)).collect()
     # PySpark has no class for some of Spark's exceptions.
@@ -177,7 +205,7 @@ def _parts(row: Any, rule: TransformRule, record: SampledRecord) -> RecordParts:
 
 
 def _relation(
-    session: SparkSession, request: EvaluationRequest, only: int | None = None
+    session: SparkSession, request: EvaluationRequest, folder: str, only: int | None = None
 ) -> DataFrame:
     """The records as the copy loop sends them; `_text` is their number."""
     # pyarrow takes memory that runners without rules do not need.
@@ -188,7 +216,8 @@ def _relation(
     schema, secrets = arrow_schema(request.rules), secrets_of(request.rules)
     numbered = list(enumerate(request.records))
     chosen = numbered if only is None else numbered[only : only + 1]
-    rows = [_row(request, number, record) | secrets for number, record in chosen]
+    fixed = secrets | {SCHEMAS: folder}
+    rows = [_row(request, number, record) | fixed for number, record in chosen]
     table = pa.Table.from_pylist(rows, schema)
     jvm: Any = session.sparkContext._jvm
     kind = DataType.fromDDL(input_schema(request.rules))

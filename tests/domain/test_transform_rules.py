@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.flows.conflicts import check_expressions
+from mirrors.domain.specs import FlowSpec
 from mirrors.domain.transforms.rules import (
     ERROR_ACTIONS,
     EXPRESSION_FIELDS,
+    TRANSFORMS,
     InvalidRule,
     TransformRule,
     dead_letter_topic,
@@ -21,8 +26,10 @@ from mirrors.domain.transforms.rules import (
     parse_rules,
     rule_for,
 )
+from tests.domain.cases import cluster
 
 ORDERS = TransformRule(topics="orders.*", where="value is not null")
+REGISTRY = {"schema.registry.url": "http://registry:8081"}
 REST = TransformRule(topics=".*", value="json_drop(value, 'card')", headers="headers")
 
 
@@ -151,3 +158,12 @@ def test_formatted_rules_are_one_printable_line_that_parses_to_the_same(
     text = format_rules(rules)
     assert text.isprintable()
     assert parse_rules(text) == tuple(rules)
+
+
+def test_functions_on_schemas_need_the_registry_of_the_source() -> None:
+    rule = TransformRule(topics=".*", value="AVRO_MASK(value, null, 'name')")
+    ends = {"source": cluster("a"), "target": cluster("b", properties=REGISTRY)}
+    spec = FlowSpec.build(**ends, properties={TRANSFORMS: format_rules([rule])})
+    with pytest.raises(InvalidSettings, match="rule 1, value: uses avro_mask, but cluster a has"):
+        check_expressions(spec)
+    check_expressions(dataclasses.replace(spec, source=cluster("a", properties=REGISTRY)))

@@ -1,4 +1,4 @@
-"""A real schema registry for all tests of this folder."""
+"""Schema registries for the tests of this folder: a real one, and one that fails as told."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from controlplane.demo.processes.guard import Guard
 from tests.schemas.apicurio import Apicurio
+from tests.schemas.fake_registry import FakeRegistry
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +24,10 @@ def registry(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator
         yield server.url
     finally:
         server.close()
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    found = FakeRegistry()
+    yield found
+    found.close()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
-import threading
 import time
 import uuid
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -37,6 +34,7 @@ from mirrors.kafka.schemas.registry_client import (
 )
 from tests.domain.cases import cluster
 from tests.schemas.apicurio import register
+from tests.schemas.fake_registry import FakeRegistry
 from tests.security.authority import Authority
 
 ORDER = {
@@ -56,47 +54,6 @@ def spec_of(*urls: str, **properties: str) -> RegistrySpec:
 
 def client_of(*urls: str, deadline_s: float = 5.0, **properties: str) -> RegistryClient:
     return RegistryClient(spec_of(*urls, **properties), deadline_s=deadline_s)
-
-
-class FakeRegistry:
-    """Answers each path from a table; without an entry 404 with Confluent's error."""
-
-    def __init__(self, certificate: Path | None = None) -> None:
-        self.answers: dict[str, tuple[int, Any]] = {"/subjects": (200, ["a"])}
-        self.headers: list[dict[str, str]] = []
-        self.paths: list[str] = []
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                fake.headers.append(dict(self.headers))
-                fake.paths.append(self.path)
-                missing = (404, {"error_code": 40403, "message": "Schema not found"})
-                status, body = fake.answers.get(self.path, missing)
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
-
-            def log_message(self, *_: Any) -> None:
-                return
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        scheme = "http"
-        if certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-            scheme = "https"
-        self.url = f"{scheme}://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeRegistry]:
-    found = FakeRegistry()
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
 
 
 def test_a_real_registry_gives_subjects_schemas_references_and_settings(registry: str) -> None:

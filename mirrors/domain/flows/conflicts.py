@@ -24,8 +24,10 @@ from mirrors.domain.patterns.name_sets import (
 )
 from mirrors.domain.patterns.parser import of_patterns, without_topics
 from mirrors.domain.replication_policy import HEARTBEATS, ReplicationPolicy, policy_for
+from mirrors.domain.schemas.registry import registry_of
 from mirrors.domain.settings.flow_control import SKIP
 from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.transforms.functions import schema_function
 from mirrors.domain.transforms.rules import DEAD_LETTER_TOPIC, TRANSFORMS
 from mirrors.domain.transforms.sql import rule_problems
 
@@ -34,6 +36,20 @@ def check_expressions(spec: FlowSpec) -> None:
     """Check the expressions of the flow's rules. Raises InvalidSettings, a sentence for each."""
     if problems := rule_problems(spec.settings.transforms):
         raise InvalidSettings({TRANSFORMS: [f"{TRANSFORMS}, {one}." for one in problems]})
+    if registry_of(spec.source.alias, spec.source.properties) is not None:
+        return
+    for number, rule in enumerate(spec.settings.transforms, 1):
+        for field, expression in rule.expressions.items():
+            if name := schema_function(expression):
+                raise InvalidSettings(
+                    {
+                        TRANSFORMS: [
+                            f"{TRANSFORMS}, rule {number}, {field}: uses {name}, but cluster "
+                            f"{spec.source.alias} has no schema registry. Enter one in the "
+                            "settings of the cluster."
+                        ]
+                    }
+                )
 
 
 def check_replicated(spec: FlowSpec, writers: Iterable[FlowSpec]) -> None:

@@ -11,6 +11,7 @@ import dataclasses
 import json
 from typing import Any, Final, NamedTuple, Self
 
+from mirrors.domain.schemas.registry import RegistrySpec
 from mirrors.domain.transforms.rules import TransformRule, format_rules, parse_rules
 
 MOST_RECORDS: Final = 500
@@ -63,11 +64,14 @@ class EvaluationRequest:
     rules: tuple[TransformRule, ...]
     rule: int
     records: tuple[SampledRecord, ...]
+    # The schema registry of the source.
+    registry: RegistrySpec | None = None
 
     def to_json(self) -> str:
         rows = [[*row[:4], row.parts.to_list()] for row in self.records]
         found = {"topic": self.topic, "rules": format_rules(self.rules), "rule": self.rule}
-        return json.dumps({**found, "records": rows})
+        registry = self.registry and dataclasses.asdict(self.registry)
+        return json.dumps({**found, "records": rows, "registry": registry})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -77,7 +81,11 @@ class EvaluationRequest:
             for partition, offset, timestamp, appended, parts in raw["records"]
         )
         rules = parse_rules(raw["rules"])
-        return cls(topic=raw["topic"], rules=rules, rule=raw["rule"], records=records)
+        place = raw.get("registry")
+        registry = RegistrySpec(**{**place, "urls": tuple(place["urls"])}) if place else None
+        return cls(
+            topic=raw["topic"], rules=rules, rule=raw["rule"], records=records, registry=registry
+        )
 
 
 class EvaluatedRecord(NamedTuple):

@@ -7,6 +7,7 @@ on when and where it is evaluated: order and exactly once hold only for one reco
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Final, Literal
 
 # Name and Spark SQL type of each column, in order. `headers` is empty, never null.
@@ -41,6 +42,8 @@ class HelperFunction:
     # Spark SQL type of the result; `value` for the type of the first argument.
     result: str
     meaning: str
+    # Needs the schema registry of the source.
+    reads_schemas: bool = False
 
     @property
     def signature(self) -> str:
@@ -88,6 +91,53 @@ HELPERS: Final = {
             meaning="Replaces fields of a JSON object by the hexadecimal HMAC-SHA-256 of their "
             "text: equal fields stay equal. A field that is null or missing stays so.",
         ),
+        HelperFunction(
+            name="json_get",
+            arguments=("value", "path"),
+            result="string",
+            meaning="A field of a JSON object as text, an object or list as JSON. Null if it is "
+            "null or missing.",
+        ),
+        HelperFunction(
+            name="avro_get",
+            arguments=("value", "path"),
+            result="string",
+            meaning="A field of an Avro record as text, a record, list or map as JSON. Null if it "
+            "is null or missing.",
+            reads_schemas=True,
+        ),
+        HelperFunction(
+            name="avro_json",
+            arguments=("value",),
+            result="string",
+            meaning="An Avro record as JSON, with bytes as Base64.",
+            reads_schemas=True,
+        ),
+        HelperFunction(
+            name="avro_drop",
+            arguments=("value", "paths"),
+            result="value",
+            meaning="Replaces fields of an Avro record by the default of the schema, or by null. A "
+            "field without a default that cannot be null fails. A missing field changes nothing.",
+            reads_schemas=True,
+        ),
+        HelperFunction(
+            name="avro_mask",
+            arguments=("value", "replacement", "paths"),
+            result="value",
+            meaning="Replaces fields of an Avro record by the text, as their type reads it. With "
+            "null: by an empty text or list, 0, false, or the first symbol. A field that is null "
+            "or missing stays so.",
+            reads_schemas=True,
+        ),
+        HelperFunction(
+            name="avro_hmac",
+            arguments=("value", "secret", "paths"),
+            result="value",
+            meaning="Replaces string or bytes fields of an Avro record by the hexadecimal "
+            "HMAC-SHA-256 of their content. A field that is null or missing stays so.",
+            reads_schemas=True,
+        ),
         # Not `hmac`: Spark has a function of that name, which wins over a registered one.
         HelperFunction(
             name="hmac_value",
@@ -109,6 +159,18 @@ HELPERS: Final = {
         ),
     )
 }
+
+
+_WORD = re.compile(r"\w+")
+
+
+def schema_function(text: str) -> str:
+    """Return the first function in an expression that needs a schema registry; empty if none."""
+    for word in _WORD.findall(text):
+        helper = HELPERS.get(word.lower())
+        if helper is not None and helper.reads_schemas:
+            return helper.name
+    return ""
 
 
 def field_names(path: str) -> tuple[str, ...]:

@@ -153,7 +153,9 @@ def sample_offsets(ranges: Mapping[int, tuple[int, int]], count: int) -> dict[in
 
 
 def _document(data: bytes | None) -> Any:
-    """None for what is not JSON: it has no field."""
+    """None for what is not JSON: it has no field. An id of a schema may be before it."""
+    if data is not None and data[:1] == b"\0":
+        data = data[5:]
     try:
         return None if data is None else json.loads(data)
     except (ValueError, RecursionError):

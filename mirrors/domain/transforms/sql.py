@@ -94,7 +94,13 @@ def secret_references(rules: Sequence[TransformRule]) -> list[tuple[int, str, st
 def path_uses(rule: TransformRule) -> list[PathUse]:
     """Return each path that a rule without a problem gives to a function, in order."""
     return [
-        PathUse(field, call.name.lower(), str(argument.this), _column_in(call.expressions[0]))
+        PathUse(
+            field,
+            call.name.lower(),
+            str(argument.this),
+            # Only JSON is read without a schema.
+            "" if helper.reads_schemas else _column_in(call.expressions[0]),
+        )
         for field, text in rule.expressions.items()
         for call in _tree(_tokens(text), text).find_all(exp.Anonymous, bfs=False)
         if (helper := HELPERS.get(call.name.lower())) is not None and "paths" in helper.arguments

@@ -23,6 +23,7 @@ from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.flows.conflicts import check_expressions
 from mirrors.domain.formatting import without_nul
 from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.schemas.registry import registry_of
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.transforms import rules as rule_texts
 from mirrors.domain.transforms.evaluation import (
@@ -124,8 +125,13 @@ def read_records(*, preview_id: int, deadline_s: float = READ_S) -> str:
             compared = [compare_record(record) for record in newest.records]
             _end(preview, _result(preview.topic, rules, compared, _partitions(newest)))
             return ""
+        source = preview.flow.source
         request = EvaluationRequest(
-            topic=preview.topic, rules=rules, rule=match[0] - 1, records=newest.records
+            topic=preview.topic,
+            rules=rules,
+            rule=match[0] - 1,
+            records=newest.records,
+            registry=registry_of(source.alias, source.properties),
         )
         waiting = {"request": request.to_json(), **_partitions(newest)}
         RulePreview.objects.filter(pk=preview.pk).update(request=_packed(waiting))

@@ -22,7 +22,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * Turns a call in an expression into one of RecordFunctions. The result has the type of the value.
  *
  * `kinds` has one word for each argument: value, text, replacement, secret, path, paths, headers or
- * binary. A secret is a column: the plan never contains it.
+ * binary. A secret is a column: the plan never contains it. `schemas` is the name of the column with
+ * the folder of schemas, which functions on Avro get before their arguments; empty for others.
  */
 public class RecordFunctionBuilder extends scala.runtime.AbstractFunction1 {
     private static final DataType BYTES = BinaryType$.MODULE$;
@@ -31,13 +32,19 @@ public class RecordFunctionBuilder extends scala.runtime.AbstractFunction1 {
     private final String name;
     private final String method;
     private final String[] kinds;
+    private final String result;
     private final String secretPrefix;
+    private final String schemas;
 
-    public RecordFunctionBuilder(String name, String method, String kinds, String secretPrefix) {
+    public RecordFunctionBuilder(
+            String name, String method, String kinds, String result, String secretPrefix,
+            String schemas) {
         this.name = name;
         this.method = method;
         this.kinds = kinds.split(" ");
+        this.result = result;
         this.secretPrefix = secretPrefix;
+        this.schemas = schemas;
     }
 
     public Object apply(Object given) {
@@ -50,16 +57,20 @@ public class RecordFunctionBuilder extends scala.runtime.AbstractFunction1 {
                     + " arguments, not " + arguments.size());
         }
         List used = new ArrayList();
-        DataType result = BYTES;
+        boolean isOfSchema = !this.schemas.isEmpty();
+        DataType result = this.result.equals("string") ? TEXT : BYTES;
         boolean isText = false;
+        if (isOfSchema) {
+            used.add(UnresolvedAttribute.quoted(this.schemas));
+        }
         for (int at = 0; at < this.kinds.length; at++) {
             String kind = this.kinds[at];
             Expression argument = (Expression) arguments.get(at);
             if (kind.equals("value")) {
-                isText = argument.dataType() instanceof StringType;
+                isText = !isOfSchema && argument.dataType() instanceof StringType;
                 if (!isText && !argument.dataType().equals(BYTES)) {
                     throw new IllegalArgumentException(
-                        this.name + " takes binary or string, not "
+                        this.name + " takes binary" + (isOfSchema ? "" : " or string") + ", not "
                             + argument.dataType().simpleString());
                 }
                 used.add(isText ? cast(argument, BYTES) : argument);
@@ -82,9 +93,9 @@ public class RecordFunctionBuilder extends scala.runtime.AbstractFunction1 {
         }
         Seq sequence = CollectionConverters.asScala(used).toSeq();
         Expression call = new StaticInvoke(
-            RecordFunctions.class, result, this.method, sequence, (Seq) Nil$.MODULE$, false, true,
+            isOfSchema ? AvroFunctions.class : RecordFunctions.class, result, this.method, sequence, (Seq) Nil$.MODULE$, false, true,
             true, scala.Option.apply(null));
-        return isText ? cast(call, TEXT) : call;
+        return isText && result.equals(BYTES) ? cast(call, TEXT) : call;
     }
 
     private String textOf(Expression argument) {

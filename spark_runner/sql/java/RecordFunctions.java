@@ -30,10 +30,10 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Values are UTF-8. Fields that no path names keep their order and the text of their numbers.
  */
 public class RecordFunctions {
-    private static final int DROP = 0;
-    private static final int KEEP = 1;
-    private static final int MASK = 2;
-    private static final int HMAC = 3;
+    static final int DROP = 0;
+    static final int KEEP = 1;
+    static final int MASK = 2;
+    static final int HMAC = 3;
     private static final char[] HEX = "0123456789abcdef".toCharArray();
     private static final JsonFactory JSON = new JsonFactory();
     private static final Map PATHS = new ConcurrentHashMap();
@@ -45,7 +45,7 @@ public class RecordFunctions {
     }
 
     /** A field that paths name: itself, or fields below it. */
-    private static class Field {
+    static class Field {
         boolean isNamed;
         final Map below = new HashMap();
 
@@ -108,7 +108,7 @@ public class RecordFunctions {
         return new GenericInternalRow(new Object[] {name, value});
     }
 
-    private static String hmac(byte[] secret, byte[] data) {
+    static String hmac(byte[] secret, byte[] data) {
         if (secret == null || secret.length == 0) {
             throw new IllegalStateException("the secret of hmac is missing or empty");
         }
@@ -137,7 +137,9 @@ public class RecordFunctions {
         Field root = fieldsOf(paths);
         ByteArrayOutputStream out = new ByteArrayOutputStream(value.length);
         try {
-            JsonParser parser = JSON.createParser(value);
+            int start = startOfJson(value);
+            out.write(value, 0, start);
+            JsonParser parser = JSON.createParser(value, start, value.length - start);
             JsonGenerator generator = JSON.createGenerator(out);
             if (parser.nextToken() == null) {
                 throw new IllegalArgumentException("the value is empty, and no JSON");
@@ -151,6 +153,56 @@ public class RecordFunctions {
             throw new IllegalArgumentException("the value is no JSON: " + error.getMessage(), error);
         }
         return out.toByteArray();
+    }
+
+    /** JSON never begins with a zero byte: the serializer of a registry wrote it, and an id. */
+    private static int startOfJson(byte[] value) {
+        return value.length > RegistrySchemas.PREFIX && value[0] == 0 ? RegistrySchemas.PREFIX : 0;
+    }
+
+    /** A field as text, or as JSON if it is no scalar; null if it is null or missing. */
+    public static UTF8String jsonGet(byte[] value, UTF8String path) {
+        if (value == null) {
+            return null;
+        }
+        List names = names(path.toString());
+        int start = startOfJson(value);
+        try {
+            JsonParser parser = JSON.createParser(value, start, value.length - start);
+            JsonToken token = parser.nextToken();
+            if (token == null) {
+                throw new IllegalArgumentException("the value is empty, and no JSON");
+            }
+            for (int depth = 0; depth < names.size(); depth++) {
+                if (!enter(parser, (String) names.get(depth))) {
+                    return null;
+                }
+            }
+            boolean isNull = parser.currentToken() == JsonToken.VALUE_NULL;
+            return isNull ? null : UTF8String.fromString(textOf(parser));
+        } catch (IOException error) {
+            throw new IllegalArgumentException("the value is no JSON: " + error.getMessage(), error);
+        }
+    }
+
+    /** Moves to the value of a field of the present object; false if there is none. */
+    private static boolean enter(JsonParser parser, String name) throws IOException {
+        if (parser.currentToken() == JsonToken.START_ARRAY) {
+            throw new IllegalArgumentException(
+                "'" + name + "' is below a list; use get_json_object instead");
+        }
+        if (parser.currentToken() != JsonToken.START_OBJECT) {
+            return false;
+        }
+        while (parser.nextToken() != JsonToken.END_OBJECT) {
+            boolean isFound = parser.currentName().equals(name);
+            parser.nextToken();
+            if (isFound) {
+                return true;
+            }
+            parser.skipChildren();
+        }
+        return false;
     }
 
     /** Copies the present value; `fields` are those below it that paths name, or null. */
@@ -272,7 +324,7 @@ public class RecordFunctions {
 
     // -- paths
 
-    private static Field fieldsOf(UTF8String paths) {
+    static Field fieldsOf(UTF8String paths) {
         String text = paths.toString();
         Field found = (Field) PATHS.get(text);
         if (found == null) {

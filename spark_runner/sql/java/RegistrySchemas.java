@@ -1,0 +1,75 @@
+package understudy.sql;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.File;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.avro.NameValidator;
+import org.apache.avro.Schema;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Schemas that the Python worker fetched from a registry: files `ID.json` in a folder.
+ *
+ * No Java code connects to a registry, so addresses, TLS, secrets and egress rules have one
+ * implementation. A file that is not there means that the registry has no such id.
+ */
+public class RegistrySchemas {
+    /** A zero byte and the id in four bytes. */
+    public static final int PREFIX = 5;
+    // Folders come and go with slices.
+    private static final int MOST = 2000;
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final Map PARSED = new ConcurrentHashMap();
+
+    public static int idOf(byte[] value) {
+        return (value[1] & 255) << 24 | (value[2] & 255) << 16 | (value[3] & 255) << 8
+            | (value[4] & 255);
+    }
+
+    public static Schema avro(UTF8String folder, byte[] value) {
+        if (value.length < PREFIX || value[0] != 0) {
+            throw new IllegalArgumentException(
+                "the value does not begin with a zero byte and the id of a schema");
+        }
+        String path = folder + "/" + idOf(value) + ".json";
+        Schema found = (Schema) PARSED.get(path);
+        if (found == null) {
+            found = parse(new File(path), idOf(value));
+            if (PARSED.size() >= MOST) {
+                PARSED.clear();
+            }
+            PARSED.put(path, found);
+        }
+        return found;
+    }
+
+    private static Schema parse(File file, int id) {
+        if (!file.exists()) {
+            throw new IllegalArgumentException("the schema registry has no schema id " + id);
+        }
+        try {
+            JsonNode read = JSON.readTree(file);
+            String kind = ((JsonNode) read.get("kind")).asText();
+            if (!kind.equals("AVRO")) {
+                throw new IllegalArgumentException(
+                    "schema id " + id + " is of the type " + kind + ", not AVRO");
+            }
+            Schema.Parser parser = new Schema.Parser(NameValidator.NO_VALIDATION);
+            parser.setValidateDefaults(false);
+            Schema found = null;
+            // The last one uses names of those before it.
+            JsonNode texts = read.get("texts");
+            for (int at = 0; at < texts.size(); at++) {
+                found = parser.parse(((JsonNode) texts.get(at)).asText());
+            }
+            return found;
+        } catch (IllegalArgumentException error) {
+            throw error;
+        } catch (Exception error) {
+            throw new IllegalArgumentException(
+                "schema id " + id + " cannot be parsed: " + error.getMessage(), error);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+"""Schemas that functions on records need: fetched from the source's registry, as files for Spark.
+
+Python fetches them, not Spark's Java process, so that addresses, TLS, secrets, egress rules and
+deadlines have one implementation.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.schemas.registry import RegistrySpec
+from mirrors.kafka.schemas.registry_client import (
+    RegistryClient,
+    RegistryRefused,
+    Schema,
+    UnknownSchema,
+)
+
+# A zero byte and the id in four bytes; a record follows.
+_PREFIX: Final = 5
+# An id that the registry did not have is looked up again after this time.
+_AGAIN_S: Final = 5.0
+_MOST_REFERENCES: Final = 200
+
+
+def ids_of(values: Iterable[bytes | None]) -> set[int]:
+    """The ids in values that a serializer of a registry wrote."""
+    prefixes = {value[:_PREFIX] for value in values if value is not None and value[:1] == b"\0"}
+    return {int.from_bytes(prefix[1:], "big") for prefix in prefixes if len(prefix) == _PREFIX}
+
+
+class SchemaFiles:
+    """A folder with a file `ID.json` for each schema. An id that the registry lacks has none."""
+
+    def __init__(self, registry: RegistrySpec | None, folder: Path) -> None:
+        """Raises InvalidSettings if the source has no registry."""
+        if registry is None:
+            sentence = (
+                "Rules use functions on records with schemas, but the source cluster has no "
+                "schema registry. Enter one in the settings of the cluster."
+            )
+            raise InvalidSettings({"transforms": [sentence]})
+        self.folder = folder
+        self._client = RegistryClient(registry)
+        self._known: set[int] = set()
+        self._unknown: dict[int, float] = {}
+        folder.mkdir(exist_ok=True)
+
+    def fetch(self, ids: Iterable[int]) -> None:
+        """Fetch those that are not here yet.
+
+        Raises RegistryUnavailable, RegistryRefused or SecretUnavailable, after a deadline each.
+        """
+        now = time.monotonic()
+        for number in sorted(set(ids) - self._known):
+            if now < self._unknown.get(number, -_AGAIN_S) + _AGAIN_S:
+                continue
+            try:
+                schema = self._client.schema(number)
+                texts = self._texts(schema, {})
+            except UnknownSchema:
+                self._unknown[number] = now
+                continue
+            found = {"kind": schema.kind, "texts": [*texts, schema.text]}
+            unfinished = self.folder / f"{number}.new"
+            unfinished.write_text(json.dumps(found), encoding="utf-8")
+            unfinished.replace(self.folder / f"{number}.json")
+            self._known.add(number)
+
+    def _texts(self, schema: Schema, found: dict[tuple[str, int], str]) -> Iterable[str]:
+        """The schemas that it refers to, each after those that it refers to itself."""
+        for one in schema.references:
+            place = (one.subject, one.version)
+            if place not in found:
+                if len(found) >= _MOST_REFERENCES:
+                    raise RegistryRefused(f"A schema has more than {_MOST_REFERENCES} references.")
+                # Marks it, should references form a loop.
+                found[place] = ""
+                referred = self._client.version(*place)
+                self._texts(referred, found)
+                # Behind what it refers to.
+                del found[place]
+                found[place] = referred.text
+        return found.values()
