@@ -122,6 +122,10 @@ def decide(topic: str, **keys: str) -> tuple[bool, str]:
         ("heartbeats", {"topics_exclude": "heart.*"}, False, "matches topics.exclude (heart.*)"),
         ("__x", {"topics_exclude": ""}, False, "begins with __, as Kafka's internal topics do"),
         (".x", {}, False, "begins with a dot, so MirrorMaker 2 treats it as internal"),
+        ("_schemas", {}, False, "holds the schemas of a registry, and a registry that reads a copy "
+         "of it must not be written to; to replicate it for a standby registry, name it in topics "
+         "without a wildcard"),
+        ("_schemas", {"topics": "orders,_schemas"}, True, "matches topics (_schemas)"),
         ("heartbeats", {"topics": "foo"}, True, "is a heartbeats topic, which "
          "heartbeats.replication.enabled replicates"),
         ("backup.orders", {}, False,

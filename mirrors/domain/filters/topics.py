@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from mirrors.domain.cluster_snapshot import DEFAULT, STATIC_BROKER, ConfigEntry
 from mirrors.domain.patterns.matcher import NamePatterns, literal_name
@@ -11,6 +12,10 @@ from mirrors.domain.patterns.name_sets import Undecided, both, example, invert
 from mirrors.domain.patterns.parser import of_patterns
 from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import FlowSettings
+
+
+# Where Confluent's schema registry, and Karapace, store their schemas by default.
+SCHEMAS_TOPIC: Final = "_schemas"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +97,13 @@ class TopicSelection:
             return RuleVerdict("internal", False, reason)
         if topic.startswith("__"):
             return RuleVerdict("internal", False, "begins with __, as Kafka's internal topics do")
+        if topic == SCHEMAS_TOPIC and topic not in self._literal:
+            reason = (
+                "holds the schemas of a registry, and a registry that reads a copy of it must not "
+                "be written to; to replicate it for a standby registry, name it in topics without "
+                "a wildcard"
+            )
+            return RuleVerdict("internal", False, reason)
         if topic.startswith("."):
             return RuleVerdict(
                 "internal", False, "begins with a dot, so MirrorMaker 2 treats it as internal"
