@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from mirrors.domain.transforms.functions import COLUMNS, schema_function
+from mirrors.domain.transforms.functions import COLUMNS, schema_functions
 from mirrors.domain.transforms.rules import TransformRule
 
 # Rows of one Arrow batch. Spark passes a batch on when it is full, so requests are filled up.
@@ -67,7 +67,13 @@ def secret_references(rules: Sequence[TransformRule]) -> tuple[str, ...]:
 
 def reads_schemas(rules: Sequence[TransformRule]) -> bool:
     """Whether an expression calls, or may call, a function on records with a schema."""
-    return any(schema_function(text) for rule in rules for text in rule.expressions.values())
+    return any(schema_functions(text) for rule in rules for text in rule.expressions.values())
+
+
+def maps_ids(rules: Sequence[TransformRule]) -> bool:
+    """Whether ids of the target's registry are needed as well."""
+    texts = (text for rule in rules for text in rule.expressions.values())
+    return any(helper.maps_ids for text in texts for helper in schema_functions(text))
 
 
 def input_schema(rules: Sequence[TransformRule]) -> str:

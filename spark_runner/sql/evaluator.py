@@ -40,6 +40,7 @@ from spark_runner.sql.columns import (
     RESULT,
     SECRET,
     changed_fields,
+    maps_ids,
     reads_schemas,
     secret_references,
     used_columns,
@@ -113,8 +114,11 @@ def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     evaluator = ArrowEvaluator(rules, secrets)
     try:
         if refused is None and reads_schemas(rules):
-            source = work.spec.source
-            evaluator.read_schemas(registry_of(source.alias, source.properties))
+            source, target = work.spec.source, work.spec.target
+            evaluator.read_schemas(
+                registry_of(source.alias, source.properties),
+                registry_of(target.alias, target.properties) if maps_ids(rules) else None,
+            )
     except UnderstudyError as error:
         refused = error
     try:
@@ -204,9 +208,12 @@ class ArrowEvaluator:
         os.close(self._wakes)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def read_schemas(self, registry: RegistrySpec | None) -> None:
-        """Before the first request. Raises InvalidSettings if the source has no registry."""
-        self._schemas = SchemaFiles(registry, self._folder / "schemas")
+    def read_schemas(self, source: RegistrySpec | None, target: RegistrySpec | None) -> None:
+        """Before the first request. Raises InvalidSettings if the source has no registry.
+
+        `target`: only for rules that need the target's ids.
+        """
+        self._schemas = SchemaFiles(source, target, self._folder / "schemas")
 
     # -- the worker's thread
 

@@ -44,6 +44,7 @@ from spark_runner.sql.columns import (
     SCHEMAS,
     TEXT,
     input_schema,
+    maps_ids,
     reads_schemas,
 )
 from spark_runner.sql.plan import evaluated, first_line, result_of
@@ -121,7 +122,8 @@ def _fetch_schemas(request: EvaluationRequest, folder: Path) -> None:
     from spark_runner.sql.schemas import SchemaFiles, ids_of  # noqa: PLC0415
 
     parts = (part for record in request.records for part in record.parts[:2])
-    SchemaFiles(request.registry, folder).fetch(ids_of(parts))
+    target = request.target_registry if maps_ids(request.rules) else None
+    SchemaFiles(request.registry, target, folder).fetch(ids_of(parts))
 
 
 def _evaluate(session: SparkSession, request: EvaluationRequest, folder: str) -> EvaluationResponse:

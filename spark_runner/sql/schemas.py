@@ -35,9 +35,14 @@ def ids_of(values: Iterable[bytes | None]) -> set[int]:
 
 
 class SchemaFiles:
-    """A folder with a file `ID.json` for each schema. An id that the registry lacks has none."""
+    """A folder with a file `ID.json` for each schema. An id that the registry lacks has none.
 
-    def __init__(self, registry: RegistrySpec | None, folder: Path) -> None:
+    With a target, `ID.target` has the id of the same schema there, if it is registered.
+    """
+
+    def __init__(
+        self, registry: RegistrySpec | None, target: RegistrySpec | None, folder: Path
+    ) -> None:
         """Raises InvalidSettings if the source has no registry."""
         if registry is None:
             sentence = (
@@ -47,6 +52,7 @@ class SchemaFiles:
             raise InvalidSettings({"transforms": [sentence]})
         self.folder = folder
         self._client = RegistryClient(registry)
+        self._target = None if target is None else RegistryClient(target)
         self._known: set[int] = set()
         self._unknown: dict[int, float] = {}
         folder.mkdir(exist_ok=True)
@@ -67,10 +73,28 @@ class SchemaFiles:
                 self._unknown[number] = now
                 continue
             found = {"kind": schema.kind, "texts": [*texts, schema.text]}
-            unfinished = self.folder / f"{number}.new"
-            unfinished.write_text(json.dumps(found), encoding="utf-8")
-            unfinished.replace(self.folder / f"{number}.json")
+            self._write(f"{number}.json", json.dumps(found))
+            if self._target is not None:
+                there = self._id_there(self._target, number, schema)
+                if there is None:
+                    self._unknown[number] = now
+                    continue
+                self._write(f"{number}.target", str(there))
             self._known.add(number)
+
+    def _id_there(self, target: RegistryClient, number: int, schema: Schema) -> int | None:
+        """The id of the same schema at the target, under a subject that it has at the source."""
+        for subject in dict.fromkeys(subject for subject, _ in self._client.places(number)):
+            try:
+                return target.id_of(subject, schema)
+            except UnknownSchema:
+                continue
+        return None
+
+    def _write(self, name: str, text: str) -> None:
+        unfinished = self.folder / f"{name}.new"
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(self.folder / name)
 
     def _texts(self, schema: Schema, found: dict[tuple[str, int], str]) -> Iterable[str]:
         """The schemas that it refers to, each after those that it refers to itself."""

@@ -166,4 +166,10 @@ def test_functions_on_schemas_need_the_registry_of_the_source() -> None:
     spec = FlowSpec.build(**ends, properties={TRANSFORMS: format_rules([rule])})
     with pytest.raises(InvalidSettings, match="rule 1, value: uses avro_mask, but cluster a has"):
         check_expressions(spec)
-    check_expressions(dataclasses.replace(spec, source=cluster("a", properties=REGISTRY)))
+    good = dataclasses.replace(spec, source=cluster("a", properties=REGISTRY))
+    check_expressions(good)
+    mapped = format_rules([TransformRule(topics=".*", key="target_schema(key)")])
+    good = FlowSpec.build(source=good.source, target=good.target, properties={TRANSFORMS: mapped})
+    check_expressions(good)
+    with pytest.raises(InvalidSettings, match="rule 1, key: uses target_schema, but cluster b has"):
+        check_expressions(dataclasses.replace(good, target=cluster("b")))

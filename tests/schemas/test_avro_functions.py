@@ -8,6 +8,7 @@ import io
 import json
 import random
 import struct
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ from mirrors.domain.transforms.rules import TransformRule
 from mirrors.kafka.schemas.registry_client import RegistryUnavailable
 from spark_runner.sql.plan import open_session
 from spark_runner.sql.previews import evaluate
+from tests.schemas.apicurio import register
 from tests.schemas.fake_registry import FakeRegistry
 
 ADDRESS = {
@@ -93,6 +95,7 @@ def unframed(value: bytes | None, schema: Any = SCHEMA) -> Any:
 
 
 Run = Callable[..., list[EvaluatedRecord]]
+SUBJECT = f"people-{uuid.uuid4().hex[:8]}-value"
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +116,9 @@ def place(fake: FakeRegistry) -> RegistrySpec:
 
 @pytest.fixture
 def run(spark: SparkSession, place: RegistrySpec) -> Run:
-    def run(*values: bytes | None, **fields: str) -> list[EvaluatedRecord]:
+    def run(
+        *values: bytes | None, target: RegistrySpec | None = None, **fields: str
+    ) -> list[EvaluatedRecord]:
         request = EvaluationRequest(
             topic="people",
             rules=(TransformRule(topics=".*", **fields),),
@@ -123,6 +128,7 @@ def run(spark: SparkSession, place: RegistrySpec) -> Run:
                 for number, value in enumerate(values)
             ),
             registry=place,
+            target_registry=target,
         )
         found = evaluate(spark, EvaluationRequest.from_json(request.to_json()))
         assert not found.rejections, found.rejections
@@ -301,3 +307,32 @@ def test_json_keeps_the_id_of_its_schema(run: Run) -> None:
         "json_get(value, 'd') = '[1]' and json_get(value, 'x.y') is null",
     )
     assert [row.after is not None for row in kept] == [True, True, False]
+
+
+def test_a_value_gets_the_id_that_the_targets_registry_has_for_its_schema(
+    fake: FakeRegistry, registry: str, run: Run
+) -> None:
+    # The first subject is unknown at the target, and the second one has other versions too.
+    there = register(registry, SUBJECT, ADDRESS), register(registry, SUBJECT, PERSON)
+    places = [{"subject": "elsewhere", "version": 1}, {"subject": SUBJECT, "version": 9}]
+    fake.answers[f"/schemas/ids/{ID}/versions"] = (200, places)
+    fake.answers["/schemas/ids/9"] = (200, {"schema": json.dumps({**PERSON, "name": "Other"})})
+    fake.answers["/schemas/ids/9/versions"] = (200, places)
+    target = registry_of("west", {URL: registry})
+    rule = "target_schema(avro_mask(value, null, 'email'))"
+    moved, tombstone, missing, unknown, plain = run(
+        framed(ADA),
+        None,
+        framed(ADA, number=9),
+        framed(ADA, number=8),
+        b"x",
+        target=target,
+        value=rule,
+    )
+    value = value_of(moved) or b""
+    assert value[:5] == b"\0" + struct.pack(">I", there[1])
+    assert fastavro.schemaless_reader(io.BytesIO(value[5:]), SCHEMA, None) == ADA | {"email": ""}
+    assert value_of(tombstone) is None
+    assert "target does not have the schema of id 9 under a subject" in missing.message
+    assert "the schema registry has no schema id 8" in unknown.message
+    assert "does not begin with a zero byte" in plain.message

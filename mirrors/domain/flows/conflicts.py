@@ -27,7 +27,7 @@ from mirrors.domain.replication_policy import HEARTBEATS, ReplicationPolicy, pol
 from mirrors.domain.schemas.registry import registry_of
 from mirrors.domain.settings.flow_control import SKIP
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.domain.transforms.functions import schema_function
+from mirrors.domain.transforms.functions import schema_functions
 from mirrors.domain.transforms.rules import DEAD_LETTER_TOPIC, TRANSFORMS
 from mirrors.domain.transforms.sql import rule_problems
 
@@ -36,20 +36,17 @@ def check_expressions(spec: FlowSpec) -> None:
     """Check the expressions of the flow's rules. Raises InvalidSettings, a sentence for each."""
     if problems := rule_problems(spec.settings.transforms):
         raise InvalidSettings({TRANSFORMS: [f"{TRANSFORMS}, {one}." for one in problems]})
-    if registry_of(spec.source.alias, spec.source.properties) is not None:
-        return
     for number, rule in enumerate(spec.settings.transforms, 1):
         for field, expression in rule.expressions.items():
-            if name := schema_function(expression):
-                raise InvalidSettings(
-                    {
-                        TRANSFORMS: [
-                            f"{TRANSFORMS}, rule {number}, {field}: uses {name}, but cluster "
-                            f"{spec.source.alias} has no schema registry. Enter one in the "
+            for helper in schema_functions(expression):
+                for side in (spec.source, spec.target) if helper.maps_ids else (spec.source,):
+                    if registry_of(side.alias, side.properties) is None:
+                        problem = (
+                            f"{TRANSFORMS}, rule {number}, {field}: uses {helper.name}, but "
+                            f"cluster {side.alias} has no schema registry. Enter one in the "
                             "settings of the cluster."
-                        ]
-                    }
-                )
+                        )
+                        raise InvalidSettings({TRANSFORMS: [problem]})
 
 
 def check_replicated(spec: FlowSpec, writers: Iterable[FlowSpec]) -> None:

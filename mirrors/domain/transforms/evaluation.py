@@ -64,14 +64,18 @@ class EvaluationRequest:
     rules: tuple[TransformRule, ...]
     rule: int
     records: tuple[SampledRecord, ...]
-    # The schema registry of the source.
+    # The schema registries of source and target.
     registry: RegistrySpec | None = None
+    target_registry: RegistrySpec | None = None
 
     def to_json(self) -> str:
         rows = [[*row[:4], row.parts.to_list()] for row in self.records]
         found = {"topic": self.topic, "rules": format_rules(self.rules), "rule": self.rule}
-        registry = self.registry and dataclasses.asdict(self.registry)
-        return json.dumps({**found, "records": rows, "registry": registry})
+        registries = {
+            "registry": self.registry and dataclasses.asdict(self.registry),
+            "target_registry": self.target_registry and dataclasses.asdict(self.target_registry),
+        }
+        return json.dumps({**found, "records": rows, **registries})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -81,11 +85,18 @@ class EvaluationRequest:
             for partition, offset, timestamp, appended, parts in raw["records"]
         )
         rules = parse_rules(raw["rules"])
-        place = raw.get("registry")
-        registry = RegistrySpec(**{**place, "urls": tuple(place["urls"])}) if place else None
         return cls(
-            topic=raw["topic"], rules=rules, rule=raw["rule"], records=records, registry=registry
+            topic=raw["topic"],
+            rules=rules,
+            rule=raw["rule"],
+            records=records,
+            registry=_registry_in(raw.get("registry")),
+            target_registry=_registry_in(raw.get("target_registry")),
         )
+
+
+def _registry_in(raw: dict[str, Any] | None) -> RegistrySpec | None:
+    return RegistrySpec(**{**raw, "urls": tuple(raw["urls"])}) if raw else None
 
 
 class EvaluatedRecord(NamedTuple):

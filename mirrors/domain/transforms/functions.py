@@ -44,6 +44,8 @@ class HelperFunction:
     meaning: str
     # Needs the schema registry of the source.
     reads_schemas: bool = False
+    # Needs that of the target too.
+    maps_ids: bool = False
 
     @property
     def signature(self) -> str:
@@ -138,6 +140,15 @@ HELPERS: Final = {
             "HMAC-SHA-256 of their content. A field that is null or missing stays so.",
             reads_schemas=True,
         ),
+        HelperFunction(
+            name="target_schema",
+            arguments=("value",),
+            result="value",
+            meaning="The value with the id that the target's registry has for the same schema, "
+            "under one of its subjects. Of Avro, JSON Schema and Protobuf. Use it outermost.",
+            reads_schemas=True,
+            maps_ids=True,
+        ),
         # Not `hmac`: Spark has a function of that name, which wins over a registered one.
         HelperFunction(
             name="hmac_value",
@@ -164,13 +175,10 @@ HELPERS: Final = {
 _WORD = re.compile(r"\w+")
 
 
-def schema_function(text: str) -> str:
-    """Return the first function in an expression that needs a schema registry; empty if none."""
-    for word in _WORD.findall(text):
-        helper = HELPERS.get(word.lower())
-        if helper is not None and helper.reads_schemas:
-            return helper.name
-    return ""
+def schema_functions(text: str) -> tuple[HelperFunction, ...]:
+    """Return the functions in an expression that need a schema registry."""
+    named = [HELPERS.get(word.lower()) for word in _WORD.findall(text)]
+    return tuple(helper for helper in named if helper is not None and helper.reads_schemas)
 
 
 def field_names(path: str) -> tuple[str, ...]:

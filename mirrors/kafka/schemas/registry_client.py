@@ -107,6 +107,28 @@ class RegistryClient:
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
         return self._schema(path, f"version {version} of subject {subject!r}")
 
+    def places(self, schema_id: int) -> list[tuple[str, int]]:
+        """Subject and version of each place where a schema is registered."""
+        path = f"/schemas/ids/{schema_id}/versions"
+        try:
+            return [(str(one["subject"]), int(one["version"])) for one in self._list(path)]
+        except (TypeError, KeyError, ValueError):
+            raise self._unusable(path) from None
+
+    def id_of(self, subject: str, schema: Schema) -> int:
+        """The id of a schema that is registered under the subject. Registers nothing."""
+        path = f"/subjects/{quote(subject, safe='')}"
+        body = {
+            "schema": schema.text,
+            "schemaType": schema.kind,
+            "references": [dataclasses.asdict(one) for one in schema.references],
+        }
+        found = self._checked(self._ask(path, body), path, f"such schema in subject {subject!r}")
+        try:
+            return int(found["id"])
+        except (TypeError, KeyError, ValueError):
+            raise self._unusable(path) from None
+
     def compatibility(self) -> str:
         """The global level, such as BACKWARD; empty if the registry does not say."""
         return self._word("/config", "compatibilityLevel")
@@ -146,7 +168,9 @@ class RegistryClient:
         return Schema(str(found.get("schemaType") or "AVRO"), found["schema"], references)
 
     def _get(self, path: str, what: str = "") -> Any:
-        answer = self._ask(path)
+        return self._checked(self._ask(path), path, what)
+
+    def _checked(self, answer: _Answer, path: str, what: str) -> Any:
         if answer.status == 200:
             return answer.parsed()
         if answer.status == 404 and what:
@@ -178,8 +202,12 @@ class RegistryClient:
 
     # -- requests
 
-    def _ask(self, path: str) -> _Answer:
-        """The first answer below 500. Raises RegistryUnavailable with the first reason."""
+    def _ask(self, path: str, body: Any = None) -> _Answer:
+        """The first answer below 500 to a GET, or to a POST of `body`, which must change nothing.
+
+        Raises RegistryUnavailable with the reason of each address.
+        """
+        data = None if body is None else json.dumps(body).encode()
         deadline = time.monotonic() + self._deadline_s
         reasons: list[str] = []
         for number, url in enumerate(list(self._urls)):
@@ -187,7 +215,7 @@ class RegistryClient:
             left = deadline - time.monotonic()
             share = left / (len(self._urls) - number)
             try:
-                answer = self._ask_url(url, path, time.monotonic() + share)
+                answer = self._ask_url(url, path, data, time.monotonic() + share)
             except _NoAnswer as failed:
                 reasons.append(f"{url}: {failed}")
                 continue
@@ -201,7 +229,7 @@ class RegistryClient:
             f"The schema registry of {self.spec.alias} does not respond. {'; '.join(reasons)}."
         )
 
-    def _ask_url(self, url: str, path: str, deadline: float) -> _Answer:
+    def _ask_url(self, url: str, path: str, data: bytes | None, deadline: float) -> _Answer:
         host, port = host_and_port(url)
         if not egress.is_allowed(host, port):
             raise _NoAnswer(f"this deployment may not connect to it ({egress.VARIABLE})")
@@ -221,13 +249,19 @@ class RegistryClient:
             if is_forbidden(address):
                 continue
             try:
-                return self._ask_address(url, address, path, headers, deadline)
+                return self._ask_address(url, address, path, data, headers, deadline)
             except _NoAnswer as failed:
                 reason = str(failed)
         raise _NoAnswer(reason)
 
     def _ask_address(
-        self, url: str, address: str, path: str, headers: dict[str, str], deadline: float
+        self,
+        url: str,
+        address: str,
+        path: str,
+        data: bytes | None,
+        headers: dict[str, str],
+        deadline: float,
     ) -> _Answer:
         parts = urlsplit(url)
         left = deadline - time.monotonic()
@@ -238,9 +272,10 @@ class RegistryClient:
         try:
             with _pool(parts.scheme, host, address, parts.port, timeout, self._context) as pool:
                 answer = pool.urlopen(
-                    "GET",
+                    "GET" if data is None else "POST",
                     parts.path + path,
-                    headers={**headers, "Host": parts.netloc},
+                    body=data,
+                    headers={**headers, "Host": parts.netloc, "Content-Type": _CONTENT},
                     redirect=False,
                     retries=False,
                     preload_content=False,

@@ -125,13 +125,14 @@ def read_records(*, preview_id: int, deadline_s: float = READ_S) -> str:
             compared = [compare_record(record) for record in newest.records]
             _end(preview, _result(preview.topic, rules, compared, _partitions(newest)))
             return ""
-        source = preview.flow.source
+        source, target = preview.flow.source, preview.flow.target
         request = EvaluationRequest(
             topic=preview.topic,
             rules=rules,
             rule=match[0] - 1,
             records=newest.records,
             registry=registry_of(source.alias, source.properties),
+            target_registry=registry_of(target.alias, target.properties),
         )
         waiting = {"request": request.to_json(), **_partitions(newest)}
         RulePreview.objects.filter(pk=preview.pk).update(request=_packed(waiting))

@@ -91,9 +91,13 @@ public class RecordFunctionBuilder extends scala.runtime.AbstractFunction1 {
                 used.add(cast(argument, kind.equals("binary") ? BYTES : TEXT));
             }
         }
+        Class holder = RecordFunctions.class;
+        if (isOfSchema) {
+            holder = this.method.startsWith("avro") ? AvroFunctions.class : RegistrySchemas.class;
+        }
         Seq sequence = CollectionConverters.asScala(used).toSeq();
         Expression call = new StaticInvoke(
-            isOfSchema ? AvroFunctions.class : RecordFunctions.class, result, this.method, sequence, (Seq) Nil$.MODULE$, false, true,
+            holder, result, this.method, sequence, (Seq) Nil$.MODULE$, false, true,
             true, scala.Option.apply(null));
         return isText && result.equals(BYTES) ? cast(call, TEXT) : call;
     }

@@ -3,6 +3,7 @@ package understudy.sql;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.File;
+import java.nio.file.Files;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.avro.NameValidator;
@@ -29,20 +30,67 @@ public class RegistrySchemas {
     }
 
     public static Schema avro(UTF8String folder, byte[] value) {
-        if (value.length < PREFIX || value[0] != 0) {
-            throw new IllegalArgumentException(
-                "the value does not begin with a zero byte and the id of a schema");
-        }
+        checkPrefix(value);
         String path = folder + "/" + idOf(value) + ".json";
         Schema found = (Schema) PARSED.get(path);
         if (found == null) {
             found = parse(new File(path), idOf(value));
-            if (PARSED.size() >= MOST) {
-                PARSED.clear();
-            }
-            PARSED.put(path, found);
+            remember(path, found);
         }
         return found;
+    }
+
+    /** The value with the id of the same schema at the target; null for null. */
+    public static byte[] targetSchema(UTF8String folder, byte[] value) {
+        if (value == null) {
+            return null;
+        }
+        checkPrefix(value);
+        int id = idOf(value);
+        String path = folder + "/" + id + ".target";
+        Integer there = (Integer) PARSED.get(path);
+        if (there == null) {
+            there = readId(folder, id, new File(path));
+            remember(path, there);
+        }
+        byte[] found = (byte[]) value.clone();
+        int number = there.intValue();
+        for (int at = PREFIX - 1; at > 0; at--) {
+            found[at] = (byte) number;
+            number >>= 8;
+        }
+        return found;
+    }
+
+    private static Integer readId(UTF8String folder, int id, File file) {
+        if (file.exists()) {
+            try {
+                return Integer.valueOf(Files.readString(file.toPath()));
+            } catch (Exception error) {
+                throw new IllegalArgumentException(
+                    "the id of schema " + id + " at the target cannot be read", error);
+            }
+        }
+        boolean isKnown = new File(folder + "/" + id + ".json").exists();
+        throw new IllegalArgumentException(
+            isKnown
+                ? "the schema registry of the target does not have the schema of id " + id
+                    + " under a subject of the source: register it there"
+                : "the schema registry has no schema id " + id);
+    }
+
+    private static void checkPrefix(byte[] value) {
+        if (value.length < PREFIX || value[0] != 0) {
+            throw new IllegalArgumentException(
+                "the value does not begin with a zero byte and the id of a schema");
+        }
+    }
+
+    private static void remember(String path, Object found) {
+        if (PARSED.size() >= MOST) {
+            PARSED.clear();
+        }
+        PARSED.put(path, found);
     }
 
     private static Schema parse(File file, int id) {
