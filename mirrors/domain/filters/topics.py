@@ -13,7 +13,6 @@ from mirrors.domain.patterns.parser import of_patterns
 from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import FlowSettings
 
-
 # Where Confluent's schema registry, and Karapace, store their schemas by default.
 SCHEMAS_TOPIC: Final = "_schemas"
 
