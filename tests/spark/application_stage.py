@@ -63,7 +63,7 @@ def moved(
     told: Receiver,
     *,
     kind: str,
-    scope: Scope,
+    scope: Scope | None,
     readers: Sequence[Readers] = (),
     writers: Writers | None = None,
     to: str = "b",

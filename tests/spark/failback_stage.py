@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from django.utils import timezone
 
@@ -89,14 +90,15 @@ class FailbackFlows:
             handle.remove()
         self.running.clear()
 
-    def settled(self, row: Row, side: str, *topics: str) -> None:
+    def settled(self, row: Row, side: str, *topics: str, seconds: float = 60.0) -> None:
         """Until the flow has passed the ends that its source has now."""
         ends: dict[tuple[str, int], int] = {}
         for topic in topics:
             ends |= end_offsets(self.at[side], topic)
         # By then the other flow may have written more.
         self.running[row.pk].wait(
-            lambda status: all((position(status, *p) or 0) >= end for p, end in ends.items())
+            lambda status: all((position(status, *p) or 0) >= end for p, end in ends.items()),
+            seconds=seconds,
         )
 
     # -- topics, records and groups
@@ -123,7 +125,17 @@ class FailbackFlows:
     def stand(self, side: str, group: str, partitions: dict[tuple[str, int], int]) -> None:
         consumer = self._consumer(side, group)
         rows = [TopicPartition(*tp, offset) for tp, offset in partitions.items()]
-        consumer.commit(offsets=rows, asynchronous=False)
+        until = time.monotonic() + 30
+        while True:
+            try:
+                consumer.commit(offsets=rows, asynchronous=False)
+                break
+            except KafkaException as error:
+                # A broker that has just started.
+                if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+                assert time.monotonic() < until
+                time.sleep(0.2)
         consumer.close()
 
     def stands(self, side: str, group: str, topic: str) -> list[int]:

@@ -25,6 +25,7 @@ from mirrors.domain.failback.orphans import (
 from mirrors.domain.failback.reverse_flow import Side
 from mirrors.domain.offsets.runs import Run
 from mirrors.domain.specs import ClusterSpec
+from mirrors.domain.transforms.rules import rule_number
 from mirrors.kafka.internal_topics.topic import InternalRecord, consume
 from mirrors.models import Failback, Flow, OrphanChunk, OrphanStretch, PartitionMap
 from mirrors.models.failback import OrphanState
@@ -120,6 +121,8 @@ def decide(
             f"kafka-console-consumer from offset {torn[0].first} to {torn[0].end - 1}, then drop "
             "them."
         )
+    if decision == "replay":
+        _check_replay(run, rows)
     records = sum(row.records for row in rows)
     with transaction.atomic():
         decided = findings.decide(
@@ -135,6 +138,21 @@ def decide(
         )
         send_on_commit("mirrors.tasks.settle_orphans", run.pk)
     return len(decided)
+
+
+def _check_replay(run: Failback, rows: Iterable[OrphanStretch]) -> None:
+    """A replay copies bytes: it would write fields and records that a rule keeps from the target.
+
+    Raises Conflict.
+    """
+    rules = run.flow.spec.settings.transforms
+    for row in rows:
+        if (number := rule_number(row.topic, rules)) is not None:
+            raise Conflict(
+                f"A replay copies records as they are, but rule {number} of {run.flow.name} "
+                f"filters or changes those of {row.topic}. Export or drop the orphans of {row}, or "
+                "remove the rule first."
+            )
 
 
 def _check(row: OrphanStretch) -> None:
