@@ -143,18 +143,26 @@ def _run(work: SliceWork, evaluator: ArrowEvaluator) -> None:
 
 
 def return_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The second worker: sends results to the first one; returns what the task's result is."""
+    """The second worker: sends results to the first one; returns what the task's result is.
+
+    The first worker closes the socket when the copy loop has ended, which may be before this one
+    has connected. Then only the task's result counts, which follows.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        is_connected = False
+        is_first = is_listening = True
         for batch in batches:
             kinds = batch.column(0).to_pylist()
-            if not is_connected:
-                connection.settimeout(_CONNECT_S)
-                connection.connect(batch.column(1)[kinds.index(ADDRESS)].as_py())
-                connection.settimeout(None)
-                _send(connection, batch.schema.serialize())
-                is_connected = True
-            _send(connection, batch.serialize())
+            try:
+                if is_first:
+                    connection.settimeout(_CONNECT_S)
+                    connection.connect(batch.column(1)[kinds.index(ADDRESS)].as_py())
+                    connection.settimeout(None)
+                    _send(connection, batch.schema.serialize())
+                if is_listening:
+                    _send(connection, batch.serialize())
+            except (FileNotFoundError, ConnectionError):
+                is_listening = False
+            is_first = False
             if RESULT in kinds:
                 text = batch.column(1)[kinds.index(RESULT)].as_py()
                 yield pa.record_batch([pa.array([text])], names=["result"])
