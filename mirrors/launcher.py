@@ -124,7 +124,13 @@ class RunnerProcess:
 
 
 def start_runner(
-    directory: Path, name: str, master: str, env: Mapping[str, str] | None = None
+    directory: Path,
+    name: str,
+    master: str,
+    env: Mapping[str, str] | None = None,
+    *,
+    ui: bool = False,
+    event_log: str = "",
 ) -> RunnerProcess:
     """Start `python -m spark_runner` detached, without waiting until it is ready.
 
@@ -134,6 +140,8 @@ def start_runner(
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     command = [sys.executable, "-m", "spark_runner"]
     command += ["--dir", str(directory), "--name", name, "--master", master]
+    command += ["--ui"] if ui else []
+    command += ["--event-log", event_log] if event_log else []
     answer = subprocess.run(  # noqa: S603 (a fixed argument list, no shell quoting)
         ["/bin/sh", "-c", _DETACH, str(directory / OUTPUT_FILE), *command],
         env=code_environment(os.environ if env is None else env),

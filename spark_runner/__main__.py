@@ -36,6 +36,7 @@ from spark_runner.spark import context
 from spark_runner.spark.health import SparkHealth
 from spark_runner.spark.java import JavaMissing, check_java
 from spark_runner.spark.jobs import SparkJobs
+from spark_runner.spark.settings import SparkViews, operator_settings, usable_views
 from spark_runner.spark.slots import Slots
 from spark_runner.task import LANES
 
@@ -67,7 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
             words = error.strerror or error
             return _print(f"{directory} cannot be used: {words}.", launcher.EXIT_FAILED)
         try:
-            return _serve(directory, options.name, options.master, _lane())
+            wanted = SparkViews(ui=options.ui, event_log=options.event_log)
+            return _serve(directory, options.name, options.master, _lane(), wanted)
         except JavaMissing as error:
             return _print(error.message, launcher.EXIT_NO_JAVA)
         except InvalidLane as error:
@@ -76,8 +78,11 @@ def main(arguments: list[str] | None = None) -> int:
             return _print(error.message, launcher.EXIT_BAD_MASTER)
 
 
-def _serve(directory: Path, name: str, master: str, lane: str) -> int:
-    reporter = Reporter(directory, name, master)
+def _serve(directory: Path, name: str, master: str, lane: str, wanted: SparkViews) -> int:
+    views, warnings = usable_views(
+        wanted, operator_settings(os.environ), local=context.is_local(master)
+    )
+    reporter = Reporter(directory, name, master, wanted, warnings)
     reporter.report("starting", "Starting Spark.")
     java = check_java()
     context.check_master(master)
@@ -90,7 +95,9 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
     if not loader.is_used():
         log.info("Not compiled: %s.", loader.NOT_COMPILED)
     try:
-        spark = context.open_context(name=name, master=master, directory=directory, java=java)
+        spark = context.open_context(
+            name=name, master=master, directory=directory, java=java, views=views
+        )
     except context.InvalidMaster:
         raise
     except Exception as error:
@@ -102,6 +109,7 @@ def _serve(directory: Path, name: str, master: str, lane: str) -> int:
     control = ControlServer(*_address(master, spark), port=_control_port())
     host = RunnerResources(directory, control, jobs, Slots(lambda: jobs.slots), lane)
     reporter.host, reporter.application_id = host, spark.applicationId
+    reporter.ui_url = spark.uiWebUrl or ""
     health = SparkHealth(jobs, master)
     reporter.report("starting", "Waiting for the first Spark executor.")
     health.wait_for_first_executor(stopping)
@@ -133,6 +141,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, required=True, help="the runner's own directory")
     parser.add_argument("--name", required=True, help="how the runner is called")
     parser.add_argument("--master", default="local[256,4]", help="a Spark master")
+    parser.add_argument("--ui", action="store_true", help="open Spark's UI")
+    parser.add_argument("--event-log", default="", help="where Spark writes its event log")
     return parser.parse_args(arguments)
 
 

@@ -21,6 +21,7 @@ from spark_runner.flow.lifecycle import FlowRun
 from spark_runner.flow.runner_resources import RunnerResources
 from spark_runner.spark import context
 from spark_runner.spark.health import SparkHealth
+from spark_runner.spark.settings import SparkViews
 from spark_runner.sql.previews import RulePreviews
 from spark_runner.status.file import StatusFile
 
@@ -83,7 +84,15 @@ State = Literal["starting", "ready", "degraded", "stopping"]
 class Reporter:
     """Writes `runner.json` within a second of a change, also before Spark has started."""
 
-    def __init__(self, directory: Path, name: str, master: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        master: str,
+        views: SparkViews,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        """`views`: as they were asked for; `warnings`: why some of them are missing."""
         self._path = directory / RUNNER_FILE
         self._file = StatusFile()
         self._name = name
@@ -100,6 +109,9 @@ class Reporter:
         self._slots = 0
         self.host: RunnerResources | None = None
         self.application_id: str | None = None
+        # Of Spark's UI; empty while there is none.
+        self.ui_url = ""
+        self._views, self._warnings = views, warnings
 
     def report(self, state: State, reason: str = "", flows: tuple[int, ...] = ()) -> None:
         slots = self.host.slots if self.host is not None else None
@@ -120,6 +132,10 @@ class Reporter:
             rss_bytes=sum(self._memory.values()),
             memory=self._memory,
             flows=flows,
+            ui=self._views.ui,
+            ui_url=self.ui_url,
+            event_log=self._views.event_log,
+            warnings=self._warnings,
         )
         now = time.monotonic()
         has_changes = status != self._written or self._file.has_unwritten

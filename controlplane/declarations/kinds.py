@@ -168,7 +168,7 @@ _ALL = (
         rows=lambda name: Runner.objects.filter(name=name),
         identity=_named,
         name_of=_name,
-        fields=("master", "host", "failover_hosts", "slots"),
+        fields=("master", "host", "failover_hosts", "slots", "spark_ui", "event_log"),
         lookup="name",
     ),
     Kind(

@@ -17,7 +17,7 @@ from mirrors import tasks
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
 from mirrors.domain.access.rights import Right
 from mirrors.lists.runners import RUNNERS
-from mirrors.models import Flow, Host, Runner, RunnerLog
+from mirrors.models import Flow, Host, Runner, RunnerLog, has_right
 from mirrors.services.runners import hosts, logs, settings
 
 
@@ -48,7 +48,9 @@ class FlowLogViewSet(viewsets.GenericViewSet[Flow]):
         return answer_with(logs.of_flow(flow=flow))
 
 
-_SETTABLE = frozenset({"name", "master", "slots", "host", "failover_hosts"})
+_SETTABLE = frozenset(
+    {"name", "master", "slots", "host", "failover_hosts", "spark_ui", "event_log"}
+)
 
 
 class RunnerSerializer(StrictModelSerializer):
@@ -56,6 +58,8 @@ class RunnerSerializer(StrictModelSerializer):
     slots = serializers.IntegerField(required=False, min_value=1, max_value=100_000)
     healthy = serializers.SerializerMethodField()
     health_reason = serializers.SerializerMethodField()
+    spark_ui_url = serializers.SerializerMethodField()
+    spark_warnings = serializers.ListField(child=serializers.CharField(), read_only=True)
 
     class Meta:
         model = Runner
@@ -66,6 +70,12 @@ class RunnerSerializer(StrictModelSerializer):
     def get_healthy(self, runner: Runner) -> bool:
         """Whether it can run its flows, by a report that is not stale."""
         return runner.health(timezone.now()).is_healthy
+
+    def get_spark_ui_url(self, runner: Runner) -> str:
+        """Where Spark's UI is, for people who may see the runner's log; empty if it is off."""
+        request = self.context.get("request")
+        is_allowed = request is not None and has_right(request.user, Right.OPERATE)
+        return runner.spark_ui_url if is_allowed else ""
 
     def get_health_reason(self, runner: Runner) -> str:
         health = runner.health(timezone.now())

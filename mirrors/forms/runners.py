@@ -16,11 +16,12 @@ class RunnerForm(SettingsForm):
     master = text_field("Spark master", required=True, max_length=255, initial="local[256,4]")
     slots = forms.IntegerField(label="Slots", min_value=1, max_value=100_000, initial=256)
     host = text_field("Host", max_length=255, placeholder="the host of the worker that starts it")
-
     failover_hosts = text_field("Other hosts", max_length=1000, placeholder="none: it stays there")
+    event_log = text_field("Spark event log", max_length=500, placeholder="none")
+    spark_ui = forms.BooleanField(label="Open Spark's UI", required=False)
 
     def __init__(self, *args: Any, runner: Runner | None = None, **kwargs: Any) -> None:
-        columns = ("name", "master", "slots", "host", "failover_hosts")
+        columns = ("name", "master", "slots", "host", "failover_hosts", "event_log", "spark_ui")
         initial = {name: getattr(runner, name) for name in columns} if runner else None
         super().__init__(*args, initial=initial, **kwargs)
         self.fields["name"].disabled = runner is not None
@@ -30,5 +31,12 @@ class RunnerForm(SettingsForm):
             "failover_hosts"
         ].help_text = (
             "Hosts that take the runner over when its host dies, with commas; * for every host."
+        )
+        self.fields[
+            "event_log"
+        ].help_text = "A directory on its host, or an address such as hdfs://namenode/spark-logs."
+        self.fields["spark_ui"].help_text = (
+            "It has no login. With a local master it listens on 127.0.0.1 of the runner's host; "
+            "on a cluster it needs `spark.ui.filters`."
         )
         self.fields["slots"].help_text = "Used until the runner reports the slots of its executors."

@@ -50,6 +50,12 @@ class Runner(Owned):
     # Bytes of its parts: driver, jvm, workers.
     memory = models.JSONField(default=dict, blank=True)
     application_id = models.CharField(max_length=255, blank=True)
+    spark_ui = models.BooleanField(default=False)
+    # A directory on its host, or an address that Spark can write to; empty for no event log.
+    event_log = models.CharField(max_length=500, blank=True)
+    # Reported: where its UI is, and why UI or event log are missing although they are set.
+    spark_ui_url = models.CharField(max_length=300, blank=True)
+    spark_warnings = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     # A person deletes it: the worker on its host ends its process, then removes the row.
     retired_at = models.DateTimeField(null=True)

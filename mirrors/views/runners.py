@@ -32,7 +32,7 @@ from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.runner_logs import log_of_runner
 from mirrors.views.tables import export, file_of, table_of
 
-_EDITABLE = ("master", "slots", "host", "failover_hosts")
+_EDITABLE = ("master", "slots", "host", "failover_hosts", "spark_ui", "event_log")
 
 
 def _rows() -> QuerySet[Runner]:

@@ -24,15 +24,18 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.kafka.security import librdkafka_egress
 from mirrors.kafka.security.secret_scopes import RESERVED_FILES
 from spark_runner.native import loader
+from spark_runner.spark.cluster_version import check_version
 from spark_runner.spark.java import java_options, keep_archive
 from spark_runner.spark.settings import (
     UNAUTHENTICATED,
+    SparkViews,
     authentication_refusal,
     merge_settings,
     operator_settings,
 )
 
 MASTER_DEADLINE_S = 5.0
+STANDALONE = "spark://"
 # Threads of a local master cost nothing until used. The 4 is the number of tries of a task.
 LOCAL = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?$")
 CLUSTER = re.compile(r"(spark://[^/\s]+:\d+(,[^/\s]+:\d+)*|yarn|k8s://\S+)$")
@@ -51,19 +54,30 @@ def check_master(master: str) -> None:
         raise InvalidMaster(
             f"{master!r} is not a Spark master. Use local[N,4], spark://host:port, yarn or k8s://…"
         )
-    if master.startswith("spark://"):
+    if master.startswith(STANDALONE):
         _check_reachable(master)
+
+
+def addresses_of(master: str) -> list[str]:
+    """Host and port of each master of a standalone cluster; none of another master."""
+    if not master.startswith(STANDALONE):
+        return []
+    return [address for address in master.removeprefix(STANDALONE).split(",") if address]
 
 
 def is_local(master: str) -> bool:
     return LOCAL.match(master) is not None
 
 
-def open_context(*, name: str, master: str, directory: Path, java: str) -> SparkContext:
-    """Start the JVM and the context."""
+def open_context(
+    *, name: str, master: str, directory: Path, java: str, views: SparkViews | None = None
+) -> SparkContext:
+    """Start the JVM and the context. Raises InvalidMaster, and what Spark raises."""
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = python = sys.executable
+        # The UI listens on this address, by default on all.
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_DRIVER_PYTHON"] = python
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     conf = SparkConf().setMaster(master).setAppName(f"understudy-{name}")
@@ -76,12 +90,15 @@ def open_context(*, name: str, master: str, directory: Path, java: str) -> Spark
         unauthenticated=bool(os.environ.get(UNAUTHENTICATED)),
         directory=directory,
         java_options=java_options(java, directory),
+        views=views,
     )
     for key, value in settings.items():
         conf.set(key, value)
     if not is_local(master):
         # Only paths: references that an executor resolves cannot reach these files either.
         conf.set(f"spark.executorEnv.{RESERVED_FILES}", os.environ.get(RESERVED_FILES, ""))
+    if master.startswith(STANDALONE) and (why := check_version(conf, addresses_of(master))):
+        raise InvalidMaster(why)
     context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
     if not is_local(master):
@@ -113,7 +130,7 @@ def close_context(context: SparkContext, java: str) -> None:
 
 def _check_reachable(master: str) -> None:
     failures = []
-    for address in master.removeprefix("spark://").split(","):
+    for address in addresses_of(master):
         host, _, port = address.rpartition(":")
         try:
             with socket.create_connection((host, int(port)), MASTER_DEADLINE_S):

@@ -23,6 +23,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from spark_runner.spark.context import STANDALONE, addresses_of
 from spark_runner.spark.jobs import SparkJobs
 from spark_runner.sql.plan import first_line
 
@@ -37,7 +38,6 @@ FORGOTTEN_CHECKS = 2
 # The pod of an executor may have to pull its image first.
 FIRST_EXECUTOR_S = 60.0
 
-STANDALONE = "spark://"
 _NOT_COPIED = "Nothing is copied until an executor runs."
 
 
@@ -120,8 +120,7 @@ class SparkHealth:
 
     def __init__(self, jobs: SparkJobs, master: str) -> None:
         self._jobs = jobs
-        addresses = master.removeprefix(STANDALONE) if master.startswith(STANDALONE) else ""
-        self._addresses = [address for address in addresses.split(",") if address]
+        self._addresses = addresses_of(master)
         self._observation = Observation(jobs.slots)
         self._observed_at = time.monotonic()
         self._forgotten = 0

@@ -54,13 +54,8 @@ class SparkJobs:
         return self._slots
 
     def count_slots(self) -> int:
-        """Cores of the executors that are registered now, divided by the cores of a task.
-
-        With dynamic allocation, executors start only when tasks wait, so there may be none.
-        """
-        settings = self._context.getConf()
-        comes_on_demand = settings.get("spark.dynamicAllocation.enabled", "false") == "true"
-        if (self._context.master or "").startswith("local") or comes_on_demand:
+        """Cores of the executors that are registered now, divided by the cores of a task."""
+        if (self._context.master or "").startswith("local"):
             return int(self._context.defaultParallelism)
         profile = self._java.resourceProfileManager().defaultResourceProfile()
         return int(self._java.maxNumConcurrentTasks(profile))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +24,7 @@ _DEFAULTS = {
     "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
+    "spark.eventLog.compress": "true",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.python.worker.idleTimeoutSeconds": "0",
@@ -36,7 +40,14 @@ _LOCAL_DEFAULTS = {
     # The executor is in the same process.
     "spark.executor.heartbeatInterval": "30s",
 }
-_CLUSTER_DEFAULTS = {"spark.executor.memory": "512m"}
+_CLUSTER_DEFAULTS = {
+    "spark.executor.memory": "512m",
+    # An executor whose host is cut off counts as lost after 20 to 25 s. Spark's own values make
+    # that 120 to 180 s.
+    "spark.executor.heartbeatInterval": "5s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "20s",
+    "spark.network.timeoutInterval": "5s",
+}
 
 AUTHENTICATE = "spark.authenticate"
 _SECRETS = ("spark.authenticate.secret", "spark.authenticate.secret.file")
@@ -53,7 +64,10 @@ _AUTHENTICATED = {
 UNAUTHENTICATED = "UNDERSTUDY_SPARK_UNAUTHENTICATED"
 
 # Fixed: otherwise flows would starve each other, or a speculative task would fence its twin.
+# - Dynamic allocation gives executors to tasks that wait and takes them from those that are idle.
+#   Slices run as long as the flow, and a flow takes only slots that exist.
 _FIXED = {
+    "spark.dynamicAllocation.enabled": "false",
     "spark.scheduler.mode": "FAIR",
     "spark.speculation": "false",
 }
@@ -66,6 +80,57 @@ _LOCAL_FIXED = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.daemon.module": "spark_runner.spark.worker_daemon",
 }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SparkViews:
+    """What people see of the application: Spark's UI, and its event log.
+
+    `event_log`: a directory or an address that Spark can write to; empty for none.
+    """
+
+    ui: bool = False
+    event_log: str = ""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """They take precedence over the operator's file."""
+        found = {"spark.ui.enabled": "true"} if self.ui else {}
+        if self.event_log:
+            is_path = self.event_log.startswith("/")
+            found["spark.eventLog.enabled"] = "true"
+            found["spark.eventLog.dir"] = f"file://{self.event_log}" if is_path else self.event_log
+        return found
+
+
+def usable_views(
+    wanted: SparkViews, chosen: Mapping[str, str], *, local: bool
+) -> tuple[SparkViews, tuple[str, ...]]:
+    """The views that this runner can offer, and a sentence for each that it cannot.
+
+    Copying never waits for them. Creates a directory for the event log (mode 0700).
+    """
+    told = []
+    if wanted.ui and not local and not chosen.get("spark.ui.filters"):
+        told.append(
+            "The Spark UI stays off: it has no login, and on a cluster it listens on an address "
+            "that others reach. Set spark.ui.filters in spark-defaults.conf to a filter that "
+            "demands one, then restart the runner."
+        )
+        wanted = dataclasses.replace(wanted, ui=False)
+    if wanted.event_log.startswith("/"):
+        try:
+            os.makedirs(wanted.event_log, mode=0o700, exist_ok=True)
+            if not os.access(wanted.event_log, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            told.append(
+                f"No event log is written: {wanted.event_log} cannot be used "
+                f"({error.strerror or error}). Make it writable for the worker's user, or choose "
+                "another directory."
+            )
+            wanted = dataclasses.replace(wanted, event_log="")
+    return wanted, tuple(told)
 
 
 def operator_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -112,6 +177,7 @@ def merge_settings(
     directory: Path,
     java_options: str,
     unauthenticated: bool = False,
+    views: SparkViews | None = None,
 ) -> dict[str, str]:
     """The settings to add to the operator's. They take precedence over that file.
 
@@ -130,4 +196,5 @@ def merge_settings(
             log.warning("%s=%s has no effect: it stays %s", key, chosen[key], _FIXED[key])
     # Java uses the last of two contradicting options.
     java = " ".join(filter(None, (java_options, chosen.get(_JAVA, ""))))
-    return {k: v for k, v in defaults.items() if k not in chosen} | fixed | {_JAVA: java}
+    ours = {key: text for key, text in defaults.items() if key not in chosen}
+    return ours | (views.settings if views else {}) | fixed | {_JAVA: java}

@@ -51,8 +51,11 @@ class Lab:
         self.on_source = AdminClient({"bootstrap.servers": source, "log_level": 0})
         self.on_target = AdminClient({"bootstrap.servers": target, "log_level": 0})
 
-    def start_runner(self, master: str = "local[256,4]", seconds: float = 150) -> None:
-        process = launcher.start_runner(self.directory, "lab", master, self.env)
+    def start_runner(
+        self, master: str = "local[256,4]", seconds: float = 150, **views: Any
+    ) -> None:
+        """`views`: Spark's UI and event log, as `launcher.start_runner` takes them."""
+        process = launcher.start_runner(self.directory, "lab", master, self.env, **views)
 
         def is_ready() -> bool:
             assert launcher.is_alive(process.pid, process.start_tick), self.exit_reason()

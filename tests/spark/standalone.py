@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from controlplane.demo.processes.ports import HOST, free_port, is_open
+from controlplane.demo.processes.ports import HOST, free_port
 from tests.spark.lab import wait_for
+from tests.spark.two_hosts import Namespace
 
 # What master, workers and runner share.
 SHARED = (
@@ -27,7 +29,10 @@ class StandaloneCluster:
     """Its master's address, and its processes: the master's first."""
 
     def __init__(
-        self, master: str, add_worker: Callable[[int], None], add_master: Callable[[int], None]
+        self,
+        master: str,
+        add_worker: Callable[[int, Namespace | None], None],
+        add_master: Callable[[int], None],
     ) -> None:
         self.master = master
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -47,12 +52,13 @@ class StandaloneCluster:
         master.kill()
         master.wait(10)
 
-    def add_worker(self) -> None:
+    def add_worker(self, namespace: Namespace | None = None) -> None:
+        """The newest one; in a namespace it is another host."""
         self._workers += 1
-        self._add_worker(self._workers)
+        self._add_worker(self._workers, namespace)
 
     def lose_worker(self) -> None:
-        """As when its machine dies: the worker, its executors, and what these have started."""
+        """As when its machine dies: the newest worker, its executors, and what these started."""
         process = self.processes.pop()
         worker = psutil.Process(process.pid)
         for member in (worker, *worker.children(recursive=True)):
@@ -60,9 +66,10 @@ class StandaloneCluster:
                 member.kill()
         process.wait(10)
 
-    def executors(self) -> list[psutil.Process]:
+    def executors(self, worker: int | None = None) -> list[psutil.Process]:
+        """Of all workers, or of one: 1 is the oldest, -1 the newest."""
         found = []
-        for process in self.processes:
+        for process in self.processes if worker is None else [self.processes[worker]]:
             for child in psutil.Process(process.pid).children():
                 with contextlib.suppress(psutil.NoSuchProcess):
                     if any("ExecutorBackend" in part for part in child.cmdline()):
@@ -70,9 +77,20 @@ class StandaloneCluster:
         return found
 
 
+def _is_open(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), 0.5):
+        return True
+    return False
+
+
 @contextmanager
 def standalone_cluster(
-    directory: Path, env: Mapping[str, str], *, workers: int = 2, cores: int = 8
+    directory: Path,
+    env: Mapping[str, str],
+    *,
+    workers: int = 2,
+    cores: int = 8,
+    host: str = HOST,
 ) -> Iterator[StandaloneCluster]:
     """`env` is all that executors find in their environment."""
     port = free_port()
@@ -83,33 +101,50 @@ def standalone_cluster(
         **env,
         "SPARK_CONF_DIR": str(settings),
         "SPARK_HOME": str(JARS.parent),
-        "SPARK_LOCAL_IP": HOST,
         # What bin/load-spark-env.sh would set.
         "SPARK_SCALA_VERSION": "2.13",
     }
-    address = f"spark://{HOST}:{port}"
+    address = f"spark://{host}:{port}"
     deploy = "org.apache.spark.deploy"
-    web = ("--webui-port", "0", "--host", HOST)
+    web = ("--webui-port", "0", "--host")
 
-    def launch(name: str, *arguments: str) -> None:
+    def launch(name: str, here: str, *arguments: str, namespace: Namespace | None = None) -> None:
         home = directory / name
         home.mkdir(parents=True)
         with (home / "out").open("wb") as out:
             command = ["java", *_JVM, "-cp", f"{JARS}/*", *arguments]
+            if namespace is not None:
+                command = namespace.command(*command)
             cluster.processes.append(
                 subprocess.Popen(
-                    command, cwd=home, env=environment, stdout=out, stderr=subprocess.STDOUT
+                    command,
+                    cwd=home,
+                    env={**environment, "SPARK_LOCAL_IP": here},
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
                 )
             )
 
-    def add_worker(number: int) -> None:
+    def add_worker(number: int, namespace: Namespace | None) -> None:
+        here = host if namespace is None else namespace.inside
         size = ("--cores", str(cores), "--memory", "1g")
         work = ("--work-dir", str(directory / f"worker-{number}" / "work"))
-        launch(f"worker-{number}", f"{deploy}.worker.Worker", *size, *work, *web, address)
+        launch(
+            f"worker-{number}",
+            here,
+            f"{deploy}.worker.Worker",
+            *size,
+            *work,
+            *web,
+            here,
+            address,
+            namespace=namespace,
+        )
 
     def add_master(number: int) -> None:
-        launch(f"master-{number}", f"{deploy}.master.Master", "--port", str(port), *web)
-        wait_for(lambda: is_open(port), seconds=60, what="the Spark master")
+        arguments = ("--port", str(port), *web, host)
+        launch(f"master-{number}", host, f"{deploy}.master.Master", *arguments)
+        wait_for(lambda: _is_open(host, port), seconds=60, what="the Spark master")
 
     cluster = StandaloneCluster(address, add_worker, add_master)
     try:

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_runner.spark.settings import merge_settings, operator_settings
+from spark_runner.spark.settings import (
+    SparkViews,
+    merge_settings,
+    operator_settings,
+    usable_views,
+)
 
 
 def written(directory: Path, text: str) -> dict[str, str]:
@@ -58,13 +63,49 @@ def test_all_that_the_example_for_kubernetes_sets_has_effect(tmp_path: Path) -> 
 
 
 def test_what_flows_rely_on_stays_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    chosen = {"spark.speculation": "true", "spark.scheduler.mode": "fair"}
+    dynamic = "spark.dynamicAllocation.enabled"
+    chosen = {"spark.speculation": "true", "spark.scheduler.mode": "fair", dynamic: "true"}
     with caplog.at_level(logging.WARNING, "spark_runner"):
-        assert beside(chosen)["spark.speculation"] == "false"
-    assert caplog.messages == ["spark.speculation=true has no effect: it stays false"]
+        for local in (True, False):
+            assert beside(chosen, local=local)["spark.speculation"] == "false"
+            assert beside(chosen, local=local)[dynamic] == "false"
+    assert set(caplog.messages) == {
+        "spark.speculation=true has no effect: it stays false",
+        "spark.dynamicAllocation.enabled=true has no effect: it stays false",
+    }
 
 
 def test_a_local_runner_listens_here_alone_though_its_file_is_also_a_clusters() -> None:
     chosen = {"spark.driver.host": "worker", "spark.driver.bindAddress": "10.0.0.1"}
     assert beside(chosen)["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.host" not in beside(chosen, local=False)
+
+
+def test_a_ui_without_a_login_opens_on_this_machine_alone(tmp_path: Path) -> None:
+    wanted = SparkViews(ui=True, event_log=str(tmp_path / "new" / "log"))
+    views, warnings = usable_views(wanted, {}, local=True)
+    assert (views, warnings) == (wanted, ())
+    assert (tmp_path / "new" / "log").stat().st_mode & 0o777 == 0o700
+    ours = merge_settings(
+        {"spark.ui.enabled": "false"}, local=True, directory=tmp_path, java_options="", views=views
+    )
+    assert ours["spark.ui.enabled"] == "true"
+    assert ours["spark.eventLog.dir"] == f"file://{tmp_path}/new/log"
+    views, [sentence] = usable_views(wanted, {}, local=False)
+    assert not views.ui
+    assert "has no login" in sentence
+    assert "spark.ui.filters" in sentence
+    views, warnings = usable_views(wanted, {"spark.ui.filters": "a.Login"}, local=False)
+    assert views.ui
+    assert not warnings
+
+
+def test_a_directory_that_cannot_be_used_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    wanted = SparkViews(event_log=str(tmp_path / "file" / "log"))
+    views, [sentence] = usable_views(wanted, {}, local=True)
+    assert (views.event_log, views.settings) == ("", {})
+    assert f"{tmp_path}/file/log cannot be used (Not a directory)" in sentence
+    # Spark creates what it needs behind an address.
+    there = SparkViews(event_log="hdfs://n/logs")
+    assert usable_views(there, {}, local=True)[0].settings["spark.eventLog.dir"] == "hdfs://n/logs"

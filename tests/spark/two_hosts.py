@@ -27,7 +27,6 @@ from tests.postgres import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 CELERY = (sys.executable, "-m", "celery", "-A", "controlplane")
-INSIDE, OUTSIDE = "10.93.7.2", "10.93.7.1"
 
 
 class Namespace:
@@ -35,12 +34,15 @@ class Namespace:
 
     def __init__(self) -> None:
         number = os.getpid()
+        # Sessions of tests run at once.
+        subnet = f"10.93.{number % 250}"
+        self.inside, self.outside = f"{subnet}.2", f"{subnet}.1"
         self.name, self.link, self.peer = f"us{number}", f"uso{number}", f"usi{number}"
         self._ip("netns", "add", self.name)
         self._ip("link", "add", self.link, "type", "veth", "peer", self.peer, "netns", self.name)
-        self._ip("addr", "add", f"{OUTSIDE}/30", "dev", self.link)
+        self._ip("addr", "add", f"{self.outside}/30", "dev", self.link)
         self._ip("link", "set", self.link, "up")
-        self._ip("-n", self.name, "addr", "add", f"{INSIDE}/30", "dev", self.peer)
+        self._ip("-n", self.name, "addr", "add", f"{self.inside}/30", "dev", self.peer)
         for device in ("lo", self.peer):
             self._ip("-n", self.name, "link", "set", device, "up")
 
@@ -56,6 +58,10 @@ class Namespace:
             yield namespace
         finally:
             namespace._ip("netns", "del", namespace.name)
+
+    def command(self, *words: str) -> list[str]:
+        """The command that runs this one in the namespace, as the same process."""
+        return ["ip", "netns", "exec", self.name, *words]
 
     def cut(self) -> None:
         self._ip("link", "set", self.link, "down")
@@ -90,11 +96,12 @@ class TwoHosts:
         if namespace is not None:
             ports = [address.rpartition(":")[2] for address in brokers]
             self._forward("to-brokers", namespace.name, *ports)
-            ways = [f"{OUTSIDE}:{port}={port}" for port in (server.port, self.redis_port)]
+            ways = [f"{namespace.outside}:{port}={port}" for port in (server.port, self.redis_port)]
             self._forward("to-services", "-", *ways)
 
     def environment(self, host: str) -> dict[str, str]:
-        address = OUTSIDE if host == "b" and self.namespace else "127.0.0.1"
+        namespace = self.namespace if host == "b" else None
+        address = namespace.outside if namespace else "127.0.0.1"
         return {
             **os.environ,
             **self._guard,
@@ -114,7 +121,7 @@ class TwoHosts:
         words = [*CELERY, "worker", "-n", f"reconcile@{host}", "-Q", "reconcile", "-c", "1"]
         words += ["--without-mingle", "--without-gossip", "-l", "INFO"]
         if host == "b" and self.namespace is not None:
-            words = ["ip", "netns", "exec", self.namespace.name, *words]
+            words = self.namespace.command(*words)
         self.run(f"worker-{host}", words, self.environment(host))
 
     def start_beat(self) -> None:

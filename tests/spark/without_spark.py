@@ -18,6 +18,7 @@ from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.runner import Reporter, Runner
 from spark_runner.slices.rotation import SlotRotation
 from spark_runner.spark.health import Health
+from spark_runner.spark.settings import SparkViews
 from spark_runner.spark.slots import Slots
 
 FLOW = 7
@@ -42,7 +43,9 @@ def polling(directory: Path) -> Iterator[RunnerResources]:
     stopping = threading.Event()
     health: Any = SimpleNamespace(assess=Health, is_forgotten=False)
     lease = LeaseWatch(directory, "lab", stopping)
-    runner = Runner(host, Reporter(directory, "lab", "local[4]"), stopping, health, lease)
+    runner = Runner(
+        host, Reporter(directory, "lab", "local[4]", SparkViews()), stopping, health, lease
+    )
     thread = threading.Thread(target=runner.run, daemon=True)
     thread.start()
     try:

@@ -250,6 +250,12 @@ class RunnerStatus:
     # Bytes of driver, jvm and workers; a part that the runner cannot see is missing.
     memory: dict[str, int] = dataclasses.field(default_factory=dict)
     flows: tuple[int, ...] = ()
+    # What it was started with; and the address of Spark's UI, empty if it is off.
+    ui: bool = False
+    ui_url: str = ""
+    event_log: str = ""
+    # Why the UI or the event log is off although it was asked for.
+    warnings: tuple[str, ...] = ()
 
     @property
     def has_started(self) -> bool:
@@ -262,4 +268,5 @@ class RunnerStatus:
     def from_json(cls, text: str) -> Self:
         raw: dict[str, Any] = json.loads(text)
         raw.pop("format")
-        return cls(flows=tuple(raw.pop("flows")), **raw)
+        warnings = tuple(raw.pop("warnings", ()))
+        return cls(flows=tuple(raw.pop("flows")), warnings=warnings, **raw)

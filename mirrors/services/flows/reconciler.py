@@ -133,9 +133,9 @@ def _step(flow: Flow) -> bool:
         return False
     directory = directory_of(runner)
     seen = processes.observe(runner=runner)
-    if seen.status and seen.status.master != runner.master:
-        reason = f"Its master was changed from {seen.status.master} to {runner.master}."
-        processes.replace(runner=runner, reason=reason)
+    outdated = processes.outdated_start(runner=runner, status=seen.status) if seen.status else ""
+    if outdated:
+        processes.replace(runner=runner, reason=outdated)
         seen = processes.observe(runner=runner)
     spec, status = _spec_on_disk(directory, flow), launcher.read_status(directory, flow.pk)
     if job is None and spec is not None:

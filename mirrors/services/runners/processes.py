@@ -95,7 +95,12 @@ def start(*, runner: Runner, reason: str) -> bool:
         return False
     try:
         process = launcher.start_runner(
-            directory_of(runner), runner.name, runner.master, _environment()
+            directory_of(runner),
+            runner.name,
+            runner.master,
+            _environment(),
+            ui=runner.spark_ui,
+            event_log=runner.event_log,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         log.error("runner %s could not be started: %s", runner.name, error)
@@ -110,6 +115,22 @@ def start(*, runner: Runner, reason: str) -> bool:
     Runner.objects.filter(pk=runner.pk).update(pid=process.pid, start_tick=process.start_tick)
     log.info("runner %s started as process %s", runner.name, process.pid)
     return True
+
+
+def outdated_start(*, runner: Runner, status: RunnerStatus) -> str:
+    """Why the process must be replaced: it was started with other settings. Empty if not."""
+    changed = [
+        f"its {what} was changed from {before or 'none'} to {after or 'none'}"
+        for what, before, after in (
+            ("master", status.master, runner.master),
+            ("event log", status.event_log, runner.event_log),
+        )
+        if before != after
+    ]
+    if status.ui != runner.spark_ui:
+        changed.append(f"its Spark UI was switched {'on' if runner.spark_ui else 'off'}")
+    words = " and ".join(changed)
+    return f"{words[0].upper()}{words[1:]}." if words else ""
 
 
 def replace(*, runner: Runner, reason: str) -> None:
@@ -166,6 +187,8 @@ def _see_alive(runner: Runner, status: RunnerStatus | None) -> None:
         "rss_bytes": status.rss_bytes,
         "memory": status.memory,
         "application_id": status.application_id or "",
+        "spark_ui_url": status.ui_url,
+        "spark_warnings": list(status.warnings),
     }
     if status.has_started:
         seen["failed_starts"] = 0
@@ -197,7 +220,13 @@ def _see_dead(runner: Runner) -> None:
         state=RunnerState.LOST,
         reason="Its process has ended." + (f" Its last output: {words}" if words else ""),
         who=RECONCILER,
-        changes={"failed_starts": failed, "memory": {}, "rss_bytes": None, "slots_used": None},
+        changes={
+            "failed_starts": failed,
+            "memory": {},
+            "rss_bytes": None,
+            "slots_used": None,
+            "spark_ui_url": "",
+        },
     )
     logs.store_log(runner=runner, directory=directory_of(runner))
 

@@ -18,10 +18,14 @@ from mirrors.models.runners import RunnerState
 from mirrors.services.errors import Conflict
 from mirrors.services.process_liveness import is_served
 
+# Its process has them from its start.
+_OF_ITS_START = frozenset({"master", "spark_ui", "event_log"})
 _ALIVE = frozenset({RunnerState.STARTING, RunnerState.READY, RunnerState.DEGRADED})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _HOSTS = re.compile(r"\*|[A-Za-z0-9._-]{1,253}")
 _HOST = re.compile(r"[A-Za-z0-9._-]{0,253}")
+# A directory, or an address without a login in it.
+_EVENT_LOG = re.compile(r"(/[^\s\0]*|[a-z][a-z0-9+.-]*:/[^\s\0@?]*)?")
 _MASTER = re.compile(
     r"local(\[(0*[1-9]\d{0,4}|\*)(,\s*\d{1,3})?\])?|spark://[\w.\-]+:\d{1,5}(,[\w.\-]+:\d{1,5})*"
     r"|yarn|k8s://[\w.\-:/\[\]]+"
@@ -35,13 +39,23 @@ def create_runner(
     slots: int | None = None,
     host: str = "",
     failover_hosts: str = "",
+    spark_ui: bool = False,
+    event_log: str = "",
     who: str,
 ) -> Runner:
     """Register a runner; it is started when the first flow needs it.
 
-    `failover_hosts`: names of hosts that may take it over, with commas; `*` for every host.
+    - `failover_hosts`: names of hosts that may take it over, with commas; `*` for every host.
+    - `event_log`: where Spark writes its event log; empty for none.
     """
-    _validate(name=name, master=master, slots=slots, host=host, failover_hosts=failover_hosts)
+    _validate(
+        name=name,
+        master=master,
+        slots=slots,
+        host=host,
+        failover_hosts=failover_hosts,
+        event_log=event_log,
+    )
     try:
         with transaction.atomic():
             runner = Runner.objects.create(
@@ -50,6 +64,8 @@ def create_runner(
                 slots=slots or slots_of(master),
                 host=host,
                 failover_hosts=", ".join(hosts_of(failover_hosts)),
+                spark_ui=spark_ui,
+                event_log=event_log,
             )
             note(runner, what="created", who=who, why=f"Master {master}.")
     except IntegrityError:
@@ -64,13 +80,22 @@ def update_runner(
     slots: int | None = None,
     host: str | None = None,
     failover_hosts: str | None = None,
+    spark_ui: bool | None = None,
+    event_log: str | None = None,
     who: str,
 ) -> Runner:
-    """Change a runner. Another master needs a new process; its flows resume at their commits."""
+    """Change a runner. Another master, UI or event log needs a new process; its flows resume at
+    their commits."""
     with transaction.atomic():
         locked = Runner.objects.select_for_update().get(pk=runner.pk)
         changed = _changes(
-            locked, master=master, slots=slots, host=host, failover_hosts=failover_hosts
+            locked,
+            master=master,
+            slots=slots,
+            host=host,
+            failover_hosts=failover_hosts,
+            spark_ui=spark_ui,
+            event_log=event_log,
         )
         if not changed:
             return locked
@@ -82,7 +107,10 @@ def update_runner(
         locked.flows.filter(observed_state=ObservedState.BACKING_OFF).update(
             forgiven_at=timezone.now(), retry_at=None, attempt=0
         )
-        words = [f"{name}: {before[name] or 'not set'} → {changed[name]}" for name in changed]
+        words = [
+            f"{name}: {before[name] or 'not set'} → {changed[name] or 'not set'}"
+            for name in changed
+        ]
         note(locked, what="edited", who=who, why="; ".join(words))
     return locked
 
@@ -94,9 +122,12 @@ def _changes(
     slots: int | None,
     host: str | None,
     failover_hosts: str | None,
+    spark_ui: bool | None,
+    event_log: str | None,
 ) -> dict[str, Any]:
     """The fields that an edit changes; raises why it is refused."""
     wanted: dict[str, Any] = {"master": master, "slots": slots, "host": host}
+    wanted |= {"spark_ui": spark_ui, "event_log": event_log}
     if failover_hosts is not None:
         wanted["failover_hosts"] = ", ".join(hosts_of(failover_hosts))
     changed = {
@@ -111,6 +142,7 @@ def _changes(
             slots=slots,
             host=host or "",
             failover_hosts=failover_hosts or "",
+            event_log=event_log or "",
         )
     if "host" in changed and runner.state in _ALIVE and is_served(runner.host):
         raise Conflict(
@@ -173,16 +205,27 @@ def restarts_of_update(
     slots: int | None = None,
     host: str | None = None,
     failover_hosts: str | None = None,
+    spark_ui: bool | None = None,
+    event_log: str | None = None,
 ) -> list[str]:
     """What an edit restarts, one sentence each; raises what `update_runner` would raise."""
-    _changes(runner, master=master, slots=slots, host=host, failover_hosts=failover_hosts)
-    if master is None or master == runner.master or runner.state == RunnerState.ABSENT:
+    changed = _changes(
+        runner,
+        master=master,
+        slots=slots,
+        host=host,
+        failover_hosts=failover_hosts,
+        spark_ui=spark_ui,
+        event_log=event_log,
+    )
+    if not changed.keys() & _OF_ITS_START or runner.state == RunnerState.ABSENT:
         return []
     flows = [flow.name for flow in runner.flows.select_related("source", "target")]
     copying = (
         f" {', '.join(flows)} stop at a commit and resume in the new process." if flows else ""
     )
-    return [f"Runner {runner.name}: its process stops and starts again on {master}.{copying}"]
+    on = changed.get("master", runner.master)
+    return [f"Runner {runner.name}: its process stops and starts again on {on}.{copying}"]
 
 
 def ensure_default_runner(*, who: str) -> Runner:
@@ -207,7 +250,9 @@ def slots_of(master: str) -> int:
     return int(found[1]) if found else settings.UNDERSTUDY_RUNNER_SLOTS
 
 
-def _validate(*, name: str, master: str, slots: int | None, host: str, failover_hosts: str) -> None:
+def _validate(
+    *, name: str, master: str, slots: int | None, host: str, failover_hosts: str, event_log: str
+) -> None:
     errors: dict[str, list[str]] = {}
     if not _NAME.fullmatch(name):
         errors["name"] = [
@@ -229,6 +274,11 @@ def _validate(*, name: str, master: str, slots: int | None, host: str, failover_
         errors["failover_hosts"] = [
             f"{wrong[0] if wrong else 'The list'} cannot be used: give names of hosts that run a "
             "worker, with commas between them, or * for every host. At most 1000 characters."
+        ]
+    if len(event_log) > 500 or not _EVENT_LOG.fullmatch(event_log):
+        errors["event_log"] = [
+            "Give an absolute directory on the runner's host, or an address such as "
+            "hdfs://namenode/spark-logs, without a login; at most 500 characters, no spaces."
         ]
     if slots is not None and not 1 <= slots <= 100_000:
         errors["slots"] = ["A runner has 1 to 100000 slots."]
