@@ -168,7 +168,9 @@ class SliceRun:
             return
         if self.successor is not None and is_outdated(self.successor):
             self.dismiss_successor()
-        due = is_outdated(self.current) or self.current.left_s() < HANDOVER_S
+        # A successor of an epoch whose task still starts would start no sooner.
+        is_late = self.current.connection.is_connected and self.current.left_s() < HANDOVER_S
+        due = is_outdated(self.current) or is_late
         if self.successor is not None:
             self._hand_over(self.current, self.successor, now)
         elif not due:

@@ -123,6 +123,22 @@ def test_a_successor_that_finds_no_slot_gets_that_of_its_predecessor(
     assert flow.run.reason == ""
 
 
+def test_a_task_that_starts_longer_than_an_epoch_lasts_is_not_started_again(
+    flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the first one with rules, on a busy machine."""
+    monkeypatch.setattr(run, "SLOT_S", 0.1)
+    flow.run._length_s = 0.8
+    stage.slots = threading.Semaphore(0)
+    until = time.monotonic() + 1.6
+    while time.monotonic() < until:
+        flow.step()
+        time.sleep(0.01)
+    assert stage.begun == [1]
+    assert not flow.run.epochs()[0].ordered
+    stage.slots.release()
+
+
 def test_a_successor_at_work_that_is_not_ready_ends_nobody(
     flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
