@@ -2,7 +2,9 @@
 # and the Kafka and Redis of the example.
 # Machine code of the engine is made where a compiler is; the image itself has none.
 # Trixie for its OpenSSL 3.5, which encrypts at three times the speed of bookworm's 3.0.
-FROM python:3.11-slim-trixie AS compiled
+# By digest in production: docs/operations/install/services.md, "Images by digest".
+ARG PYTHON_IMAGE=python:3.11-slim-trixie
+FROM ${PYTHON_IMAGE} AS compiled
 
 RUN apt-get update \
     && apt-get install -y --no-install-recommends make gcc libc6-dev \
@@ -15,7 +17,7 @@ RUN make runtime
 COPY . .
 RUN touch .venv/.runtime && mkdir -p .compiled && make compiled
 
-FROM python:3.11-slim-trixie
+FROM ${PYTHON_IMAGE}
 
 # Java's package links its manual page, and a slim image has no folder for it.
 RUN mkdir -p /usr/share/man/man1 \

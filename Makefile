@@ -163,7 +163,10 @@ package: $(VENV)/.dev ## Build the wheel with the command `understudy` in dist/
 
 image: ## Build the image of docker-compose.yml (needs a Docker engine)
 	@timeout 20 docker info >/dev/null 2>&1 || { echo "No Docker engine answers here, and the image needs one to be built; every service also runs without: make run-web, make run-worker, …" >&2; exit 1; }
-	docker build -t understudy .
+	docker build -t understudy $${UNDERSTUDY_PYTHON_IMAGE:+--build-arg "PYTHON_IMAGE=$$UNDERSTUDY_PYTHON_IMAGE"} .
+
+check-images: ## Check that .env names each image of docker-compose.yml by its digest
+	@bash .ci/image-digests .env
 
 runtime: $(VENV)/.runtime ## Only the Python packages that running needs
 
@@ -219,4 +222,4 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@touch $@ $(VENV)/.runtime
 
 .PHONY: up .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-failover test-judge test-native test-schema test-chart test-soak system requirements sbom audit-packages scan-secrets docs compiled help migrate \
-  run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image runtime kafka-jars static package
+  run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image check-images runtime kafka-jars static package

@@ -193,5 +193,6 @@ urlpatterns = [
     path("add/runner/", runners.add_runner, name="runner-add"),
     path("runners/<str:name>/", runners.show_runner, name="runner"),
     path("runners/<str:name>/edit/", runners.edit_runner, name="runner-edit"),
+    path("runners/<str:name>/move/", runners.move_runner, name="runner-move"),
     path("runners/<str:name>/delete/", runners.delete_runner, name="runner-delete"),
 ]

@@ -124,6 +124,19 @@ def test_the_services_are_those_of_the_manifests(render: Render) -> None:
 
 
 @pytest.mark.soak
+def test_an_image_is_named_by_its_digest(render: Render, helm: str) -> None:
+    digest = f"sha256:{'0f' * 32}"
+    found = render("image.tag=1.2.3", f"image.digest={digest}", "image.requireDigest=true")
+    images = {row["image"] for document in found for row in containers(document)}
+    assert images == {f"understudy@{digest}"}
+    words = (helm, "template", "understudy", str(CHART), "--kube-version=1.37.0", "--set")
+    for value in ("image.requireDigest=true", "image.digest=1.2.3"):
+        done = _run(*words, value)
+        assert done.returncode != 0
+        assert "digest" in done.stderr
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("value", ["replicas=2", "web.replica=2", "web.replicas=many"])
 def test_a_mistake_in_the_values_is_refused(helm: str, value: str) -> None:
     done = _run(helm, "template", "understudy", str(CHART), "--kube-version=1.37.0", "--set", value)

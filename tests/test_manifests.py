@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,3 +123,34 @@ def declarations() -> Iterator[bytes]:
             for name in archive.namelist():
                 if re.match(r"org/apache/spark/(internal/config/|deploy/k8s/Config)", name):
                     yield archive.read(name)
+
+
+def test_images_are_checked_for_their_digests(tmp_path: Path) -> None:
+    """Every image that a file names by a tag has a variable, and the check knows each variable."""
+    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    checked = (ROOT / ".ci" / "image-digests").read_text(encoding="utf-8")
+    images = re.findall(r"^\s*image: (\S+)", compose, re.MULTILINE)
+    named = re.findall(r"\$\{(UNDERSTUDY_\w+_IMAGE)", compose)
+    assert all(name == "understudy" or name.startswith("${UNDERSTUDY_") for name in images)
+    assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
+    assert set(named) == set(re.findall(r"UNDERSTUDY_\w+_IMAGE", checked))
+
+    file = tmp_path / ".env"
+    digest = f"@sha256:{'ab' * 32}"
+
+    def check(*lines: str) -> tuple[int, str]:
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        words = ["bash", str(ROOT / ".ci" / "image-digests"), str(file)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stderr
+
+    python, postgres = f"UNDERSTUDY_PYTHON_IMAGE=python{digest}", "UNDERSTUDY_POSTGRES_IMAGE="
+    assert check(python, f"{postgres}registry:5000/postgres{digest}") == (0, "")
+    code, said = check(python, f"{postgres}postgres:15")
+    assert code == 1
+    assert said.count("\n") == 1
+    assert "UNDERSTUDY_POSTGRES_IMAGE is postgres:15; set NAME@sha256:" in said
+    for wrong in (f"postgres{digest[:-1]}", f"{digest}", f"postgres{digest}0", ""):
+        assert check(python, f"{postgres}{wrong}")[0] == 1
+    assert "UNDERSTUDY_PYTHON_IMAGE is not set" in check()[1]

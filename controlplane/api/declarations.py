@@ -12,7 +12,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from controlplane.declarations.changes import Changed, Plan, apply_changes, plan_changes
+from controlplane.declarations.changes import (
+    Changed,
+    Options,
+    Plan,
+    apply_changes,
+    plan_changes,
+)
 from controlplane.declarations.documents import (
     MAX_TEXT,
     File,
@@ -36,20 +42,34 @@ class DeclarationsSerializer(StrictSerializer):
 
     files = FileSerializer(many=True, allow_empty=False)
     digest = serializers.CharField(required=False, max_length=64)
+    prune = serializers.CharField(
+        default="",
+        allow_blank=True,
+        max_length=63,
+        help_text="A label: its flows without a document are deleted, with their schedules and "
+        "alert rules. A flow must be stopped.",
+    )
+    overwrite_drift = serializers.BooleanField(
+        default=False,
+        help_text="Also write fields that somebody changed after they were applied.",
+    )
 
 
 class FieldChangeSerializer(StrictSerializer):
     name = serializers.CharField()
     was = serializers.JSONField(allow_null=True)
     becomes = serializers.JSONField(allow_null=True)
+    drifted = serializers.BooleanField(
+        help_text="Somebody changed it after it was last applied; only with `overwrite_drift`."
+    )
 
 
 @extend_schema_serializer(component_name="ObjectChange")
 class ChangeSerializer(StrictSerializer):
     kind = serializers.ChoiceField(choices=NAMES)
     name = serializers.CharField()
-    action = serializers.ChoiceField(choices=["create", "change", "none"])
-    where = serializers.CharField(help_text="file:line")
+    action = serializers.ChoiceField(choices=["create", "change", "delete", "none"])
+    where = serializers.CharField(help_text="file:line; of a deleted object label:NAME")
     fields_changed = FieldChangeSerializer(many=True)
 
 
@@ -120,11 +140,15 @@ class ApplyViewSet(ViewSet):
         files = [File(**each) for each in asked.validated_data["files"]]
         documents, unreadable = read_files(files, KINDS)
         digest = asked.validated_data.get("digest")
+        options = Options(
+            prune="" if unreadable else asked.validated_data["prune"],
+            overwrite_drift=asked.validated_data["overwrite_drift"],
+        )
         if digest is None or unreadable:
-            plan = plan_changes(request, documents)
+            plan = plan_changes(request, documents, options)
             return _answer(plan, unreadable, applied=False)
         try:
-            plan = apply_changes(request, documents, digest)
+            plan = apply_changes(request, documents, options, digest)
         except Changed:
             raise Conflict(
                 "The files, or what they change, are not those of the plan. Nothing was applied. "

@@ -103,6 +103,7 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "NewGrant": {"username": "ann", "role": "operator", "scope": "label", "label": "payments"},
     "Labels": {"labels": ["payments"]},
+    "Move": {"host": "east-2.example.com"},
     "HookFacts": {"url": "https://hooks.example.org/dns"},
     "Import": {
         "kind": "mm2-properties",

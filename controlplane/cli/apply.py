@@ -27,6 +27,14 @@ def apply(
         bool,
         typer.Option("--plan", help="Only show the plan; exit code 1 if it changes something."),
     ] = False,
+    prune: Annotated[
+        str,
+        typer.Option("--prune", help="Delete flows with this label that no file has."),
+    ] = "",
+    overwrite_drift: Annotated[
+        bool,
+        typer.Option("--overwrite-drift", help="Also what somebody changed after it was applied."),
+    ] = False,
 ) -> None:
     """Create or change clusters, flows, runners, channels, hooks, alert rules and drills.
 
@@ -34,7 +42,8 @@ def apply(
     """
     found = session(context)
     files = [{"name": str(path), "text": text_of(path)} for path in _paths(file)]
-    answer = found.api.post("apply/", {"files": files})
+    body = {"files": files, "prune": prune, "overwrite_drift": overwrite_drift}
+    answer = found.api.post("apply/", body)
     changes = [change for change in answer["changes"] if change["action"] != "none"]
     if found.json and (plan or not changes or answer["problems"]):
         output.print_json(answer)
@@ -46,10 +55,12 @@ def apply(
     if plan:
         raise typer.Exit(BAD_RESULT if changes else 0)
     if not changes:
+        # From now on the server sees when somebody changes what these files set.
+        found.api.post("apply/", {**body, "digest": answer["digest"]})
         return
     if not yes and not (sys.stdin.isatty() and typer.confirm("Apply?", err=True)):
         raise CommandError("Nothing was applied. Add --yes to apply without a question.", USAGE)
-    done = found.api.post("apply/", {"files": files, "digest": answer["digest"]})
+    done = found.api.post("apply/", {**body, "digest": answer["digest"]})
     if found.json:
         output.print_json(done)
     if not done["applied"]:
@@ -74,7 +85,7 @@ def declarations(context: typer.Context) -> None:
 def _show(changes: list[dict[str, Any]], *, unchanged: int) -> None:
     out = output.console()
     for change in changes:
-        sign = {"create": "+", "change": "~"}[change["action"]]
+        sign = {"create": "+", "change": "~", "delete": "-"}[change["action"]]
         out.print(f"{sign} {change['kind']} {change['name']}  ({change['where']})", markup=False)
         for field in change["fields_changed"]:
             was = "" if change["action"] == "create" else f"{field['was']!r} -> "

@@ -2,6 +2,11 @@
 
 A plan does the same as an application and rolls it back, so both always agree. A document goes
 through the view that a request to its address would reach: the same rights, checks, audit, tasks.
+
+- Drift: a field that a document set, and that somebody changed since. It is refused unless
+  `Options.overwrite_drift`; otherwise a file would undo an operator's action unseen.
+- `Options.prune`: flows with this label, their schedules and alert rules, are deleted if no
+  document is about them.
 """
 
 from __future__ import annotations
@@ -15,12 +20,19 @@ from typing import Any
 
 from django.db import transaction
 from django.http import HttpRequest
+from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from controlplane.declarations.documents import Document, Problem
 from controlplane.declarations.kinds import KINDS, BadName, Kind, needs, order_of
-from mirrors.models import Flow
+from mirrors.models import AppliedDocument, Flow
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    prune: str = ""
+    overwrite_drift: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,17 +40,23 @@ class FieldChange:
     name: str
     was: Any
     becomes: Any
+    # Somebody changed it after it was last applied.
+    drifted: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """`action`: create, change, or none."""
+    """`action`: create, change, delete, or none. `stored`: the document's fields as they are then.
+
+    `where`: `file:line`; of a deleted object `label:NAME`.
+    """
 
     kind: str
     name: str
     action: str
     where: str
     fields: tuple[FieldChange, ...]
+    stored: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,12 +80,12 @@ class _RollBack(Exception):
     """Ends the transaction of a plan."""
 
 
-def plan_changes(request: Request, documents: Sequence[Document]) -> Plan:
+def plan_changes(request: Request, documents: Sequence[Document], options: Options) -> Plan:
     """What applying would change, and what the API refuses. Changes nothing."""
     found: Plan | None = None
     try:
         with transaction.atomic():
-            found = _send_all(request, documents)
+            found = _send_all(request, documents, options)
             raise _RollBack
     except _RollBack:
         pass
@@ -75,18 +93,41 @@ def plan_changes(request: Request, documents: Sequence[Document]) -> Plan:
     return found
 
 
-def apply_changes(request: Request, documents: Sequence[Document], digest: str) -> Plan:
+def apply_changes(
+    request: Request, documents: Sequence[Document], options: Options, digest: str
+) -> Plan:
     """Everything or nothing. Raises Changed if `digest` is not that of the present plan."""
     with transaction.atomic():
-        found = _send_all(request, documents)
+        found = _send_all(request, documents, options)
         if found.digest != digest:
             raise Changed
         if found.problems:
             transaction.set_rollback(True)
+        else:
+            _remember(found.changes, who=request.user.get_username())
     return found
 
 
-def _send_all(request: Request, documents: Sequence[Document]) -> Plan:
+def _remember(changes: Sequence[Change], *, who: str) -> None:
+    """Store what was applied, to see drift later."""
+    for change in changes:
+        key: dict[str, Any] = {"kind": change.kind, "name": change.name[:255]}
+        if change.action == "delete":
+            AppliedDocument.objects.filter(**key).delete()
+            continue
+        row = AppliedDocument.objects.filter(**key).first()
+        spec = {**(row.spec if row else {}), **_plain(change.stored)}
+        if row is None or row.spec != spec:
+            facts = {"spec": spec, "applied_by": who, "applied_at": timezone.now()}
+            AppliedDocument.objects.update_or_create(**key, defaults=facts)
+
+
+def _plain(value: Any) -> Any:
+    """As it comes back from the database."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def _send_all(request: Request, documents: Sequence[Document], options: Options) -> Plan:
     changes: list[Change] = []
     problems: list[Problem] = []
     # A document that refers to a refused one would be refused for that alone.
@@ -98,7 +139,7 @@ def _send_all(request: Request, documents: Sequence[Document]) -> Plan:
             continue
         try:
             with transaction.atomic():
-                change = _send(request, kind, document)
+                change = _send(request, kind, document, options)
                 if change.action == "none":
                     # A request that changes nothing leaves no audit row.
                     transaction.set_rollback(True)
@@ -106,7 +147,38 @@ def _send_all(request: Request, documents: Sequence[Document]) -> Plan:
         except _Refused as error:
             problems += error.problems
             refused.add((document.kind, document.name))
+    if options.prune and not refused:
+        deleted, kept = _prune(request, documents, options.prune)
+        changes += deleted
+        problems += kept
     return Plan(tuple(changes), tuple(problems))
+
+
+def _prune(
+    request: Request, documents: Sequence[Document], label: str
+) -> tuple[list[Change], list[Problem]]:
+    """Delete what belongs to flows with the label, and has no document. The last ones first."""
+    where = f"label:{label}"
+    flows = Flow.objects.filter(labels__name=label).select_related("source", "target")
+    named = {(document.kind, document.name) for document in documents}
+    if not any(("Flow", flow.name) in named for flow in flows):
+        words = f"No flow of the files has the label {label}, so prune would delete all of them."
+        return [], [Problem(where, f"{words} Correct the label, or delete the flows yourself.")]
+    changes: list[Change] = []
+    problems: list[Problem] = []
+    for kind in reversed(list(KINDS.values())):
+        owned = kind.of_flows(flows) if kind.of_flows else []
+        for name, key in reversed(owned):
+            if (kind.name, name) in named:
+                continue
+            document = Document(kind.name, name, {}, "label", 0, {})
+            try:
+                with transaction.atomic():
+                    _ask(request, kind, "destroy", None, document, key)
+                changes.append(Change(kind.name, name, "delete", where, ()))
+            except _Refused as error:
+                problems += [Problem(where, one.sentence) for one in error.problems]
+    return changes, problems
 
 
 class _Refused(Exception):
@@ -115,7 +187,7 @@ class _Refused(Exception):
         self.problems = problems
 
 
-def _send(request: Request, kind: Kind, document: Document) -> Change:
+def _send(request: Request, kind: Kind, document: Document, options: Options) -> Change:
     unknown = [name for name in document.spec if name not in kind.fields]
     if unknown:
         known = ", ".join(kind.fields)
@@ -133,18 +205,50 @@ def _send(request: Request, kind: Kind, document: Document) -> Change:
         body = {**kind.identity(document.name), **document.spec}
         made = _ask(request, kind, "create", body, document)
         fields = [FieldChange(name, None, made.get(name)) for name in document.spec]
-        return Change(kind.name, document.name, "create", document.where(), tuple(fields))
+        stored = {name: made.get(name) for name in document.spec}
+        return Change(kind.name, document.name, "create", document.where(), tuple(fields), stored)
     before = _ask(request, kind, "retrieve", None, document, key)
     wanted = {name: _as_stored(kind, name, value) for name, value in document.spec.items()}
     if all(before.get(name) == value for name, value in wanted.items()):
-        return Change(kind.name, document.name, "none", document.where(), ())
+        return Change(kind.name, document.name, "none", document.where(), (), wanted)
     _ask(request, kind, "partial_update", dict(document.spec), document, key)
     after = _ask(request, kind, "retrieve", None, document, key)
     # A value that means the same as the stored one is no change.
     differ = [name for name in document.spec if before.get(name) != after.get(name)]
-    fields = [FieldChange(name, before.get(name), after.get(name)) for name in differ]
+    applied = AppliedDocument.objects.filter(kind=kind.name, name=document.name).first()
+    drifted = [
+        name
+        for name in differ
+        if applied and name in applied.spec and applied.spec[name] != _plain(before.get(name))
+    ]
+    if applied and drifted and not options.overwrite_drift:
+        raise _Refused([_drift(document, applied, name, before.get(name)) for name in drifted])
+    fields = [
+        FieldChange(name, before.get(name), after.get(name), name in drifted) for name in differ
+    ]
     action = "change" if fields else "none"
-    return Change(kind.name, document.name, action, document.where(), tuple(fields))
+    stored = {name: after.get(name) for name in document.spec}
+    return Change(kind.name, document.name, action, document.where(), tuple(fields), stored)
+
+
+def _drift(document: Document, applied: AppliedDocument, name: str, now: Any) -> Problem:
+    was, now = applied.spec[name], _plain(now)
+    if isinstance(was, dict) and isinstance(now, dict):
+        keys = sorted(key for key in {*was, *now} if was.get(key) != now.get(key))
+        name = f"{name} ({', '.join(keys)})"
+        was, now = ({key: value.get(key) for key in keys} for value in (was, now))
+    at = applied.applied_at.strftime("%Y-%m-%d %H:%M:%SZ")
+    return Problem(
+        document.where(name.partition(" ")[0]),
+        f"{document.kind} {document.name}, {name}: somebody changed it after {applied.applied_by} "
+        f"applied it at {at}, from {_short(was)} to {_short(now)}. Take it into the file, or apply "
+        "with overwrite_drift.",
+    )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _as_stored(kind: Kind, name: str, value: Any) -> Any:
@@ -155,7 +259,9 @@ def _as_stored(kind: Kind, name: str, value: Any) -> Any:
     return value
 
 
-_METHODS = {"create": "POST", "partial_update": "PATCH", "retrieve": "GET"}
+_METHODS = {
+    "create": "POST", "partial_update": "PATCH", "retrieve": "GET", "destroy": "DELETE"
+}  # fmt: skip
 
 
 def _ask(
@@ -172,7 +278,7 @@ def _ask(
     place = {} if key is None else {kind.lookup: key}
     answer: Response = view(_inner_request(request, method, body), **place)
     if answer.status_code < 400:
-        found: Mapping[str, Any] = answer.data
+        found: Mapping[str, Any] = answer.data or {}
         return found
     error = answer.data["error"]
     problems = [

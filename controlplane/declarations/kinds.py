@@ -63,6 +63,9 @@ class Kind:
     # Fields of the API with the id of a flow, for which a document has its name.
     flow_fields: tuple[str, ...] = ()
 
+    # Names and keys of the objects that belong to flows, for kinds that prune deletes.
+    of_flows: Callable[[QuerySet[Flow]], list[tuple[str, str]]] | None = None
+
     # Fields that only admins may read.
     for_admins: tuple[str, ...] = ()
     is_numbered: bool = False
@@ -141,6 +144,24 @@ def _schedules(name: str) -> QuerySet[Drill]:
     return rows
 
 
+def _schedules_of(flows: QuerySet[Flow]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for flow in flows:
+        keys = Drill.objects.filter(flow=flow).order_by("pk").values_list("pk", flat=True)
+        for number, key in enumerate(keys, 1):
+            found.append((flow.name if number == 1 else f"{flow.name}#{number}", str(key)))
+    return found
+
+
+def _rules_of(flows: QuerySet[Flow]) -> list[tuple[str, str]]:
+    rows = AlertRule.objects.filter(flow__in=flows).order_by("pk")
+    return [(name, str(key)) for name, key in rows.values_list("name", "pk")]
+
+
+def _flows(flows: QuerySet[Flow]) -> list[tuple[str, str]]:
+    return [(flow.name, str(flow.pk)) for flow in flows]
+
+
 def _named(name: str) -> dict[str, str]:
     return {"name": name}
 
@@ -195,7 +216,8 @@ _ALL = (
         rows=lambda name: Flow.objects.filter(pk=id_of_flow(name)),
         identity=_ends,
         name_of=_name,
-        fields=("runner", "properties", "desired_state"),
+        fields=("runner", "labels", "properties", "desired_state"),
+        of_flows=_flows,
     ),
     Kind(
         name="AlertRule",
@@ -208,6 +230,7 @@ _ALL = (
             *("channels", "runbook", "labels", "enabled"),
         ),
         flow_fields=("flow",),
+        of_flows=_rules_of,
     ),
     Kind(
         name="Drill",
@@ -218,6 +241,7 @@ _ALL = (
         fields=("schedule", "time_zone", "groups", "enabled"),
         flow_fields=("flow",),
         is_numbered=True,
+        of_flows=_schedules_of,
     ),
 )
 # In the order in which documents are applied: what others refer to comes first.

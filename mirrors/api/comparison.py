@@ -91,7 +91,7 @@ class ComparisonSerializer(serializers.ModelSerializer[Comparison]):
         fields = COMPARISONS.fields
         extra_kwargs = COMPARISONS.extra_kwargs
 
-    @extend_schema_field(OpenApiTypes.OBJECT)
+    @extend_schema_field(serializers.DictField(allow_null=True))
     def get_summary(self, run: Comparison) -> Any:
         return run.summary
 

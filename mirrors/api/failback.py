@@ -124,11 +124,11 @@ class FailbackSerializer(StrictModelSerializer):
         extra_kwargs = FAILBACKS.extra_kwargs
         read_only_fields = fields
 
-    @extend_schema_field(OpenApiTypes.OBJECT)
+    @extend_schema_field(serializers.ListField(child=serializers.DictField()))
     def get_starts(self, run: Failback) -> Any:
         return run.starts
 
-    @extend_schema_field(OpenApiTypes.OBJECT)
+    @extend_schema_field(serializers.ListField(child=serializers.DictField()))
     def get_groups(self, run: Failback) -> Any:
         return run.groups
 

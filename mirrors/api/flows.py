@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
@@ -100,6 +101,18 @@ _ACTIONS: dict[str, Callable[..., Flow]] = {
 }
 
 
+class LabelsField(serializers.ListField):
+    """The labels of a flow, such as the name of its team, in order."""
+
+    child = serializers.CharField(max_length=63)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"max_length": grants.MOST_LABELS, **kwargs})
+
+    def get_attribute(self, instance: Any) -> Any:
+        return [label.name for label in instance.labels.all()]
+
+
 class FlowSerializer(StoppedSerializer, AccountOfFlow):
     source: Any = VisibleField(slug_field="alias", queryset=Cluster.objects.all())
     target = VisibleField(slug_field="alias", queryset=Cluster.objects.all())
@@ -109,6 +122,11 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
         required=False,
         help_text="Keys and values as in MirrorMaker 2. `transforms` is a JSON list of rules in "
         "one line; `transforms` of the flow has them as objects.",
+    )
+    labels = LabelsField(
+        required=False,
+        help_text="Grants on a label cover all its flows, so only an admin of the flow sets them. "
+        "A new flow without this field has those of the other direction.",
     )
     transforms = serializers.SerializerMethodField()
     desired_state = serializers.ChoiceField(choices=DESIRED.choices, required=False)
@@ -201,9 +219,7 @@ class EditSerializer(FlowSerializer):
 
 
 class LabelsSerializer(StrictSerializer):
-    labels = serializers.ListField(
-        child=serializers.CharField(max_length=63), max_length=grants.MOST_LABELS
-    )
+    labels = LabelsField()
 
 
 class StartSerializer(ReasonSerializer):
@@ -245,14 +261,17 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         "source": "source__alias",
         "target": "target__alias",
         "runner": "runner__name",
+        "label": "labels__name",
         "desired_state": "desired_state",
         "observed_state": "observed_state",
     }
 
     def get_queryset(self) -> QuerySet[Flow]:
         if self.action in {"list", "retrieve"}:
-            return with_dead_letters(with_repeats(with_proof(flows_with_lag()))).order_by("id")
-        return Flow.objects.select_related("source", "target", "runner").order_by("id")
+            rows = with_dead_letters(with_repeats(with_proof(flows_with_lag())))
+        else:
+            rows = Flow.objects.select_related("source", "target", "runner")
+        return rows.prefetch_related("labels").order_by("id")
 
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         asked = self.get_serializer(data=request.data)
@@ -262,19 +281,30 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         demand_here(pair)
         if given.get("desired_state") != DesiredState.STOPPED:
             demand_here(pair, Right.OPERATE)
-        flow = settings.create_flow(**given, who=person(request))
+        labels = given.pop("labels", None)
+        if labels is not None:
+            demand_here(pair, Right.ADMINISTER)
+        with transaction.atomic():
+            flow = settings.create_flow(**given, who=person(request))
+            if labels is not None:
+                grants.set_labels(flow=flow, names=labels, who=person(request))
         return self._changed(flow, status.HTTP_201_CREATED)
 
     @extend_schema(request=EditSerializer)
     def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         flow = self.get_object()
         changes = self._edit(flow, request)
-        desired = changes.pop("desired_state", None)
+        desired, labels = changes.pop("desired_state", None), changes.pop("labels", None)
         if desired is not None and desired != flow.desired_state:
             demand_here(flow, Right.OPERATE)
-        flow = settings.update_flow(flow=flow, **changes, who=person(request))
-        if desired is not None and desired != flow.desired_state:
-            flow = _ACTIONS[desired](flow=flow, who=person(request))
+        if grants.labels_change(flow=flow, names=labels):
+            demand_here(flow, Right.ADMINISTER)
+        with transaction.atomic():
+            if labels is not None:
+                grants.set_labels(flow=flow, names=labels, who=person(request))
+            flow = settings.update_flow(flow=flow, **changes, who=person(request))
+            if desired is not None and desired != flow.desired_state:
+                flow = _ACTIONS[desired](flow=flow, who=person(request))
         return self._changed(flow)
 
     @extend_schema(request=EditSerializer, responses=flow_progress.PreviewSerializer)
@@ -284,7 +314,12 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
         flow = self.get_object()
         changes = self._edit(flow, request)
         changes.pop("desired_state", None)
-        return Response(dataclasses.asdict(settings.preview_update(flow=flow, **changes)))
+        labels = changes.pop("labels", None)
+        found = settings.preview_update(flow=flow, **changes)
+        if change := grants.labels_change(flow=flow, names=labels):
+            demand_here(flow, Right.ADMINISTER)
+            found = dataclasses.replace(found, changes=(*found.changes, change))
+        return Response(dataclasses.asdict(found))
 
     def perform_destroy(self, instance: Flow) -> None:
         settings.delete_flow(flow=instance, who=person(self.request))

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors import tasks
-from mirrors.api.base import StrictModelSerializer, StrictSerializer, person
+from mirrors.api.base import StrictModelSerializer, StrictSerializer, body_of, person
 from mirrors.domain.access.rights import Right
 from mirrors.lists.runners import RUNNERS
 from mirrors.models import Flow, Host, Runner, RunnerLog, has_right
@@ -82,6 +82,12 @@ class RunnerSerializer(StrictModelSerializer):
         return "" if health.is_healthy else health.reason
 
 
+class MoveSerializer(StrictSerializer):
+    host = serializers.CharField(
+        max_length=253, help_text="A host whose worker renews its lease, by its name (`hosts/`)."
+    )
+
+
 class HostSerializer(StrictSerializer):
     """A host: when its worker last renewed its lease, and which runners it serves."""
 
@@ -129,6 +135,18 @@ class RunnerViewSet(
     def log(self, request: Request, name: str) -> Response:
         """The last lines of its log."""
         return answer_with(logs.of_runner(runner=self.get_object()))
+
+    @extend_schema(request=MoveSerializer)
+    @action(detail=True, methods=["post"])
+    def move(self, request: Request, name: str) -> Response:
+        """Let another host take the runner over; it begins within seconds.
+
+        `host` of the runner changes when it does. A host that does not begin within two minutes
+        does not begin later either.
+        """
+        host = body_of(request, MoveSerializer)["host"]
+        runner = hosts.request_move(runner=self.get_object(), host=host, who=person(request))
+        return Response(self.get_serializer(runner).data)
 
     def create(self, request: Request) -> Response:
         asked = self.get_serializer(data=request.data)

@@ -21,7 +21,7 @@ FLOWS = ListSpec(
     columns=(
         *in_rest("id"),
         Column("label", "Flow", ("source__alias", "target__alias"), field="name"),
-        *in_rest("source", "target", "properties", "transforms", "desired_state"),
+        *in_rest("source", "target", "labels", "properties", "transforms", "desired_state"),
         Column("observed_state", "State", ("observed_state",)),
         Column("offset_lag", "Lag", ("owed",), number=True, title="Records not yet replicated"),
         Column(

@@ -7,6 +7,7 @@ from mirrors.models.clusters import Cluster, ClusterTest, TopicPreview
 from mirrors.models.comparison import Comparison, ComparisonFinding, ComparisonPart
 from mirrors.models.drift import (
     AclPreview,
+    AppliedDocument,
     CarriedAcl,
     Drift,
     RulePreview,
@@ -51,6 +52,7 @@ from mirrors.models.sync import DutyRun, FlowPlan, HeartbeatState, StandbyNote
 __all__ = [
     "AccessGrant",
     "AclPreview",
+    "AppliedDocument",
     "AuditAnchor",
     "AuditHead",
     "CarriedAcl",

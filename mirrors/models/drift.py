@@ -175,3 +175,24 @@ class RulePreview(Reading, Owned):
             return {}
         found: dict[str, Any] = json.loads(zlib.decompress(bytes(self.result)))
         return found
+
+
+class AppliedDocument(models.Model):
+    """What a document of a file set when it was last applied, as the API showed it then.
+
+    A field with another value now was changed by somebody else: drift.
+    """
+
+    kind = models.CharField(max_length=20)
+    name = models.CharField(max_length=255)
+    spec = models.JSONField(default=dict)
+    applied_by = models.CharField(max_length=150)
+    applied_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["kind", "name"], name="one row per applied object"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"

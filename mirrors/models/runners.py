@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from mirrors.domain.access.grants import Reach, Subject
 from mirrors.domain.access.rights import Right
-from mirrors.domain.runners.host_leases import HostLease, LeasedRunner, hosts_of
+from mirrors.domain.runners.host_leases import MOVE_WITHIN, HostLease, LeasedRunner, hosts_of
 from mirrors.domain.runners.reconciler import RunnerHealth, runner_health
 from mirrors.domain.states.runners import RUNNER, RunnerState
 from mirrors.models.base import StateField
@@ -36,6 +36,10 @@ class Runner(Owned):
     moved_at = models.DateTimeField(null=True)
     moved_from = models.CharField(max_length=255, blank=True)
     move_reason = models.TextField(blank=True)
+    # A person moves it: the host that takes it over next (`Runner.wanted_host`).
+    move_to = models.CharField(max_length=255, blank=True)
+    move_requested_by = models.CharField(max_length=150, blank=True)
+    move_requested_at = models.DateTimeField(null=True)
     state = StateField(RUNNER, RunnerState.ABSENT)
     reason = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)
@@ -88,13 +92,25 @@ class Runner(Owned):
     def health_now(self) -> RunnerHealth:
         return self.health(timezone.now())
 
-    def as_leased(self, *, is_needed: bool) -> LeasedRunner:
+    def wanted_host(self, now: datetime) -> str:
+        """The host to which a person moves it now; empty when the request is too old."""
+        at = self.move_requested_at
+        return self.move_to if at is not None and now - at < MOVE_WITHIN else ""
+
+    @property
+    def wanted_host_now(self) -> str:
+        return self.wanted_host(timezone.now())
+
+    def as_leased(self, *, is_needed: bool, now: datetime | None = None) -> LeasedRunner:
         return LeasedRunner(
             name=self.name,
             host=self.host,
             others=hosts_of(self.failover_hosts),
             is_leased=self.is_leased,
             is_needed=is_needed and self.retired_at is None,
+            may_live=self.state not in {RunnerState.ABSENT, RunnerState.LOST},
+            wanted=self.wanted_host(now or timezone.now()),
+            wanted_by=self.move_requested_by,
         )
 
 

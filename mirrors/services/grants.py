@@ -95,13 +95,29 @@ def _note(grant: AccessGrant, *, what: str, side: str, who: str) -> None:
     )
 
 
-def set_labels(*, flow: Flow, names: Iterable[str], who: str) -> list[str]:
-    """Give the flow exactly these labels; returns them in order."""
+def labels_change(*, flow: Flow, names: Iterable[str] | None) -> dict[str, str | None] | None:
+    """What `set_labels` would change, as a row of a preview; None if nothing. None: no wish."""
+    if names is None:
+        return None
+    before = sorted(flow.labels.values_list("name", flat=True))
+    after = _checked_labels(names)
+    if before == after:
+        return None
+    return {"key": "labels", "before": ", ".join(before), "after": ", ".join(after)}
+
+
+def _checked_labels(names: Iterable[str]) -> list[str]:
     wanted = sorted({name.strip() for name in names if name.strip()})
     if any(not _LABEL.fullmatch(name) for name in wanted):
         raise InvalidSettings({"labels": [_WRONG_LABEL]})
     if len(wanted) > MOST_LABELS:
         raise InvalidSettings({"labels": [f"A flow has at most {MOST_LABELS} labels."]})
+    return wanted
+
+
+def set_labels(*, flow: Flow, names: Iterable[str], who: str) -> list[str]:
+    """Give the flow exactly these labels; returns them in order."""
+    wanted = _checked_labels(names)
     with transaction.atomic():
         Flow.objects.select_for_update(of=("self",)).get(pk=flow.pk)
         rows = FlowLabel.objects.filter(flow=flow)

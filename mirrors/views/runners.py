@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from mirrors import tasks
 from mirrors.domain.access.rights import Right
@@ -28,9 +28,9 @@ from mirrors.services.runners import settings as services
 from mirrors.views.drills.readiness import first_flows
 from mirrors.views.edit_impact import Change, Impact
 from mirrors.views.flows.pages import file_of_flows
-from mirrors.views.page import curl, filter_of, render_page
+from mirrors.views.page import attempt, curl, filter_of, render_page
 from mirrors.views.runner_logs import log_of_runner
-from mirrors.views.tables import export, file_of, table_of
+from mirrors.views.tables import clean, export, file_of, table_of
 
 _EDITABLE = ("master", "slots", "host", "failover_hosts", "spark_ui", "event_log")
 
@@ -60,10 +60,18 @@ def show_runner(request: HttpRequest, name: str) -> HttpResponseBase:
     context: dict[str, Any] = {
         "runner": runner,
         "host": Host.objects.filter(name=runner.host).first(),
+        "movable_to": [
+            row.name
+            for row in hosts.with_runners()
+            if row.is_held and runner.host and row.name != runner.host
+        ],
         **first_flows(runner.flows.all(), timezone.now()),
         **log_of_runner(request, runner),
         "transitions": Transition.objects.filter(subject="runner", subject_id=runner.pk)[:8],
-        "commands": [curl(request, "Read this runner", "GET", f"runners/{name}/")],
+        "commands": [
+            curl(request, "Read this runner", "GET", f"runners/{name}/"),
+            curl(request, "Move it", "POST", f"runners/{name}/move/", {"host": "…"}),
+        ],
     }
     if file := file_of(request, context, {"log": LOG, "changes": RECENT_TRANSITIONS}, name):
         return file
@@ -129,6 +137,19 @@ def _save(request: HttpRequest, form: RunnerForm, runner: Runner) -> None:
     for flow in runner.flows.all():
         tasks.reconcile_flow.delay_on_commit(flow.pk)
     messages.success(request, f"{runner.name} is saved.")
+
+
+@require_POST
+@needs(Right.ADMINISTER)
+def move_runner(request: HttpRequest, name: str) -> HttpResponse:
+    runner = get_object_or_404(Runner, name=name)
+    host, who = clean(request.POST.get("host", "")), request.user.get_username()
+    attempt(
+        request,
+        lambda: hosts.request_move(runner=runner, host=host, who=who),
+        f"{host} takes {name} over within seconds.",
+    )
+    return redirect("runner", name=name)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

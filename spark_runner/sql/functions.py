@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from mirrors.domain.transforms.functions import HELPERS
+from mirrors.domain.transforms.functions import HELPERS, REFUSED_FUNCTIONS
 from spark_runner.sql.columns import SCHEMAS, SECRET
 
 _SOURCES: Final = Path(__file__).parent / "java"
@@ -49,6 +49,16 @@ def register(session: SparkSession, directory: Path) -> None:
         for at, value in enumerate(values):
             given[at] = value
         registry.createOrReplaceTempFunction(helper.name, builder.newInstance(given), "java_udf")
+
+
+def remove_refused(session: SparkSession) -> None:
+    """Let this session know no function that rules must not use, whatever their check missed."""
+    registry = session._jsparkSession.sessionState().functionRegistry()
+    jvm: Any = session.sparkContext._jvm
+    identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
+    place = (jvm.scala.Option.apply("builtin"), jvm.scala.Option.apply("system"))
+    for name in REFUSED_FUNCTIONS:
+        registry.dropFunction(identifier(name, *place))
 
 
 def _compile(jvm: Any, loader: Any, sources: Sequence[Path], jar: Path) -> None:

@@ -38,6 +38,8 @@ from spark_runner.sql.columns import (
 # What Spark casts each expression to.
 _RESULTS = {"where": "boolean", "key": "binary", "value": "binary", "headers": COLUMNS["headers"]}
 _SETTINGS = {
+    # Otherwise Spark puts values of the environment in place of ${env:NAME}, before it parses.
+    "spark.sql.variable.substitute": "false",
     # A failed cast is a failed record, not a null.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -62,6 +64,7 @@ def open_session(context: SparkContext, directory: Path) -> SparkSession:
     for key, value in _SETTINGS.items():
         session.conf.set(key, value)
     functions.register(session, directory)
+    functions.remove_refused(session)
     return session
 
 

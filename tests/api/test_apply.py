@@ -101,7 +101,9 @@ def test_a_change_names_the_field_with_both_values_and_is_audited(admin: APIClie
     done = applied(admin, ALL.replace("threshold: 60", "threshold: 90"))
     (changed,) = [row for row in done["changes"] if row["action"] == "change"]
     assert (changed["kind"], changed["where"]) == ("AlertRule", "all.yaml:24")
-    assert changed["fields_changed"] == [{"name": "threshold", "was": 60.0, "becomes": 90.0}]
+    assert changed["fields_changed"] == [
+        {"name": "threshold", "was": 60.0, "becomes": 90.0, "drifted": False}
+    ]
     assert Transition.objects.count() == before + 1
 
 
@@ -204,6 +206,110 @@ def test_an_export_says_what_the_person_may_not_read(admin: APIClient, operator:
     assert apply(admin, partial["files"][0]["text"])["problems"] == []
 
 
+def test_labels_are_applied_and_exported(admin: APIClient) -> None:
+    labelled = ALL.replace("spec:\n  properties", "spec:\n  labels: [team-b, team-a]\n  properties")
+    applied(admin, labelled)
+    assert [one.name for one in Flow.objects.get().labels.all()] == ["team-a", "team-b"]
+    assert set(actions(apply(admin, labelled)).values()) == {"none"}
+    (file,) = admin.get("/api/v1/apply/").json()["files"]
+    assert "  labels:\n  - team-a\n  - team-b\n" in file["text"]
+    fewer = applied(admin, "kind: Flow\nname: east->west\nspec: {labels: []}\n")
+    assert fewer["changes"][0]["fields_changed"] == [
+        {"name": "labels", "was": ["team-a", "team-b"], "becomes": [], "drifted": False}
+    ]
+
+
+def test_what_somebody_changed_is_overwritten_only_when_told(
+    admin: APIClient, operator: APIClient
+) -> None:
+    """A failover stops a flow; the next run of a pipeline must not start it again unseen."""
+    applied(admin, ALL.replace("desired_state: stopped", "desired_state: running"))
+    flow = Flow.objects.get()
+    assert operator.post(f"/api/v1/flows/{flow.pk}/stop/").status_code == 200
+    body = {"properties": {"topics": "orders.*", "tasks.max": "4"}}
+    assert operator.patch(f"/api/v1/flows/{flow.pk}/", body).status_code == 200
+    text = ALL.replace("desired_state: stopped", "desired_state: running")
+    plan = apply(admin, text)
+    assert not plan["applicable"]
+    assert [problem["where"] for problem in plan["problems"]] == ["all.yaml:4", "all.yaml:5"]
+    settings, state = (problem["sentence"] for problem in plan["problems"])
+    assert settings.startswith(
+        "Flow east->west, properties (tasks.max): somebody changed it after admin applied it at "
+    )
+    assert 'from {"tasks.max": null} to {"tasks.max": "4"}' in settings
+    assert 'from "running" to "stopped". Take it into the file, or apply with' in state
+    assert not apply(admin, text, digest=plan["digest"])["applied"]
+    assert Flow.objects.get().desired_state == "stopped"
+    # A file that says what is there now is no problem, nor is another field.
+    now = text.replace('"orders.*"}', '"orders.*", tasks.max: "4"}').replace("running", "stopped")
+    assert apply(admin, now)["problems"] == []
+    plan = apply(admin, text, overwrite_drift=True)
+    (change,) = [row for row in plan["changes"] if row["action"] != "none"]
+    assert {field["name"]: field["drifted"] for field in change["fields_changed"]} == {
+        "properties": True,
+        "desired_state": True,
+    }
+    told = apply(admin, text, overwrite_drift=True, digest=plan["digest"])
+    assert told["applied"]
+    assert Flow.objects.get().desired_state == "running"
+    assert apply(admin, text)["problems"] == []
+
+
+def test_an_own_change_of_the_file_is_no_drift(admin: APIClient) -> None:
+    applied(admin, ALL)
+    applied(admin, ALL.replace("threshold: 60", "threshold: 90"))
+    applied(admin, ALL)
+
+
+def test_prune_deletes_what_no_file_has_any_more_and_nothing_else(
+    admin: APIClient, operator: APIClient
+) -> None:
+    more = """\
+---
+kind: Cluster
+name: north
+spec: {bootstrap_servers: "north:9092"}
+---
+kind: Flow
+name: east->north
+spec: {labels: [payments], properties: {topics: a}, desired_state: stopped}
+---
+kind: AlertRule
+name: North is late
+spec: {kind: time_lag, flow: east->north, threshold: 60, channels: [on-call]}
+---
+kind: Drill
+name: east->north
+spec: {schedule: "0 3 * * 1"}
+"""
+    labelled = ALL.replace("spec:\n  properties", "spec:\n  labels: [payments]\n  properties")
+    applied(admin, labelled + more)
+    north = more.partition("---\nkind: Flow")[0]
+    assert {*actions(apply(admin, labelled + north)).values()} == {"none"}
+    assert apply(admin, labelled + north, prune="other")["problems"][0]["sentence"].startswith(
+        "No flow of the files has the label other, so prune would delete all of them."
+    )
+    Flow.objects.filter(target__alias="north").update(desired_state="running")
+    (problem,) = apply(admin, labelled + north, prune="payments")["problems"]
+    assert problem["where"] == "label:payments"
+    assert "east->north is not stopped. Stop it" in problem["sentence"]
+    Flow.objects.filter(target__alias="north").update(desired_state="stopped")
+    plan = apply(admin, labelled + north, prune="payments")
+    gone = [(row["kind"], row["name"]) for row in plan["changes"] if row["action"] == "delete"]
+    assert gone == [
+        ("Drill", "east->north"), ("AlertRule", "North is late"), ("Flow", "east->north")
+    ]  # fmt: skip
+    assert Flow.objects.count() == 2
+    done = apply(admin, labelled + north, prune="payments", digest=plan["digest"])
+    assert done["applied"]
+    assert [flow.name for flow in Flow.objects.all()] == ["east->west"]
+    assert Cluster.objects.filter(alias="north").exists()
+    assert AlertRule.objects.filter(name="East is late").exists()
+    again = apply(admin, labelled + north, prune="payments")
+    assert {*actions(again).values()} == {"none"}
+    assert Transition.objects.filter(name="east->north", to_state="deleted", who="admin").exists()
+
+
 MISTAKES = {
     "no YAML": ("kind: Cluster\nname: [east\n", 3, "not valid YAML"),
     "no mapping": ("- a\n- b\n", 1, "must be a mapping with kind, name and spec"),
@@ -257,6 +363,13 @@ MISTAKES = {
         'kind: Flow\nname: a->b\n---\nkind: Drill\nname: a->b#2\nspec: {schedule: "0 4 * * *"}\n',
         12,
         "needs Drill a->b before it",
+    ),
+    "no label": (
+        "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
+        "kind: Cluster\nname: b\nspec: {bootstrap_servers: b:1}\n---\n"
+        "kind: Flow\nname: a->b\nspec:\n  labels: [team a]\n",
+        12,
+        "letters, digits, dots",
     ),
     "no number of a schedule": ("kind: Drill\nname: a->b#1\n", 1, "The first one is a->b, the"),
     "alias": ("kind: Cluster\nname: &a east\nspec: {ssl_ca: *a}\n", 3, "aliases"),

@@ -183,3 +183,69 @@ def test_a_group_of_the_sign_in_has_grants_of_its_own(flow: dict[str, Any]) -> N
     roles.apply(bob, roles.granted(["staff"]))
     assert [row.name for row in SignInGroup.objects.all()] == ["staff"]
     assert client_of("bob").get("/api/v1/flows/").status_code == 403
+
+
+def test_labels_are_a_field_of_a_flow_and_filter_the_list(
+    admin: APIClient, flow: dict[str, Any]
+) -> None:
+    path = f"/api/v1/flows/{flow['id']}/"
+    changed = admin.patch(path, {"labels": ["tier.1", "team-a", "team-a"]}, format="json")
+    assert changed.json()["labels"] == ["team-a", "tier.1"]
+    assert admin.get(path).json()["labels"] == ["team-a", "tier.1"]
+    for label, names in (("team-a", ["primary->backup"]), ("team", []), ("", [])):
+        found = admin.get("/api/v1/flows/", {"label": label}).json()["results"]
+        assert [row["name"] for row in found] == names
+    preview = admin.post(f"{path}preview/", {"labels": []}, format="json").json()
+    change = {"key": "labels", "before": "team-a, tier.1", "after": ""}
+    assert preview["changes"] == [change]
+    assert preview["restarts"] == []
+    refused = admin.patch(path, {"labels": ["a b"]}, format="json")
+    assert refused.status_code == 400
+    assert list(refused.json()["error"]["fields"]) == ["labels"]
+    assert admin.get(path).json()["labels"] == ["team-a", "tier.1"]
+
+
+def test_nobody_gives_a_right_by_a_label_without_being_an_admin_of_the_flow(
+    admin: APIClient, operator: APIClient, flow: dict[str, Any], ann: User
+) -> None:
+    """An operator of everything may edit; a label would give others rights, so only admins."""
+    path = f"/api/v1/flows/{flow['id']}/"
+    for body in ({"labels": ["team-a"]}, {"labels": ["team-a"], "properties": {"topics": "x"}}):
+        for address in (path, f"{path}preview/"):
+            send = operator.post if address != path else operator.patch
+            answer = send(address, body, format="json")
+            assert answer.status_code == 403, answer.json()
+            assert "role admin on primary->backup" in answer.json()["error"]["message"]
+    assert admin.get(path).json()["properties"].get("topics") != "x"
+    file = "kind: Flow\nname: primary->backup\nspec: {labels: [team-a]}\n"
+    body = {"files": [{"name": "a.yaml", "text": file}]}
+    (problem,) = operator.post("/api/v1/apply/", body, format="json").json()["problems"]
+    assert "role admin on primary->backup" in problem["sentence"]
+    # Labels that stay as they are may be sent along.
+    admin.patch(path, {"labels": ["team-a"]}, format="json")
+    same = {"labels": ["team-a"], "properties": {"topics": "y"}}
+    assert operator.patch(path, same, format="json").status_code == 200
+    assert operator.patch(path, {"labels": []}, format="json").status_code == 403
+    third = {"alias": "third", "bootstrap_servers": "127.0.0.1:9"}
+    assert admin.post("/api/v1/clusters/", third).status_code == 201
+    new = {"source": "primary", "target": "third", "desired_state": "stopped"}
+    for labels in (["team-b"], []):
+        made = operator.post("/api/v1/flows/", {**new, "labels": labels}, format="json")
+        assert made.status_code == 403
+    assert not Flow.objects.filter(target__alias="third").exists()
+    # The admin of one flow labels that one, and no other.
+    body = {"username": "ann", "role": "admin", "scope": "label", "label": "team-a"}
+    assert admin.post("/api/v1/grants/", body).status_code == 201
+    person = client_of("ann")
+    assert person.patch(path, {"labels": ["team-a", "x"]}, format="json").status_code == 200
+    other = admin.post("/api/v1/flows/", {**new, "labels": ["team-b"]}, format="json").json()
+    assert other["labels"] == ["team-b"]
+    path = f"/api/v1/flows/{other['id']}/"
+    assert person.patch(path, {"labels": ["team-a"]}, format="json").status_code == 404
+    body = {"username": "ann", "role": "editor", "scope": "flow", "flow": other["id"]}
+    assert admin.post("/api/v1/grants/", body).status_code == 201
+    assert person.patch(path, {"labels": ["team-a"]}, format="json").status_code == 403
+    # The last label that gave a person its right is gone with the right.
+    path = f"/api/v1/flows/{flow['id']}/"
+    assert admin.patch(path, {"labels": []}, format="json").status_code == 200
+    assert person.get(path).status_code == 404

@@ -9,7 +9,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from mirrors.domain.transforms import rules
-from mirrors.models import Flow
+from mirrors.models import Cluster, Flow
 
 RULES = json.dumps([{"topics": "orders.*", "where": "value is not null"}, {"topics": "a"}])
 BODY = {"source": "primary", "target": "backup", "properties": {"transforms": RULES}}
@@ -48,6 +48,34 @@ def test_a_rule_that_cannot_be_used_is_refused_at_its_key(
     fields = answer.json()["error"]["fields"]
     assert list(fields) == ["transforms"]
     assert sentence in fields["transforms"][0]
+
+
+@pytest.mark.parametrize(
+    ("reference", "refused"),
+    [
+        ("env:KAFKA_WEST_PASSWORD", True),
+        ("env:KAFKA_MASK", False),
+        ("file:/run/secrets/../secrets/west.key", True),
+        ("properties:/run/secrets/west.key:password", True),
+        ("file:/run/secrets/mask.key", False),
+    ],
+)
+def test_a_mask_does_not_use_the_secret_of_a_cluster(
+    operator: APIClient, admin: APIClient, flow: dict[str, Any], reference: str, refused: bool
+) -> None:
+    """Masks of guesses, which a preview shows, would confirm the right guess."""
+    Cluster.objects.filter(alias="backup").update(
+        sasl_password="env:KAFKA_WEST_PASSWORD", ssl_key="file:/run/secrets/west.key"
+    )
+    rule = json.dumps([{"topics": "a", "value": f"hmac_value('guess', '{reference}')"}])
+    url = f"/api/v1/flows/{flow['id']}/"
+    body = {"properties": {"transforms": rule}}
+    answers = [
+        operator.patch(url, body),
+        operator.post(f"{url}rules/preview/", {"topic": "a", "transforms": rule}),
+    ]
+    for answer in answers:
+        assert ("secret of a cluster" in answer.content.decode()) == refused, answer.json()
 
 
 def test_an_explanation_names_the_rule(operator: APIClient, flow: dict[str, Any]) -> None:

@@ -259,6 +259,19 @@ def test_files_are_planned_applied_and_then_unchanged(run: Run, flow: Flow, tmp_
     code, _, err = run("apply", "-f", str(folder), "--yes", role=Role.ADMIN)
     assert code == 2
     assert f"{folder}/late.yml:3: AlertRule has no field treshold." in err
+    (folder / "late.yml").write_text(
+        "kind: AlertRule\nname: Late\nspec: {kind: time_lag, threshold: 70}\n"
+    )
+    AlertRule.objects.filter(name="Late").update(threshold=65)
+    code, _, err = run("apply", "-f", str(folder), "--yes", role=Role.ADMIN)
+    assert code == 2
+    assert "AlertRule Late, threshold: somebody changed it after" in err
+    told = ("apply", "-f", str(folder), "--yes", "--overwrite-drift")
+    assert run(*told, role=Role.ADMIN)[0] == 0
+    assert AlertRule.objects.get(name="Late").threshold == 70
+    code, _, err = run("apply", "-f", str(folder), "--prune", "nobody", role=Role.ADMIN)
+    assert code == 2
+    assert "label:nobody: No flow of the files has the label nobody" in err
 
 
 def _json(run: Run, *words: str) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.settings.references import reference_problems
+from mirrors.domain.settings.references import reference_problems, same_secret
 from mirrors.domain.specs import ClusterSpec
 from tests.domain.cases import cluster, laws
 
@@ -169,3 +169,20 @@ def test_any_text_is_judged_without_an_exception(
         alias=alias, bootstrap_servers=servers, security_protocol=protocol, sasl_password=password
     )
     assert all(sentence for sentences in spec.validate().values() for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("env:KAFKA_A", "env:KAFKA_A", True),
+        ("env:KAFKA_A", "env:KAFKA_B", False),
+        ("file:/run/secrets/../secrets/./a", "file:/run/secrets/a", True),
+        ("properties:/run/secrets/a:password", "file:/run/secrets/a", True),
+        ("properties:/run/secrets/a:password", "properties:/run/secrets/a:user", True),
+        ("file:/run/secrets/a", "file:/run/secrets/b", False),
+        ("file:/run/secrets/a", "", False),
+    ],
+)
+def test_two_references_to_one_secret_are_found(one: str, other: str, same: bool) -> None:
+    assert same_secret(one, [other, "PLAIN"]) is same
+    assert same_secret(other or "env:X", [one]) is same

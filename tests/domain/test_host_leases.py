@@ -18,6 +18,7 @@ from mirrors.domain.runners.host_leases import (
     LeasedRunner,
     hosts_of,
     moves,
+    why_not_movable,
     why_not_moved,
 )
 
@@ -162,3 +163,25 @@ def test_a_lease_of_an_earlier_start_of_the_machine_has_ended() -> None:
 def test_the_file_of_a_lease_is_read_as_it_was_written() -> None:
     lease = Lease(host="a", boot="1", written=5, ends=35, leased=("r",), elsewhere=("s",))
     assert Lease.from_json(lease.to_json()) == lease
+
+
+def test_a_person_moves_a_runner_to_a_host_that_renews_its_lease() -> None:
+    wanted = dataclasses.replace(runner(), wanted="b", wanted_by="ann")
+    both = [host("a"), host("b", held=0)]
+    (move,) = moves(hosts=both, runners=[wanted], now=NOW)
+    assert (move.before, move.to, move.reason) == ("a", "b", "ann moved the runner from a to b.")
+    # Also one that has no list of other hosts and no lease: its host tells the process to stop.
+    alone = dataclasses.replace(wanted, others=(), is_leased=False)
+    assert len(moves(hosts=both, runners=[alone], now=NOW)) == 1
+    silent = [host("a", age=LEASE_S + 1), host("b")]
+    assert len(moves(hosts=silent, runners=[wanted], now=NOW)) == 1
+    assert moves(hosts=silent, runners=[alone], now=NOW) == []
+    assert "nothing would end the process of r there" in why_not_movable(alone, silent, "b", NOW)
+    ended = dataclasses.replace(alone, may_live=False)
+    assert len(moves(hosts=silent, runners=[ended], now=NOW)) == 1
+    # The wanted host is gone, and another one does not take its place while the request lasts.
+    gone = [host("a"), host("b", age=LEASE_S + 1), host("c")]
+    assert moves(hosts=gone, runners=[wanted], now=NOW) == []
+    words = why_not_movable(wanted, gone, "b", NOW)
+    assert words == "No worker on b renews a lease. Hosts that the runner can move to: c."
+    assert "is on a already" in why_not_movable(wanted, gone, "a", NOW)

@@ -69,6 +69,15 @@ def test_a_missed_objective_is_a_gap_until_a_later_drill_passes(flow: Flow) -> N
     assert second["remediation"]["state"] == "none needed"
 
 
+def test_what_a_drill_did_not_verify_is_a_gap(flow: Flow) -> None:
+    """Such as topics with rules, whose copies differ from the source."""
+    drilled(flow, places=2, proven=1)
+    [entry] = exported()["entries"]
+    [gap] = entry["gaps"]
+    assert gap == {"kind": "partly verified", "text": entry["verification"]["reason"]}
+    assert entry["remediation"]["state"] == "open"
+
+
 def test_a_failover_is_a_recovery_whose_loss_is_said_with_its_certainty(flow: Flow) -> None:
     run = ended(flow)
     failover_issuance.issue(run=run, now=timezone.now())

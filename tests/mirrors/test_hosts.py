@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 from django.test import Client
+from django.utils import timezone
 from pytest_django import Settings
 
 from controlplane.worker.host_lease import HostLease as LeaseThread
 from mirrors import launcher
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.runners.host_leases import LEASE_S, RENEW_S
-from mirrors.models import Flow, Host, Job, Runner, Transition
+from mirrors.domain.runners.host_leases import LEASE_S, MOVE_WITHIN, RENEW_S
+from mirrors.models import AccessGrant, Flow, Host, Job, Role, Runner, Transition
 from mirrors.services.flows import commands, reconciler
 from mirrors.services.runners import cleanup, hosts
 from mirrors.services.runners import settings as runners
+from mirrors.services.users import ensure_person
 from tests.mirrors.conftest import WHO, fresh, is_in, reconcile_until
 
 pytestmark = pytest.mark.django_db
@@ -227,6 +229,54 @@ def test_pages_and_rest_say_who_serves_what_and_why_it_moved(
     assert "serves default" in admin_client.get("/runners/").content.decode()
     page = admin_client.get(f"/flows/{flow.pk}/", follow=True).content.decode()
     assert "It was taken over" in page
+    # Who may view one flow reads of its host alone.
+    ann = ensure_person(username="ann", password=None, role=Role.NONE)
+    AccessGrant.objects.create(user=ann, role="viewer", scope="flow", flow=flow, created_by="x")
+    admin_client.force_login(ann)
+    shown = admin_client.get("/runners/").content.decode()
+    assert '<dt class="name">b<' in shown
+    assert '<dt class="name">a<' not in shown
+    assert admin_client.get("/api/v1/hosts/").status_code == 403
+
+
+def test_a_person_moves_a_runner_by_page_and_rest(
+    flow: Flow, leased: Runner, a: Machine, b: Machine, admin_client: Client
+) -> None:
+    runners.update_runner(runner=leased, failover_hosts="", who=WHO)
+    reconcile_until(flow, is_in("running"))
+    for machine in (a, b):
+        machine.renew()
+    path = f"/api/v1/runners/{leased.name}/move/"
+    refused = admin_client.post(path, {"host": "c"}, content_type="application/json")
+    assert refused.status_code == 409
+    assert "Hosts that the runner can move to: b." in refused.json()["error"]["message"]
+    page = f"/runners/{leased.name}/"
+    assert '<option value="b">' in admin_client.get(page).content.decode()
+    assert admin_client.post(f"{page}move/", {"host": "b"}).status_code == 302
+    leased.refresh_from_db()
+    assert (leased.host, leased.move_to, leased.move_requested_by) == ("a", "b", "admin")
+    assert "requested by admin" in admin_client.get(page).content.decode()
+    assert a.take_over() == []
+    assert b.take_over() == [leased.name]
+    assert b.take_over() == []
+    told = admin_client.get(f"/api/v1/runners/{leased.name}/").json()
+    assert (told["host"], told["moved_from"], told["move_to"]) == ("b", "a", "")
+    assert told["move_reason"] == "admin moved the runner from a to b."
+    started = launcher.boot_clock() - 60
+    a.renew()
+    lease = launcher.read_lease(a.root)
+    assert lease is not None
+    assert lease.why_stop(leased.name, boot=lease.boot, started=started, now=launcher.boot_clock())
+    b.be()
+    reconcile_until(flow, is_in("running"))
+    whos = Transition.objects.filter(subject="runner", to_state="move requested").values("who")
+    assert [row["who"] for row in whos] == ["admin"]
+    # A request that no host begins in two minutes is over.
+    assert (
+        admin_client.post(path, {"host": "a"}, content_type="application/json").status_code == 200
+    )
+    Runner.objects.update(move_requested_at=timezone.now() - MOVE_WITHIN)
+    assert a.take_over() == []
 
 
 def test_a_list_of_other_hosts_that_cannot_be_used_is_refused(leased: Runner) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -15,9 +16,10 @@ from rest_framework.test import APIClient
 
 from controlplane.demo.processes.guard import Guard
 from controlplane.single_sign_on import provider
-from mirrors.models import OidcAccount, Role, Transition, role_of
+from mirrors.models import AccessGrant, OidcAccount, Role, SignInGroup, Transition, role_of
 from mirrors.services.users import create_token
 from tests.sign_in.keycloak import CLIENT, SECRET, Keycloak, Server
+from tests.two_teams import first_team, second_team
 
 # It takes a minute until Keycloak is there.
 pytestmark = [pytest.mark.soak, pytest.mark.django_db, pytest.mark.timeout(900)]
@@ -26,7 +28,7 @@ PASSWORD = "of-the-provider-1"
 
 @pytest.fixture(scope="module")
 def keycloak(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Keycloak]:
-    groups = ["kafka-admins", "kafka-operators", "kafka-approvers", "others"]
+    groups = ["kafka-admins", "kafka-operators", "kafka-approvers", "payments", "others"]
     if given := os.environ.get("UNDERSTUDY_TEST_KEYCLOAK"):
         found = Keycloak(given)
         found.make_realm(groups=groups)
@@ -109,6 +111,47 @@ def test_groups_become_roles_and_a_role_that_is_taken_is_gone_at_the_next_check(
     assert not here.auth_token_set.exists()
     whys = Transition.objects.filter(subject="user", name="ann").values_list("why", flat=True)
     assert any("No group at the identity provider" in why for why in whys)
+
+
+def test_a_grant_to_a_group_shows_one_flow_until_the_group_is_taken_at_the_provider(
+    keycloak: Keycloak,
+) -> None:
+    """In real time: access ends within 60 s, for pages and tokens."""
+    mine = second_team(first_team()).pk
+    AccessGrant.objects.create(
+        group="payments", role="operator", scope="flow", flow_id=mine, created_by="admin"
+    )
+    eve = keycloak.make_user("eve", PASSWORD, ["payments", "others"])
+    client = signed_in(keycloak, "eve")
+    assert role_of(User.objects.get(username="eve")) is Role.NONE
+    programs = programs_of("eve")
+    listed = programs.get("/api/v1/flows/").json()["results"]
+    assert [row["id"] for row in listed] == [mine]
+    assert programs.get("/api/v1/flows/1/").status_code == 404
+    assert programs.get("/api/v1/clusters/primary/").status_code == 404
+    assert programs.get("/api/v1/people/").status_code == 403
+    page = client.get("/flows/").content.decode()
+    assert f"/flows/{mine}/" in page
+    assert "/flows/1/" not in page
+    assert client.get("/flows/1/", follow=True).status_code == 404
+    assert client.get(f"/flows/{mine}/", follow=True).status_code == 200
+    # Another grant of a group that the person does not have gives nothing.
+    AccessGrant.objects.create(
+        group="kafka-admins", role="viewer", scope="everything", created_by="admin"
+    )
+    assert programs.get("/api/v1/flows/1/").status_code == 404
+
+    keycloak.set_group(eve, "payments", member=False)
+    until = time.monotonic() + 60
+    open_ = {"page", "token"}
+    while open_ and time.monotonic() < until:
+        if client.get("/flows/").status_code == 302:
+            open_.discard("page")
+        if programs.get("/api/v1/flows/").status_code == 401:
+            open_.discard("token")
+        time.sleep(2)
+    assert not open_
+    assert not SignInGroup.objects.filter(user__username="eve").exists()
 
 
 def test_a_disabled_person_loses_sessions_and_tokens(keycloak: Keycloak) -> None:

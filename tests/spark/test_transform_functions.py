@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr, lit, udf
 from pyspark.sql.types import BinaryType
@@ -17,6 +18,7 @@ from mirrors.domain.transforms.functions import (
     SPARK_FUNCTIONS,
 )
 from mirrors.domain.transforms.sql import GRAMMAR
+from spark_runner.sql.plan import open_session, result_of
 from tests.domain.transform_cases import GOOD
 
 
@@ -51,3 +53,45 @@ def test_what_passes_without_spark_has_the_type_that_it_needs(records: DataFrame
     for field, text in GOOD:
         (found,) = records.select(expr(text).alias("found")).dtypes
         assert found[1] in wanted.get(field, {"binary", "string"}), text
+
+
+@pytest.fixture(scope="module")
+def rules_session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    return open_session(spark.sparkContext, tmp_path_factory.mktemp("functions"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "reflect('java.lang.System', 'getProperty', 'user.dir')",
+        "`java_method`('java.lang.System', 'getProperty', 'user.dir')",
+        "system.builtin.reflect('java.lang.System', 'getProperty', 'user.dir')",
+        "identifier('try_' || 'reflect')('java.lang.System', 'getProperty', 'user.dir')",
+        # Read by Spark as a call, by sqlglot as a comment.
+        "concat('a' /* /*+ */, reflect('java.lang.System', 'getProperty', 'user.dir')) -- */)",
+        "uuid()",
+    ],
+)
+def test_the_session_of_rules_has_no_refused_function(
+    rules_session: SparkSession, text: str
+) -> None:
+    """Even if the check without Spark missed one."""
+    with pytest.raises(AnalysisException, match=r"UNRESOLVED_ROUTINE|system.\S+builtin"):
+        rules_session.range(1).select(result_of(text, "value")).collect()
+
+
+def test_no_variable_of_the_environment_gets_into_an_expression(
+    rules_session: SparkSession,
+) -> None:
+    for text in ("${env:PATH}", "${system:user.dir}", "${spark.app.name}", "${spark:x}"):
+        rows = rules_session.range(1).select(result_of(f"'{text}'", "value")).collect()
+        assert bytes(rows[0][0]).decode() == text
+
+
+def test_what_passes_is_analyzed_in_the_session_of_rules(rules_session: SparkSession) -> None:
+    columns = [lit(None).cast(kind).alias(name) for name, kind in COLUMNS.items()]
+    rows = rules_session.range(1).select(*columns)
+    for field, text in GOOD:
+        # A helper's secret is a column of the job.
+        if "env:" not in text and "file:" not in text:
+            rows.select(result_of(text, field))

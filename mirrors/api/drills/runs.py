@@ -127,11 +127,11 @@ class DrillRunSerializer(serializers.ModelSerializer[DrillRun]):
         found = getattr(run, "certificate", None)
         return found.number if found else None
 
-    @extend_schema_field(OpenApiTypes.OBJECT)
+    @extend_schema_field(serializers.DictField(allow_null=True))
     def get_measured(self, run: DrillRun) -> Any:
         return run.measured
 
-    @extend_schema_field(OpenApiTypes.OBJECT)
+    @extend_schema_field(serializers.DictField(allow_null=True))
     def get_verdict(self, run: DrillRun) -> Any:
         return run.verdict
 

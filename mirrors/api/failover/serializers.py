@@ -161,11 +161,11 @@ class FailoverSerializer(FailoverBriefSerializer):
         """The terms of `counted_loss` and `counted_re_reads`: `partitions` and `places`."""
         return run.counted_rows
 
-    @extend_schema_field(OpenApiTypes.OBJECT)
+    @extend_schema_field(serializers.DictField(allow_null=True))
     def get_plan(self, run: FailoverRun) -> Any:
         return run.plan
 
-    @extend_schema_field(OpenApiTypes.OBJECT)
+    @extend_schema_field(serializers.DictField(allow_null=True))
     def get_result(self, run: FailoverRun) -> Any:
         return run.result
 

@@ -93,6 +93,7 @@ def _of_drill(document: Mapping[str, Any]) -> dict[str, Any]:
             ),
             *({"kind": "fault", "text": text} for text in document["faults"]),
             *_left_behind(document),
+            *_not_verified(document),
         ],
     }
 
@@ -105,8 +106,7 @@ def _of_run(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str,
     gaps = list(_left_behind(document))
     if loss:
         gaps.append({"kind": "data loss", "text": document["sentence"]})
-    if document["verification"]["result"] == "not_verified":
-        gaps.append({"kind": "not verified", "text": document["verification"]["reason"]})
+    gaps += _not_verified(document)
     return {
         "nature": "test" if run["kind"] == "switchover" else "recovery",
         "scenario": {"type": run["kind"], "description": _SCENARIOS[run["kind"]]},
@@ -125,6 +125,13 @@ def _of_run(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str,
         },
         "gaps": gaps,
     }
+
+
+def _not_verified(document: Mapping[str, Any]) -> Iterable[dict[str, str]]:
+    """Such as topics with rules on records, whose copies differ from the source."""
+    found = document["verification"]
+    if found["result"] in ("partly_verified", "not_verified"):
+        yield {"kind": found["result"].replace("_", " "), "text": found["reason"]}
 
 
 def _left_behind(document: Mapping[str, Any]) -> Iterable[dict[str, str]]:

@@ -4,6 +4,8 @@
   ends, by the host's own clock (`Lease`). No other host acts before the end, by the database's
   clock (`moves`). The brokers fence what both clocks miss.
 - A move is final: a host that returns gets nothing back, so no flow goes back and forth.
+- A person moves a runner the same way: the new host takes it over, and the old one, which renews
+  its lease, tells its process to stop. The brokers fence what it still sends.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ RENEW_S = 3.0
 STOP_BEFORE_END_S = 10.0
 # In a runner's list of other hosts: every host that runs a worker.
 ANY_HOST = "*"
+# A move that a person requests, and that the new host does not begin meanwhile, is given up.
+MOVE_WITHIN = timedelta(minutes=2)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,6 +55,8 @@ class LeasedRunner:
     - `others`: names of the hosts that may take it over, or ANY_HOST.
     - `is_leased`: its host has confirmed that the runner's process obeys the host's lease.
     - `is_needed`: a flow of it should run, or a job of it is open.
+    - `may_live`: its process was not seen to end.
+    - `wanted`, `wanted_by`: the host to which a person moves it, and who; empty without a request.
     """
 
     name: str
@@ -58,6 +64,9 @@ class LeasedRunner:
     others: tuple[str, ...] = ()
     is_leased: bool = False
     is_needed: bool = True
+    may_live: bool = True
+    wanted: str = ""
+    wanted_by: str = ""
 
     def allows(self, host: str) -> bool:
         return host != self.host and (ANY_HOST in self.others or host in self.others)
@@ -91,6 +100,14 @@ def moves(
             load[runner.host] += 1
     found = []
     for runner in ordered:
+        if runner.wanted:
+            if not why_not_movable(runner, known.values(), runner.wanted, now):
+                reason = (
+                    f"{runner.wanted_by} moved the runner from {runner.host} to {runner.wanted}."
+                )
+                move = Move(runner=runner.name, before=runner.host, to=runner.wanted, reason=reason)
+                found.append(move)
+            continue
         last = known.get(runner.host)
         if last is None or last.is_held(now) or not (runner.is_leased and runner.is_needed):
             continue
@@ -108,6 +125,26 @@ def moves(
         )
         found.append(Move(runner=runner.name, before=runner.host, to=to, reason=reason))
     return found
+
+
+def why_not_movable(
+    runner: LeasedRunner, hosts: Iterable[HostLease], to: str, now: datetime
+) -> str:
+    """Why a person cannot move the runner to that host, as a sentence; empty if they can."""
+    known = {host.name: host for host in hosts}
+    if to == runner.host:
+        return f"The runner {runner.name} is on {to} already."
+    if to not in known or not known[to].is_held(now):
+        able = sorted(name for name, host in known.items() if host.is_held(now))
+        others = ", ".join(name for name in able if name != runner.host) or "none"
+        return f"No worker on {to} renews a lease. Hosts that the runner can move to: {others}."
+    is_served = runner.host in known and known[runner.host].is_held(now)
+    if runner.may_live and not (is_served or runner.is_leased):
+        return (
+            f"No worker on {runner.host} renews a lease, so nothing would end the process of "
+            f"{runner.name} there, which has no lease either. Start the worker, or end the process."
+        )
+    return ""
 
 
 def why_not_moved(runner: LeasedRunner, hosts: Sequence[HostLease], now: datetime) -> str:

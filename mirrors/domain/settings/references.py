@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import re
+from collections.abc import Iterable
 
 _REFERENCE = re.compile(
     r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\x00-\x1f]+|properties:/[^\x00-\x1f:]+:[^\x00-\x1f:]+"
@@ -53,3 +55,22 @@ class Reference:
         if reference_problems(word):
             raise ValueError(f"must be {self.description}")
         return word
+
+
+def secret_of(reference: str) -> str:
+    """What a reference names, so that two references to one secret can be compared.
+
+    - A variable of the environment: the reference itself.
+    - A file, or one key of it: the path without `.` and `..`. All keys of a file count as one
+      secret. A link to another file is not followed: that needs the host where the file is.
+    """
+    scheme, _, rest = reference.partition(":")
+    if scheme == "env":
+        return reference
+    path = rest.rpartition(":")[0] if scheme == "properties" else rest
+    return posixpath.normpath(path)
+
+
+def same_secret(reference: str, others: Iterable[str]) -> bool:
+    """Whether one of the other references names the same secret. Empty ones name none."""
+    return secret_of(reference) in {secret_of(other) for other in others if other}

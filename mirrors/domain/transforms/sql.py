@@ -40,6 +40,14 @@ current_timestamp current_user localtime localtimestamp session_user user
 """
 _BARE = frozenset(_BARE_NAMES.split())
 _SECRET = re.compile(r"(?:env|file|properties):\S+")
+# What may stand between two tokens: spaces, and comments of one line.
+_BETWEEN = re.compile(r"(?:[ \t\r\n]|--[^\r\n]*(?![^\r\n]))*")
+_XML_ARGUMENTS = {"from_xml": 2, "schema_of_xml": 1}
+# The argument that says how much these functions make; a sequence has a first and a last number.
+_COUNTS = {"repeat": 1, "space": 0, "lpad": 1, "rpad": 1, "array_repeat": 1, "sequence": 1}
+_MOST_COPIES = 100_000
+_SPECIAL_TIME = re.compile(r"(?i)\s*(?:now|today|tomorrow|yesterday)\b.*", re.DOTALL)
+_DIALECT = "spark"
 _COLUMN_LIST = ", ".join(COLUMNS)
 _KNOWN = sorted(HELPERS.keys() | SPARK_FUNCTIONS)
 
@@ -62,14 +70,19 @@ def expression_problem(field: str, text: str) -> str | None:
     """Return why an expression cannot be used, as a clause; None if it can be."""
     try:
         tokens = _tokens(text)
+        _check_between(tokens, text)
         for token, name in _calls(tokens):
             _check_function(token, name, tokens)
+        _check_counts(tokens)
         tree = _tree(tokens, text)
         _check_shape(tree)
         for column in tree.find_all(exp.Column):
             _check_column(column)
+        for literal in tree.find_all(exp.Literal):
+            _check_literal(literal)
         for call in tree.find_all(exp.Anonymous):
             _check_helper(call)
+            _check_xml(call)
         _check_result(field, tree)
     except _Problem as problem:
         return str(problem)
@@ -127,6 +140,21 @@ def _tokens(text: str) -> list[Token]:
         return list(Spark().tokenize(text))
     except TokenError:
         raise _Problem("is not Spark SQL: a quote or comment has no end") from None
+
+
+def _check_between(tokens: Sequence[Token], text: str) -> None:
+    """Refuse what Spark may read otherwise than `sqlglot` does: it would run unchecked."""
+    if "${" in text:
+        raise _Problem("must not contain ${, which Spark may replace; write '$' || '{'")
+    ends = [token.end + 1 for token in tokens]
+    starts = [token.start for token in tokens]
+    for begin, end in zip([0, *ends], [*starts, len(text)], strict=True):
+        if not _BETWEEN.fullmatch(text[begin:end]):
+            line = text.count("\n", 0, begin) + 1
+            raise _Problem(
+                f"must not contain a comment between /* and */, or an unusual space (line {line}); "
+                "a comment begins with -- and ends with its line"
+            )
 
 
 def _tree(tokens: list[Token], text: str) -> exp.Expr:
@@ -199,6 +227,17 @@ def _check_column(column: exp.Column) -> None:
         raise _Problem(f"reads a field of {name}, which is {COLUMNS[name]}{hint}")
 
 
+def _check_literal(literal: exp.Literal) -> None:
+    """Spark reads `timestamp'now'` as the time of the evaluation."""
+    parent = literal.parent
+    is_special = literal.is_string and _SPECIAL_TIME.fullmatch(literal.name)
+    to_time = isinstance(parent, exp.Cast) and parent.to.is_type(*exp.DataType.TEMPORAL_TYPES)
+    called = isinstance(parent, exp.Func) and re.search(r"(?i)date|time", parent.sql(_DIALECT))
+    if is_special and (to_time or called):
+        why = REFUSED_FUNCTIONS["now"]
+        raise _Problem(f"must not use {literal.name[:30]!r} as a time: it {why}")
+
+
 def _lambda_names(node: exp.Expr) -> set[str]:
     found: set[str] = set()
     parent = node.parent
@@ -245,6 +284,63 @@ def _check_function(token: Token, name: str, tokens: list[Token]) -> None:
         raise _Problem(f"uses {token.text[:60]!r} ({_at(token)}), which is no function{hint}")
 
 
+def _check_counts(tokens: Sequence[Token]) -> None:
+    """Refuse functions that make much of little: a record of them would end the runner.
+
+    What grows with a record, such as nested loops over its fields, is not limited here.
+    """
+    product = 1
+    for at, token in enumerate(tokens):
+        name = token.text.lower()
+        place = _COUNTS.get(name)
+        if place is None or token.token_type == TokenType.STRING or not _opens(tokens, at):
+            continue
+        arguments = _arguments(tokens, at + 1)
+        if name == "sequence":
+            numbers = [_whole_number(argument) for argument in arguments[:2]]
+            first, last = numbers if len(numbers) == 2 else (None, None)
+            count = None if first is None or last is None else abs(last - first) + 1
+        else:
+            count = _whole_number(arguments[place]) if place < len(arguments) else None
+        if count is None:
+            raise _Problem(
+                f"must give {name} ({_at(token)}) whole numbers, so that the size of its result "
+                "is known"
+            )
+        product *= max(count, 1)
+    if product > _MOST_COPIES:
+        raise _Problem(
+            f"makes up to {product:,} copies with {', '.join(sorted(_COUNTS))}; at most "
+            f"{_MOST_COPIES:,} are allowed"
+        )
+
+
+def _opens(tokens: Sequence[Token], at: int) -> bool:
+    return at + 1 < len(tokens) and tokens[at + 1].token_type == TokenType.L_PAREN
+
+
+def _arguments(tokens: Sequence[Token], at: int) -> list[list[Token]]:
+    """The arguments of the call whose parenthesis opens at this token."""
+    found: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens[at:]:
+        depth += token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)
+        depth -= token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET)
+        if depth == 0:
+            break
+        if depth == 1 and token.token_type == TokenType.COMMA:
+            found.append([])
+        elif not (depth == 1 and token.token_type == TokenType.L_PAREN):
+            found[-1].append(token)
+    return found
+
+
+def _whole_number(argument: Sequence[Token]) -> int | None:
+    """The value of a number as it is written; None for anything else."""
+    text = "".join(token.text for token in argument)
+    return int(text) if re.fullmatch(r"-?[0-9]{1,12}", text) else None
+
+
 def _check_helper(call: exp.Anonymous) -> None:
     helper = HELPERS.get(call.name.lower())
     if helper is None:
@@ -257,6 +353,12 @@ def _check_helper(call: exp.Anonymous) -> None:
     for argument, kind in zip(given, kinds, strict=True):
         if kind in ("text", "secret", "path", "paths", "replacement"):
             _check_text(helper, argument, kind)
+
+
+def _check_xml(call: exp.Anonymous) -> None:
+    most = _XML_ARGUMENTS.get(call.name.lower())
+    if most is not None and len(call.expressions) > most:
+        raise _Problem(f"must give {call.name.lower()} no options: one of them reads a file")
 
 
 def _check_text(helper: HelperFunction, argument: exp.Expr, kind: str) -> None:

@@ -14,7 +14,9 @@ from mirrors.domain.flows.bandwidth import is_live_edit
 from mirrors.domain.flows.conflicts import check_flow
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.settings.changes import changes_sentence, initial_changes
+from mirrors.domain.settings.references import same_secret
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.standby.flow_definition import references_of
 from mirrors.domain.transforms.rules import TRANSFORMS
 from mirrors.domain.transforms.sql import secret_references
 from mirrors.kafka.security.secrets import check_reference
@@ -49,12 +51,25 @@ def validate_settings(
 
 
 def check_secrets_of_rules(spec: FlowSpec) -> None:
-    """A rule may refer only to secrets that connections may refer to; none is read here."""
-    refused = [
-        f"{TRANSFORMS}, rule {number}, {field}: {why}"
-        for number, field, reference in secret_references(spec.settings.transforms)
-        if (why := check_reference(reference)) is not None
+    """A rule may refer only to secrets that connections may refer to; none is read here.
+
+    Nor to one that a cluster uses: masks of guesses would confirm the right guess of a password.
+    """
+    if not (found := secret_references(spec.settings.transforms)):
+        return
+    clusters = Cluster._base_manager.all()
+    used = [
+        str(each)
+        for row in clusters
+        for each in (*references_of(row.spec).values(), *row.properties.values())
     ]
+    refused = []
+    for number, field, reference in found:
+        why = check_reference(reference)
+        if why is None and same_secret(reference, used):
+            why = f"{reference} is a secret of a cluster. A mask needs a secret of its own."
+        if why is not None:
+            refused.append(f"{TRANSFORMS}, rule {number}, {field}: {why}")
     if refused:
         raise InvalidSettings({TRANSFORMS: refused})
 

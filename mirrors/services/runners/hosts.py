@@ -31,7 +31,9 @@ from mirrors.domain.runners.host_leases import LEASE_S, STOP_BEFORE_END_S, Lease
 from mirrors.models import Flow, Host, Job, Runner, claim
 from mirrors.models.audit.transitions import note
 from mirrors.models.flows import DesiredState, JobState
+from mirrors.models.grants import sees_everything
 from mirrors.models.runners import RunnerState
+from mirrors.services.errors import Conflict
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +89,26 @@ def take_over(*, root: Path, host: str) -> list[Move]:
     return made
 
 
+def request_move(*, runner: Runner, host: str, who: str) -> Runner:
+    """Let another host take the runner over at its next turn, within seconds.
+
+    Raises Conflict with the reason why that host cannot.
+    """
+    with transaction.atomic():
+        locked = Runner.objects.select_for_update().get(pk=runner.pk)
+        if locked.retired_at is not None:
+            raise Conflict(f"The runner {locked.name} is being deleted, so it cannot move.")
+        now = database_now()
+        if why := host_leases.why_not_movable(
+            locked.as_leased(is_needed=True, now=now), leases(), host, now
+        ):
+            raise Conflict(why)
+        locked.move_to, locked.move_requested_by, locked.move_requested_at = host, who[:150], now
+        locked.save(update_fields=["move_to", "move_requested_by", "move_requested_at"])
+        note(locked, what="move requested", who=who, why=f"{locked.host or 'no host'} → {host}.")
+    return locked
+
+
 def leases() -> list[host_leases.HostLease]:
     return [row.lease for row in Host.objects.all()]
 
@@ -103,10 +125,14 @@ class HostRow:
 
 
 def with_runners() -> list[HostRow]:
-    """Every host that has ever held a lease and was seen within a day, or still has runners."""
+    """Every host that was seen within a day, or still has runners; with those that one may see.
+
+    A person who may not view everything sees only the hosts of visible runners.
+    """
     if not (known := list(Host.objects.all())):
         return []
     now = database_now()
+    sees_all = sees_everything()
     served: dict[str, list[str]] = {}
     for runner, host in Runner.objects.order_by("name").values_list("name", "host"):
         served.setdefault(host, []).append(runner)
@@ -119,7 +145,7 @@ def with_runners() -> list[HostRow]:
             runners=served.get(row.name, []),
         )
         for row in known
-        if row.name in served or now - row.renewed_at < timedelta(days=1)
+        if row.name in served or (sees_all and now - row.renewed_at < timedelta(days=1))
     ]
 
 
@@ -174,7 +200,7 @@ def _due_moves() -> list[Move]:
     open_jobs = set(Job.objects.filter(ended_at=None).values_list("runner", flat=True))
     asked = Flow.objects.exclude(desired_state=DesiredState.STOPPED)
     needed = open_jobs | set(asked.values_list("runner", flat=True))
-    runners = [row.as_leased(is_needed=row.pk in needed) for row in rows]
+    runners = [row.as_leased(is_needed=row.pk in needed, now=now) for row in rows]
     return host_leases.moves(hosts=leases(), runners=runners, now=now)
 
 
@@ -190,6 +216,8 @@ def _move(move: Move) -> None:
         "moved_at": timezone.now(),
         "moved_from": move.before,
         "move_reason": move.reason,
+        "move_to": "",
+        "move_requested_at": None,
         "memory": {},
         "rss_bytes": None,
         "slots_used": None,

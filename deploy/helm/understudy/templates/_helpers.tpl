@@ -32,7 +32,9 @@ imagePullSecrets:
 {{- end -}}
 
 {{- define "understudy.container" -}}
-image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
+{{- $image := .Values.image }}
+{{- if and $image.requireDigest (not $image.digest) }}{{ fail "image.digest is missing, and image.requireDigest demands it: set sha256:… of the image that you pushed." }}{{ end }}
+image: {{ if $image.digest }}{{ printf "%s@%s" $image.repository $image.digest | quote }}{{ else }}{{ printf "%s:%s" $image.repository ($image.tag | default .Chart.AppVersion) | quote }}{{ end }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext:
   allowPrivilegeEscalation: false
