@@ -18,6 +18,7 @@ from django.utils import timezone
 from mirrors.services import clusters, process_liveness, retention
 from mirrors.services.audit import chain
 from mirrors.services.comparison.lifecycle import waiting_comparisons
+from mirrors.services.comparison.schedules import open_due_comparisons
 from mirrors.services.comparison.worker import advance_comparison
 from mirrors.services.drills import runs, schedules
 from mirrors.services.drills.certificates import issuance
@@ -349,6 +350,7 @@ def run_comparison(comparison_id: int) -> None:
 
 @shared_task(name="mirrors.tasks.sweep_comparisons")
 def sweep_comparisons() -> None:
+    open_due_comparisons(now=timezone.now())
     send_each(run_comparison, waiting_comparisons())
 
 

@@ -36,6 +36,7 @@ from mirrors.models import (
     Transition,
 )
 from mirrors.models.base import READING_STATES
+from mirrors.services.comparison.verified import with_verified
 from mirrors.services.topics import readings
 
 # The clusters of a flow. Shipped: an enumeration of the OpenAPI document.
@@ -149,6 +150,11 @@ class TopicDetailSerializer(TopicSerializer):
 
 
 class PartitionSerializer(LatencyOfRow, AccountOfPartition):
+    """`verified_offset`: comparisons found the records below it the same, as of `verified_at`."""
+
+    verified_offset = serializers.IntegerField(read_only=True, allow_null=True)
+    verified_at = serializers.DateTimeField(read_only=True, allow_null=True)
+
     class Meta:
         model = FlowPartition
         fields = PARTITIONS.fields
@@ -313,7 +319,7 @@ class TopicViewSet(mixins.RetrieveModelMixin, FlowRelatedViewSet):
 class PartitionViewSet(FlowRelatedViewSet):
     """Partitions with position, end offsets and lag, as of `as_of`."""
 
-    queryset = FlowPartition.objects.order_by("topic", "partition")
+    queryset = with_verified(FlowPartition.objects.order_by("topic", "partition"))
     serializer_class = PartitionSerializer
     search_fields = PARTITIONS.search
     ordering_fields = ()

@@ -107,6 +107,8 @@ class FlowSettings:
     run_schedule: str | None
     run_schedule_zone: str | None
     run_window_minutes: int | None
+    compare_schedule: str | None
+    compare_schedule_zone: str | None
     failover_fence: str
     failover_start_consumers: str
     failover_redirect_producers: str

@@ -99,7 +99,7 @@ PARTITIONS = ListSpec(
         ),
         Column("target_digest", "Target digest"),
         Column("reason", "Reason"),
-        *in_rest("remote_topic", "source_end", "compacted"),
+        *in_rest("remote_topic", "source_end", "compacted", "rule"),
     ),
     search=("topic", "remote_topic", "reason"),
     default="verdict",

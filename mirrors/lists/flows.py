@@ -134,9 +134,16 @@ PARTITIONS = ListSpec(
             "lane", "Lane", ("lane",), title="How batches are replicated: raw, repack or record"
         ),
         Column("why", "Why", ("why",), title="Why the last batch was rewritten"),
+        Column(
+            "verified_offset",
+            "Verified to",
+            number=True,
+            title="Comparisons found the records below this source offset the same on both sides",
+        ),
         Column("as_of", "As of", ("as_of",)),
         Column("reason", "Reason"),
-        *in_rest("remote_topic", "source_first", "code", "owed", "repeats", "dead_letters"),
+        *in_rest("verified_at", "remote_topic", "source_first", "code", "owed", "repeats"),
+        *in_rest("dead_letters"),
         LATENCY,
     ),
     search=("topic", "remote_topic", "reason", "why"),

@@ -33,7 +33,14 @@ from mirrors.models.groups.offsets import (
     KnownCheckpoint,
     SyncedPartition,
 )
-from mirrors.models.offsets import OffsetBounds, PartitionMap, PositionChange, RunBlock, RunIndex
+from mirrors.models.offsets import (
+    OffsetBounds,
+    PartitionMap,
+    PositionChange,
+    RuleStart,
+    RunBlock,
+    RunIndex,
+)
 from mirrors.models.roles import (
     ExtraRole,
     OidcAccount,
@@ -98,6 +105,7 @@ __all__ = [
     "RecoveryCode",
     "Role",
     "RulePreview",
+    "RuleStart",
     "RuleWaiver",
     "RunBlock",
     "RunIndex",

@@ -50,6 +50,8 @@ class Comparison(WorkerRun, Owned):
     records = models.BigIntegerField(null=True)
     seconds = models.PositiveIntegerField()
     megabytes = models.PositiveIntegerField()
+    # Continues where the last comparison of each partition ended.
+    is_incremental = models.BooleanField(default=False)
     # Of both clusters together, for a runner; null: no limit.
     megabytes_per_second = models.PositiveIntegerField(null=True)
     engine = models.CharField(max_length=16, choices=Engine, blank=True)
@@ -104,6 +106,8 @@ class ComparisonPart(Owned):
     verdict = models.CharField(max_length=16, choices=PartVerdict, default=PartVerdict.WAITING)
     reason = models.TextField(blank=True)
     compacted = models.BooleanField(default=False)
+    # The number of the rule through which the source's records go first; null without one.
+    rule = models.PositiveSmallIntegerField(null=True)
     keeps_time = models.BooleanField(default=True)
     source_first = models.BigIntegerField(null=True)
     source_end = models.BigIntegerField(null=True)

@@ -66,6 +66,10 @@ class Flow(Owned):
     reason = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)
     generation = models.PositiveIntegerField(default=1)
+    # The edit up to which it is known from which offset the rules on records apply (RuleStart).
+    rules_known = models.PositiveIntegerField(default=0)
+    # Scheduled comparisons up to this time have been requested.
+    compared_since = models.DateTimeField(null=True)
     # Raised when a person requests a restart: one restart per value.
     restarts = models.PositiveIntegerField(default=0)
     attempt = models.PositiveIntegerField(default=0)  # failures in a row

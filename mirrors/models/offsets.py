@@ -72,6 +72,12 @@ class PartitionMap(Owned):
     source_start = models.BigIntegerField(null=True)
     target_start = models.BigIntegerField(null=True)
     starts_at = models.DateTimeField(null=True)
+    # The range whose records comparisons found the same (VerifiedRange); null before the first one.
+    verified_first = models.BigIntegerField(null=True)
+    verified_end = models.BigIntegerField(null=True)
+    verified_at = models.DateTimeField(null=True)
+    compared_end = models.BigIntegerField(null=True)
+    differences = models.PositiveIntegerField(default=0)
 
     class Meta:
         ordering = ("topic", "partition", "id")
@@ -83,6 +89,31 @@ class PartitionMap(Owned):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class RuleStart(Owned):
+    """From which source offset on a partition is copied with the present rule of its topic.
+
+    Records below `offset` may have been copied with another rule. `when` is the time of the report
+    of that offset; the rule was changed shortly before.
+    """
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="rule_starts")
+    topic = models.CharField(max_length=255)
+    partition = models.PositiveIntegerField()
+    offset = models.BigIntegerField()
+    when = models.DateTimeField()
+
+    class Meta:
+        ordering = ("topic", "partition")
+        constraints = (
+            models.UniqueConstraint(
+                fields=["flow", "topic", "partition"], name="one_rule_start_per_partition"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} from {self.offset}"
 
 
 class RunBlock(Owned):

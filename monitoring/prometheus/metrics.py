@@ -17,6 +17,7 @@ from mirrors.models import Cluster, FlowTopic, Job, Runner, Sighting
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.readiness import readiness_of, with_readiness
 from mirrors.services.clock import milliseconds
+from mirrors.services.comparison.verified import oldest_by_topic
 from monitoring.domain.history import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
 from monitoring.prometheus import engine_metrics, mm2_metrics, partition_metrics, sync_metrics
@@ -45,6 +46,7 @@ def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     yield from engine_metrics.series(labels, now)
     yield from _topics(labels, by_partition=partitions)
     yield from _topic_rates(labels, now)
+    yield _verified(labels, now)
     yield from mm2_metrics.series(labels, now, by_partition=partitions)
     yield from sync_metrics.replicated(labels, by_partition=partitions)
     yield from _runners(now)
@@ -177,6 +179,19 @@ def _topics(labels: dict[int, Labels], *, by_partition: bool) -> Iterator[Series
     yield from (lag, age, owed, unknown, parts)
     if not by_partition:
         yield mm2
+
+
+def _verified(labels: dict[int, Labels], now: datetime) -> Series:
+    """A topic with a partition that no comparison has verified has none."""
+    age = Series(
+        "understudy_topic_verified_age_seconds",
+        "Age of the state up to which comparisons found all partitions the same",
+    )
+    for flow, topic, partitions, verified, oldest in oldest_by_topic():
+        if flow in labels and oldest is not None and partitions == verified:
+            key = f"{labels[flow].flow},{labelled(topic=topic)}"
+            age.add(key, max(0.0, (now - oldest).total_seconds()))
+    return age
 
 
 def _topic_rates(labels: dict[int, Labels], now: datetime) -> Iterator[Series]:

@@ -23,13 +23,13 @@ from mirrors.domain.comparison.record_content import (
     without_mark,
 )
 from mirrors.domain.errors import UnderstudyError
-from spark_runner.comparison.range_reader import LogBatch, RangeReader
+from spark_runner.comparison.range_reader import Batch, Reader
 from spark_runner.engine.batches.record_bytes import RecordBytes
 
 # For the records of the chunks that differ.
 _ALIGN_S: Final = 30.0
 
-Readers = Callable[[RangePair], tuple[RangeReader, RangeReader]]
+Readers = Callable[[RangePair], tuple[Reader, Reader]]
 
 
 class Pace:
@@ -95,7 +95,7 @@ class _RangeDigests:
             for bounds, reached in zip(self._bounds, self._reached, strict=True)
         )
 
-    def read(self, source: RangeReader, target: RangeReader, *, until: float) -> None:
+    def read(self, source: Reader, target: Reader, *, until: float) -> None:
         """Read both sides at the same pace, until both end or time is up. Raises UnderstudyError,
         ValueError or IndexError."""
         try:
@@ -116,18 +116,18 @@ class _RangeDigests:
         finally:
             self._reached = [source.reached, target.reached]
 
-    def _is_source_behind(self, one: LogBatch, two: LogBatch) -> bool:
-        return self._chunk(0, one.header.base_offset) <= self._chunk(1, two.header.base_offset)
+    def _is_source_behind(self, one: Batch, two: Batch) -> bool:
+        return self._chunk(0, one.first_offset) <= self._chunk(1, two.first_offset)
 
     def _chunk(self, side: int, offset: int) -> int:
         return bisect_right(self._bounds[side], offset) - 1
 
-    def _add_same(self, one: LogBatch, two: LogBatch) -> bool:
+    def _add_same(self, one: Batch, two: Batch) -> bool:
         """Add both batches if they have the same records and lie in the same chunks."""
-        shift = two.header.base_offset - one.header.base_offset
+        shift = two.first_offset - one.first_offset
         for side, batch in enumerate((one, two)):
             bounds = self._bounds[side]
-            if batch.header.base_offset < bounds[0] or batch.header.last_offset >= bounds[-1]:
+            if batch.first_offset < bounds[0] or batch.last_offset >= bounds[-1]:
                 return False
         if not one.has_same_records(two):
             return False
@@ -145,7 +145,7 @@ class _RangeDigests:
             self._pace.count(2 * len(contents))
         return True
 
-    def _add(self, side: int, batch: LogBatch) -> None:
+    def _add(self, side: int, batch: Batch) -> None:
         bounds = self._bounds[side]
         pieces = _within(batch.records(), bounds[0], bounds[-1])
         for chunk, some in self._split(side, pieces):
@@ -217,7 +217,7 @@ def _align(pair: RangePair, open_readers: Readers, pace: Pace, until: float) -> 
     return aligner.differences()
 
 
-def _rows(reader: RangeReader, pair: RangePair, side: int, pace: Pace) -> list[Row] | None:
+def _rows(reader: Reader, pair: RangePair, side: int, pace: Pace) -> list[Row] | None:
     """The records of the next batch; None at the end."""
     batch = reader.next()
     if batch is None:
@@ -236,8 +236,8 @@ def _rows(reader: RangeReader, pair: RangePair, side: int, pace: Pace) -> list[R
 
 @contextlib.contextmanager
 def _closing(
-    readers: tuple[RangeReader, RangeReader],
-) -> Iterator[tuple[RangeReader, RangeReader]]:
+    readers: tuple[Reader, Reader],
+) -> Iterator[tuple[Reader, Reader]]:
     try:
         yield readers
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable, UnderstudyError
 from mirrors.kafka.error_codes import Code
@@ -42,6 +42,35 @@ _END_S: Final = 3.0
 _PAUSE_S: Final = 0.2
 
 
+class Batch(Protocol):
+    """Consecutive records."""
+
+    @property
+    def first_offset(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+    @property
+    def is_append_time(self) -> bool:
+        """Whether the broker set the timestamps."""
+
+    def has_same_records(self, other: Batch) -> bool: ...
+
+    def records(self) -> list[RecordBytes]: ...
+
+
+class Reader(Protocol):
+    """The records of a range, batch by batch (`RangeReader`)."""
+
+    @property
+    def reached(self) -> int: ...
+
+    def next(self) -> Batch | None: ...
+
+    def close(self) -> None: ...
+
+
 class LogBatch(NamedTuple):
     """One batch with data. `data` is all of it."""
 
@@ -49,15 +78,29 @@ class LogBatch(NamedTuple):
     data: memoryview
 
     @property
+    def first_offset(self) -> int:
+        return self.header.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        return self.header.last_offset
+
+    @property
+    def is_append_time(self) -> bool:
+        return self.header.magic == 2 and bool(self.header.attributes & LOG_APPEND_TIME)
+
+    @property
     def body(self) -> memoryview:
         """What follows the header: the records, as they are compressed."""
         return self.data[HEADER_SIZE:]
 
-    def has_same_records(self, other: LogBatch) -> bool:
+    def has_same_records(self, other: Batch) -> bool:
         """Whether both are the same bytes apart from offsets and producer: the raw lane copies so.
 
         False says nothing.
         """
+        if not isinstance(other, LogBatch):
+            return False
         one, two = self.header, other.header
         kinds = (one.attributes ^ two.attributes) & ~TRANSACTIONAL
         return (

@@ -6,6 +6,7 @@ at once as the machine has processors, or half of the free slots of a cluster.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -22,6 +23,7 @@ from mirrors.domain.comparison.range_requests import (
     ComparisonResponse,
     RangePair,
 )
+from mirrors.domain.transforms.rules import rule_number
 from spark_runner.comparison import task
 from spark_runner.comparison.task import RangeWork
 from spark_runner.spark import context
@@ -175,15 +177,21 @@ class _RequestRun:
             name = f"{self._request.name} compares {where}"
             began = time.monotonic()
             try:
-                answer = self._jobs.launch_one(
-                    task.compare, work.to_json(), group=self._group, name=name
-                )
+                answer = self._launch(work, name)
             except ValueError as error:
                 if not self._is_cancelled:
                     log.warning("%s: %s", name, error)
                     self._error = f"Spark aborted a task of the comparison: {error}."
                 return
             self._keep(pair, ComparedRange.from_dict(json.loads(answer)), time.monotonic() - began)
+
+    def _launch(self, work: RangeWork, name: str) -> str:
+        """Raises ValueError with Spark's reason."""
+        rules = work.spec.settings.transforms
+        if rule_number(work.pair.topic, rules) is None:
+            return self._jobs.launch_one(task.compare, work.to_json(), group=self._group, name=name)
+        first_worker = functools.partial(task.compare_with_rules, work.to_json())
+        return self._jobs.launch_with_rules(rules, first_worker, group=self._group, name=name)
 
     def _take(self) -> RangePair | None:
         """The next range of the partition whose turn it is."""

@@ -12,8 +12,11 @@ from typing import Any, Self
 from mirrors.domain.comparison.range_requests import ComparedRange, RangePair
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec, FlowSpec
+from mirrors.domain.transforms.rules import rule_number
+from spark_runner.comparison.evaluated_reader import EvaluatedReader
 from spark_runner.comparison.range_digests import Pace, compare_range
-from spark_runner.comparison.range_reader import PATIENCE_S, RangeReader
+from spark_runner.comparison.range_reader import PATIENCE_S, RangeReader, Reader
+from spark_runner.engine.transforms.evaluation import Evaluator
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.task import prepare_worker
 
@@ -30,6 +33,10 @@ class RangeWork:
     pair: RangePair
     bytes_per_second: float | None
     seconds: float
+
+    @property
+    def spec(self) -> FlowSpec:
+        return FlowSpec(source=self.source, target=self.target, properties=self.properties)
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -48,33 +55,58 @@ def compare(texts: Iterable[str]) -> Iterator[str]:
         yield json.dumps(run(RangeWork.from_json(text)).to_dict())
 
 
-def run(work: RangeWork) -> ComparedRange:
-    """Compare one range. Never raises: what cannot be read is in the result."""
-    pair = work.pair
-    spec = FlowSpec(source=work.source, target=work.target, properties=work.properties)
-    is_committed = spec.settings.isolation_level == "read_committed"
+def compare_with_rules(text: str, _: Iterable[Any]) -> Iterator[Any]:
+    """The first worker of a job with rules: the source's records go through Spark."""
+    # pyarrow takes memory that tasks without rules do not need.
+    from spark_runner.sql.evaluator import ArrowEvaluator, serve  # noqa: PLC0415
+
+    work = RangeWork.from_json(text)
+
+    def compare_evaluated(evaluator: ArrowEvaluator) -> str:
+        return json.dumps(run(work, evaluator).to_dict())
+
+    def failed(message: str, _: str) -> str:
+        return json.dumps(_refused(work.pair, message).to_dict())
+
+    yield from serve(work.spec.settings.transforms, compare_evaluated, failed)
+
+
+def run(work: RangeWork, evaluator: Evaluator | None = None) -> ComparedRange:
+    """Compare one range. Never raises: what cannot be read is in the result.
+
+    `evaluator` evaluates the rule of the topic, if it has one.
+    """
+    pair, settings = work.pair, work.spec.settings
+    number = rule_number(pair.topic, settings.transforms)
+    if number is not None and evaluator is None:
+        return _refused(pair, f"Internal error: rule {number} has no evaluator.")
+    is_committed = settings.isolation_level == "read_committed"
     clusters: list[ClusterClient] = []
     try:
         for cluster in (work.source, work.target):
             clusters.append(ClusterClient(cluster))
             clusters[-1].open(time.monotonic() + PATIENCE_S)
 
-        def open_readers(some: RangePair) -> tuple[RangeReader, RangeReader]:
+        def open_readers(some: RangePair) -> tuple[Reader, Reader]:
             here, there = (some.topic, some.partition), (some.remote_topic, some.partition)
-            bounds = some.source, some.target
-            return (
-                RangeReader(clusters[0], here, bounds[0][0], bounds[0][-1], committed=is_committed),
-                RangeReader(clusters[1], there, bounds[1][0], bounds[1][-1], committed=True),
-            )
+            one, two = some.source, some.target
+            source: Reader = RangeReader(clusters[0], here, one[0], one[-1], committed=is_committed)
+            if evaluator is not None and number is not None:
+                source = EvaluatedReader(source, evaluator, work.spec, number - 1, here)
+            return source, RangeReader(clusters[1], there, two[0], two[-1], committed=True)
 
         return compare_range(pair, open_readers, Pace(work.bytes_per_second), work.seconds)
     except UnderstudyError as error:
-        return ComparedRange(part=pair.part, first=pair.source[0], refusal=error.message)
+        return _refused(pair, error.message)
     except Exception as error:
         where = f"{pair.topic}-{pair.partition} from offset {pair.source[0]} on"
         log.exception("Comparing %s", where)
         reason = f"Internal error while {where} was compared: {type(error).__name__}: {error}."
-        return ComparedRange(part=pair.part, first=pair.source[0], refusal=reason)
+        return _refused(pair, reason)
     finally:
         for client in clusters:
             client.close()
+
+
+def _refused(pair: RangePair, reason: str) -> ComparedRange:
+    return ComparedRange(part=pair.part, first=pair.source[0], refusal=reason)

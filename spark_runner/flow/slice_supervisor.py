@@ -301,4 +301,5 @@ class SliceSupervisor:
             pid=last.pid if last else None,
             as_of=last.as_of if last else now,
             speed=last.speed if last else UNMEASURED,
+            generation=(run.current.work if run.current is not None else self.job).generation,
         )

@@ -6,18 +6,25 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
 
+from mirrors.domain.transforms.rules import TransformRule
 from spark_runner import task
 from spark_runner.ipc.messages import SliceResult, SliceWork
 from spark_runner.slices.rotation import SlotRotation
-from spark_runner.sql.plan import first_line, open_session, run_with_rules
+from spark_runner.sql.plan import (
+    evaluate_in_job,
+    first_line,
+    open_session,
+    run_with_rules,
+)
 
 log = logging.getLogger("spark_runner.spark")
 
@@ -106,6 +113,21 @@ class SparkJobs:
             self._name_job(group, name, pool=group)
             return self._run(function, text)
         except (Py4JError, OSError) as error:
+            raise ValueError(first_line(error)) from None
+
+    def launch_with_rules(
+        self,
+        rules: Sequence[TransformRule],
+        first_worker: Callable[[Iterable[Any]], Iterable[Any]],
+        *,
+        group: str,
+        name: str,
+    ) -> str:
+        """The same for a function that evaluates rules (`sql.evaluator.serve`)."""
+        try:
+            self._name_job(group, name, pool=group)
+            return evaluate_in_job(self.session(), rules, first_worker)
+        except (Py4JError, OSError, PySparkException) as error:
             raise ValueError(first_line(error)) from None
 
     def _name_job(self, group: str, name: str, pool: str) -> None:

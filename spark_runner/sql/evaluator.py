@@ -102,9 +102,27 @@ def secrets_of(rules: Sequence[TransformRule]) -> dict[str, bytes]:
 
 def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     """The first worker: runs the copy loop in a thread, and passes its requests to Spark."""
-    task.prepare_worker()
     work = SliceWork.from_json(work_json)
-    rules = work.spec.settings.transforms
+
+    def run(evaluator: ArrowEvaluator) -> str:
+        return task.run(work, evaluator).to_json()
+
+    def failed(message: str, code: str) -> str:
+        return SliceResult(ended_because="failed", reason=message, code=code).to_json()
+
+    yield from serve(work.spec.settings.transforms, run, failed)
+
+
+def serve(
+    rules: Sequence[TransformRule],
+    run: Callable[[ArrowEvaluator], str],
+    failed: Callable[[str, str], str],
+) -> Iterator[pa.RecordBatch]:
+    """In the first worker: let `run` evaluate rules in a thread; returns what goes to Spark.
+
+    `run` returns the task's result. `failed` makes one of a message and its code.
+    """
+    task.prepare_worker()
     secrets: dict[str, bytes] = {}
     refused: UnderstudyError | None = None
     try:
@@ -112,6 +130,14 @@ def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     except UnderstudyError as error:
         refused = error
     evaluator = ArrowEvaluator(rules, secrets)
+
+    def run_to_the_end() -> None:
+        result = failed("The task ended without a result.", "defect")
+        try:
+            result = run(evaluator)
+        finally:
+            evaluator.end(result)
+
     try:
         if refused is None and reads_schemas(rules):
             source, target = work.spec.source, work.spec.target
@@ -123,23 +149,12 @@ def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         refused = error
     try:
         if refused is None:
-            threading.Thread(target=_run, args=(work, evaluator), name="copy", daemon=True).start()
+            threading.Thread(target=run_to_the_end, name="with rules", daemon=True).start()
         else:
-            result = SliceResult(ended_because="failed", reason=refused.message, code=refused.code)
-            evaluator.end(result.to_json())
+            evaluator.end(failed(refused.message, refused.code))
         yield from evaluator.batches()
     finally:
         evaluator.close()
-
-
-def _run(work: SliceWork, evaluator: ArrowEvaluator) -> None:
-    result = SliceResult(
-        ended_because="failed", reason=f"Slice {work.index} ended without a result.", code="defect"
-    )
-    try:
-        result = task.run(work, evaluator)
-    finally:
-        evaluator.end(result.to_json())
 
 
 def return_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

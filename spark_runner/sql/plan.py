@@ -71,17 +71,26 @@ def open_session(context: SparkContext, directory: Path) -> SparkSession:
 def run_with_rules(session: SparkSession, work: SliceWork) -> SliceResult:
     """Run the epoch; blocks until it has ended. Raises what Spark raises."""
     # pyarrow takes memory that runners without rules do not need.
-    from spark_runner.sql.evaluator import copy_records, return_records  # noqa: PLC0415
+    from spark_runner.sql.evaluator import copy_records  # noqa: PLC0415
 
-    rules = work.spec.settings.transforms
-    rows = map_in_arrow(
-        session.range(0, 1, 1, 1),
-        functools.partial(copy_records, work.to_json()),
-        input_schema(rules),
+    first_worker = functools.partial(copy_records, work.to_json())
+    return SliceResult.from_json(
+        evaluate_in_job(session, work.spec.settings.transforms, first_worker)
     )
+
+
+def evaluate_in_job(
+    session: SparkSession,
+    rules: Sequence[TransformRule],
+    first_worker: Callable[[Iterable[Any]], Iterable[Any]],
+) -> str:
+    """The result of one task that evaluates rules (`evaluator.serve`). Raises what Spark raises."""
+    from spark_runner.sql.evaluator import return_records  # noqa: PLC0415
+
+    rows = map_in_arrow(session.range(0, 1, 1, 1), first_worker, input_schema(rules))
     results = map_in_arrow(evaluated(rows, rules), return_records, "result string")
     [[text]] = results.collect()
-    return SliceResult.from_json(text)
+    return str(text)
 
 
 def map_in_arrow(

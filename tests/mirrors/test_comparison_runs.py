@@ -56,7 +56,7 @@ def test_what_it_may_not_read_any_more_is_stated(sides: tuple[Side, Side]) -> No
     assert {(part.source_first, part.source_records) for part in run.parts.all()} == {(1300, 700)}
 
 
-def test_topics_with_a_rule_are_not_compared_and_the_others_are(
+def test_a_worker_compares_no_topics_with_a_rule_and_says_why(
     sides: tuple[Side, Side],
 ) -> None:
     source, target = sides
@@ -78,7 +78,8 @@ def test_topics_with_a_rule_are_not_compared_and_the_others_are(
     assert parts[f"{name}-plain"][0] == "same"
     verdict, reason = parts[f"{name}-filtered"]
     assert verdict == "unread"
-    assert reason.startswith("Rule 1 of the flow filters or changes the records of this topic")
+    assert reason.startswith("Rule 1 filters or changes the records of this topic. Only the flow's")
+    assert "does not run, so a worker reads the records" in reason
 
 
 def test_a_lost_worker_is_followed_by_another_and_an_aborted_run_keeps_what_it_found(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
@@ -9,9 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from mirrors import launcher
-from mirrors.models import Cluster, Comparison, ComparisonFinding, Flow, Runner
+from mirrors.domain.transforms.rules import TRANSFORMS, TransformRule, format_rules
+from mirrors.models import Cluster, Comparison, ComparisonFinding, Flow, RuleStart, Runner
 from mirrors.services import process_liveness
 from mirrors.services.comparison import lifecycle, worker
 from tests.spark.lab import Flow as Copy
@@ -101,6 +104,45 @@ def test_the_runner_compares_while_it_copies_and_names_a_foreign_record(
     assert (finding.kind, finding.partition) == ("extra", 0)
     assert abs(finding.target_offset - foreign) <= 1
     assert run.engine == "spark"
+    copy.stop()
+
+
+def test_records_with_a_rule_are_compared_after_it(lab: Lab, settings: Any) -> None:
+    where = "cast(value as string) not like '%7'"
+    rule = TransformRule(topics=".*", where=where, value="upper(cast(value as string))")
+    copy = lab.flow(tasks_max="1", **{TRANSFORMS: format_rules([rule])})
+    topic = lab.create(copy.topic("ruled"), 2, retention_ms="-1")
+    for partition in range(2):
+        lab.write(topic, [{"key": b"k", "value": b"v%d" % at} for at in range(3000)], partition)
+    copy.start().wait_in_sync(topic, seconds=120)
+    flow = row_of(lab, copy, settings)
+
+    run = lifecycle.request_comparison(flow=flow, who="ann")
+    advance(run)
+
+    assert (run.verdict, run.engine) == ("same", "spark"), run.reason + run.engine_reason
+    assert {(part.rule, part.source_records) for part in run.parts.all()} == {(1, 2700)}
+    # Another rule would not have made these copies: the first difference is named.
+    other = dataclasses.replace(rule, value="lower(cast(value as string))")
+    flow.properties[TRANSFORMS] = format_rules([other])
+    flow.save()
+    run = lifecycle.request_comparison(flow=flow, who="ann")
+    advance(run)
+    assert run.verdict == "differs"
+    first = ComparisonFinding.objects.filter(comparison=run, about="content", partition=0)[0]
+    assert (first.kind, first.source_offset, first.target_offset) == ("changed", 0, 0)
+    assert "its value differs" in first.sentence
+    # From some offset on the present rule applies, and what is below is not compared.
+    flow.properties[TRANSFORMS] = format_rules([rule])
+    flow.save()
+    RuleStart.objects.create(flow=flow, topic=topic, partition=0, offset=2000, when=timezone.now())
+    run = lifecycle.request_comparison(flow=flow, who="ann")
+    advance(run)
+    part = run.parts.get(partition=0)
+    assert (run.verdict, part.verdict, part.source_first) == ("partly", "partly", 2000), run.reason
+    assert part.source_records == 900
+    assert part.unread == 2000
+    assert "From offset 2000 on rule 1 applies" in part.reason
     copy.stop()
 
 

@@ -169,6 +169,8 @@ class SliceStatus:
     as_of: int
     # What limits it, and the round trips to both clusters, by its last report.
     speed: SliceSpeed = UNMEASURED
+    # The edit of the flow whose settings its task copies with; 0 by a runner of an earlier version.
+    generation: int = 0
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> Self:

@@ -16,6 +16,8 @@ UNTIL = "run.until"
 SCHEDULE = "run.schedule"
 ZONE = "run.schedule.zone"
 WINDOW = "run.window.minutes"
+COMPARE_SCHEDULE = "compare.schedule"
+COMPARE_ZONE = "compare.schedule.zone"
 START = "start.from"
 HIGH = "topics.priority.high"
 LOW = "topics.priority.low"
@@ -109,6 +111,21 @@ CONTROL = (
         default=None,
         meaning="How long the window stays open after each time of `run.schedule`. When it "
         "closes, the flow commits and stops until the next window opens.",
+    ),
+    Setting(
+        name=COMPARE_SCHEDULE,
+        verdict="ours",
+        kind=Cron(),
+        default=None,
+        meaning="When the records of both clusters are compared, each time from where the last "
+        "comparison ended. Never if not set.",
+    ),
+    Setting(
+        name=COMPARE_ZONE,
+        verdict="ours",
+        kind=Zone(),
+        default=None,
+        meaning="The time zone of `compare.schedule`; UTC if not set.",
     ),
 )
 

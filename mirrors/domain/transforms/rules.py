@@ -203,6 +203,15 @@ def drops_records(topic: str, rules: Sequence[TransformRule]) -> bool:
     return rule is not None and rule.drops_records
 
 
+def is_same_rule(topic: str, one: Sequence[TransformRule], two: Sequence[TransformRule]) -> bool:
+    """Return whether both lists do the same to the records of a source topic."""
+    rules = (rule_for(topic, rules) for rules in (one, two))
+    effects = [
+        ({}, False) if rule is None else (rule.expressions, rule.provenance) for rule in rules
+    ]
+    return effects[0] == effects[1]
+
+
 def _elements(text: str) -> list[Any]:
     if not text.lstrip().startswith("["):
         raise InvalidRule(

@@ -35,12 +35,13 @@ def request_comparison(
     megabytes: int = MEGABYTES,
     megabytes_per_second: int | None = MEGABYTES_PER_SECOND,
     engine: str = "",
+    is_incremental: bool = False,
     why: str = "",
 ) -> Comparison:
     """Store the run that a worker takes. One open run per flow.
 
     `engine`: `worker` for a client that shares no code with the engine; empty: the flow's runner
-    reads if it can.
+    reads if it can. `is_incremental`: continue where the last comparison of each partition ended.
     """
     chosen = sorted(set(topics))
     if len(chosen) > MOST_TOPICS:
@@ -59,6 +60,7 @@ def request_comparison(
         megabytes=megabytes,
         megabytes_per_second=megabytes_per_second,
         engine=engine,
+        is_incremental=is_incremental,
         engine_reason="As requested." if engine else "",
         why=why,
     )

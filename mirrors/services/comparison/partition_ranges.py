@@ -9,6 +9,7 @@ record before the first compared one ends, so that a foreign record before it is
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from django.db.models import Min
@@ -17,12 +18,21 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.digests import CHUNK
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.transforms.rules import CHANGED_BY_RULE, rule_number
+from mirrors.domain.transforms.rules import rule_number
 from mirrors.kafka.admin.topics import Admin, OffsetQuery
-from mirrors.models import Comparison, ComparisonPart, FlowPartition, PartitionMap, RunBlock
+from mirrors.models import (
+    Comparison,
+    ComparisonPart,
+    FlowPartition,
+    PartitionMap,
+    RuleStart,
+    RunBlock,
+)
 from mirrors.models.comparison import PartVerdict
 from mirrors.services.comparison.metadata import ClusterMetadata
 from mirrors.services.comparison.target_ranges import PrecedingRange, TargetRanges
+from mirrors.services.comparison.verified import compared_ends
+from mirrors.services.flows.rule_starts import why_rules_unknown
 from mirrors.services.offsets.run_index import refresh_index
 from mirrors.services.offsets.translation import translate_offsets
 
@@ -63,13 +73,13 @@ def plan_parts(
         .values_list("map")
         .annotate(Min("first"), Min("downstream"))
     }
-    planner = _Planner(run, spec, shape, remote, TargetRanges(run.flow, maps))
+    planner = _Planner(run, spec, shape, remote, TargetRanges(run.flow, maps), compared_ends(maps))
     asked: dict[TopicPartition, list[int]] = {}
     for tp, known in bounds.items():
         found = maps.get(tp)
         head = firsts.get(found.pk) if found is not None else None
         if found is not None and head is not None and found.position is not None:
-            asked[tp] = [planner.first(known, head, found.position), found.position]
+            asked[tp] = [planner.first(tp, known, head, found.position), found.position]
     uncopied = _uncopied(run, {at: row for at, row in maps.items() if at in bounds.keys() - asked})
     answers = translate_offsets(flow=run.flow, partitions={**dict.fromkeys(bounds, ()), **asked})
     planner.ranges.look({tp: offsets[0] for tp, offsets in asked.items()} | uncopied)
@@ -143,14 +153,20 @@ class _Planner:
         shape: ClusterMetadata,
         remote: Mapping[str, str],
         ranges: TargetRanges,
+        compared: Mapping[TopicPartition, int],
     ) -> None:
         self._run = run
         self._spec = spec
         self._pictures = shape.pictures
         self._remote = remote
+        self._compared = compared
         self.ranges = ranges
+        self._rule_starts = {
+            (row.topic, row.partition): row for row in RuleStart.objects.filter(flow=run.flow)
+        }
+        self._why_rules_unknown = functools.cache(lambda topic: why_rules_unknown(run.flow, topic))
 
-    def first(self, known: Bounds, head: tuple[int, int], position: int) -> int:
+    def first(self, tp: TopicPartition, known: Bounds, head: tuple[int, int], position: int) -> int:
         """The first source offset whose records the target must have, within what was requested."""
         start = known.source_start or 0
         begins = head[0]
@@ -160,6 +176,11 @@ class _Planner:
         first = max(start, begins)
         if self._run.records is not None:
             first = max(first, position - self._run.records)
+        if self._run.is_incremental:
+            first = max(first, self._compared.get(tp, 0))
+        rule_start = self._rule_starts.get(tp)
+        if rule_start is not None:
+            first = max(first, rule_start.offset)
         return min(first, position)
 
     def part(
@@ -184,6 +205,7 @@ class _Planner:
         if asked is None:
             part.verdict = PartVerdict.SAME
             part.reason = "Both sides are empty."
+            part.source_first = part.source_end = part.next = uncopied or 0
             return part
         below = [row.downstream for row in answers]
         if None in below:
@@ -200,6 +222,7 @@ class _Planner:
             target_first = before.end
         part.source_first = part.next = first
         part.source_end = position
+        self._say_rule(part, known, tp, first)
         part.target_first = max(target_first, target_start)
         part.target_end = max(end, known.target_end or 0, part.target_first)
         return part
@@ -241,6 +264,26 @@ class _Planner:
         if before.first is not None:
             part.unread = max(0, before.first - asked)
 
+    def _say_rule(
+        self, part: ComparisonPart, known: Bounds, tp: TopicPartition, first: int
+    ) -> None:
+        """Report that the range begins where the present rule of the topic does."""
+        start = self._rule_starts.get(tp)
+        if start is None or start.offset != first:
+            return
+        asked = known.source_start or 0
+        if self._run.records is not None:
+            asked = max(asked, (part.source_end or 0) - self._run.records)
+        part.unread = max(part.unread, first - asked)
+        rule = "it has no rule any more" if part.rule is None else f"rule {part.rule} applies"
+        part.reason = " ".join(
+            (
+                f"From offset {first} on {rule} (reported at {start.when:%H:%M:%S UTC on %d %B}). "
+                "Records below were copied with another rule and are not compared.",
+                *filter(None, [part.reason]),
+            )
+        )
+
     def _obstacle(
         self, known: Bounds, asked: list[int] | None, uncopied: int | None, tp: TopicPartition
     ) -> str:
@@ -249,9 +292,8 @@ class _Planner:
             return f"The {side} has no such partition, or does not report its end."
         if self._spec.settings.skip_replicated:
             return _MIXED
-        number = rule_number(tp[0], self._spec.settings.transforms)
-        if number is not None:
-            return f"{CHANGED_BY_RULE.format(number=number).capitalize()}."
+        if why := self._why_rules_unknown(tp[0]):
+            return why
         if asked is not None or self._holds_foreign(tp, known, uncopied):
             return ""
         empty = known.source_start == known.source_end
@@ -259,12 +301,13 @@ class _Planner:
             return _NO_MAP
         return ""
 
-    def _kinds(self, topic: str) -> dict[str, bool]:
+    def _kinds(self, topic: str) -> dict[str, bool | int | None]:
         theirs, ours = self._pictures
         sides = [theirs.topics.get(topic), ours.topics.get(self._remote[topic])]
         policies = [side.config("cleanup.policy") or "" for side in sides if side is not None]
         kept = [side.config("message.timestamp.type") for side in sides if side is not None]
         return {
+            "rule": rule_number(topic, self._spec.settings.transforms),
             "compacted": any("compact" in policy for policy in policies),
             "keeps_time": "LogAppendTime" not in kept[1:],
         }

@@ -27,6 +27,7 @@ from mirrors.services.comparison.metadata import read_metadata
 from mirrors.services.comparison.partition_ranges import plan_parts
 from mirrors.services.comparison.records import compare_chunks_of
 from mirrors.services.comparison.runner_ranges import RunnerRanges, runner_refusal
+from mirrors.services.comparison.verified import store_compared
 from mirrors.services.run_lifecycle import Stopped, unexpected_error_text
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ NOTE_EVERY_S = 1.0
 # All differences are counted; this many are stored to be read one by one.
 MOST_FINDINGS = 5000
 _MEGA = 1_000_000
+_NEEDS_RUNNER = "Only the flow's runner evaluates rules."
+_COMPACTED_RULE = "What compaction removed cannot be told from a difference then."
 _COMPACTED = (
     "A worker reads compacted topics, since a record that one side lacks needs a look at later "
     "records of its key."
@@ -123,6 +126,9 @@ class _ComparisonRun:
             if not self._meter.is_open():
                 self._leave(waiting)
                 continue
+            if ruled := [part for part in waiting if part.rule is not None]:
+                self._leave_ruled(ruled)
+                continue
             steps = compare_chunks_of(
                 flow=self.run.flow, spec=self._spec, parts=waiting, meter=self._meter
             )
@@ -203,6 +209,8 @@ class _ComparisonRun:
         )
         if run.content:
             plan_parts(run=run, spec=self._spec, shape=shape, tick=self.tick)
+            for part in ComparisonPart.objects.filter(comparison=run, verdict=PartVerdict.SAME):
+                store_compared(part=part, at=run.started_at or timezone.now())
         self._aspects = list(shape.aspects)
         run.summary = {"aspects": [dataclasses.asdict(row) for row in shape.aspects]}
         with transaction.atomic():
@@ -222,6 +230,14 @@ class _ComparisonRun:
         """The budget is used up: report what was not read."""
         for part in parts:
             self._keep(ComparedChunks(part=part, next=part.next or 0, refusal=self._meter.why()))
+
+    def _leave_ruled(self, parts: list[ComparisonPart]) -> None:
+        """A worker evaluates no rules: report what was not compared."""
+        for part in parts:
+            rule = f"Rule {part.rule} filters or changes the records of this topic."
+            why = _COMPACTED_RULE if part.compacted else _NEEDS_RUNNER
+            refusal = f"{rule} {why} {self.run.engine_reason}".strip()
+            self._keep(ComparedChunks(part=part, next=part.next or 0, refusal=refusal))
 
     def _keep(self, step: ComparedChunks) -> None:
         part = step.part
@@ -244,6 +260,8 @@ class _ComparisonRun:
         ]
         with transaction.atomic():
             part.save()
+            if part.verdict != PartVerdict.WAITING and self.run.started_at is not None:
+                store_compared(part=part, at=self.run.started_at)
             self._store(findings)
 
     def _verdict(self, part: ComparisonPart) -> str:

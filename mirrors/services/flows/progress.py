@@ -19,6 +19,7 @@ from mirrors.models import Flow, FlowPartition, FlowTopic, Job
 from mirrors.services.account import account_of, left_behind_of
 from mirrors.services.account import store as store_account
 from mirrors.services.clock import moment
+from mirrors.services.flows.rule_starts import note_rule_starts
 from mirrors.services.gaps import foreign_records, lost_ranges
 
 Row = TypeVar("Row", FlowTopic, FlowPartition)
@@ -99,6 +100,7 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
         Flow.objects.filter(pk=flow.pk).update(
             as_of=as_of, warnings=list(status.warnings), speed=dataclasses.asdict(speed)
         )
+        note_rule_starts(flow=flow, status=status, as_of=as_of)
         Job.objects.filter(pk=job.pk).update(
             as_of=as_of,
             generation=status.generation,

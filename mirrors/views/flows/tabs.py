@@ -41,6 +41,7 @@ from mirrors.models import (
     Job,
 )
 from mirrors.models.audit.transitions import events_of
+from mirrors.services.comparison.verified import verified_sentence, with_verified
 from mirrors.services.sync import scheduler
 from mirrors.views.audit import setting_changes
 from mirrors.views.drills.readiness import readiness_part
@@ -75,7 +76,7 @@ def _topics(flow: Flow) -> QuerySet[Any]:
 
 def _partitions(flow: Flow) -> QuerySet[FlowPartition]:
     asks = _asks(flow, topic=OuterRef("topic"), partition=OuterRef("partition"))
-    return FlowPartition.objects.filter(flow=flow).annotate(asks=asks)
+    return with_verified(FlowPartition.objects.filter(flow=flow).annotate(asks=asks))
 
 
 def _groups(flow: Flow) -> QuerySet[GroupOffset]:
@@ -103,6 +104,7 @@ def _overview(flow: Flow) -> dict[str, Any]:
         "behind": behind[:_SHOWN],
         "more_behind": len(behind) > _SHOWN,
         "transitions": list(events_of(flow)[:_SHOWN]),
+        "verified": verified_sentence(flow),
     }
 
 

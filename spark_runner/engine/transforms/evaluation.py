@@ -189,9 +189,10 @@ class Transforms:
             for batch in batches:
                 batch.is_evaluated = True
             return
-        pieces = _kept(request.rows, answer, stop)
+        pieces = kept_records(request.rows, answer, stop)
         if rule.provenance:
-            pieces = [self._with_origin(partition, piece) for piece in pieces]
+            tp = partition.topic, partition.partition
+            pieces = [with_origin(piece, self._source, tp) for piece in pieces]
         built, too_large = _build(partition, batches, pieces)
         if too_large is not None:
             reason = _too_large(partition, *too_large)
@@ -205,16 +206,6 @@ class Transforms:
             written = partition.take_before(at + len(built))
             self._stop_at(partition, reason)
             partition.put_last(written)
-
-    def _with_origin(self, partition: Partition, piece: RecordBytes) -> RecordBytes:
-        added = provenance_headers(
-            self._source,
-            partition.topic,
-            partition.partition,
-            piece.offset,
-            wrapped(piece.timestamp),
-        )
-        return piece._replace(rest=RecordFields(piece.rest).with_added(added))
 
     def _failures(self, request: _Request, answer: EvaluatedRows) -> tuple[int, StopReason | None]:
         """The number of the record at which the partition stops, or -1, and the reason.
@@ -236,6 +227,12 @@ class Transforms:
         return -1, None
 
 
+def with_origin(piece: RecordBytes, cluster: str, tp: tuple[str, int]) -> RecordBytes:
+    """The record with headers that name where it came from; `cluster` is an alias."""
+    added = provenance_headers(cluster, *tp, piece.offset, wrapped(piece.timestamp))
+    return piece._replace(rest=RecordFields(piece.rest).with_added(added))
+
+
 def _index_of(partition: Partition, batch: PendingBatch) -> int:
     for at, queued in enumerate(partition.queue):
         if queued is batch:
@@ -255,8 +252,8 @@ def _rows(partition: Partition, batch: PendingBatch) -> list[Row]:
     ]
 
 
-def _kept(rows: Sequence[Row], answer: EvaluatedRows, stop: int) -> list[RecordBytes]:
-    """The records that are written, before the one that failed."""
+def kept_records(rows: Sequence[Row], answer: EvaluatedRows, stop: int = -1) -> list[RecordBytes]:
+    """The records that are written, before the one that failed: its number, or -1."""
     kept, keys, values, headers = answer.kept, answer.keys, answer.values, answer.headers
     if keys is None and values is None and headers is None:
         return [

@@ -35,6 +35,7 @@ def tables_of(document: Mapping[str, Any]) -> tuple[CertificateTable, ...]:
         _objectives(document),
         _measured(document["measured"]),
         _scope(document["scope"]),
+        *_verified(document.get("verified") or {}),
         *left_behind_tables(document.get("left_behind") or ()),
         CertificateTable("Remarks", tuple((text,) for text in document["remarks"])),
         steps_table(document["steps"]),
@@ -122,6 +123,20 @@ def _measured(measured: Mapping[str, Any]) -> CertificateTable:
         tuple((title, count(measured[name])) for title, name in counts)
         + tuple((title, duration(measured[name])) for title, name in times),
     )
+
+
+def _verified(verified: Mapping[str, Any]) -> tuple[CertificateTable, ...]:
+    """Up to when comparisons verified records. Older certificates do not say it."""
+    if not verified:
+        return ()
+    rows = tuple(
+        (
+            f"{row['topic']}-{row['partition']}",
+            f"offset {count(row['offset'])}, {time_text(row['at'])}",
+        )
+        for row in verified["partitions"]
+    )
+    return (CertificateTable("Records verified", (("Summary", verified["sentence"]), *rows)),)
 
 
 def _scope(scope: Mapping[str, Any]) -> CertificateTable:

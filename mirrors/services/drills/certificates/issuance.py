@@ -28,6 +28,7 @@ from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.models import Certificate, DrillRun, FailoverRun
 from mirrors.models.drills import DrillState
 from mirrors.services.clock import moment
+from mirrors.services.comparison.verified import verified_facts
 from mirrors.services.drills.certificates import failover_issuance
 from mirrors.services.drills.certificates.facts import (
     cluster_facts,
@@ -120,6 +121,7 @@ def _facts(run: DrillRun, number: str, now: datetime) -> dict[str, Any]:
         },
         "scope": _scope(run, simulated),
         "left_behind": _left_behind(simulated),
+        "verified": verified_facts(run.flow, most=MOST_NAMES),
         "steps": step_facts(simulated),
         "people": _people(run, simulated),
         "evidence": {

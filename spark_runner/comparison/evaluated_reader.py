@@ -1,0 +1,102 @@
+"""The records of a source range after their rule, as the copy loop writes them.
+
+They go through the same evaluation in Spark. A record that the rule drops, or whose expression
+fails, is not written, so it is not compared.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from typing import Final, NamedTuple
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.domain.specs import FlowSpec
+from spark_runner.comparison.range_reader import Batch, Reader
+from spark_runner.engine.batches.record_bytes import RecordBytes
+from spark_runner.engine.transforms.evaluation import (
+    Evaluator,
+    Row,
+    kept_records,
+    with_origin,
+)
+from spark_runner.engine.transforms.record_fields import RecordFields
+
+# Records and bytes of one evaluation.
+_RECORDS: Final = 4000
+_BYTES: Final = 2 << 20
+# The first evaluation of a runner takes long: Spark loads its SQL classes.
+_PATIENCE_S: Final = 60.0
+
+
+class EvaluatedBatch(NamedTuple):
+    """Records that a rule kept, in its form; the offsets are those of what was evaluated."""
+
+    first_offset: int
+    last_offset: int
+    kept: list[RecordBytes]
+    is_append_time: bool = False
+
+    def has_same_records(self, other: Batch) -> bool:
+        """The bytes are others in any case."""
+        return False
+
+    def records(self) -> list[RecordBytes]:
+        return self.kept
+
+
+class EvaluatedReader:
+    """A reader of the source whose records go through the rule with this index."""
+
+    def __init__(
+        self, reader: Reader, evaluator: Evaluator, spec: FlowSpec, rule: int, tp: tuple[str, int]
+    ) -> None:
+        self._reader, self._evaluator = reader, evaluator
+        self._rule, self._tp = rule, tp
+        self._source = spec.source.alias
+        self._has_origin = spec.settings.transforms[rule].provenance
+        self.reached = reader.reached
+
+    def next(self) -> EvaluatedBatch | None:
+        """The records of the next batches; None at the end. Raises UnderstudyError, ValueError or
+        IndexError."""
+        rows: list[Row] = []
+        first = last = size = 0
+        while len(rows) < _RECORDS and size < _BYTES:
+            batch = self._reader.next()
+            if batch is None:
+                break
+            if not rows:
+                first = batch.first_offset
+            last = batch.last_offset
+            appended = int(batch.is_append_time)
+            for piece in batch.records():
+                rows.append((piece, RecordFields(piece.rest), appended))
+                size += len(piece.rest)
+        if not rows:
+            self.reached = self._reader.reached
+            return None
+        self.reached = max(self.reached, first)
+        return EvaluatedBatch(first, last, self._evaluate(rows))
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _evaluate(self, rows: list[Row]) -> list[RecordBytes]:
+        self._evaluator.send(self._rule, *self._tp, rows)
+        until = time.monotonic() + _PATIENCE_S
+        while not (answers := self._evaluator.receive()):
+            left = until - time.monotonic()
+            if left <= 0:
+                raise KafkaUnavailable(
+                    f"Spark did not evaluate rule {self._rule + 1} within {_PATIENCE_S:.0f} s."
+                )
+            select.select([self._evaluator.fileno()], [], [], left)
+        [answer] = answers
+        written = [
+            is_kept and number not in answer.failed for number, is_kept in enumerate(answer.kept)
+        ]
+        found = kept_records(rows, answer._replace(kept=written))
+        if self._has_origin:
+            found = [with_origin(piece, self._source, self._tp) for piece in found]
+        return found
