@@ -88,6 +88,12 @@ class Exchange(Generic[Response]):
             return None if text is None else self.parse(text)
         return None
 
+    def response_written_at(self, directory: Path, number: int) -> float | None:
+        """When the response was last written, in seconds since the epoch; None without one."""
+        with contextlib.suppress(FileNotFoundError):
+            return self.response_path(directory, number).stat().st_mtime
+        return None
+
     def open_requests(self, directory: Path) -> list[int]:
         """The numbers of the requests, in order."""
         names = (entry.name.split(".", 1) for entry in os.scandir(directory / self.folder))

@@ -68,7 +68,7 @@ def compare_with_rules(text: str, _: Iterable[Any]) -> Iterator[Any]:
     def failed(message: str, _: str) -> str:
         return json.dumps(_refused(work.pair, message).to_dict())
 
-    yield from serve(work.spec.settings.transforms, compare_evaluated, failed)
+    yield from serve(work.spec, compare_evaluated, failed)
 
 
 def run(work: RangeWork, evaluator: Evaluator | None = None) -> ComparedRange:

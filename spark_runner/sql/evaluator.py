@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.schemas.registry import RegistrySpec, registry_of
+from mirrors.domain.specs import FlowSpec
 from mirrors.domain.transforms.rules import TransformRule
 from mirrors.kafka.security.secrets import resolve
 from spark_runner import task
@@ -110,11 +111,11 @@ def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     def failed(message: str, code: str) -> str:
         return SliceResult(ended_because="failed", reason=message, code=code).to_json()
 
-    yield from serve(work.spec.settings.transforms, run, failed)
+    yield from serve(work.spec, run, failed)
 
 
 def serve(
-    rules: Sequence[TransformRule],
+    spec: FlowSpec,
     run: Callable[[ArrowEvaluator], str],
     failed: Callable[[str, str], str],
 ) -> Iterator[pa.RecordBatch]:
@@ -123,6 +124,7 @@ def serve(
     `run` returns the task's result. `failed` makes one of a message and its code.
     """
     task.prepare_worker()
+    rules = spec.settings.transforms
     secrets: dict[str, bytes] = {}
     refused: UnderstudyError | None = None
     try:
@@ -140,7 +142,7 @@ def serve(
 
     try:
         if refused is None and reads_schemas(rules):
-            source, target = work.spec.source, work.spec.target
+            source, target = spec.source, spec.target
             evaluator.read_schemas(
                 registry_of(source.alias, source.properties),
                 registry_of(target.alias, target.properties) if maps_ids(rules) else None,

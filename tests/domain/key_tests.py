@@ -96,6 +96,10 @@ PROOFS = {
     "run.schedule": "tests/mirrors/test_bounded_runs.py::test_the_schedule_begins_the_next_run",
     "run.schedule.zone": "tests/domain/test_windows.py::"
     "test_a_schedule_is_read_by_the_clocks_of_its_zone",
+    "compare.schedule": "tests/mirrors/test_scheduled_comparisons.py::"
+    "test_a_comparison_continues_where_the_last_one_ended",
+    "compare.schedule.zone": "tests/mirrors/test_scheduled_comparisons.py::"
+    "test_a_schedule_is_read_by_the_clocks_of_its_zone_and_taken_once",
     "run.window.minutes": "tests/spark/test_between_offsets.py::"
     "test_a_run_commits_when_its_window_closes_and_the_next_run_continues_there",
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from django.utils import timezone
 
 from mirrors.domain.offsets.runs import Run
 from mirrors.models import Comparison, Flow, FlowPartition, PartitionMap
@@ -79,7 +80,12 @@ def test_a_comparison_continues_where_the_last_one_ended(sides: tuple[Side, Side
         side.write(name, 0, [record(number) for number in range(1000)])
     flow = flow_of(source, target, topic, **{"compare.schedule": "0 2 * * *"})
     FlowPartition.objects.create(
-        flow=flow, topic=topic, partition=0, remote_topic=remote, state="in_sync"
+        flow=flow,
+        topic=topic,
+        partition=0,
+        remote_topic=remote,
+        state="in_sync",
+        as_of=timezone.now(),
     )
     known = keep_map(flow, topic, 0, [Run(0, 0, 1000)], position=1000, at_once=1)
     assert verified_sentence(flow) == "No comparison has verified records yet."

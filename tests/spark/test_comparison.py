@@ -128,7 +128,7 @@ def test_records_with_a_rule_are_compared_after_it(lab: Lab, settings: Any) -> N
     flow.save()
     run = lifecycle.request_comparison(flow=flow, who="ann")
     advance(run)
-    assert run.verdict == "differs"
+    assert run.verdict == "differs", (run.engine_reason, [part.reason for part in run.parts.all()])
     first = ComparisonFinding.objects.filter(comparison=run, about="content", partition=0)[0]
     assert (first.kind, first.source_offset, first.target_offset) == ("changed", 0, 0)
     assert "its value differs" in first.sentence

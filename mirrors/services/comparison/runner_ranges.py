@@ -5,6 +5,7 @@ Only a worker on the runner's host can reach them, and it never waits for the ru
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
@@ -33,6 +34,8 @@ PATIENCE: Final = timedelta(seconds=90)
 # Source offsets of the first request; later ones are as long as the runner takes this time for.
 _FIRST_OFFSETS, _MOST_OFFSETS = 200_000, 10_000_000
 _REQUEST_S: Final = 15.0
+# A response that is older comes from a runner that hangs or is dead.
+_ALIVE_S: Final = 15.0
 _MEGA: Final = 1_000_000
 
 
@@ -78,6 +81,10 @@ class RunnerRanges:
         response = launcher.COMPARISONS.read_response(self._directory, self._run.pk)
         if response is None or response.number not in (0, self._run.request):
             return
+        # The runner writes it every second while its tasks read.
+        written_at = launcher.COMPARISONS.response_written_at(self._directory, self._run.pk)
+        if written_at is not None and time.time() - written_at < _ALIVE_S:
+            self._run.answered_at = timezone.now()
         found: dict[tuple[int, int], ComparedRange] = {
             (row.part, row.first): row for row in response.ranges
         }
@@ -87,7 +94,6 @@ class RunnerRanges:
                 pair = planned.get(part.pk)
                 if pair is None or row.first not in pair.source:
                     break
-                self._run.answered_at = timezone.now()
                 meter.bytes_read += row.bytes
                 first = pair.source.index(row.first)
                 step = self._judged(part, pair.between(first, pair.chunks), row, meter)

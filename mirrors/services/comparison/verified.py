@@ -1,5 +1,4 @@
-"""Verified ranges of partitions: stored with their offset maps, so that another generation of a
-topic begins anew."""
+"""Verified ranges of partitions: stored with the offset map of each generation of a topic."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('mirrors', '0072_rule_starts'),
+        ('mirrors', '0074_rule_starts'),
     ]
 
     operations = [

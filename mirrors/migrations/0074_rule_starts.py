@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('mirrors', '0071_spark_views'),
+        ('mirrors', '0073_runner_moves'),
     ]
 
     operations = [
