@@ -99,7 +99,7 @@ class HostSerializer(StrictSerializer):
 
 
 class HostViewSet(viewsets.GenericViewSet[Host]):
-    """Hosts whose workers serve runners, by name; those seen within a day or with a runner."""
+    """Hosts whose workers serve runners: those that have a runner or were seen within a day."""
 
     queryset = Host.objects.order_by("name")
     serializer_class = HostSerializer

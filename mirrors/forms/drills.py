@@ -49,7 +49,7 @@ class DrillForm(SettingsForm):
         self.fields["groups"].help_text = "One per line. Empty: all that the flow synchronizes."
         self.fields[
             "enabled"
-        ].help_text = "Off: the schedule is kept, and missed runs are not made up."
+        ].help_text = "When off, no drill runs. Missed drills are not run later."
 
     def clean_groups(self) -> list[str]:
         return [line.strip() for line in self.cleaned_data["groups"].splitlines() if line.strip()]

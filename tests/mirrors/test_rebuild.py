@@ -236,7 +236,7 @@ def test_nothing_kept_and_nobody_there_are_said_in_a_sentence(
     forget_all()
     with pytest.raises(CommandError, match="no broker can be reached"):
         call_command("rebuild_from_kafka", bootstrap="127.0.0.1:9", deadline=1.0)
-    with pytest.raises(CommandError, match="No backup is on standby"):
+    with pytest.raises(CommandError, match=r"standby at .* has no backup"):
         call_command("rebuild_from_kafka", bootstrap=sides[0].spec.bootstrap_servers)
     with pytest.raises(CommandError, match=r"No cluster nowhere is registered here"):
         call_command("rebuild_from_kafka", cluster="nowhere")

@@ -111,7 +111,7 @@ class CertificateViewSet(
     @extend_schema(parameters=[EvidenceAsk], responses=OpenApiTypes.OBJECT)
     @action(detail=False, pagination_class=None, filter_backends=[])
     def evidence(self, request: Request) -> Response:
-        """Certificates of a time in the fields of DORA articles 11 and 12, each verified."""
+        """Certificates of a period, each verified, with the fields of DORA articles 11 and 12."""
         asked = EvidenceAsk(data=request.query_params)
         asked.is_valid(raise_exception=True)
         given = asked.validated_data

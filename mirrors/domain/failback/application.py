@@ -107,7 +107,7 @@ def next_step(
         return NextStep(
             "select",
             f"{reverse.name} replicates none of the application's topics. Add them to its setting "
-            "`topics`, or let it explain why a topic is excluded.",
+            "`topics`. Its page Explain says why a topic is excluded.",
         )
     if same_names and not (reverse.skips and forward_skips):
         lacking = f"{old}->{standby}" if reverse.skips else reverse.name
@@ -128,7 +128,8 @@ def next_step(
         owed = "an unknown number of" if reverse.owed is None else f"{reverse.owed:,}"
         return NextStep(
             "wait",
-            f"{reverse.name} still owes {owed} records of {plural(len(reverse.topics), 'topic')}. "
+            f"{reverse.name} has yet to replicate {owed} records of "
+            f"{plural(len(reverse.topics), 'topic')}. "
             "You can simulate now; a switchover waits until they are replicated.",
         )
     return NextStep(

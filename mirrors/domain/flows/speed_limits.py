@@ -171,7 +171,7 @@ def advice(speed: SliceSpeed, *, source: str, target: str) -> str:
 
 def _source_advice(limit: SpeedLimit, alias: str, *, is_far: bool) -> str:
     if not is_far:
-        return f"The brokers of {alias} answer late: look at their disks and request handlers."
+        return f"The brokers of {alias} respond slowly: check their disks and request handlers."
     if limit.in_flight_bytes and limit.in_flight_bytes == limit.window_bytes:
         return (
             "Raise consumer.fetch.max.bytes or tasks.max, or move the runner closer to the source."

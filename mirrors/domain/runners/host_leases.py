@@ -158,7 +158,7 @@ def why_not_moved(runner: LeasedRunner, hosts: Sequence[HostLease], now: datetim
         return "The lease of its host has not ended."
     able = sorted(host.name for host in hosts if runner.allows(host.name) and host.is_held(now))
     if not able:
-        return "No host of its list of other hosts holds a lease: start a worker on one of them."
+        return "None of its other hosts holds a lease: start a worker on one of them."
     return f"{' or '.join(able)} takes over after it has held its lease for {LEASE_S:.0f} s."
 
 

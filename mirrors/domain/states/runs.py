@@ -62,7 +62,7 @@ class StepState(States):
     RUNNING = State(
         name="running",
         meaning="a worker acts, or waits for the effect",
-        cause="the steps before are done; or a person confirms to have done what it requested",
+        cause="the steps before it are done, or a person confirms what it asked for",
         predecessors=frozenset({"pending", "waiting"}),
     )
     WAITING = State(
@@ -70,7 +70,7 @@ class StepState(States):
         meaning="a person has to do something",
         cause="the step finds something that only a person can do",
         predecessors=frozenset({"running"}),
-        action="do what its reason says; then confirm or resume",
+        action="do what its reason asks for, then confirm or resume",
     )
     SUCCEEDED = State(
         name="succeeded",
@@ -206,7 +206,7 @@ class DrillState(States):
     FAILED = State(
         name="failed",
         meaning="it could not begin, did not end well, or missed an objective",
-        cause="the simulation ends; or an hour passes before it could begin",
+        cause="the simulation ends, or it could not begin within an hour",
         predecessors=frozenset({"queued", "running"}),
         action="read the verdict",
     )

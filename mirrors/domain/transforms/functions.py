@@ -82,15 +82,15 @@ HELPERS: Final = {
             name="json_mask",
             arguments=("value", "replacement", "paths"),
             result="value",
-            meaning="Replaces fields of a JSON object by the text, as a number where the field is "
-            'one. With null: by "", 0, false, [] or {}, as fits the field. A field that is null '
+            meaning="Replaces fields of a JSON object with the text, or with a number where it is "
+            'one. With null: with "", 0, false, [] or {}, as fits the field. A field that is null '
             "or missing stays so.",
         ),
         HelperFunction(
             name="json_hmac",
             arguments=("value", "secret", "paths"),
             result="value",
-            meaning="Replaces fields of a JSON object by the hexadecimal HMAC-SHA-256 of their "
+            meaning="Replaces fields of a JSON object with the hexadecimal HMAC-SHA-256 of their "
             "text: equal fields stay equal. A field that is null or missing stays so.",
         ),
         HelperFunction(

@@ -170,7 +170,7 @@ def _check_ready(run: Failback) -> None:
         raise Conflict(f"The reverse flow is {state}. It has to replicate before a switch back.")
     lag = _lag_to_drain(run)
     if lag is None:
-        raise Conflict("The lag of the reverse flow is unknown yet. Try again in some seconds.")
+        raise Conflict("The lag of the reverse flow is not known yet. Try again in a few seconds.")
     if lag > MOST_LAG:
         raise Conflict(
             f"The reverse flow is {lag:,} records behind. Wait until it is below {MOST_LAG:,}: "

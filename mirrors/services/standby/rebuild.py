@@ -84,9 +84,9 @@ def rebuild(
         )
     if not kept:
         raise UnderstudyError(
-            f"No backup is on {spec.alias} at {spec.bootstrap_servers}: it has no topic "
-            "mm2-flow.<source>.internal with a flow in it. Give the target cluster of the "
-            f"flows, to which they write once a minute.",
+            f"{spec.alias} at {spec.bootstrap_servers} has no backup: it has no topic "
+            "mm2-flow.<source>.internal with a flow in it. Name the target cluster of the flows: "
+            "they write their backup there once a minute.",
             code="nothing",
         )
     if confirm is not None and not confirm(_restored_rows(kept)):

@@ -84,8 +84,8 @@ def verify(text: bytes, keys: Mapping[str, str]) -> Verification:
         return Verification(genuine=False, code="unreadable", sentence=document)
     if document.get("kind") not in _KINDS or document.get("format") != FORMAT:
         sentence = (
-            "It is not a certificate that this version knows: its kind or format differs. "
-            "Give the JSON file of a certificate as it was downloaded."
+            "This version does not know the kind or the format of this certificate. "
+            "Use the JSON file of the certificate as it was downloaded."
         )
         return Verification(genuine=False, code="not_ours", sentence=sentence)
     key = document.get("key")
