@@ -45,10 +45,10 @@ RULES = ListSpec(
     columns=(
         *in_rest("id"),
         Column("name", "Rule"),
-        Column("flow.name", "Of", field="flow"),
+        Column("flow.name", "Applies to", field="flow"),
         Column("severity", "Severity"),
         Column("kind"),
-        Column("asks", "Asks", field=None),
+        Column("asks", "Condition", field=None),
         Column("threshold", "Threshold", number=True),
         Column(
             "for_seconds",

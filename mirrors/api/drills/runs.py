@@ -60,7 +60,7 @@ class DrillSerializer(StrictModelSerializer):
 
 
 class DrillViewSet(viewsets.ModelViewSet[Drill]):
-    """Schedules of drills. A missed run is made up once. Drills change nothing real."""
+    """Schedules of drills. A missed run is caught up once. Drills change nothing real."""
 
     queryset = Drill.objects.all()
     serializer_class = DrillSerializer
