@@ -168,6 +168,11 @@ image: ## Build the image of docker-compose.yml (needs a Docker engine)
 check-images: ## Check that .env names each image of docker-compose.yml by its digest
 	@bash .ci/image-digests .env
 
+test-image: $(VENV)/.dev ## Carry out the steps of the Dockerfile in a clean root of Debian (needs root and debootstrap), run all services from it
+	@command -v debootstrap >/dev/null || { echo "debootstrap is not installed: apt-get install debootstrap" >&2; exit 1; }
+	$(PY) -m tests.image.clean_root "$(CURDIR)/.bench/image"
+	UNDERSTUDY_IMAGE_ROOT="$$(ls -d $(CURDIR)/.bench/image/stage-* | tail -1)" $(PYTEST) tests/services/test_services.py -m "" $(RUN)
+
 runtime: $(VENV)/.runtime ## Only the Python packages that running needs
 
 scan-secrets: $(VENV)/.dev ## Look for secrets in the tracked files; .secrets.baseline has the known examples
@@ -221,5 +226,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: up .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-failover test-judge test-native test-schema test-chart test-soak system requirements sbom audit-packages scan-secrets docs compiled help migrate \
+.PHONY: up .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-failover test-judge test-native test-schema test-chart test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image check-images runtime kafka-jars static package

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -15,8 +16,13 @@ from typing import Any
 import psutil
 import yaml
 
+from tests.image.clean_root import inside
+from tests.image.recipe import stages_of
+
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "understudy"
+# Where `make test-image` has built the image; the services run from it then.
+IMAGE_ROOT = os.environ.get("UNDERSTUDY_IMAGE_ROOT", "")
 _DEFAULT = re.compile(r"\$\{\w+:-([^}]*)\}")
 # What has no default comes from .env.
 _REQUIRED = re.compile(r"\$\{(\w+):\?[^}]*\}")
@@ -39,6 +45,13 @@ def environment_of(service: Mapping[str, Any]) -> dict[str, str]:
     return {name: _REQUIRED.sub(r"of-env-\1", text) for name, text in texts.items()}
 
 
+def _owner(root: Path, user: str) -> tuple[int, int]:
+    """The numbers that a user of the image has there."""
+    lines = (root / "etc" / "passwd").read_text(encoding="utf-8").splitlines()
+    entry = next(line.split(":") for line in lines if line.startswith(f"{user}:"))
+    return int(entry[2]), int(entry[3])
+
+
 class Process:
     """One service on this machine: its own command, with other addresses and directories."""
 
@@ -50,6 +63,7 @@ class Process:
         self.data.mkdir()
         theirs = {key: self._here(value) for key, value in environment_of(self.service).items()}
         self.environment = {**os.environ, **theirs, **environment}
+        self._of_the_image = {**theirs, **environment}
         self.popen: subprocess.Popen[bytes] | None = None
 
     @property
@@ -57,7 +71,23 @@ class Process:
         """Without tini, which a machine with an init of its own needs not."""
         before = self.service.get("entrypoint", ["tini", "--"])
         assert before[:2] == ["tini", "--"]
-        return [*before[2:], *(self._here(word) for word in shlex.split(self.service["command"]))]
+        own = [*before[2:], *(self._here(word) for word in shlex.split(self.service["command"]))]
+        return self._in_the_image(own) if IMAGE_ROOT else own
+
+    def _in_the_image(self, command: list[str]) -> list[str]:
+        """As a container runs it: the image's user, variables and folder, and its own volume."""
+        image = stages_of((ROOT / "Dockerfile").read_text(encoding="utf-8"))[-1]
+        root = Path(IMAGE_ROOT)
+        shutil.chown(self.data, *_owner(root, image.user))
+        return inside(
+            root,
+            command,
+            user=image.user,
+            directory=image.directory,
+            environment={**image.environment, **self._of_the_image},
+            shared=[self.data],
+            read_only=bool(self.service.get("read_only")),
+        )
 
     def start(self) -> None:
         with self.log.open("ab") as log:

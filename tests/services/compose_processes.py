@@ -41,7 +41,7 @@ class ComposeProcesses:
                 here["REDIS_URL"] = f"redis://:{password}@127.0.0.1:{self.redis}/0"
             if "UNDERSTUDY_BIND" in service.get("environment", {}):
                 here["UNDERSTUDY_BIND"] = f"127.0.0.1:{self.web}"
-            if name == "worker":
+            if name == "worker" and not compose.IMAGE_ROOT:
                 # What Java keeps between starts may be this machine's.
                 here["UNDERSTUDY_CACHE_DIR"] = os.environ.get("UNDERSTUDY_CACHE_DIR", "")
             self.processes[name] = Process(name, directory, here)
