@@ -54,8 +54,24 @@ def check_master(master: str) -> None:
         raise InvalidMaster(
             f"{master!r} is not a Spark master. Use local[N,4], spark://host:port, yarn or k8s://…"
         )
+    _check_host_name()
     if master.startswith(STANDALONE):
         _check_reachable(master)
+
+
+def _check_host_name() -> None:
+    """Spark asks for the address of this machine's name, unless it is told an address."""
+    if os.environ.get("SPARK_LOCAL_IP"):
+        return
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError as error:
+        raise InvalidMaster(
+            f"The name of this machine, {name}, has no address here, and executors reach the "
+            "runner by it. Add it to /etc/hosts or to DNS, or set SPARK_LOCAL_IP to the address "
+            "at which they reach this machine."
+        ) from error
 
 
 def addresses_of(master: str) -> list[str]:

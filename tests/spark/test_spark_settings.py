@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import socket
 from pathlib import Path
 
 import pytest
 import yaml
 
+from spark_runner.spark import context
 from spark_runner.spark.settings import (
     SparkViews,
     merge_settings,
@@ -109,3 +111,19 @@ def test_a_directory_that_cannot_be_used_stops_nothing(tmp_path: Path) -> None:
     # Spark creates what it needs behind an address.
     there = SparkViews(event_log="hdfs://n/logs")
     assert usable_views(there, {}, local=True)[0].settings["spark.eventLog.dir"] == "hdfs://n/logs"
+
+
+def test_a_machine_whose_name_has_no_address_is_told_how_to_give_it_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_address(*_: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    monkeypatch.setattr(socket, "getaddrinfo", no_address)
+    monkeypatch.setattr(socket, "gethostname", lambda: "box-7")
+    context.check_master("local[2,4]")
+    with pytest.raises(context.InvalidMaster, match=r"box-7, has no address .* SPARK_LOCAL_IP"):
+        context.check_master("yarn")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.7")
+    context.check_master("yarn")
