@@ -69,11 +69,16 @@ def stages_of(text: str) -> list[Stage]:
     """The stages of a Dockerfile's text; ValueError for an instruction that is not known here."""
     lines = [line for line in text.splitlines() if not re.match(r"\s*#", line)]
     found: list[Stage] = []
+    defaults: dict[str, str] = {}
     for line in re.sub(r"\\\n", " ", "\n".join(lines)).splitlines():
         word, _, rest = line.strip().partition(" ")
-        if word == "FROM":
-            base, *name = re.split(r"\s+AS\s+", rest.strip())
-            found.append(Stage(base, *name))
+        if word == "ARG" and not found:
+            name, _, value = rest.strip().partition("=")
+            defaults[name] = value
+        elif word == "FROM":
+            rest = re.sub(r"\$\{(\w+)\}", lambda match: defaults[match[1]], rest)
+            base, *stage = re.split(r"\s+AS\s+", rest.strip())
+            found.append(Stage(base, *stage))
         elif word:
             found[-1].take(word, rest.strip())
     return found

@@ -9,7 +9,8 @@ from tests.image.recipe import Copy, Run, stages_of
 
 TEXT = """
 # a comment
-FROM python:3.11-slim-trixie AS first
+ARG BASE=python:3.11-slim-trixie
+FROM ${BASE} AS first
 WORKDIR /app
 ENV A=1 B="two words"
 # between
