@@ -60,7 +60,7 @@ def check_master(master: str) -> None:
 
 
 def _check_host_name() -> None:
-    """Spark asks for the address of this machine's name, unless it is told an address."""
+    """Spark asks for the address of this machine's name, unless it has been given one."""
     if os.environ.get("SPARK_LOCAL_IP"):
         return
     name = socket.gethostname()

@@ -3,8 +3,8 @@
     python -m tests.image.clean_root DIRECTORY
 
 The base of an official Python image is Debian's smallest system with a Python of its own below
-/usr/local: here `debootstrap` and a copy of the Python that runs this program, which must be of the
-same version. What a step needs and the recipe does not install is missing here as it would be there.
+/usr/local: here `debootstrap` and a copy of the Python that runs this program, which must be of
+the same version. What a step needs and the recipe does not install is missing here too.
 Needs root, `debootstrap` and a registry of Debian packages; takes some ten minutes.
 """
 
@@ -56,7 +56,7 @@ def inside(
     for path in shared:
         (at / path.relative_to("/")).mkdir(parents=True, exist_ok=True)
     if read_only:
-        script += [f"mount -o remount,bind,ro {at}", f"mount -t tmpfs -o mode=1777 tmp {at}/tmp"]
+        script += [f"mount -o remount,bind,ro {at}", f"mount -t tmpfs -o mode=1777 tmp {at}/tmp"]  # noqa: S108
         script.append(f"mkdir -p {' '.join(f'{at}{path}' for path in shared)}")
     script += [f"mount --bind {path} {at}{path}" for path in shared]
     script.append(f'exec chroot --userspec={user} {at} env -i "$@"')
