@@ -79,4 +79,5 @@
   }, 1000);
   new MutationObserver(() => places.forEach(ask))
     .observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => places.forEach(ask));
 })();
