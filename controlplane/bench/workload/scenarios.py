@@ -117,14 +117,16 @@ def _full_cells() -> list[Scenario]:
         # What an idle opponent takes is as steady after one minute as after two.
         dataclasses.replace(idle, idle_s=60.0, contenders=(OPPONENT,)),
         dataclasses.replace(idle, idle_s=120.0, contenders=(OURS,)),
-        *_rules(),
+        *_rules(live),
         Scenario(name="flows-5", flows=5, backlog_mb=2_000, contenders=(OURS,)),
         Scenario(name="flows-20", flows=20, backlog_mb=2_000, contenders=(OURS,)),
     ]
 
 
-def _rules() -> list[Scenario]:
+def _rules(live: Scenario) -> list[Scenario]:
     """Rules that keep every record, so that the copies are verified as in all other cells.
+
+    `live`: the cell that measures latency.
 
     The filter looks at a header. The change sends every value through Spark and back; MirrorMaker 2
     has no transform for values without a converter, so it copies them unchanged.
@@ -132,19 +134,20 @@ def _rules() -> list[Scenario]:
     cell = Scenario(name="1k-lz4-16-filter", backlog_mb=4_000, passes=2)
     keeps = TransformRule(topics=".*", where="header(headers, 'absent') is null")
     changes = TransformRule(topics=".*", value="if(length(value) < 0, null, value)")
+    properties = {TRANSFORMS: format_rules((keeps,))}
+    mm2_properties = {
+        "transforms": "drop",
+        "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
+        "transforms.drop.predicate": "absent",
+        "predicates": "absent",
+        "predicates.absent.type": f"{_PREDICATES}.HasHeaderKey",
+        "predicates.absent.name": "absent",
+    }
     return [
         dataclasses.replace(
-            cell,
-            properties={TRANSFORMS: format_rules((keeps,))},
-            mm2_properties={
-                "transforms": "drop",
-                "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter",
-                "transforms.drop.predicate": "absent",
-                "predicates": "absent",
-                "predicates.absent.type": f"{_PREDICATES}.HasHeaderKey",
-                "predicates.absent.name": "absent",
-            },
+            live, name="latency-filter", properties=properties, mm2_properties=mm2_properties
         ),
+        dataclasses.replace(cell, properties=properties, mm2_properties=mm2_properties),
         dataclasses.replace(
             cell, name="1k-lz4-16-change", properties={TRANSFORMS: format_rules((changes,))}
         ),
