@@ -80,7 +80,7 @@ def test_a_filter_drops_what_its_predicate_matches(predicate: str, negate: str, 
         ("ReplaceField$Value", {"include": "a"}, "value", "json_keep(value, 'a')"),
         ("ReplaceField$Key", {"include": "a,b", "exclude": "b"}, "key",
          "json_drop(json_keep(key, 'a', 'b'), 'b')"),
-        ("InsertHeader", {"header": "from", "literal.value": "A"}, "headers",
+        ("InsertHeader", {"header": "from", "value.literal": "A"}, "headers",
          "concat(headers, array(named_struct('key', 'from', 'value', cast('A' as binary))))"),
         ("InsertHeader", {"header": "from"}, "headers",
          "concat(headers, array(named_struct('key', 'from', 'value', cast(null as binary))))"),
@@ -105,7 +105,7 @@ def test_each_transform_sees_what_the_earlier_ones_left() -> None:
     text = chain(
         transform("drop", "ReplaceField$Value", exclude="card"),
         transform("mask", "MaskField$Value", fields="name"),
-        transform("add", "InsertHeader", header="it's", literal_value="1"),
+        transform("add", "InsertHeader", header="it's", **{"value.literal": "1"}),
         transform("keep", "Filter", predicate="p", negate="true"),
     )
     rule = only(text + HEADER)

@@ -27,7 +27,7 @@ HARMLESS = frozenset(
 HARMLESS_FAMILIES = (
     "offset.storage.", "config.storage.", "status.storage.", "rest.", "access.control.",
     "key.converter.", "value.converter.", "header.converter.", "config.providers.",
-    "admin.", "source.admin.", "target.admin.",
+    "admin.", "source.admin.", "target.admin.", "topic.creation.",
 )  # fmt: skip
 # Client properties of Java that change nothing about which records arrive, nor their order.
 _IDLE_CLIENT = frozenset(

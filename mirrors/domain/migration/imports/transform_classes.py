@@ -143,7 +143,7 @@ def _insert_header(step: Step, record: Record, condition: Callable[[Record], str
     name = step.settings.get("header")
     if name is None or not name.value.strip():
         raise Refused(step.settings["type"], f"it needs transforms.{step.alias}.header")
-    literal = step.settings.get("literal.value")
+    literal = step.settings.get("value.literal")
     value = "null" if literal is None else _quoted(literal.value)
     header = f"named_struct('key', {_quoted(name.value)}, 'value', cast({value} as binary))"
     before = record.headers
@@ -187,7 +187,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "MaskField$Value": ("fields", "replacement"),
     "ReplaceField$Key": _REPLACE,
     "ReplaceField$Value": _REPLACE,
-    "InsertHeader": ("header", "literal.value"),
+    "InsertHeader": ("header", "value.literal"),
     "DropHeaders": ("headers",),
 }
 
