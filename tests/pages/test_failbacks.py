@@ -117,7 +117,7 @@ def test_to_switch_back_is_one_act_once_nothing_waits(operator: Client, flow: Fl
     assert "Give a reason" in said(reason=" ")
     assert "2 records exist only on primary and have no decision" in said()
     OrphanStretch.objects.update(state="dropped")
-    assert "The lag of the reverse flow is unknown" in said()
+    assert "The lag of the reverse flow is not known yet" in said()
     world.topic(run.reverse, offset_lag=200_000)
     assert "200,000 records behind" in said()
     Flow.objects.filter(pk=run.reverse_id).update(observed_state="starting")

@@ -75,11 +75,14 @@ def with_verified(rows: QuerySet[FlowPartition]) -> QuerySet[FlowPartition]:
 
 def verified_sentence(flow: Flow) -> str:
     """Up to when the records of a flow are verified, in one sentence."""
-    rows = _current(flow)
-    found = rows.aggregate(oldest=Min("verified_at"), differences=Sum("differences", default=0))
-    verified = rows.exclude(verified_at=None).count()
-    times = [found["oldest"]] * verified
-    return summary(rows.count(), times, found["differences"])
+    found = _current(flow).aggregate(
+        partitions=Count("pk"),
+        verified=Count("verified_at"),
+        oldest=Min("verified_at"),
+        differences=Sum("differences", default=0),
+    )
+    times = [found["oldest"]] * found["verified"]
+    return summary(found["partitions"], times, found["differences"])
 
 
 def verified_facts(flow: Flow | None, *, most: int) -> dict[str, Any]:

@@ -22,9 +22,10 @@ _EXAMPLES = 3
 def mark_effects(flow: Flow, topics: Iterable[FlowTopic]) -> None:
     """Set `effect` of each replicated topic: which rule applies to it and what it does, if any.
 
-    `dead_letters`: how many of its records are in the dead-letter topic.
+    `dead_letters`: how many of its records are in the dead-letter topic. The flow is one of
+    `with_dead_letters`.
     """
-    letters = dead_letters_of(flow.pk)
+    letters = dead_letters_of(flow.pk) if flow.dead_letters else {}  # type: ignore[attr-defined]
     rules = parse_rules(flow.properties.get(TRANSFORMS, ""))
     for row in topics:
         is_replicated = row.remote_topic is not None and row.state != "skipped"
