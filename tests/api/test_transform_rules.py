@@ -27,7 +27,8 @@ def test_rules_are_shown_as_objects_too(flow: dict[str, Any]) -> None:
     first, second = flow["transforms"]
     assert (first["number"], first["where"], first["value"]) == (1, "value is not null", None)
     assert second == {
-        "number": 2, "topics": "a", "where": None, "key": None, "value": None, "headers": None
+        "number": 2, "topics": "a", "where": None, "key": None, "value": None, "headers": None,
+        "on_error": "stop", "provenance": False,
     }  # fmt: skip
 
 

@@ -37,7 +37,8 @@ def test_a_person_with_a_grant_on_one_flow_sees_and_uses_only_it(
         assert visitor.complaints == []
         # The buttons are those of an operator of this flow, not of an editor.
         page.goto(f"/flows/{mine.pk}/")
-        assert page.get_by_role("button", name="Stop", exact=False).first.is_enabled()
+        assert page.get_by_role("button", name="Simulate failover").is_enabled()
+        assert page.get_by_role("button", name="Edit", exact=True).is_disabled()
         page.goto(f"/flows/{mine.pk}/configuration/")
         assert page.locator(f'form[action="/flows/{mine.pk}/labels/"]').count() == 0
         for path, status in ((f"/flows/{FAR + 1}/", 404), ("/people/", 403), ("/flows/", 200)):
