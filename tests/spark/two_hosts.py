@@ -168,7 +168,7 @@ class TwoHosts:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout.strip()
