@@ -295,18 +295,26 @@ def one_round(
     return trial.chaos.seen
 
 
+def alike(seed: int) -> range:
+    """More seeds: how many requests a round has depends on the machine, and some refuse none."""
+    return range(seed, seed + 400, 100)
+
+
 @pytest.mark.parametrize("seed", [12, 27])
 def test_every_record_crosses_once_whatever_is_refused_lost_or_killed(
     source: Side, target: Side, seed: int
 ) -> None:
-    seen = one_round(source, target, seed, epochs=6)
-    assert seen["refused"], "nothing was tested"
+    assert any(one_round(source, target, number, epochs=6)["refused"] for number in alike(seed)), (
+        "nothing was tested"
+    )
 
 
 @pytest.mark.parametrize("seed", [33, 35])
 def test_with_rules_every_kept_record_crosses_once(source: Side, target: Side, seed: int) -> None:
-    seen = one_round(source, target, seed, epochs=6, transforms=RULES)
-    assert seen["refused"], "nothing was tested"
+    assert any(
+        one_round(source, target, number, epochs=6, transforms=RULES)["refused"]
+        for number in alike(seed)
+    ), "nothing was tested"
 
 
 @pytest.mark.soak
