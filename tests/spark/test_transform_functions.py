@@ -18,6 +18,7 @@ from mirrors.domain.transforms.functions import (
     SPARK_FUNCTIONS,
 )
 from mirrors.domain.transforms.sql import GRAMMAR
+from spark_runner.sql.columns import SCHEMAS
 from spark_runner.sql.plan import open_session, result_of
 from tests.domain.transform_cases import GOOD
 
@@ -90,8 +91,9 @@ def test_no_variable_of_the_environment_gets_into_an_expression(
 
 def test_what_passes_is_analyzed_in_the_session_of_rules(rules_session: SparkSession) -> None:
     columns = [lit(None).cast(kind).alias(name) for name, kind in COLUMNS.items()]
+    # Where schemas are, and a helper's secret, are columns of the job.
+    columns.append(lit(None).cast("string").alias(SCHEMAS))
     rows = rules_session.range(1).select(*columns)
     for field, text in GOOD:
-        # A helper's secret is a column of the job.
         if "env:" not in text and "file:" not in text:
             rows.select(result_of(text, field))
