@@ -16,6 +16,7 @@ from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
 from controlplane.celery import app as celery
+from controlplane.cli import output
 from controlplane.cli.main import main
 from mirrors import rest_client
 from mirrors.models import FailoverRun, Flow, FlowAccount, FlowTopic, GroupOffset, Role
@@ -61,6 +62,11 @@ def run(
         return int(ended.value.code or 0), told.out, told.err
 
     return command
+
+
+def test_an_id_is_shown_as_it_is_typed() -> None:
+    row = {"id": 5003, "partition": 1200, "offset": 41_112}
+    assert [output.field(name)(row) for name in row] == ["5003", "1200", "41,112"]
 
 
 def test_the_list_of_flows_shows_state_and_records_owed_with_their_certainty(
