@@ -24,7 +24,6 @@ _COMPOSE = "services/test_services.py"
 _RIGHTS = "api/test_object_rights.py"
 _ANSWERS = f"{_RIGHTS}::test_every_address_answers_as_declared"
 _READS = f"{_RIGHTS}::test_only_who_may_view_everything_reads_anything_of_the_other_team"
-_HOSTS = "spark/test_host_failover.py"
 _APPLICATION = "spark/test_application_failback.py"
 
 LONG: Mapping[str, str] = {
@@ -57,9 +56,6 @@ LONG: Mapping[str, str] = {
     ),
     "spark/test_standalone.py::test_a_flow_of_more_tasks_than_slots": (
         "spark/test_standalone.py::test_an_executor_killed_under_load"
-    ),
-    f"{_HOSTS}::test_a_killed_host_is_replaced_within_a_minute_and_gets_nothing_back": (
-        f"{_HOSTS}::test_a_host_that_is_cut_off_from_the_database_stops_and_is_replaced"
     ),
     # The other value of a parameter.
     f"{_ANSWERS}[admin of one cluster]": f"{_ANSWERS}[editor of a flow, and the gate's tests",
