@@ -57,6 +57,8 @@ def complete(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             if (operation := operations.get(verb)) is None:
                 continue
             wanted = _ALWAYS if verb == "get" else {**_ALWAYS, **_WRITES}
+            if operation["responses"].pop("409", None):
+                wanted = {**wanted, "409": _WRITES["409"]}
             for status, words in wanted.items():
                 operation["responses"].setdefault(status, _response(words))
     return result

@@ -152,7 +152,7 @@ class FlowCostViewSet(viewsets.ViewSet):
         """The month so far by topic, with advice that names its figures."""
         return Response(_detail(_flow(flow_id)))
 
-    @extend_schema(request=PriceSerializer, responses=FlowCostSerializer)
+    @extend_schema(request=PriceSerializer, responses={200: FlowCostSerializer})
     def create(self, request: Request, flow_id: str) -> Response:
         """Set price and budget of the flow's pair of clusters."""
         flow, given = _flow(flow_id), body_of(request, PriceSerializer)

@@ -115,7 +115,7 @@ class FailoverViewSet(RunViewSet):
         reason_of(request)
         return self.answer(commands.resume(run=self.get_object(), who=person(request)))
 
-    @extend_schema(responses=ApplicationFailbackSerializer)
+    @extend_schema(responses={200: ApplicationFailbackSerializer, 409: None})
     @action(detail=True, methods=["get"], filter_backends=[], pagination_class=None)
     def failback(self, request: Request, pk: str) -> Response:
         """The next step of the failback of one application; 409 for a run of a whole flow."""
