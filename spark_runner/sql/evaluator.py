@@ -245,17 +245,24 @@ class ArrowEvaluator:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """What the worker returns to Spark, until the copy loop has ended."""
         while (item := self._outbox.get()) is not None:
-            if not isinstance(item, set):
+            if isinstance(item, set):
+                self._fetch(item)
+            elif self._failure is None or RESULT in item.column(0).to_pylist():
+                # Records whose schemas could not be fetched are not evaluated: they would fail.
                 yield item
-            elif self._schemas is not None and self._failure is None:
-                try:
-                    self._schemas.fetch(item)
-                except UnderstudyError as error:
-                    # The copy loop ends with it, and the slice is started again with backoff.
-                    self._failure = error
-                    self._results.put(None)
-                    with contextlib.suppress(OSError):
-                        os.write(self._wake, b"\0")
+
+    def _fetch(self, ids: set[int]) -> None:
+        """Fetch schemas; if that fails, the copy loop ends with the reason."""
+        if self._schemas is None or self._failure is not None:
+            return
+        try:
+            self._schemas.fetch(ids)
+        except UnderstudyError as error:
+            # The slice is started again with backoff.
+            self._failure = error
+            self._results.put(None)
+            with contextlib.suppress(OSError):
+                os.write(self._wake, b"\0")
 
     # -- the copy loop's thread
 
@@ -285,6 +292,8 @@ class ArrowEvaluator:
 
     def receive(self) -> list[EvaluatedRows]:
         found: list[EvaluatedRows] = []
+        if self._failure is not None:
+            raise self._failure
         try:
             os.read(self._wakes, 4096)
         except BlockingIOError:

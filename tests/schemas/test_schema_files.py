@@ -15,7 +15,7 @@ from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.schemas.registry import URL, RegistrySpec, registry_of
 from mirrors.domain.transforms.rules import TransformRule
 from mirrors.kafka.schemas.registry_client import RegistryUnavailable
-from spark_runner.sql.columns import KIND, RECORD, SCHEMAS
+from spark_runner.sql.columns import KIND, RECORD, RESULT, SCHEMAS
 from spark_runner.sql.evaluator import ArrowEvaluator
 from spark_runner.sql.schemas import SchemaFiles, ids_of
 from tests.schemas.fake_registry import FakeRegistry
@@ -70,12 +70,17 @@ def test_a_registry_that_does_not_respond_ends_the_copy_loop_with_its_reason(
 ) -> None:
     fake.answers["/schemas/ids/7"] = (503, {})
     evaluator.send(0, "people", 0, [row(FRAMED)])
+    evaluator.send(0, "people", 0, [row(FRAMED)])
     evaluator.end("result")
-    assert list(evaluator.batches())
+    passed = [kind for batch in evaluator.batches() for kind in batch.column(KIND).to_pylist()]
+    # A record without its schema would fail, and could become a dead letter.
+    assert RECORD not in passed
+    assert passed.count(RESULT) == 1
     readable, _, _ = select.select([evaluator], [], [], 5)
     assert readable
-    with pytest.raises(RegistryUnavailable, match="it responded 503"):
-        evaluator.receive()
+    for _ in range(2):
+        with pytest.raises(RegistryUnavailable, match="it responded 503"):
+            evaluator.receive()
 
 
 def test_an_unknown_id_has_no_file_and_is_asked_again_later(
