@@ -155,7 +155,8 @@ def _copy_python(base: Path) -> None:
         if os.path.exists(name):
             shutil.copy2(name, base / name.lstrip("/"))
     # Before Java comes, which makes its own list from this one.
-    shutil.copytree(_AUTHORITIES, base / _AUTHORITIES.relative_to("/"), dirs_exist_ok=True)
+    if _AUTHORITIES.is_dir():
+        shutil.copytree(_AUTHORITIES, base / _AUTHORITIES.relative_to("/"), dirs_exist_ok=True)
     environment = {"HOME": "/root"}
     _checked(inside(base, ["update-ca-certificates"], environment=environment))
     _checked(inside(base, ["ldconfig"], environment=environment))
