@@ -13,16 +13,20 @@ from mirrors.domain.flows.conflicts import check_flow
 from mirrors.domain.migration.imports.clusters import ClusterReader
 from mirrors.domain.migration.imports.drafts import FlowDraft, ParsedConfiguration
 from mirrors.domain.migration.imports.flows import FlowReader
-from mirrors.domain.migration.imports.kafka_connect import read_connect
+from mirrors.domain.migration.imports.formats.kafka_connect import read_connect
+from mirrors.domain.migration.imports.formats.mirrormaker1 import read_mirrormaker1
+from mirrors.domain.migration.imports.formats.mm2_properties import (
+    judge_remaining,
+    judge_unread,
+    read_mm2,
+)
+from mirrors.domain.migration.imports.formats.strimzi import judge_resource, read_strimzi
 from mirrors.domain.migration.imports.line_verdicts import (
     KeyVerdict,
     LineVerdict,
     VerdictCollector,
 )
-from mirrors.domain.migration.imports.mirrormaker1 import read_mirrormaker1
 from mirrors.domain.migration.imports.mm2_precedence import Entry
-from mirrors.domain.migration.imports.mm2_properties import judge_remaining, judge_unread, read_mm2
-from mirrors.domain.migration.imports.strimzi import judge_resource, read_strimzi
 from mirrors.domain.settings.table import KEYS, POLICY_CLASSES
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from mirrors.domain.migration.imports.drafts import FlowDraft, ParsedConfiguration
+from mirrors.domain.migration.imports.formats.mm2_properties import rename_old
+from mirrors.domain.migration.imports.formats.yaml_json import Tree, read_documents
 from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import (
     Entries,
@@ -17,8 +19,6 @@ from mirrors.domain.migration.imports.mm2_precedence import (
     same_value,
     servers,
 )
-from mirrors.domain.migration.imports.mm2_properties import rename_old
-from mirrors.domain.migration.imports.yaml_json import Tree, read_documents
 
 KINDS = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 # What Connect's documentation calls its providers; the worker's own file is not part of the text.

@@ -9,18 +9,18 @@ from collections.abc import Iterable, Iterator
 
 from mirrors.domain.migration.imports.drafts import ParsedConfiguration
 from mirrors.domain.migration.imports.flows import ELSEWHERE
-from mirrors.domain.migration.imports.kafka_connect import (
+from mirrors.domain.migration.imports.formats.kafka_connect import (
     KINDS,
     add_connectors,
     draft_of,
     join_cluster,
 )
+from mirrors.domain.migration.imports.formats.mm2_properties import judge_remaining, rename_old
+from mirrors.domain.migration.imports.formats.strimzi_connection import FieldReader, LoginReader
+from mirrors.domain.migration.imports.formats.yaml_json import Tree, read_documents
 from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry
-from mirrors.domain.migration.imports.mm2_properties import judge_remaining, rename_old
 from mirrors.domain.migration.imports.secret_references import providers
-from mirrors.domain.migration.imports.strimzi_connection import FieldReader, LoginReader
-from mirrors.domain.migration.imports.yaml_json import Tree, read_documents
 
 _MIRROR = "org.apache.kafka.connect.mirror"
 _CONNECTORS = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 
+from mirrors.domain.migration.imports.formats.yaml_json import Tree
 from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry
 from mirrors.domain.migration.imports.secret_references import jaas_line
-from mirrors.domain.migration.imports.yaml_json import Tree
 
 
 class FieldReader:
