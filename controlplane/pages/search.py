@@ -17,12 +17,13 @@ from django.views.decorators.http import require_safe
 from mirrors.domain.access.rights import Right
 from mirrors.domain.formatting import arrow
 from mirrors.lists.columns import Column, ListSpec, in_files
-from mirrors.models import Cluster, FlowTopic, GroupOffset, Runner, needs
+from mirrors.models import Cluster, Flow, FlowTopic, GroupOffset, Runner, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.views.page import mark_cluster, render_page
 from mirrors.views.tables import clean, whole_file
 
 LIMIT = 25
+_EXPLAINED = 10
 # The command palette requests this as JSON.
 FOUND = ListSpec(
     "search",
@@ -60,10 +61,20 @@ def search(request: HttpRequest) -> HttpResponseBase:
     cut = LIMIT if any(kinds.count(kind) == LIMIT for kind in set(kinds)) else 0
     # A stable sort: equal ranks keep the order of kinds.
     found.sort(key=lambda hit: rank(hit.name, q))
-    context = {"q": q, "found": found, "cut": cut}
+    context = {"q": q, "found": found, "cut": cut, "explained": [] if found else _explained(q)}
     if file := whole_file(request, context, FOUND, "search"):
         return file
     return render_page(request, "controlplane/search.html", context, section="search")
+
+
+def _explained(q: str) -> list[dict[str, str]]:
+    """Flows that say why they do not replicate a topic of this name; the first ones by name."""
+    flows = Flow.objects.select_related("source", "target")
+    query = urlencode({"topic": q})
+    return [
+        {"name": arrow(flow.name), "link": f"{reverse('flow-explain', args=[flow.pk])}?{query}"}
+        for flow in flows.order_by("source__alias", "target__alias")[: _EXPLAINED if q else 0]
+    ]
 
 
 def rank(name: str, q: str) -> int:

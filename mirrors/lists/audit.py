@@ -52,10 +52,17 @@ SUBJECTS = (
     "flow",
     "cluster",
     "runner",
+    "job",
     "failoverrun",
+    "failback",
     "gap",
     "drill",
+    "drillrun",
     "comparison",
+    "hook",
+    "alertrule",
+    "channel",
+    "silence",
 )
 AUDIT = dataclasses.replace(
     EVENTS_OF_FLOW,

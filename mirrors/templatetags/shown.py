@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import template
+from django.apps import apps
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
@@ -38,8 +39,11 @@ register.filter("arrow", formatting.arrow)
 _COLORS = 8
 register.filter("color", lambda pk: pk % _COLORS)
 
-# Values that are not simply themselves with spaces.
-_WORDS: dict[str, str] = {"in_sync": "in sync", "absent": "not started"}
+# Values that are not simply themselves with spaces; kinds of rows that the audit names.
+_WORDS: dict[str, str] = {
+    str(model._meta.model_name): str(model._meta.verbose_name) for model in apps.get_models()
+}
+_WORDS.update({"in_sync": "in sync", "absent": "not started"})
 _WORDS.update({str(state): word for state, word in sentences.STATE_TEXTS.items()})
 _SELECTED = SafeString(" selected")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import QuerySet
@@ -26,6 +28,44 @@ def without_address(row: Transition, user: Any) -> Transition:
     return row
 
 
+@dataclasses.dataclass(frozen=True)
+class TimeSpan:
+    """`?from=` and `?until=` of a page with entries; None is open."""
+
+    start: datetime | None
+    end: datetime | None
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> TimeSpan:
+        return cls(*(_moment(request.GET.get(name, "")) for name in ("from", "until")))
+
+    def __bool__(self) -> bool:
+        return bool(self.start or self.end)
+
+    def within(self, rows: QuerySet[Transition]) -> QuerySet[Transition]:
+        if self.start:
+            rows = rows.filter(when__gte=self.start)
+        return rows.filter(when__lte=self.end) if self.end else rows
+
+    @property
+    def fields(self) -> list[tuple[str, str, str]]:
+        """Name, label and value of both inputs of the page."""
+        return [("from", "From", _typed(self.start)), ("until", "Until", _typed(self.end))]
+
+
+def _moment(text: str) -> datetime | None:
+    """A time in UTC, unless it names its zone; None for what is no time."""
+    try:
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _typed(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S") if moment else ""
+
+
 def setting_changes(flow: Flow) -> QuerySet[SettingChange]:
     return SettingChange.objects.filter(flow=flow)
 
@@ -39,9 +79,13 @@ def recent_changes(flow: Flow) -> dict[str, Any]:
 @require_safe
 @needs(Right.VIEW)
 def show_audit(request: HttpRequest) -> HttpResponseBase:
-    """Lists changes by people; `?by=everybody` adds those of Understudy's own processes."""
+    """Lists changes by people; `?by=everybody` adds those of Understudy's own processes.
+
+    `?from=` and `?until=` limit it to a time.
+    """
     everybody = request.GET.get("by") == "everybody"
-    rows = visible_to(Transition.objects.all(), request.user)
+    span = TimeSpan.of(request)
+    rows = span.within(visible_to(Transition.objects.all(), request.user))
     if not everybody:
         rows = by_people(rows)
     if download := export(
@@ -50,8 +94,10 @@ def show_audit(request: HttpRequest) -> HttpResponseBase:
         return download
     table = table_of(request, AUDIT, rows)
     context = {
-        "table": table,
-        "everybody": everybody,
+        "table": dataclasses.replace(table, filtered=table.filtered or bool(span)),
+        "event_span": span.fields,
+        "authors": [("", "By people"), ("everybody", "By anybody")],
+        "by": "everybody" if everybody else "",
         "filters": [
             filter_of("subject", "Of", SUBJECTS, table.chosen),
             filter_of("field", "What", AUDIT.filters["field"], table.chosen),

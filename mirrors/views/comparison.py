@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from django.db.models import QuerySet, Value
+from django.db.models import Count, QuerySet, Value
 from django.db.models.functions import Concat
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.formatting import arrow
+from mirrors.domain.formatting import arrow, plural
 from mirrors.domain.states.runs import COMPARISON
 from mirrors.forms.comparison import ComparisonForm
 from mirrors.lists.columns import ListSpec
@@ -85,15 +85,29 @@ def mark(run: Comparison) -> Any:
 
 
 def aspects_of(run: Comparison) -> list[dict[str, Any]]:
-    """One row per aspect; an aspect that could not be compared has a reason."""
+    """One row per aspect; an aspect that could not be compared has a reason.
+
+    `result`: equal only without notes, such as offsets of groups that are behind on the target.
+    """
+    noted = run.findings.filter(weight="note").order_by().values("about").annotate(n=Count("pk"))
+    notes = {row["about"]: row["n"] for row in noted}
     return [
         {
             **row,
             "label": _NAMES.get(row["about"], row["about"]),
             "state": "critical" if row["differs"] else "good" if row["compared"] else "unknown",
+            "result": _label_of_aspect(row, notes.get(row["about"], 0)),
         }
         for row in (run.summary or {}).get("aspects", [])
     ]
+
+
+def _label_of_aspect(row: dict[str, Any], notes: int) -> str:
+    if row["differs"]:
+        return "differs"
+    if not row["compared"]:
+        return "nothing to compare"
+    return f"no difference, {plural(notes, 'note')}" if notes else "equal"
 
 
 @require_safe

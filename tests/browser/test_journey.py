@@ -41,7 +41,7 @@ def test_from_sign_in_to_a_deleted_flow(visit: Callable[..., Visitor]) -> None:
     expect(page.get_by_role("heading", name="primary→backup")).to_be_visible()
 
     page.get_by_role("button", name="Pause primary→backup").click()
-    expect(page.get_by_text("primary→backup is pausing.")).to_be_visible()
+    expect(page.get_by_text("Pause requested for primary→backup.")).to_be_visible()
     assert Flow.objects.get().desired_state == "paused"
 
     page.get_by_text("More", exact=True).click()
@@ -49,7 +49,7 @@ def test_from_sign_in_to_a_deleted_flow(visit: Callable[..., Visitor]) -> None:
     dialog = page.locator("#dialog")
     dialog.get_by_label("Reason").fill("End of the exercise")
     dialog.get_by_role("button", name="Stop primary→backup").click()
-    expect(page.get_by_text("primary→backup is stopping.")).to_be_visible()
+    expect(page.get_by_text("Stop requested for primary→backup.")).to_be_visible()
 
     page.get_by_role("link", name="Configuration").click()
     page.get_by_role("link", name="Delete primary→backup…").click()

@@ -128,6 +128,20 @@ def test_a_group_that_waits_behind_the_copy_repeats_nothing_and_the_tail_is_lost
     assert plan.blockers == ()
 
 
+@laws
+@given(seen=pictures())
+def test_the_warnings_of_a_loss_sum_up_what_the_table_has(seen: FailoverSnapshot) -> None:
+    plan = plan_failover(seen)
+    lost = {f"{row.topic}-{row.partition}": row.loss for row in plan.partitions if row.loss}
+    found = [one for one in plan.warnings if one.code == "loss"]
+    assert len(found) == len({row.loss_certainty for row in plan.partitions if row.loss})
+    if len(lost) > 1 and len(found) == 1:
+        worst = max(lost, key=lambda name: lost[name] or 0)
+        assert f"{sum(lost.values()):,} record" in found[0].sentence
+        assert found[0].where == f"{len(lost)} partitions"
+        assert f"{lost[worst]:,} record" in found[0].sentence.partition("most in ")[2]
+
+
 def test_a_group_ahead_of_the_copy_has_consumed_a_part_of_what_is_lost() -> None:
     told = RunMap([Run(0, 5, 90)]).translate(96, position=90)
     group_partitions = (make_group_partition(source_offset=96, translation=told),)

@@ -139,6 +139,12 @@ def test_the_audit_of_all_leaves_our_own_processes_out_until_asked(
     assert "Seen by us." not in _text(viewer, "/audit/")
     assert "Seen by us." in _text(viewer, "/audit/?by=everybody")
     assert "A drill of theirs." not in _text(viewer, "/audit/?subject=cluster")
+    night = (timezone.now() - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M")
+    assert "A drill of theirs." not in _text(viewer, f"/audit/?until={night}")
+    assert "A drill of theirs." in _text(viewer, f"/audit/?from={night}")
+    assert "failoverrun" not in viewer.get("/audit/").content.decode().replace(
+        'value="failoverrun"', ""
+    )
     lines = viewer.get("/audit/?as=csv&q=drill").getvalue().decode().splitlines()
     assert len(lines) == 2
     assert lines[1].split(",")[1:4] == ["ben", "flow", "primary->backup"]

@@ -43,6 +43,16 @@ def test_a_wrong_line_is_shown_with_its_reason_and_there_is_nothing_to_click(
     assert not Cluster.objects.exists()
 
 
+def test_a_secret_in_clear_text_is_one_line_that_stops_the_import(admin: Client) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    jaas = f'{module} required username="u" password="p";'
+    login = ("security.protocol=SASL_SSL", "sasl.mechanism=PLAIN", f"sasl.jaas.config={jaas}")
+    text = FILE + "".join(f"backup.{line}\n" for line in login)
+    page = admin.post("/imports/", {**KIND, "text": text}).content.decode()
+    assert "1 line cannot be taken" in page
+    assert "settings not in the text</summary>" in page
+
+
 def test_a_file_that_is_no_text_is_refused_where_it_was_chosen(admin: Client) -> None:
     for raw, words in (
         (b"a\nb=\xff", "line 2 contains the byte 0xFF"),

@@ -82,3 +82,12 @@ def test_a_name_that_looks_like_markup_is_escaped(viewer: Client, flow: Flow) ->
     text = viewer.get(f"/flows/{flow.pk}/partitions/").content.decode()
     assert "a<b>" not in text
     assert f'href="/flows/{flow.pk}/topics/a%3Cb%3E&amp;c/"' in text
+
+
+def test_a_name_that_nothing_has_leads_to_its_explanation_in_each_flow(
+    viewer: Client, flow: Flow
+) -> None:
+    page = viewer.get("/search/?q=nosuch%26x").content.decode()
+    assert f'href="/flows/{flow.pk}/explain/?topic=nosuch%26x"' in page
+    assert "explain/?topic" not in viewer.get("/search/?q=primary").content.decode()
+    assert "explain/?topic" not in viewer.get("/search/").content.decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from mirrors.domain.account.partition import Certainty as OwedCertainty
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import total
@@ -161,11 +162,7 @@ def find_warnings(
         yield Finding(code="source_unreachable", where=picture.flow, sentence=text, page="source")
     if picture.deleted_topics:
         yield _deleted_topics(picture)
-    for row in partitions:
-        if row.loss:
-            name = f"{row.topic}-{row.partition}"
-            text = f"{name}: {amount(row.loss, row.loss_certainty)} would be lost."
-            yield Finding(code="loss", where=name, sentence=text, page="topics")
+    yield from _losses(partitions)
     for group_partition in group_partitions:
         where = f"{group_partition.group} in {group_partition.topic}-{group_partition.partition}"
         if group_partition.outcome in ("ahead", "expired", "lower_bound"):
@@ -175,6 +172,22 @@ def find_warnings(
     yield from _without_offset(picture)
     yield from _left_out(picture)
     yield from _topic_and_permission_warnings(picture)
+
+
+def _losses(partitions: tuple[PartitionPlan, ...]) -> Iterator[Finding]:
+    """Yield one warning for each degree of certainty; the plan's table has each partition."""
+    by_certainty: dict[OwedCertainty, list[tuple[int, str]]] = {}
+    for row in partitions:
+        if row.loss:
+            name = f"{row.topic}-{row.partition}"
+            by_certainty.setdefault(row.loss_certainty, []).append((row.loss, name))
+    for certainty, found in by_certainty.items():
+        most, name = max(found, key=lambda one: one[0])
+        where = name if len(found) == 1 else f"{len(found)} partitions"
+        said = amount(sum(loss for loss, _ in found), certainty)
+        worst = "" if len(found) == 1 else f", most in {name} ({amount(most, certainty)})"
+        text = f"{where}: {said} would be lost{worst}."
+        yield Finding(code="loss", where=where, sentence=text, page="topics")
 
 
 def _skipped(group_partition: GroupPartitionPlan) -> str:

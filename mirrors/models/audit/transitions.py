@@ -95,9 +95,9 @@ class Transition(Owned):
 def changed_values(detail: dict[str, Any] | None) -> list[str]:
     """What an action changed, as `key: before → after`. A value that was not set says so."""
     before, after = ((detail or {}).get(side) or {} for side in ("before", "after"))
+    pairs = {key: (_value(before.get(key)), _value(after.get(key))) for key in [*before, *after]}
     return [
-        f"{_WORDS.get(key, key)}: {_value(before.get(key))} → {_value(after.get(key))}"
-        for key in dict.fromkeys([*before, *after])
+        f"{_WORDS.get(key, key)}: {old} → {new}" for key, (old, new) in pairs.items() if old != new
     ]
 
 

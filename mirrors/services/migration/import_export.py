@@ -145,8 +145,10 @@ def _same_servers(cluster: Cluster, spec: ClusterSpec) -> bool:
 
 
 def _refusals(spec: ClusterSpec) -> Iterator[tuple[FieldKey, str]]:
+    """What only this installation refuses; the plan has what the spec itself refuses."""
+    judged = spec.validate()
     for field, sentences in problems_of(spec).items():
-        for sentence in sentences:
+        for sentence in sentences if field not in judged else ():
             yield (spec.alias, field), sentence
 
 

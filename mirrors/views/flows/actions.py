@@ -56,10 +56,12 @@ def _delete(*, flow: Flow, who: str, why: str = "") -> None:
 
 
 ACTIONS: dict[str, Action] = {
-    "start": Action("Start", "is starting", commands.start_flow, _can_start, main=True),
+    "start": Action(
+        "Start", "Start requested for {name}.", commands.start_flow, _can_start, main=True
+    ),
     "start_beside": Action(
         "Start beside other writers",
-        "is starting beside other writers",
+        "Start requested for {name}, beside other writers.",
         functools.partial(commands.start_flow, accept_other_writers=True),
         lambda flow: bool(flow.start_refusal),
         asks=(
@@ -71,20 +73,28 @@ ACTIONS: dict[str, Action] = {
         typed=True,
     ),
     "pause": Action(
-        "Pause", "is pausing", commands.pause_flow, _has_desired_state("running"), main=True
+        "Pause",
+        "Pause requested for {name}.",
+        commands.pause_flow,
+        _has_desired_state("running"),
+        main=True,
     ),
     "resume": Action(
-        "Resume", "is resuming", commands.resume_flow, _has_desired_state("paused"), main=True
+        "Resume",
+        "Resume requested for {name}.",
+        commands.resume_flow,
+        _has_desired_state("paused"),
+        main=True,
     ),
     "restart": Action(
         "Restart",
-        "is restarting",
+        "Restart requested for {name}.",
         commands.restart_flow,
         _has_desired_state("running", "paused"),
     ),
     "stop": Action(
         "Stop",
-        "is stopping",
+        "Stop requested for {name}.",
         commands.stop_flow,
         _has_desired_state("running", "paused"),
         asks=(
@@ -96,7 +106,7 @@ ACTIONS: dict[str, Action] = {
     ),
     "reverse": Action(
         "Reverse",
-        "is stopping; the other direction is starting",
+        "Stop requested for {name}, and start for the other direction.",
         commands.reverse_flow,
         lambda flow: True,
         asks=(
@@ -108,7 +118,7 @@ ACTIONS: dict[str, Action] = {
     ),
     "delete": Action(
         "Delete",
-        "is deleted",
+        "{name} is deleted.",
         _delete,
         lambda flow: True,
         asks=(
@@ -170,7 +180,7 @@ def _owed(flow: Any) -> str:
 
 
 def _done(request: HttpRequest, flow: Flow, act: Action, after: Flow | None) -> HttpResponse:
-    messages.success(request, f"{arrow(flow.name)} {act.done}.")
+    messages.success(request, act.done.format(name=arrow(flow.name)))
     if after is None:
         return redirect("flows")
     for changed in {flow.pk, after.pk}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -74,15 +75,26 @@ def _apply(request: HttpRequest, form: ImportForm, plan: ImportPlan) -> HttpResp
     return redirect("flows")
 
 
+def _folded_summary(taken: Sequence[Any]) -> str:
+    used = sum(line.verdict == "used" for line in taken)
+    defaulted = len(taken) - used
+    parts = (
+        (used, f"{used} line{'s' * (used != 1)} used as written"),
+        (defaulted, f"{defaulted} setting{'s' * (defaulted != 1)} not in the text"),
+    )
+    return ", ".join(words for count, words in parts if count)
+
+
 def _page(request: HttpRequest, form: ImportForm, plan: ImportPlan | None) -> HttpResponse:
     form.mark_fields()
     lines = sorted(plan.lines, key=lambda line: _PROBLEMS_FIRST.index(line.verdict)) if plan else []
-    rows, taken = fold(lines, lambda line: line.verdict == "used")
+    rows, taken = fold(lines, lambda line: line.verdict in ("used", "defaulted"))
     context: dict[str, Any] = {
         "form": form,
         "plan": plan,
         "rows": [{"line": line, "state": _STATES[line.verdict]} for line in rows],
         "taken": [{"line": line, "state": _STATES[line.verdict]} for line in taken],
+        "taken_words": _folded_summary(taken),
         "commands": [
             curl(request, "Preview an import", "POST", "imports/"),
             curl(request, "Export all flows", "POST", "exports/"),
