@@ -245,3 +245,26 @@ def test_a_state_is_a_word_a_shape_and_a_colour(visit: Callable[..., Visitor], f
     }
     shapes = {look.split("|", 1)[1] for look in looks.values()}
     assert len(shapes) == len(looks)
+
+
+def test_the_reasons_of_an_import_are_whole_at_1440_pixels(
+    visit: Callable[..., Visitor], flow: Flow
+) -> None:
+    page = visit(viewport={"width": 1440, "height": 900}).page
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    text = f"""clusters = east, west
+east.bootstrap.servers = e1:9092
+west.bootstrap.servers = w1:9093
+west.security.protocol = SASL_SSL
+west.sasl.mechanism = SCRAM-SHA-512
+west.sasl.jaas.config = {module} required username="mm2" password="hunter2";
+east->west.enabled = true
+"""
+    page.goto("/imports/")
+    page.fill("textarea", text)
+    page.get_by_role("button", name="Preview").click()
+    table = page.get_by_role("region", name="Table of lines")
+    expect(table).to_be_visible()
+    assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth")
+    page.get_by_text("settings not in the text").click()
+    assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth")
