@@ -71,6 +71,7 @@ class FlowSettings:
     refresh_topics_enabled: bool
     refresh_topics_interval_seconds: int
     heartbeats_replication_enabled: bool
+    metric_names_formats: tuple[str, ...]
     groups: tuple[str, ...]
     groups_exclude: tuple[str, ...]
     refresh_groups_enabled: bool

@@ -10,7 +10,8 @@ from django.db.models import Max
 from mirrors.models import Flow, Job, Runner
 from mirrors.models.account import StoppedPartitions, dead_letters_of, repeats_of, stopped_of
 from mirrors.services.gaps import foreign_records
-from monitoring.prometheus.text_format import Labels, Series, labelled
+from monitoring.prometheus.mm2_names import Labels
+from monitoring.prometheus.text_format import Series, labelled
 
 
 def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:

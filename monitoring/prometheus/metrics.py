@@ -21,7 +21,8 @@ from mirrors.services.comparison.verified import oldest_by_topic
 from monitoring.domain.history import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
 from monitoring.prometheus import engine_metrics, mm2_metrics, partition_metrics, sync_metrics
-from monitoring.prometheus.text_format import MM2, RECORD_AGE, Labels, Series, labelled, text_of
+from monitoring.prometheus.mm2_names import RECORD_AGE, Labels, Mm2Metric
+from monitoring.prometheus.text_format import Series, labelled, text_of
 
 
 def scrape(*, now: datetime, partitions: bool) -> bytes:
@@ -31,10 +32,7 @@ def scrape(*, now: datetime, partitions: bool) -> bytes:
 def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     """Reads the rows once per scrape, with a fixed number of queries."""
     flows = list(with_readiness(flows_with_lag(), now))
-    labels = {
-        flow.pk: Labels.of(flow=flow.label, source=flow.source.alias, target=flow.target.alias)
-        for flow in flows
-    }
+    labels = {flow.pk: Labels.of(flow) for flow in flows}
     yield from _lags(flows, labels, now)
     yield from _states(flows, labels)
     yield from _proofs(flows, labels, now)
@@ -136,8 +134,8 @@ def _copied(labels: dict[int, Labels]) -> Iterator[Series]:
 
 def _rates(labels: dict[int, Labels]) -> Iterator[Series]:
     behind = Series("understudy_flow_partitions_out_of_sync", "Partitions not in sync")
-    records = Series(f"{MM2}record_rate", "Records a second, by flow")
-    size = Series(f"{MM2}byte_rate", "Bytes a second, by flow")
+    records = Mm2Metric("record_rate", "Records a second, by flow")
+    size = Mm2Metric("byte_rate", "Bytes a second, by flow")
     samples = LagSample.objects.filter(resolution=FINE.seconds)
     last = samples.order_by("-at").values_list("at", flat=True).first()
     # A flow that became stale afterwards has no rate.
@@ -148,16 +146,16 @@ def _rates(labels: dict[int, Labels]) -> Iterator[Series]:
             continue
         behind.add(labels[flow].flow, out_of_sync)
         if copied is not None:
-            records.add(labels[flow].mm2, copied)
-            size.add(labels[flow].mm2, volume)
-    yield from (behind, records, size)
+            records.add(labels[flow], copied)
+            size.add(labels[flow], volume)
+    yield from (behind, *records.series(), *size.series())
 
 
 def _topics(labels: dict[int, Labels], *, by_partition: bool) -> Iterator[Series]:
     lag = Series("understudy_topic_offset_lag_records", "Records not yet replicated")
     age = Series("understudy_topic_time_lag_seconds", "Age of the oldest record")
     parts = Series("understudy_topic_partitions", "Partitions of the source topic")
-    mm2 = Series(*RECORD_AGE)
+    mm2 = Mm2Metric(*RECORD_AGE)
     rows = FlowTopic.objects.exclude(remote_topic=None).order_by()
     owed = Series("understudy_topic_owed_records", "Known records not yet replicated")
     unknown = Series("understudy_topic_unknown_partitions", "Partitions with an unknown lag")
@@ -175,10 +173,10 @@ def _topics(labels: dict[int, Labels], *, by_partition: bool) -> Iterator[Series
             lag.add(key, known)
         if oldest is not None and (oldest or not hidden):
             age.add(key, oldest / 1000)
-            mm2.add(f"{labels[flow].mm2},{labelled(topic=remote)}", oldest)
+            mm2.add(labels[flow], oldest, f",{labelled(topic=remote)}")
     yield from (lag, age, owed, unknown, parts)
     if not by_partition:
-        yield mm2
+        yield from mm2.series()
 
 
 def _verified(labels: dict[int, Labels], now: datetime) -> Series:

@@ -6,7 +6,7 @@ Each carries the labels of the usual exporter of JMX. An unknown figure has no s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db.models import Avg, Count, F, Max, Min
 
@@ -14,16 +14,16 @@ from mirrors.domain.flows.latency import Latency
 from mirrors.domain.formatting import OLD_AFTER
 from mirrors.domain.sync.tasks import CHECKPOINTS
 from mirrors.models import DutyRun, Flow, FlowPartition, FlowTopic, Gap, Job
-from monitoring.prometheus.text_format import (
+from monitoring.prometheus.mm2_names import (
+    CHECKPOINT,
     RECORD_AGE,
     REPLICATION_LATENCY,
-    Family,
+    SOURCE,
     Labels,
-    Series,
-    labelled,
+    Mm2Family,
 )
+from monitoring.prometheus.text_format import Series, labelled
 
-CHECKPOINT = "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms"
 TASK_ERROR = "kafka_connect_task_error_"
 _REJECTED = ("refused", "damaged")
 _LATELY_S = 3600
@@ -40,16 +40,16 @@ def series(labels: Mapping[int, Labels], now: datetime, *, by_partition: bool) -
 
 def _latencies(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
     """Of flows with fresh figures; a topic to which nothing was committed has none."""
-    family = Family(*REPLICATION_LATENCY)
+    family = Mm2Family(*REPLICATION_LATENCY)
     fresh = FlowTopic.objects.filter(
         flow__as_of__gte=now - OLD_AFTER, latency__isnull=False, remote_topic__isnull=False
     )
     for flow, remote, found in fresh.order_by().values_list("flow", "remote_topic", "latency"):
         if flow in labels:
             latency = Latency(*found)
-            key = f"{labels[flow].mm2},{labelled(topic=remote)}"
-            family.add(key, latency.mean_ms, latency.min_ms, latency.max_ms)
-    yield from family.series
+            values = (latency.mean_ms, latency.min_ms, latency.max_ms)
+            family.add(labels[flow], values, f",{labelled(topic=remote)}")
+    yield from family.series()
 
 
 def _ages(labels: Mapping[int, Labels]) -> Iterator[Series]:
@@ -57,7 +57,7 @@ def _ages(labels: Mapping[int, Labels]) -> Iterator[Series]:
 
     The plain series is that of the topic, in `metrics`, or that of each partition.
     """
-    _, *rest = Family(*RECORD_AGE).series
+    _, *rest = Mm2Family(*RECORD_AGE).metrics
     rows = FlowPartition.objects.exclude(remote_topic="").order_by()
     topics = rows.values_list("flow", "remote_topic").annotate(
         mean=Avg("time_lag_ms"),
@@ -69,15 +69,16 @@ def _ages(labels: Mapping[int, Labels]) -> Iterator[Series]:
     for flow, remote, mean, low, high, every, known in topics:
         # With an unknown partition none of them would be that of the topic.
         if flow in labels and every == known:
-            key = f"{labels[flow].mm2},{labelled(topic=remote)}"
             for one, value in zip(rest, (mean, low, high), strict=True):
-                one.add(key, value)
-    yield from rest
+                one.add(labels[flow], value, f",{labelled(topic=remote)}")
+    for one in rest:
+        yield from one.series()
 
 
 def _checkpoints(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
     """From the read of the groups' offsets to the acknowledged checkpoints, of the last hour."""
-    family = Family(CHECKPOINT, "Duration of the sync task checkpoints, in the last hour")
+    help_text = "Duration of the sync task checkpoints, in the last hour"
+    family = Mm2Family("checkpoint_latency_ms", help_text, CHECKPOINT)
     since = int(now.timestamp()) - _LATELY_S
     # By flow, so that the database reads the hour of each from the index.
     runs = DutyRun.objects.filter(
@@ -90,9 +91,8 @@ def _checkpoints(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series
     rows = runs.filter(slot__gte=since).order_by().values_list("flow")
     for flow, mean, low, high in rows.annotate(mean=Avg(took), low=Min(took), high=Max(took)):
         if flow in labels:
-            ms = (value.total_seconds() * 1000 for value in (mean, low, high))
-            family.add(labels[flow].mm2, *ms)
-    yield from family.series
+            family.add(labels[flow], (_ms(mean), _ms(low), _ms(high)))
+    yield from family.series()
 
 
 def _errors(labels: Mapping[int, Labels]) -> Iterator[Series]:
@@ -110,9 +110,11 @@ def _errors(labels: Mapping[int, Labels]) -> Iterator[Series]:
     accepted = dict(rejected.filter(state="accepted").values_list("flow").annotate(Count("pk")))
     jobs = Job.objects.filter(state="failed").order_by().values_list("flow").annotate(Count("pk"))
     failed = dict(jobs)
-    names = {flow.pk: flow.name for flow in Flow.objects.select_related("source", "target")}
     for flow, key in labels.items():
-        connector = labelled(connector=f"{names.get(flow, '')}.MirrorSourceConnector", task="0")
         for one, counts in ((failures, found), (skipped, accepted), (errors, failed)):
-            one.add(f"{key.mm2},{connector}", counts.get(flow, 0))
+            one.add(f"{key.mm2},{key.connector(SOURCE)}", counts.get(flow, 0))
     yield from (failures, skipped, errors)
+
+
+def _ms(took: timedelta) -> float:
+    return took.total_seconds() * 1000

@@ -13,15 +13,15 @@ from datetime import datetime
 from mirrors.domain.flows.latency import Latency
 from mirrors.domain.formatting import OLD_AFTER
 from mirrors.models import FlowPartition
-from monitoring.prometheus.text_format import (
-    MM2,
+from monitoring.prometheus.mm2_names import (
     RECORD_AGE,
     REPLICATION_LATENCY,
-    Family,
     Labels,
-    Series,
-    labelled,
+    Mm2Family,
+    Mm2Metric,
+    Start,
 )
+from monitoring.prometheus.text_format import Series, labelled
 
 _FIELDS = (
     "flow",
@@ -43,9 +43,9 @@ class _Heads:
     lag: str
     age: str
     position: str
-    records: str
-    size: str
-    record_age: str
+    # Of records and of bytes, for each of the names.
+    counts: list[tuple[Start, Start]]
+    record_age: list[Start]
 
 
 def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
@@ -55,15 +55,14 @@ def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
 
 def _progress(labels: Mapping[int, Labels]) -> Iterator[Series]:
     """Counts start with the last job, which `rate()` sees as a counter reset."""
-    every = (
-        Series("understudy_partition_offset_lag_records", "Records not yet replicated"),
-        Series("understudy_partition_time_lag_seconds", "Age of the oldest record"),
-        Series("understudy_partition_position", "Next offset to replicate"),
-        Series(f"{MM2}record_count", "Records replicated"),
-        Series(f"{MM2}byte_count", "Bytes sent to the target"),
-        Series(*RECORD_AGE),
-    )
-    lags, ages, positions, counts, sizes, record_ages = (one.lines.append for one in every)
+    lag = Series("understudy_partition_offset_lag_records", "Records not yet replicated")
+    age = Series("understudy_partition_time_lag_seconds", "Age of the oldest record")
+    position = Series("understudy_partition_position", "Next offset to replicate")
+    count = Mm2Metric("record_count", "Records replicated")
+    volume = Mm2Metric("byte_count", "Bytes sent to the target")
+    record_age = Mm2Metric(*RECORD_AGE)
+    ours = (lag, age, position)
+    lags, ages, positions = (one.lines.append for one in ours)
     topics: dict[tuple[int, str], _Heads] = {}
     # No `iterator()`: for its cursor, PostgreSQL would materialize all rows first.
     rows = FlowPartition.objects.order_by()
@@ -74,28 +73,35 @@ def _progress(labels: Mapping[int, Labels]) -> Iterator[Series]:
         if head is None:
             if flow not in labels:
                 continue
-            ours = f'{{{labels[flow].flow},{labelled(topic=topic)},partition="'
-            mm2 = f'{{{labels[flow].mm2},{labelled(topic=remote)},partition="'
-            keys = (ours, ours, ours, mm2, mm2, mm2)
-            names = (one.name for one in every)
-            head = _Heads(*(name + key for name, key in zip(names, keys, strict=True)))
+            key = f'{{{labels[flow].flow},{labelled(topic=topic)},partition="'
+            more = f',{labelled(topic=remote)},partition="'
+            mine = (count.starts(labels[flow], more), volume.starts(labels[flow], more))
+            head = _Heads(
+                lag.name + key,
+                age.name + key,
+                position.name + key,
+                list(zip(*mine, strict=True)),
+                record_age.starts(labels[flow], more),
+            )
             topics[flow, topic] = head
         if behind is not None:
             lags(f'{head.lag}{number}"}} {behind}')
         if oldest is not None:
             ages(f'{head.age}{number}"}} {oldest / 1000}')
             if remote:
-                record_ages(f'{head.record_age}{number}"}} {oldest}')
+                for append, start in head.record_age:
+                    append(f'{start}{number}"}} {oldest}')
         if at is not None:
             positions(f'{head.position}{number}"}} {at}')
-            counts(f'{head.records}{number}"}} {records}')
-            sizes(f'{head.size}{number}"}} {size}')
-    yield from every
+            for (append, start), (append_size, start_of_size) in head.counts:
+                append(f'{start}{number}"}} {records}')
+                append_size(f'{start_of_size}{number}"}} {size}')
+    yield from (*ours, *count.series(), *volume.series(), *record_age.series())
 
 
 def _latencies(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
     """Of flows with fresh figures; a partition to which nothing was committed has none."""
-    family = Family(*REPLICATION_LATENCY)
+    family = Mm2Family(*REPLICATION_LATENCY)
     fresh = FlowPartition.objects.filter(flow__as_of__gte=now - OLD_AFTER, latency__isnull=False)
     for flow, remote, number, found in fresh.order_by().values_list(
         "flow", "remote_topic", "partition", "latency"
@@ -103,6 +109,6 @@ def _latencies(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
         if flow not in labels:
             continue
         latency = Latency(*found)
-        key = f'{labels[flow].mm2},{labelled(topic=remote)},partition="{number}"'
-        family.add(key, latency.mean_ms, latency.min_ms, latency.max_ms)
-    yield from family.series
+        values = (latency.mean_ms, latency.min_ms, latency.max_ms)
+        family.add(labels[flow], values, f',{labelled(topic=remote)},partition="{number}"')
+    yield from family.series()

@@ -11,7 +11,8 @@ from mirrors.domain.sync.tasks import CHECKPOINTS
 from mirrors.models import DutyRun, Flow, FlowTopic, HeartbeatState
 from monitoring.forecasts import usage
 from monitoring.models import ClusterSweep, FlowOutlook
-from monitoring.prometheus.text_format import MM2, Labels, Series, labelled
+from monitoring.prometheus.mm2_names import Labels, Mm2Metric
+from monitoring.prometheus.text_format import Series, labelled
 
 # Older checkpoints have no series.
 _LATELY_S = 2 * 86_400
@@ -99,8 +100,8 @@ def replicated(labels: Mapping[int, Labels], *, by_partition: bool) -> Iterator[
     """
     records = Series("understudy_topic_records_total", "Records replicated", "counter")
     size = Series("understudy_topic_bytes_total", "Bytes sent to the target", "counter")
-    record_count = Series(f"{MM2}record_count", "Records replicated")
-    byte_count = Series(f"{MM2}byte_count", "Bytes sent to the target")
+    record_count = Mm2Metric("record_count", "Records replicated")
+    byte_count = Mm2Metric("byte_count", "Bytes sent to the target")
     rows = FlowTopic.objects.exclude(remote_topic=None).exclude(job=None).order_by()
     fields = ("flow", "topic", "remote_topic", "records", "bytes")
     for flow, topic, remote, count, volume in rows.values_list(*fields):
@@ -110,9 +111,7 @@ def replicated(labels: Mapping[int, Labels], *, by_partition: bool) -> Iterator[
         records.add(key, count)
         size.add(key, volume)
         if not by_partition:
-            mm2 = f"{labels[flow].mm2},{labelled(topic=remote)}"
-            record_count.add(mm2, count)
-            byte_count.add(mm2, volume)
-    yield from (records, size)
-    if not by_partition:
-        yield from (record_count, byte_count)
+            more = f",{labelled(topic=remote)}"
+            record_count.add(labels[flow], count, more)
+            byte_count.add(labels[flow], volume, more)
+    yield from (records, size, *record_count.series(), *byte_count.series())

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
-
-# Prefix of the metrics of MirrorMaker 2's exporter.
-MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
-RECORD_AGE = (f"{MM2}record_age_ms", "Age of the oldest record not replicated")
-REPLICATION_LATENCY = (
-    f"{MM2}replication_latency_ms",
-    "From record timestamp to commit, in the last minute",
-)
 
 
 class Series:
@@ -25,32 +16,9 @@ class Series:
         # Sums from PostgreSQL are Decimals.
         self.lines.append(f"{self.name}{{{labels}}} {float(value)}")
 
-
-class Family:
-    """Mean, lowest and highest; the mean under the plain name too, as boards of MirrorMaker 2
-    expect both."""
-
-    def __init__(self, name: str, help_text: str) -> None:
-        self.series = tuple(
-            Series(f"{name}{end}", help_text) for end in ("", "_avg", "_min", "_max")
-        )
-
-    def add(self, labels: str, mean: float, low: float, high: float) -> None:
-        for one, value in zip(self.series, (mean, mean, low, high), strict=True):
-            one.add(labels, value)
-
-
-@dataclasses.dataclass(frozen=True)
-class Labels:
-    """Labels of one flow: Understudy's, and those of MirrorMaker 2's exporter."""
-
-    flow: str
-    mm2: str
-
-    @classmethod
-    def of(cls, *, flow: str, source: str, target: str) -> Labels:
-        ends = labelled(source=source, target=target)
-        return cls(f"{labelled(flow=flow)},{ends}", ends)
+    @property
+    def has_values(self) -> bool:
+        return len(self.lines) > 1
 
 
 def labelled(**labels: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mirrors.domain.settings import client_properties
 from mirrors.domain.settings.table import KEYS, Setting
-from mirrors.domain.settings.unsupported_mm2 import FAMILIES, NEVER, NOT_YET, ONE_VALUE
+from mirrors.domain.settings.unsupported_mm2 import FAMILIES, NEVER, ONE_VALUE
 from mirrors.domain.settings.value_types import Key
 from tests.domain.key_tests import PROOFS
 
@@ -79,7 +79,7 @@ def _ours() -> str:
 
 
 def _fixed() -> str:
-    keys = (key for key in (*NOT_YET, *ONE_VALUE) if key.only)
+    keys = (key for key in ONE_VALUE if key.only)
     rows = (
         (_code(k.name), _code(k.mm2), ", ".join(map(_code, k.only)), k.meaning, k.why) for k in keys
     )
@@ -114,7 +114,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "different": _different,
     "ours": _ours,
     "fixed": _fixed,
-    "later": lambda: _refused(NOT_YET),
     "never": lambda: _refused(NEVER),
     "families": _families,
     "cluster": _clients("cluster"),

@@ -53,6 +53,8 @@ PROOFS = {
     "refresh.topics.interval.seconds": _REFRESH,
     "heartbeats.replication.enabled": _KEYS
     + "test_heartbeats_topics_are_copied_whatever_topics_says_unless_switched_off",
+    "metric.names.formats": "tests/monitoring/test_mm2_names.py::"
+    "test_a_flow_s_figures_have_the_names_that_it_asks_for",
     "groups": _FILTERED,
     "groups.exclude": _FILTERED,
     "refresh.groups.enabled": _TURNS,

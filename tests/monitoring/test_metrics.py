@@ -29,9 +29,9 @@ from mirrors.models import (
 from mirrors.services.users import create_token, ensure_person
 from monitoring.history import collector
 from monitoring.models import ClusterSweep, FlowOutlook, LagSample
-from monitoring.prometheus.text_format import MM2
 from tests.pages import world
 
+MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
 SMALL = "small batches while lagging"
 LANES = [
@@ -172,14 +172,13 @@ def test_mirror_maker_s_own_names_carry_the_labels_of_its_exporter(
     scraper: Client, flow: Flow
 ) -> None:
     found = scraped(scraper)
-    prefix = "kafka_connect_mirror_mirrorsourceconnector_"
-    [(labels, age)] = found[f"{prefix}record_age_ms"].items()
+    [(labels, age)] = found[f"{MM2}record_age_ms"].items()
     assert dict(labels) == {"source": "primary", "target": "backup", "topic": "primary.orders"}
     assert age == 38_000
-    assert [*found[f"{prefix}record_count"].values()] == [300]
-    assert [*found[f"{prefix}record_rate"].values()] == [12.5]
-    assert [*found[f"{prefix}byte_rate"].values()] == [300.0]
-    assert [*found[f"{prefix}byte_count"].values()] == [9_000]
+    assert [*found[f"{MM2}record_count"].values()] == [300]
+    assert [*found[f"{MM2}record_rate"].values()] == [12.5]
+    assert [*found[f"{MM2}byte_rate"].values()] == [300.0]
+    assert [*found[f"{MM2}byte_count"].values()] == [9_000]
 
 
 def test_latencies_ages_and_failed_records_have_the_names_of_mirror_maker(
@@ -290,6 +289,7 @@ def expressions() -> list[str]:
 def test_every_expression_of_board_and_rules_finds_its_metrics_and_labels(
     scraper: Client, flow: Flow
 ) -> None:
+    Flow.objects.update(properties={"metric.names.formats": "legacy,new"})
     found = scraped(scraper)
     asked = expressions()
     assert len(asked) > 15

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from mirrors.domain.settings.failover import FAILOVER_KEYS
@@ -18,6 +18,7 @@ from mirrors.domain.settings.value_types import (
     Patterns,
     Separator,
     Setting,
+    SomeOf,
 )
 
 DEFAULT_POLICY = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
@@ -41,7 +42,9 @@ CONFIGS_EXCLUDE = (
     "log.message.timestamp.after.max.ms, message.timestamp.type, "
     "unclean.leader.election.enable, min.insync.replicas"
 )
-
+METRIC_NAMES = "metric.names.formats"
+OLD_METRIC_NAMES, NEW_METRIC_NAMES = "legacy", "new"
+_METRIC_NAMES = SomeOf((OLD_METRIC_NAMES, NEW_METRIC_NAMES))
 
 HONOURED = (
     Setting(
@@ -147,6 +150,15 @@ HONOURED = (
         meaning="Whether the heartbeats topic is replicated even if `topics` does not "
         "match it; `topics.exclude` still applies.",
     ),
+    Setting(
+        name=METRIC_NAMES,
+        verdict="honoured",
+        kind=_METRIC_NAMES,
+        default=OLD_METRIC_NAMES,
+        mm2=OLD_METRIC_NAMES,
+        meaning="Under which of MM2's names `/metrics` has the flow's figures: the old ones, "
+        "those of KIP-1280, or both.",
+    ),
 )
 OURS = (
     Setting(
@@ -176,6 +188,11 @@ OURS = (
 KEYS: dict[str, Setting] = {
     key.name: key for key in (*HONOURED, *GROUP_KEYS, *SYNC_KEYS, *OURS, *CONTROL, *FAILOVER_KEYS)
 }
+
+
+def metric_names(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return which of MM2's names a flow's figures have, from its valid settings."""
+    return _METRIC_NAMES.parse(properties.get(METRIC_NAMES, OLD_METRIC_NAMES))
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

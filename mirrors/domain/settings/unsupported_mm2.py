@@ -23,19 +23,10 @@ def _only(name: str, mm2: str, meaning: str, why: str, *only: str) -> Key:
     return Key(name=name, verdict="fixed", mm2=mm2, meaning=meaning, why=why, only=only)
 
 
-def _later(name: str, mm2: str, meaning: str, *only: str) -> Key:
-    if only:
-        return _only(name, mm2, meaning, "no other value is supported yet", *only)
-    return _no(name, mm2, meaning, "it is not supported yet")
-
-
 def _no(name: str, mm2: str, meaning: str, why: str) -> Key:
     return Key(name=name, verdict="refused", mm2=mm2, meaning=meaning, why=why)
 
 
-NOT_YET = (
-    _later("metric.names.formats", "legacy", "How metrics are named."),
-)  # fmt: skip
 ONE_VALUE = (
     _only("topic.filter.class", f"{_CONNECT}.mirror.DefaultTopicFilter",
           "What decides which topics are replicated.", "no class is loaded",
@@ -119,7 +110,7 @@ NEVER = (
     _no("plugin.path", "", "Where classes are found.", "no class is loaded"),
     _no("scheduled.rebalance.max.delay.ms", "300000", "How long lost tasks wait.", _NO_WORKERS),
 )  # fmt: skip
-REFUSED: dict[str, Key] = {key.name: key for key in (*NOT_YET, *ONE_VALUE, *NEVER)}
+REFUSED: dict[str, Key] = {key.name: key for key in (*ONE_VALUE, *NEVER)}
 
 # Whole families, by how their names begin; a name in the tables above or in `keys` comes first.
 FAMILIES: dict[str, str] = {

@@ -70,6 +70,23 @@ class OneOf:
 
 
 @dataclasses.dataclass(frozen=True)
+class SomeOf:
+    """A comma-separated list of at least one of several values, each once."""
+
+    names: tuple[str, ...]
+
+    @property
+    def description(self) -> str:
+        return f"{', '.join(self.names)}, or several of these once each with commas between them"
+
+    def parse(self, text: str) -> tuple[str, ...]:
+        found = tuple(name.strip() for name in text.split(","))
+        if not set(found) <= set(self.names) or len(set(found)) < len(found):
+            raise ValueError(f"must be {self.description}, not {text[:60]!r}")
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
 class Text:
     """Printable text up to a length."""
 
@@ -196,6 +213,7 @@ Kind = (
     Boolean
     | Integer
     | OneOf
+    | SomeOf
     | Text
     | Url
     | Urls

@@ -21,7 +21,7 @@ HARMLESS = frozenset(
         "transaction.boundary", "transaction.boundary.interval.ms", "config.providers",
         "internal.topics.automatic.creation.enable", "dedicated.mode.enable.internal.rest",
         "listeners", "response.http.headers.config", "group.id", "client.id", "plugin.path",
-        "scheduled.rebalance.max.delay.ms", "metric.names.formats", "clusters",
+        "scheduled.rebalance.max.delay.ms", "clusters",
     }
 )  # fmt: skip
 HARMLESS_FAMILIES = (
