@@ -60,6 +60,7 @@ class PartitionMap(Owned):
     - `into`: topic id of the remote topic of its runs; empty where unknown.
     - `source_start`, `target_start`: log start offsets at `starts_at`, null where unknown.
     - `map_end`: downstream end of the last run below the position, as the position records it.
+    - `known_since`: when it was first read; null for rows of earlier versions.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="maps")
@@ -72,6 +73,7 @@ class PartitionMap(Owned):
     source_start = models.BigIntegerField(null=True)
     target_start = models.BigIntegerField(null=True)
     starts_at = models.DateTimeField(null=True)
+    known_since = models.DateTimeField(null=True, auto_now_add=True)
     # The range whose records comparisons found the same (VerifiedRange); null before the first one.
     verified_first = models.BigIntegerField(null=True)
     verified_end = models.BigIntegerField(null=True)

@@ -15,7 +15,7 @@ from mirrors.domain.account.partition import BLOCKING
 from mirrors.domain.account.sentences import blocked_text
 from mirrors.domain.audit.actors import ActorKind
 from mirrors.domain.flows.schedule import RunSchedule
-from mirrors.domain.settings.flow_control import WINDOW
+from mirrors.domain.settings.flow_control import COMPARE_SCHEDULE, WINDOW
 from mirrors.domain.sync.tasks import CHECKPOINTS
 from mirrors.models import (
     DutyRun,
@@ -31,8 +31,9 @@ from mirrors.models.account import with_dead_letters
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState
 from mirrors.models.gaps import GapState
+from mirrors.services.comparison.verified import verified_since
 from mirrors.services.gaps import foreign_records
-from monitoring.domain.alerts.rules import FlowFacts, ForecastFacts, RunnerFacts
+from monitoring.domain.alerts.rules import FlowFacts, ForecastFacts, RunnerFacts, VerificationFacts
 from monitoring.domain.costs import MonthCost, budget_sentence
 from monitoring.domain.epoch_time import milliseconds, moment
 from monitoring.domain.forecasts.retention import RetentionRisk, describe_risk
@@ -49,7 +50,7 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
     beats = {row.flow_id: row for row in HeartbeatState.objects.all()}
     seen = {row.flow_id: row for row in FlowOutlook.objects.defer("tracks", "held")}
     flows = list(with_dead_letters(flows_with_lag()).annotate(checkpoint_at=_last_checkpoints()))
-    windows = _windows(flows, now)
+    windows, verified = _windows(flows, now), verified_since()
     foreign = foreign_records.find_ongoing(now=now)
     has_budget = TransferPrice.objects.filter(monthly_budget__isnull=False).exists()
     costs = usage.costs(flows, now) if has_budget else {}
@@ -84,9 +85,21 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
                 checkpoints_on=_is_on(flow, "emit.checkpoints.enabled"),
                 foreign_records=writes.records if writes else 0,
                 foreign_writes=writes.sentence(flow.target.alias) if writes else "",
+                verification=_verification(flow, verified.get(flow.pk)),
                 **_budget(costs.get(flow.pk)),
             ),
         )
+
+
+def _verification(flow: Flow, found: tuple[int, int, datetime] | None) -> VerificationFacts | None:
+    """None for a flow without `compare.schedule`."""
+    if COMPARE_SCHEDULE not in flow.properties:
+        return None
+    partitions, never, since = found or (0, 0, None)
+    why_not = ""
+    if str(flow.properties.get("skip.replicated", "false")).strip().lower() == "true":
+        why_not = "has records of both directions, which cannot be compared in order"
+    return VerificationFacts(partitions=partitions, never=never, since=since, why_not=why_not)
 
 
 def _budget(cost: MonthCost | None) -> dict[str, Any]:

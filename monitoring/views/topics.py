@@ -30,6 +30,7 @@ from mirrors.models import (
 )
 from mirrors.models.groups.offsets import GroupOffset
 from mirrors.models.groups.summaries import finish_summaries, group_summaries
+from mirrors.services.comparison.verified import verified_sentence, with_verified
 from mirrors.services.topics import readings
 from mirrors.views.page import attempt, curl, render_page
 from mirrors.views.tables import export, file_of, table_of
@@ -87,7 +88,7 @@ def show_topic(request: HttpRequest, pk: int, topic: str) -> HttpResponseBase:
     row = FlowTopic.objects.filter(flow=flow, topic=topic).first()
     if row is None:
         return _elsewhere(flow, topic)
-    partitions = FlowPartition.objects.filter(flow=flow, topic=topic)
+    partitions = with_verified(FlowPartition.objects.filter(flow=flow, topic=topic))
     name = f"{flow.source.alias}-{flow.target.alias}-{topic}"
     of_topic = request.GET.get("of", "") in _LISTS
     if not of_topic and (download := export(request, PARTITIONS, partitions, name)):
@@ -101,6 +102,7 @@ def show_topic(request: HttpRequest, pk: int, topic: str) -> HttpResponseBase:
     context = {
         "flow": flow,
         "topic": row,
+        "verified": verified_sentence(flow, topic),
         "month": _month(flow, topic),
         "latency": Latency(*row.latency) if row.latency else None,
         "configs": configs,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Min, QuerySet, Subquery, Sum
+from django.db.models import Count, F, Min, QuerySet, Subquery, Sum
 from django.db.models.expressions import OuterRef
+from django.db.models.functions import Coalesce
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.verified import VerifiedRange, extended, summary
@@ -73,26 +74,28 @@ def with_verified(rows: QuerySet[FlowPartition]) -> QuerySet[FlowPartition]:
     )
 
 
-def verified_sentence(flow: Flow) -> str:
-    """Up to when the records of a flow are verified, in one sentence."""
-    found = _current(flow).aggregate(
-        partitions=Count("pk"),
-        verified=Count("verified_at"),
-        oldest=Min("verified_at"),
-        differences=Sum("differences", default=0),
-    )
-    times = [found["oldest"]] * found["verified"]
-    return summary(found["partitions"], times, found["differences"])
+def verified_sentence(flow: Flow, topic: str | None = None) -> str:
+    """Up to when the records of a flow, or of one topic, are verified, in one sentence."""
+    return _sentence(_current(flow, None if topic is None else [topic]))
 
 
-def verified_facts(flow: Flow | None, *, most: int) -> dict[str, Any]:
-    """What a certificate says: the sentence, and `most` partitions with offset and time."""
+def verified_facts(
+    flow: Flow | None, *, most: int, topics: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """What a certificate says: the sentence, and `most` partitions with offset and time.
+
+    `topics`: only of these.
+    """
     if flow is None:
         return {"sentence": summary(0, [], 0), "partitions": []}
-    rows = _current(flow).exclude(verified_at=None).order_by("verified_at", "topic", "partition")
+    rows = (
+        _current(flow, topics)
+        .exclude(verified_at=None)
+        .order_by("verified_at", "topic", "partition")
+    )
     fields = ("topic", "partition", "verified_end", "verified_at")
     return {
-        "sentence": verified_sentence(flow),
+        "sentence": _sentence(_current(flow, topics)),
         "partitions": [
             {
                 "topic": topic,
@@ -115,5 +118,28 @@ def oldest_by_topic() -> list[tuple[int, str, int, int, datetime | None]]:
     )
 
 
-def _current(flow: Flow) -> QuerySet[PartitionMap]:
-    return PartitionMap.objects.filter(flow=flow, position__isnull=False)
+def verified_since() -> dict[int, tuple[int, int, datetime]]:
+    """By flow: its partitions, those that no comparison has verified, and the oldest time.
+
+    The time of a partition that was never verified is when it was first seen.
+    """
+    time = Coalesce("verified_at", "known_since", F("flow__created_at"))
+    rows = PartitionMap.objects.filter(position__isnull=False).order_by().values_list("flow")
+    found = rows.annotate(many=Count("pk"), verified=Count("verified_at"), oldest=Min(time))
+    return {flow: (many, many - verified, oldest) for flow, many, verified, oldest in found}
+
+
+def _sentence(rows: QuerySet[PartitionMap]) -> str:
+    found = rows.aggregate(
+        partitions=Count("pk"),
+        verified=Count("verified_at"),
+        oldest=Min("verified_at"),
+        differences=Sum("differences", default=0),
+    )
+    times = [found["oldest"]] * found["verified"]
+    return summary(found["partitions"], times, found["differences"])
+
+
+def _current(flow: Flow, topics: Sequence[str] | None = None) -> QuerySet[PartitionMap]:
+    rows = PartitionMap.objects.filter(flow=flow, position__isnull=False)
+    return rows if topics is None else rows.filter(topic__in=topics)

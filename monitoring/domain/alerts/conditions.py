@@ -211,6 +211,24 @@ def _foreign_writes(condition: Condition, flow: FlowFacts, now: datetime) -> Con
     )
 
 
+def _unverified(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
+    """The partition that counts is the one that was verified the longest ago, or never."""
+    seen = flow.verification
+    if flow.desired != "running":
+        return ConditionResult(False, True, None, f"is {flow.desired}")
+    if seen is None or seen.why_not:
+        words = "is not compared by schedule" if seen is None else seen.why_not
+        return ConditionResult(False, True, None, words)
+    if seen.since is None:
+        return ConditionResult(None, False, None, "has no partition to verify yet")
+    words = "last verified all of its partitions {} ago"
+    if seen.never:
+        words = (
+            f"has not verified {seen.never:,} of {plural(seen.partitions, 'partition')} for {{}}"
+        )
+    return _age(condition, seen.since, now, words)
+
+
 def _budget(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     if flow.budget_share is None:
         return ConditionResult(False, True, None, flow.cost)
@@ -261,5 +279,6 @@ _READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], ConditionResult]] =
     "open_transaction": _open_transaction,
     "foreign_writes": _foreign_writes,
     "not_replicated": _not_replicated,
+    "unverified": _unverified,
     "budget": _budget,
 }

@@ -26,6 +26,7 @@ Kind = Literal[
     "open_transaction",
     "foreign_writes",
     "not_replicated",
+    "unverified",
     "budget",
 ]
 # The condition of each kind, and the unit of its threshold; empty for kinds without one.
@@ -52,6 +53,10 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "open_transaction": ("An open transaction holds back records for this number of seconds", "s"),
     "foreign_writes": ("Another producer writes into the flow's remote topics", ""),
     "not_replicated": ("A selected topic is not replicated, and only a person can change that", ""),
+    "unverified": (
+        "A comparison by schedule has not verified records for more than this number of seconds",
+        "s",
+    ),
     "budget": ("The forecast cost of the month is above this percentage of its budget", "%"),
 }
 # Rules about runners; all others are about flows.
@@ -100,6 +105,22 @@ class ForecastFacts:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class VerificationFacts:
+    """Up to when comparisons verified the records of a flow.
+
+    - `partitions`: those that the flow copies; `never`: those of them that none has verified.
+    - `since`: the oldest time up to which a partition is verified; of one that never was, when it
+      was first seen. None without a partition.
+    - `why_not`: why the schedule verifies nothing; empty if it does.
+    """
+
+    partitions: int
+    never: int
+    since: datetime | None
+    why_not: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class FlowFacts:
     name: str
     desired: str
@@ -129,6 +150,7 @@ class FlowFacts:
     # Records that foreign producers still write, and a sentence that says where.
     foreign_records: int = 0
     foreign_writes: str = ""
+    verification: VerificationFacts | None = None
     # The forecast of the month in percent of its budget; None without one. `cost`: as a sentence.
     budget_share: float | None = None
     cost: str = "has no budget"

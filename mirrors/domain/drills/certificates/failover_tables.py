@@ -16,6 +16,7 @@ from mirrors.domain.drills.certificates.shared_tables import (
     steps_table,
     time_text,
     verification_rows,
+    verified_tables,
 )
 from mirrors.domain.formatting import UNKNOWN, arrow, count
 
@@ -27,6 +28,7 @@ def run_tables(document: Mapping[str, Any]) -> tuple[CertificateTable, ...]:
         _amounts(document),
         *left_behind_tables(document["left_behind"]),
         _scope(document["scope"]),
+        *verified_tables(document),
         steps_table(document["steps"]),
         people_table(document["people"]),
         signature_table(document),

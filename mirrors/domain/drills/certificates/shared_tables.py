@@ -58,6 +58,20 @@ def left_behind_tables(rows: Sequence[Mapping[str, Any]]) -> Iterator[Certificat
         yield CertificateTable("Left behind by decision", tuple(lines))
 
 
+def verified_tables(document: Mapping[str, Any]) -> Iterator[CertificateTable]:
+    """Return up to when comparisons verified records; older certificates do not say it."""
+    verified = document.get("verified")
+    if verified:
+        rows = (
+            (
+                f"{row['topic']}-{row['partition']}",
+                f"offset {count(row['offset'])}, {time_text(row['at'])}",
+            )
+            for row in verified["partitions"]
+        )
+        yield CertificateTable("Records verified", (("Summary", verified["sentence"]), *rows))
+
+
 def people_table(people: Sequence[Mapping[str, Any]]) -> CertificateTable:
     return CertificateTable("People", tuple((row["who"], row["did"]) for row in people))
 

@@ -16,6 +16,7 @@ from mirrors.domain.drills.certificates.shared_tables import (
     steps_table,
     time_text,
     verification_rows,
+    verified_tables,
 )
 from mirrors.domain.formatting import UNKNOWN, arrow, count, duration
 
@@ -35,7 +36,7 @@ def tables_of(document: Mapping[str, Any]) -> tuple[CertificateTable, ...]:
         _objectives(document),
         _measured(document["measured"]),
         _scope(document["scope"]),
-        *_verified(document.get("verified") or {}),
+        *verified_tables(document),
         *left_behind_tables(document.get("left_behind") or ()),
         CertificateTable("Remarks", tuple((text,) for text in document["remarks"])),
         steps_table(document["steps"]),
@@ -123,20 +124,6 @@ def _measured(measured: Mapping[str, Any]) -> CertificateTable:
         tuple((title, count(measured[name])) for title, name in counts)
         + tuple((title, duration(measured[name])) for title, name in times),
     )
-
-
-def _verified(verified: Mapping[str, Any]) -> tuple[CertificateTable, ...]:
-    """Up to when comparisons verified records. Older certificates do not say it."""
-    if not verified:
-        return ()
-    rows = tuple(
-        (
-            f"{row['topic']}-{row['partition']}",
-            f"offset {count(row['offset'])}, {time_text(row['at'])}",
-        )
-        for row in verified["partitions"]
-    )
-    return (CertificateTable("Records verified", (("Summary", verified["sentence"]), *rows)),)
 
 
 def _scope(scope: Mapping[str, Any]) -> CertificateTable:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from mirrors.domain.failover.runbook.data_loss import every_partition
 from mirrors.domain.failover.runbook.steps import KINDS
 from mirrors.models import Certificate, FailoverRun
 from mirrors.models.failover import FailoverState
+from mirrors.services.comparison.verified import verified_facts
 from mirrors.services.drills.certificates.facts import (
     cluster_facts,
     evidence_facts,
@@ -104,6 +106,7 @@ def _facts(
             "ended_at": time_text(run.ended_at),
         },
         "scope": _scope(run),
+        "verified": verified_facts(run.flow, most=MOST_NAMES, topics=_moved_topics(run)),
         "steps": step_facts(run),
         "people": _people(run),
         "evidence": {
@@ -134,11 +137,22 @@ def _named(first: Certificate | None) -> dict[str, str] | None:
     return {"number": first.number, "digest": digest}
 
 
+def _moved_topics(run: FailoverRun) -> list[str] | None:
+    """The topics of a run that moved one application; None for all of the flow."""
+    return _topics(run) if run.scope else None
+
+
+def _topics(run: FailoverRun) -> list[str]:
+    return sorted({row["topic"] for row in _partitions(run)})
+
+
+def _partitions(run: FailoverRun) -> list[Mapping[str, Any]]:
+    return [row for row in every_partition(run.plan or {}) if row["partition"] >= 0]
+
+
 def _scope(run: FailoverRun) -> dict[str, Any]:
-    plan = run.plan or {}
-    partitions = [row for row in every_partition(plan) if row["partition"] >= 0]
-    topics = sorted({row["topic"] for row in partitions})
-    groups = sorted({row["group"] for row in plan.get("places", [])})
+    partitions, topics = _partitions(run), _topics(run)
+    groups = sorted({row["group"] for row in (run.plan or {}).get("places", [])})
     return {
         "flow": run.flow.name,
         "source": cluster_facts(run.flow.source),
