@@ -21,6 +21,7 @@ from mirrors.api import (
     heartbeats,
     offsets,
     runners,
+    schemas,
     sync,
 )
 from mirrors.api.access import people, tokens
@@ -120,6 +121,9 @@ for name, rows in (
     ("outlook", alerts.OutlookViewSet),
     ("readiness", readiness.ReadinessViewSet),
     ("drift", drift.DriftViewSet),
+    ("schemas/subjects", schemas.SchemaSubjectViewSet),
+    ("schemas/ids", schemas.SchemaIdViewSet),
+    ("schemas", schemas.SchemaSyncViewSet),
     ("left-behind", LeftBehindViewSet),
     ("waivers", WaiverViewSet),
     ("cost", FlowCostViewSet),

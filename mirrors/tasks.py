@@ -36,6 +36,7 @@ from mirrors.services.offsets import index_refresh
 from mirrors.services.offsets.retention import current_runs, old_runs, skipped_records
 from mirrors.services.offsets.retention.old_runs import claim_retention
 from mirrors.services.runners import cleanup
+from mirrors.services.schemas.sync import compare_on_request
 from mirrors.services.sync import scheduler
 from mirrors.services.topics import drift, plans, positions, readings, transforms
 
@@ -163,6 +164,11 @@ def look_at_plan(flow_id: int) -> None:
 @shared_task(name="mirrors.tasks.apply_plan")
 def apply_plan(flow_id: int) -> None:
     plans.apply_now(flow_id=flow_id, now=timezone.now())
+
+
+@shared_task(name="mirrors.tasks.compare_schemas")
+def compare_schemas(flow_id: int) -> None:
+    compare_on_request(flow_id=flow_id, now=timezone.now())
 
 
 @shared_task(name="mirrors.tasks.fix_drift")
@@ -362,6 +368,7 @@ __all__ = [
     "check_cluster",
     "check_clusters",
     "check_takeover",
+    "compare_schemas",
     "count_loss",
     "evaluate_rules",
     "fix_drift",

@@ -20,6 +20,7 @@ from mirrors.views.gaps import show_gap
 from mirrors.views.groups import list_all, list_groups, show_group
 from mirrors.views.migration import flow_templates, import_export, takeover
 from mirrors.views.offsets import show_offsets
+from mirrors.views.schemas import compare_schemas
 from mirrors.views.topics import plans, positions
 from mirrors.views.topics.drift import show_drift
 
@@ -96,6 +97,7 @@ urlpatterns = [
     path("flows/<int:pk>/plan/look/", plans.look_at_plan, name="flow-plan-look"),
     path("flows/<int:pk>/plan/apply/", plans.apply_plan, name="flow-plan-apply"),
     path("flows/<int:pk>/plan/follow/", plans.let_acls_follow, name="flow-plan-follow"),
+    path("flows/<int:pk>/schemas/compare/", compare_schemas, name="flow-schemas-compare"),
     path("flows/<int:pk>/drift/<int:finding>/", show_drift, name="flow-drift"),
     path("flows/<int:pk>/simulate/", simulation.simulate, name="flow-simulate"),
     path("flows/<int:pk>/drill/", runs.drill_now, name="flow-drill"),

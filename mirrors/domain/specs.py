@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.schemas.subjects import SubjectSelection
 from mirrors.domain.settings.connection import alias_warnings, check_connection
 from mirrors.domain.settings.run_bounds import named_offsets, start_milliseconds
 from mirrors.domain.settings.table import KEYS
@@ -94,6 +95,13 @@ class FlowSettings:
     sync_topic_acls_interval_seconds: int
     sync_acls_scope: str
     drift_grace_seconds: int
+    sync_schemas_enabled: bool
+    sync_schemas_interval_seconds: int
+    sync_schemas_subjects: tuple[str, ...]
+    sync_schemas_subjects_exclude: tuple[str, ...]
+    sync_schemas_subject_format: str
+    sync_schemas_ids: str
+    sync_schemas_missing: str
     delivery: str
     commit_interval_ms: int
     start_from: str
@@ -141,6 +149,14 @@ class FlowSettings:
     def run_until_offsets(self) -> dict[TopicPartition, int]:
         """The first offsets that a bounded run does not copy; empty if `run.until` has none."""
         return named_offsets(self.run_until or "") or {}
+
+    @property
+    def schema_selection(self) -> SubjectSelection:
+        return SubjectSelection(
+            names=self.sync_schemas_subjects,
+            excluded=self.sync_schemas_subjects_exclude,
+            template=self.sync_schemas_subject_format,
+        )
 
     @property
     def isolation_level(self) -> str:

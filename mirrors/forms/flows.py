@@ -25,6 +25,15 @@ from mirrors.forms.base import SettingsForm, field_of, lines_of, parse_lines, te
 from mirrors.models import Cluster, Flow, Runner
 from mirrors.models.grants import choosable, seen
 
+SCHEMA_KEYS = (
+    "sync.schemas.enabled",
+    "sync.schemas.interval.seconds",
+    "sync.schemas.subjects",
+    "sync.schemas.subjects.exclude",
+    "sync.schemas.subject.format",
+    "sync.schemas.ids",
+    "sync.schemas.missing",
+)
 # Keys of a flow with a field of their own, in the order of the page; all others are key=value text.
 FLOW_KEYS = (
     "topics",
@@ -55,6 +64,7 @@ FLOW_KEYS = (
     "sync.topic.acls.enabled",
     "emit.heartbeats.enabled",
     "emit.heartbeats.interval.seconds",
+    *SCHEMA_KEYS,
 )
 # Switches: a choice of on and off.
 _SWITCHES = (
@@ -62,6 +72,7 @@ _SWITCHES = (
     "emit.checkpoints.enabled",
     "sync.topic.acls.enabled",
     "emit.heartbeats.enabled",
+    "sync.schemas.enabled",
 )
 # The first choice leaves the key unset, so that a later default reaches the flow.
 _CHOICES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -79,6 +90,17 @@ _CHOICES: dict[str, tuple[tuple[str, str], ...]] = {
         ("", "By default: replicated too"),
         ("false", "Replicated too"),
         ("true", "Excluded"),
+    ),
+    "sync.schemas.ids": (
+        ("", "By default: kept where the target allows it"),
+        ("auto", "Kept where the target allows it"),
+        ("keep", "Kept, or not registered"),
+        ("map", "Given by the target"),
+    ),
+    "sync.schemas.missing": (
+        ("", "By default: wait for it"),
+        ("wait", "Wait for it"),
+        ("fail", "Fail, as on_error of the rule says"),
     ),
 }
 _CHOICES |= {
@@ -99,6 +121,13 @@ _LABELS = {
     "sync.topic.acls.enabled": "Synchronize ACLs",
     "emit.heartbeats.enabled": "Write heartbeats",
     "emit.heartbeats.interval.seconds": "Write heartbeats every (seconds)",
+    "sync.schemas.enabled": "Synchronize schemas",
+    "sync.schemas.interval.seconds": "Synchronize schemas every (seconds)",
+    "sync.schemas.subjects": "Subjects",
+    "sync.schemas.subjects.exclude": "Excluded subjects",
+    "sync.schemas.subject.format": "Name of a subject on the target",
+    "sync.schemas.ids": "Ids of schemas",
+    "sync.schemas.missing": "Records whose schema is missing on the target",
     "topics": "Topics",
     "topics.exclude": "Excluded topics",
     SKIP: "Already replicated records",
@@ -129,6 +158,7 @@ _UNSET = {
     BANDWIDTH: "no limit",
     HIGH: "no topic",
     LOW: "no topic",
+    "sync.schemas.subjects.exclude": "no subject",
 }
 # Keys whose format a default does not show. Kafka's tool prints one offset a line.
 _SPELT_OUT = (START, UNTIL, SCHEDULE, ZONE, WINDOW, BANDWIDTH)

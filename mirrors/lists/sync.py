@@ -1,7 +1,8 @@
-"""Lists of what a flow does beside its records: sync tasks and heartbeats."""
+"""Lists of what a flow does beside its records: sync tasks, heartbeats, schemas."""
 
 from __future__ import annotations
 
+from mirrors.domain.schemas.plan import STATES
 from mirrors.lists.columns import Column, ListSpec, in_files, in_rest
 
 SYNC_TASKS = ListSpec(
@@ -47,4 +48,46 @@ HEARTBEATS = ListSpec(
         Column("heartbeat.error", "Reason", field="error"),
         *in_rest("reason", "seen_at"),
     ),
+)
+SUBJECTS = ListSpec(
+    "schema subjects",
+    columns=(
+        Column("subject", "Subject", ("subject",)),
+        Column("target_subject", "On the target", ("target_subject",)),
+        Column("state", "State", ("state", "subject")),
+        Column("versions", "Versions", ("versions",), number=True),
+        Column(
+            "present",
+            "On both",
+            ("present",),
+            number=True,
+            title="Versions of the source that the target's registry has",
+        ),
+        Column(
+            "other_ids",
+            "Other ids",
+            ("other_ids",),
+            number=True,
+            title="Versions that have another id on the target",
+        ),
+        Column("reason", "Reason"),
+    ),
+    search=("subject", "target_subject", "reason"),
+    default="subject",
+    filters={"state": STATES},
+)
+SCHEMA_IDS = ListSpec(
+    "schema ids",
+    columns=(
+        Column("subject", "Subject", ("subject", "version")),
+        Column("version", "Version", ("version", "subject"), number=True),
+        Column("source_id", "Id on the source", ("source_id",), number=True),
+        Column("target_subject", "Subject on the target", ("target_subject", "target_version")),
+        Column("target_version", "Version on the target", ("target_version",), number=True),
+        Column("target_id", "Id on the target", ("target_id",), number=True),
+        Column("kind", "Type", ("kind", "subject")),
+        *in_rest("read_at"),
+    ),
+    search=("subject", "target_subject"),
+    default="subject",
 )

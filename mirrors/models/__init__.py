@@ -54,6 +54,7 @@ from mirrors.models.roles import (
     role_of,
 )
 from mirrors.models.runners import Host, Runner, RunnerLog, Sighting
+from mirrors.models.schemas import SchemaId, SchemaSubject, SchemaSync
 from mirrors.models.sync import DutyRun, FlowPlan, HeartbeatState, StandbyNote
 
 __all__ = [
@@ -111,6 +112,9 @@ __all__ = [
     "RunIndex",
     "Runner",
     "RunnerLog",
+    "SchemaId",
+    "SchemaSubject",
+    "SchemaSync",
     "Scope",
     "SettingChange",
     "Sighting",

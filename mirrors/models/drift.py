@@ -27,6 +27,9 @@ class DriftKind(models.TextChoices):
     PARTITIONS = "partitions"
     DELETED_TOPIC = "deleted topic"
     ACL = "acl"
+    SCHEMA_LEVEL = "schema level"
+    DELETED_SCHEMA = "deleted schema"
+    FOREIGN_SCHEMA = "foreign schema"
 
 
 class Drift(Decision, Owned):

@@ -27,6 +27,7 @@ from mirrors.models.failover import FailoverKind, FailoverRun
 from mirrors.models.flows import Flow, FlowTopic
 from mirrors.models.gaps import Gap, GapKind, GapState
 from mirrors.models.groups.offsets import LEFT_OUT, NO_PARTITION, GroupOffset
+from mirrors.models.schemas import schema_problem_of, with_schemas
 from mirrors.models.sync import DutyRun
 
 # A sync task whose last run is older is stopped together with its flow.
@@ -67,7 +68,7 @@ def with_readiness(rows: QuerySet[Any], now: datetime) -> QuerySet[Any]:
     """The same flows with the columns that `readiness_of` needs; pages ask every second."""
     gaps = Gap.objects.filter(flow=OuterRef("pk"), state=GapState.OPEN, closed_at=None)
     counted = gaps.order_by().values("flow").annotate(amount=Count("pk")).values("amount")
-    rows = with_proof(rows).select_related("objectives")
+    rows = with_schemas(with_proof(rows).select_related("objectives"))
     simulated = FailoverRun.objects.filter(
         flow=OuterRef("pk"), kind=FailoverKind.SIMULATION, lacking__isnull=False, scope={}
     )
@@ -118,6 +119,7 @@ def readiness_of(flows: Iterable[Any], now: datetime) -> dict[int, Readiness]:
                 lacking=_lacking(flow.lacking),
                 drift=flow.drift_count,
                 drift_first=flow.drift_first or "",
+                schemas=schema_problem_of(flow, now),
                 foreign_records=flow.foreign_records,
                 offset_lag=_owed_now(flow, now),
                 time_lag_ms=flow.time_lag_ms,

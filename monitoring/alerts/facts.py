@@ -31,6 +31,7 @@ from mirrors.models.account import with_dead_letters
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState
 from mirrors.models.gaps import GapState
+from mirrors.models.schemas import schema_problem_of, with_schemas
 from mirrors.services.comparison.verified import verified_since
 from mirrors.services.gaps import foreign_records
 from monitoring.domain.alerts.rules import FlowFacts, ForecastFacts, RunnerFacts, VerificationFacts
@@ -49,7 +50,8 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
     gaps, blocked = _open_gaps(), blocked_topics()
     beats = {row.flow_id: row for row in HeartbeatState.objects.all()}
     seen = {row.flow_id: row for row in FlowOutlook.objects.defer("tracks", "held")}
-    flows = list(with_dead_letters(flows_with_lag()).annotate(checkpoint_at=_last_checkpoints()))
+    rows = with_schemas(with_dead_letters(flows_with_lag()))
+    flows = list(rows.annotate(checkpoint_at=_last_checkpoints()))
     windows, verified = _windows(flows, now), verified_since()
     foreign = foreign_records.find_ongoing(now=now)
     has_budget = TransferPrice.objects.filter(monthly_budget__isnull=False).exists()
@@ -83,6 +85,7 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
                 and _is_on(flow, "heartbeats.replication.enabled"),
                 checkpoint_at=flow.checkpoint_at,
                 checkpoints_on=_is_on(flow, "emit.checkpoints.enabled"),
+                schemas=schema_problem_of(flow, now),
                 foreign_records=writes.records if writes else 0,
                 foreign_writes=writes.sentence(flow.target.alias) if writes else "",
                 verification=_verification(flow, verified.get(flow.pk)),

@@ -1,4 +1,4 @@
-"""Metrics of forecasts, costs, heartbeats, checkpoints and replicated records."""
+"""Metrics of forecasts, costs, heartbeats, checkpoints, schemas and replicated records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db.models import OuterRef, Subquery
 
 from mirrors.domain.sync.tasks import CHECKPOINTS
-from mirrors.models import DutyRun, Flow, FlowTopic, HeartbeatState
+from mirrors.models import DutyRun, Flow, FlowTopic, HeartbeatState, SchemaSync
 from monitoring.forecasts import usage
 from monitoring.models import ClusterSweep, FlowOutlook
 from monitoring.prometheus.mm2_names import Labels, Mm2Metric
@@ -77,7 +77,24 @@ def sync_series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]
         beat.add(labels[flow].flow, max(0.0, (now - seen_at).total_seconds()))
         if took is not None:
             latency.add(labels[flow].flow, took / 1000)
-    yield from (beat, latency, _checkpoints(labels, now))
+    yield from (beat, latency, _checkpoints(labels, now), *_schemas(labels, now))
+
+
+def _schemas(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
+    """Of flows whose registries were compared. After a failure only the age is known."""
+    age = Series("understudy_flow_schemas_age_seconds", "Time since schemas were last compared")
+    pending = Series("understudy_flow_schemas_pending", "Changes that the target's registry lacks")
+    conflicts = Series("understudy_flow_schemas_conflicts", "Subjects that cannot be synchronized")
+    fields = ("flow", "as_of", "error", "pending", "conflicts")
+    rows = SchemaSync.objects.exclude(as_of=None).values_list(*fields)
+    for flow, as_of, error, missing, refused in rows:
+        if flow not in labels or as_of is None:
+            continue
+        age.add(labels[flow].flow, max(0.0, (now - as_of).total_seconds()))
+        if not error:
+            pending.add(labels[flow].flow, missing)
+            conflicts.add(labels[flow].flow, refused)
+    yield from (age, pending, conflicts)
 
 
 def _checkpoints(labels: Mapping[int, Labels], now: datetime) -> Series:

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.schemas.registry import RegistrySpec, registry_of
+from mirrors.domain.schemas.subjects import SubjectSelection
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.transforms.rules import TransformRule
 from mirrors.kafka.security.secrets import resolve
@@ -146,6 +147,8 @@ def serve(
             evaluator.read_schemas(
                 registry_of(source.alias, source.properties),
                 registry_of(target.alias, target.properties) if maps_ids(rules) else None,
+                spec.settings.schema_selection,
+                waits=spec.settings.sync_schemas_missing == "wait",
             )
     except UnderstudyError as error:
         refused = error
@@ -209,6 +212,8 @@ class ArrowEvaluator:
         # Rule and number of records of each open request.
         self._open: deque[tuple[int, int]] = deque()
         self._schemas: SchemaFiles | None = None
+        # The other thread adds to it before it passes on the records.
+        self.missing_ids: set[int] = set()
         self._failure: UnderstudyError | None = None
         self._rows: list[pa.RecordBatch] = []
         self._row_count = 0
@@ -233,12 +238,22 @@ class ArrowEvaluator:
         os.close(self._wakes)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def read_schemas(self, source: RegistrySpec | None, target: RegistrySpec | None) -> None:
+    def read_schemas(
+        self,
+        source: RegistrySpec | None,
+        target: RegistrySpec | None,
+        names: SubjectSelection | None = None,
+        *,
+        waits: bool = False,
+    ) -> None:
         """Before the first request. Raises InvalidSettings if the source has no registry.
 
-        `target`: only for rules that need the target's ids.
+        - `target`: only for rules that need the target's ids. `names`: of subjects there.
+        - `waits`: whether a record waits for a schema that the target does not have.
         """
-        self._schemas = SchemaFiles(source, target, self._folder / "schemas")
+        self._schemas = SchemaFiles(source, target, self._folder / "schemas", names)
+        if waits:
+            self.missing_ids = self._schemas.missing
 
     # -- the worker's thread
 

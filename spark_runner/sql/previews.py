@@ -24,6 +24,7 @@ from pyspark.util import local_connect_and_auth
 
 from mirrors import launcher
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.schemas.subjects import SubjectSelection
 from mirrors.domain.transforms.evaluation import (
     MOST_RESULT_BYTES,
     EvaluatedRecord,
@@ -123,7 +124,8 @@ def _fetch_schemas(request: EvaluationRequest, folder: Path) -> None:
 
     parts = (part for record in request.records for part in record.parts[:2])
     target = request.target_registry if maps_ids(request.rules) else None
-    SchemaFiles(request.registry, target, folder).fetch(ids_of(parts))
+    names = SubjectSelection(template=request.subject_format)
+    SchemaFiles(request.registry, target, folder, names).fetch(ids_of(parts))
 
 
 def _evaluate(session: SparkSession, request: EvaluationRequest, folder: str) -> EvaluationResponse:

@@ -6,6 +6,7 @@ deadlines have one implementation.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Iterable
@@ -14,12 +15,10 @@ from typing import Final
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.schemas.registry import RegistrySpec
-from mirrors.kafka.schemas.registry_client import (
-    RegistryClient,
-    RegistryRefused,
-    Schema,
-    UnknownSchema,
-)
+from mirrors.domain.schemas.snapshot import Schema, SchemaReference
+from mirrors.domain.schemas.subjects import SubjectSelection
+from mirrors.kafka.schemas.connection import RegistryRefused
+from mirrors.kafka.schemas.registry_client import RegistryClient, UnknownSchema
 
 # A zero byte and the id in four bytes; a record follows.
 _PREFIX: Final = 5
@@ -37,13 +36,21 @@ def ids_of(values: Iterable[bytes | None]) -> set[int]:
 class SchemaFiles:
     """A folder with a file `ID.json` for each schema. An id that the registry lacks has none.
 
-    With a target, `ID.target` has the id of the same schema there, if it is registered.
+    With a target, `ID.target` has the id of the same schema there, if it is registered. `missing`
+    has the ids that the source's registry had and the target's had not, when they were needed.
     """
 
     def __init__(
-        self, registry: RegistrySpec | None, target: RegistrySpec | None, folder: Path
+        self,
+        registry: RegistrySpec | None,
+        target: RegistrySpec | None,
+        folder: Path,
+        names: SubjectSelection | None = None,
     ) -> None:
-        """Raises InvalidSettings if the source has no registry."""
+        """`names`: how subjects are named on the target.
+
+        Raises InvalidSettings if the source has no registry.
+        """
         if registry is None:
             sentence = (
                 "Rules use functions on records with schemas, but the source cluster has no "
@@ -53,6 +60,8 @@ class SchemaFiles:
         self.folder = folder
         self._client = RegistryClient(registry)
         self._target = None if target is None else RegistryClient(target)
+        self._names = names or SubjectSelection()
+        self.missing: set[int] = set()
         self._known: set[int] = set()
         self._unknown: dict[int, float] = {}
         folder.mkdir(exist_ok=True)
@@ -77,6 +86,7 @@ class SchemaFiles:
             if self._target is not None:
                 there = self._id_there(self._target, number, schema)
                 if there is None:
+                    self.missing.add(number)
                     self._unknown[number] = now
                     continue
                 self._write(f"{number}.target", str(there))
@@ -85,11 +95,32 @@ class SchemaFiles:
     def _id_there(self, target: RegistryClient, number: int, schema: Schema) -> int | None:
         """The id of the same schema at the target, under a subject that it has at the source."""
         for subject in dict.fromkeys(subject for subject, _ in self._client.places(number)):
+            name = self._names.on_target(subject)
             try:
-                return target.id_of(subject, schema)
+                if name is not None:
+                    return target.id_of(name, self._with_references(target, schema, frozenset()))
             except UnknownSchema:
                 continue
         return None
+
+    def _with_references(
+        self, target: RegistryClient, schema: Schema, above: frozenset[tuple[str, int]]
+    ) -> Schema:
+        """The schema with the target's subjects and versions in its references.
+
+        Raises UnknownSchema if the target lacks one of them.
+        """
+        found = []
+        for one in schema.references:
+            place = (one.subject, one.version)
+            name = self._names.on_target(one.subject)
+            if name is None or place in above or len(above) >= _MOST_REFERENCES:
+                raise UnknownSchema(f"The target has no {one.subject!r}.")
+            referred = self._client.version(*place)
+            inner = self._with_references(target, referred, above | {place})
+            _, version = target.lookup(name, inner)
+            found.append(SchemaReference(one.name, name, version))
+        return dataclasses.replace(schema, references=tuple(found))
 
     def _write(self, name: str, text: str) -> None:
         unfinished = self.folder / f"{name}.new"

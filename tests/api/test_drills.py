@@ -93,7 +93,7 @@ def test_readiness_and_the_last_proof_are_read_over_rest_and_scraped(
     assert viewer.get(f"{API}flows/{known.pk}/").json()["proven"]["state"] == "never"
     run = drilled(known)
     after = viewer.get(path).json()
-    assert after["score"] == before["score"] + 20
+    assert after["score"] == before["score"] + 15
     assert after["score"] == sum(term["points"] for term in after["terms"])
     assert all(bool(term["lost"]) == bool(term["sentence"]) for term in after["terms"])
     (listed,) = viewer.get(f"{API}flows/").json()["results"]

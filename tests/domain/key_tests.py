@@ -13,6 +13,7 @@ _SETTINGS = (
     _KEYS + "test_settings_of_remote_topics_leave_out_what_is_excluded_and_take_over_defaults_when"
     "_told_so"
 )
+_SCHEMAS = "tests/schemas/test_schema_sync.py::"
 _TURNS = (
     _KEYS + "test_a_switch_says_whether_and_an_interval_how_often_the_brokers_are_brought_into_step"
 )
@@ -81,6 +82,19 @@ PROOFS = {
     + "test_complete_rules_carry_prefixes_groups_and_deny_and_take_away_their_own_alone",
     "drift.grace.seconds": "tests/mirrors/test_drift.py::"
     "test_without_grace_a_change_by_hand_is_put_back_at_the_next_turn_as_mm2_does",
+    "sync.schemas.enabled": _SCHEMAS
+    + "test_all_types_versions_references_and_levels_arrive_and_the_second_run_is_empty",
+    "sync.schemas.interval.seconds": _TURNS,
+    "sync.schemas.subjects": "tests/domain/test_schema_plan.py::"
+    "test_a_schema_comes_after_those_that_it_refers_to",
+    "sync.schemas.subjects.exclude": "tests/domain/test_schema_plan.py::"
+    "test_excluded_subjects_are_left_alone",
+    "sync.schemas.subject.format": _SCHEMAS
+    + "test_subjects_have_a_prefix_on_the_target_and_references_follow",
+    "sync.schemas.ids": "tests/domain/test_schema_plan.py::"
+    "test_ids_are_kept_where_the_target_has_an_import_mode",
+    "sync.schemas.missing": "tests/wire/test_evaluated_batches.py::"
+    "test_a_record_waits_for_a_schema_that_the_target_does_not_have",
     "delivery": "tests/spark/test_copy.py::test_at_least_once_copies_without_transactions",
     "commit.interval.ms": "tests/wire/test_crashes.py::"
     "test_at_least_once_loses_nothing_and_repeats_little",

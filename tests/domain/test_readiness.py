@@ -82,6 +82,7 @@ def test_a_perfect_standby_has_100_points_and_nothing_to_mend() -> None:
             "Whether permissions are missing is unknown",
         ),
         ("drift", {"drift": 1, "drift_first": "orders"}, 0, "drift", "decision: orders."),
+        ("schemas", {"schemas": "One is missing."}, 0, "schemas", "One is missing."),
         ("foreign_writes", {"foreign_records": 7}, 0, "gaps", "7 records"),
         ("target", {"dead_addresses": ("b:1 is dead.",)}, 2, "cluster", "b:1 is dead."),
         (

@@ -21,6 +21,7 @@ def test_the_rules_that_every_installation_begins_with(db: Any) -> None:
     assert kinds == {
         *("time_lag", "stands", "flow_failed", "flow_degraded", "gap", "stale", "runner_down"),
         "dead_letters",
+        "schemas",
         "runner_moved",
         "unverified",
         *("forecast", "heartbeat", "checkpoint", "open_transaction", "foreign_writes"),

@@ -23,6 +23,9 @@ from mirrors.models import (
     LeftBehind,
     RuleWaiver,
     RunnerLog,
+    SchemaId,
+    SchemaSubject,
+    SchemaSync,
 )
 from mirrors.models.flows import record_edit
 from monitoring.models import Alert, AlertRule, Channel, Delivery, LagSample, Silence
@@ -68,6 +71,13 @@ def _of_flow(flow: Flow) -> None:
     HeartbeatState.objects.create(flow=flow, seen_at=now, as_of=now)
     change = {"kind": "create topic", "name": "a", "before": None, "after": "3", "reason": "new"}
     FlowPlan.objects.create(flow=flow, state="ready", changes=[change], since=now, as_of=now)
+    named = {"subject": "orders-value", "target_subject": "orders-value"}
+    SchemaSync.objects.create(flow=flow, as_of=now, keeps_ids=False, subjects=1, other_ids=1)
+    SchemaSubject.objects.create(
+        flow=flow, state="in_sync", versions=1, present=1, other_ids=1, **named
+    )
+    ids = {"version": 1, "source_id": 7, "target_version": 1, "target_id": 9, "kind": "AVRO"}
+    SchemaId.objects.create(flow=flow, digest="d", read_at=now, **named, **ids)
     counted = {"lane": "raw", "why": "", "batches": 9, "records": 90, "bytes": 900}
     flow.jobs.update(lanes=[counted])
     record_edit(flow, [{"key": "topics", "before": None, "after": "orders"}], who="ann")

@@ -24,6 +24,8 @@ READING = [
     "/flows/{pk}/duties/",
     "/flows/{pk}/plan/",
     "/flows/{pk}/drift/",
+    "/flows/{pk}/schemas/",
+    "/flows/{pk}/schema-ids/",
     "/flows/{pk}/drift/{pk}/",
     "/flows/{pk}/jobs/",
     "/flows/{pk}/topics/",

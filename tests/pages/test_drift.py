@@ -13,9 +13,9 @@ from mirrors.domain.topics.acls import NOT_SEEN
 from mirrors.domain.topics.drift import Deviation, decide_drift
 from mirrors.models import Drift, Flow, FlowPlan, GroupOffset
 from mirrors.services.clock import milliseconds
+from mirrors.services.drift.findings import store_findings
 from mirrors.services.migration import import_export
 from mirrors.services.sync import scheduler
-from mirrors.services.topics import drift_store
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -44,9 +44,7 @@ def flow(db: None) -> Flow:
 def finding(flow: Flow) -> Drift:
     now = timezone.now()
     ruling = decide_drift(SET, None, now=milliseconds(now), grace_s=3600)
-    drift_store.store_findings(
-        flow.pk, {SET.drift_key: (SET, ruling)}, kinds=[SET.kind], put_back=(), now=now
-    )
+    store_findings(flow.pk, {SET.drift_key: (SET, ruling)}, kinds=[SET.kind], put_back=(), now=now)
     return Drift.objects.get(found=SET.found)
 
 
@@ -82,9 +80,7 @@ def test_a_finding_is_listed_and_decided_on_by_an_operator_with_a_reason(
     finding.refresh_from_db()
     assert finding.state == "fixing"
     # What is over can be read, not decided on.
-    drift_store.store_findings(
-        finding.flow_id, {}, kinds=[SET.kind], put_back=(), now=timezone.now()
-    )
+    store_findings(finding.flow_id, {}, kinds=[SET.kind], put_back=(), now=timezone.now())
     assert 'name="choice"' not in operator.get(page).content.decode()
     assert decide(operator, finding).status_code == 409
 

@@ -178,6 +178,8 @@ FILES = {
     "gaps": "/flows/{pk}/gaps/?",
     "plan": "/flows/{pk}/plan/?",
     "drift": "/flows/{pk}/drift/?",
+    "schema subjects": "/flows/{pk}/schemas/?",
+    "schema ids": "/flows/{pk}/schema-ids/?",
     "clusters": "/clusters/?",
     "connection test": "/clusters/primary/?of=test&",
     "runners": "/runners/?",

@@ -6,8 +6,17 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from django.utils import timezone
 
 from controlplane.demo.processes.guard import Guard
+from mirrors.domain.schemas.registry import URL
+from mirrors.domain.specs import ClusterSpec
+from mirrors.domain.sync.schedule import SyncTaskContext
+from mirrors.models import Flow
+from mirrors.services import clusters
+from mirrors.services.clock import milliseconds
+from mirrors.services.flows import settings
+from mirrors.services.schemas import comparison
 from tests.schemas.apicurio import Apicurio
 from tests.schemas.fake_registry import FakeRegistry
 
@@ -15,10 +24,20 @@ from tests.schemas.fake_registry import FakeRegistry
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[str]:
     """The URL of a real registry."""
-    if given := os.environ.get("UNDERSTUDY_TEST_REGISTRY"):
-        yield given
+    yield from _real("UNDERSTUDY_TEST_REGISTRY", tmp_path_factory, guard)
+
+
+@pytest.fixture(scope="session")
+def target_registry(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[str]:
+    """The URL of another real registry."""
+    yield from _real("UNDERSTUDY_TEST_TARGET_REGISTRY", tmp_path_factory, guard)
+
+
+def _real(given: str, directories: pytest.TempPathFactory, guard: Guard) -> Iterator[str]:
+    if url := os.environ.get(given):
+        yield url
         return
-    server = Apicurio(tmp_path_factory.mktemp("apicurio"), dict(guard.environment))
+    server = Apicurio(directories.mktemp("apicurio"), dict(guard.environment))
     try:
         server.wait()
         yield server.url
@@ -31,3 +50,36 @@ def fake() -> Iterator[FakeRegistry]:
     found = FakeRegistry()
     yield found
     found.close()
+
+
+WHO = "ada"
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry on a busy machine may take its time."""
+    monkeypatch.setattr(comparison, "CALL_S", 60.0)
+    monkeypatch.setattr("mirrors.services.topics.drift.DEADLINE_S", 240.0)
+
+
+def flow_between(source: str, target: str, **properties: str) -> Flow:
+    """A stored flow whose clusters have these registries; its brokers are never called."""
+    pair = [
+        clusters.create_cluster(
+            spec=ClusterSpec(
+                alias=alias,
+                bootstrap_servers=f"{alias}.invalid:9092",
+                properties={URL: url},
+            ),
+            who=WHO,
+        )
+        for alias, url in (("east", source), ("west", target))
+    ]
+    given = {"sync.schemas.enabled": "true", **properties}
+    return settings.create_flow(source=pair[0], target=pair[1], properties=given, who=WHO)
+
+
+def context_of(flow: Flow) -> SyncTaskContext:
+    flow.refresh_from_db()
+    now = milliseconds(timezone.now())
+    return SyncTaskContext(flow_id=flow.pk, spec=flow.spec, now=now, deadline_s=240)

@@ -25,7 +25,7 @@ from mirrors.domain.transforms.evaluation import (
     SampledRecord,
 )
 from mirrors.domain.transforms.rules import TransformRule
-from mirrors.kafka.schemas.registry_client import RegistryUnavailable
+from mirrors.kafka.schemas.connection import RegistryUnavailable
 from spark_runner.sql.plan import open_session
 from spark_runner.sql.previews import evaluate
 from tests.schemas.apicurio import register

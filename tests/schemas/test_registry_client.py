@@ -23,15 +23,10 @@ from mirrors.domain.schemas.registry import (
     RegistrySpec,
     registry_of,
 )
+from mirrors.domain.schemas.snapshot import Schema, SchemaReference
 from mirrors.kafka.connection_test.probe import check_registry
-from mirrors.kafka.schemas.registry_client import (
-    RegistryClient,
-    RegistryRefused,
-    RegistryUnavailable,
-    Schema,
-    SchemaReference,
-    UnknownSchema,
-)
+from mirrors.kafka.schemas.connection import RegistryRefused, RegistryUnavailable
+from mirrors.kafka.schemas.registry_client import RegistryClient, UnknownSchema
 from tests.domain.cases import cluster
 from tests.schemas.apicurio import register
 from tests.schemas.fake_registry import FakeRegistry

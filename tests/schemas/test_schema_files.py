@@ -13,11 +13,13 @@ import pytest
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.schemas.registry import URL, RegistrySpec, registry_of
+from mirrors.domain.schemas.subjects import SubjectSelection
 from mirrors.domain.transforms.rules import TransformRule
-from mirrors.kafka.schemas.registry_client import RegistryUnavailable
+from mirrors.kafka.schemas.connection import RegistryUnavailable
 from spark_runner.sql.columns import KIND, RECORD, RESULT, SCHEMAS
 from spark_runner.sql.evaluator import ArrowEvaluator
 from spark_runner.sql.schemas import SchemaFiles, ids_of
+from tests.schemas.documented_registry import DocumentedRegistry
 from tests.schemas.fake_registry import FakeRegistry
 
 RULE = TransformRule(topics=".*", value="avro_mask(value, null, 'email')")
@@ -95,6 +97,32 @@ def test_an_unknown_id_has_no_file_and_is_asked_again_later(
     monkeypatch.setattr("spark_runner.sql.schemas._AGAIN_S", 0.0)
     files.fetch({7, 8})
     assert (files.folder / "8.json").exists()
+
+
+def test_the_id_of_the_target_is_found_by_its_own_names_and_versions(tmp_path: Path) -> None:
+    source, target = DocumentedRegistry(first_id=100), DocumentedRegistry(first_id=500)
+    base = {"type": "record", "name": "Base", "fields": []}
+    user = {"type": "record", "name": "User", "fields": []}
+    source.add("base", {**base, "name": "Old"})
+    source.add("base", base)
+    reference = {"name": "Base", "subject": "base", "version": 2}
+    used = source.add("user", user, references=[reference])
+    specs = [registry_of("x", {URL: side.url}) for side in (source, target)]
+    names = SubjectSelection(template="dr.${subject}")
+    files = SchemaFiles(specs[0], specs[1], tmp_path / "schemas", names)
+    files.fetch({used})
+    assert files.missing == {used}
+    assert not (files.folder / f"{used}.target").exists()
+    target.add("dr.base", base)
+    there = target.add(
+        "dr.user", user, references=[{"name": "Base", "subject": "dr.base", "version": 1}]
+    )
+    files = SchemaFiles(specs[0], specs[1], tmp_path / "again", names)
+    files.fetch({used})
+    assert (files.folder / f"{used}.target").read_text() == str(there)
+    assert not files.missing
+    for side in (source, target):
+        side.close()
 
 
 def test_a_source_without_a_registry_is_named(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class DelayedRules:
         os.set_blocking(self._wakes, False)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+        self.missing_ids: set[int] = set()
 
     def close(self) -> None:
         self._asked.put(None)

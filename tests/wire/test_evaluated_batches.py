@@ -28,6 +28,7 @@ class Evaluator:
 
     def __init__(self) -> None:
         self._rows: list[Sequence[Row]] = []
+        self.missing_ids: set[int] = set()
 
     def send(self, rule: int, topic: str, partition: int, rows: Sequence[Row]) -> None:
         self._rows.append(rows)
@@ -52,7 +53,16 @@ class Evaluator:
 class World:
     """A partition with one queued batch, and what its rule makes of it."""
 
-    def __init__(self, rule: TransformRule, most_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        rule: TransformRule,
+        most_bytes: int = 0,
+        records: Sequence[Record] = RECORDS,
+        missing: frozenset[int] = frozenset(),
+    ) -> None:
+        self.records = records
+        evaluator = Evaluator()
+        evaluator.missing_ids |= missing
         letters = TopicSettings(most_bytes=most_bytes)
         self.topic = Partition("letters", 0, "letters", is_internal=True, settings=letters)
         self.dead_letters = DeadLetters(self.topic, flow="a->b", source="a")
@@ -60,7 +70,7 @@ class World:
         self.stops: list[StopReason] = []
         self.transforms = Transforms(
             [rule],
-            Evaluator(),
+            evaluator,
             ReceiveBuffers(size=1, count=1),
             corrupt=lambda *_: None,
             stop_at=lambda _, reason: self.stops.append(reason),
@@ -72,7 +82,7 @@ class World:
         self.read()
 
     def read(self) -> None:
-        memory = encode_batch(RECORDS, base=10)
+        memory = encode_batch(self.records, base=10)
         view = memoryview(memory)
         batch = PendingBatch(None, view, 0, address_of(memory), read_header(view), "")
         self.partition.add_read([batch], batch.size, 14, 0)
@@ -143,3 +153,17 @@ def test_a_failed_record_stops_before_it_and_so_does_a_dead_letter_that_is_too_l
         assert (stop.code, stop.offset) == ("transform_failed", FAILS)
         assert [row.offset for row in world.kept()] == [10, 11]
         assert world.write(14) == []
+
+
+def test_a_record_waits_for_a_schema_that_the_target_does_not_have() -> None:
+    rule = TransformRule(topics="t", value="target_schema(value)", on_error="dead_letter")
+    framed = [row._replace(value=b"\0\0\0\0\x07" + (row.value or b"")) for row in RECORDS]
+    world = World(rule, records=framed, missing=frozenset({7}))
+    [stop] = world.stops
+    assert (stop.code, stop.offset, stop.gap) == ("schema_missing", FAILS, None)
+    assert "waits for the schema of id 7" in stop.reason
+    assert [row.offset for row in world.kept()] == [10, 11]
+    assert world.write(14) == []
+    # Another id fails as on_error says.
+    world = World(rule, records=framed, missing=frozenset({8}))
+    assert (world.stops, len(world.kept())) == ([], 3)

@@ -30,6 +30,7 @@ Fix = Literal[
     "topics",
     "drift",
     "simulation",
+    "schemas",
 ]
 
 
@@ -42,6 +43,8 @@ class ReadinessFacts:
     - `not_copied`: selected topics that replication alone will not copy. `drift`: undecided
       changes. Each `…_first` names one of them.
     - `not_visible`: why topics may be hidden.
+    - `schemas`: why consumers may lack a schema; empty if none does, or if schemas are not
+      synchronized.
     - `lacking`: rights that the newest simulation found missing; None if there is no simulation.
     """
 
@@ -69,6 +72,7 @@ class ReadinessFacts:
     translated: int = 0
     open_gaps: int = 0
     failed_duties: tuple[tuple[str, str], ...] = ()
+    schemas: str = ""
     proven: DrillProof
 
 
@@ -111,6 +115,7 @@ def readiness(picture: ReadinessFacts) -> Readiness:
         _gaps(picture),
         _rights(picture),
         _drift(picture),
+        _schemas(picture),
         _foreign(picture),
         _duties(picture),
         _objectives(picture),
@@ -129,7 +134,7 @@ def _term(name: str, title: str, most: int, share: float, sentence: str, fix: Fi
 def _drill(picture: ReadinessFacts) -> Term:
     share = 1.0 if picture.proven.state == "proven" else 0.0
     fix: Fix = "drills" if picture.proven.state == "failed" else "drill"
-    return _term("drill", "Verified by a drill", 20, share, picture.proven.sentence, fix)
+    return _term("drill", "Verified by a drill", 15, share, picture.proven.sentence, fix)
 
 
 def _rpo(picture: ReadinessFacts) -> Term:
@@ -200,6 +205,11 @@ def _drift(picture: ReadinessFacts) -> Term:
         f"{_such_as(picture.drift, picture.drift_first)}."
     )
     return _term("drift", "No drift", 5, 0.0 if picture.drift else 1.0, text, "drift")
+
+
+def _schemas(picture: ReadinessFacts) -> Term:
+    share = 0.0 if picture.schemas else 1.0
+    return _term("schemas", "The target has the schemas", 5, share, picture.schemas, "schemas")
 
 
 def _foreign(picture: ReadinessFacts) -> Term:

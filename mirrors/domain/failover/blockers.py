@@ -247,6 +247,8 @@ def _topic_and_permission_warnings(picture: FailoverSnapshot) -> Iterator[Findin
     source, target = picture.source, picture.target
     if picture.target_topics is not None:
         yield from drift_warnings(picture.target_topics, target=target, now=picture.taken_at)
+    if picture.schemas:
+        yield Finding(code="schemas", where=target, sentence=picture.schemas, page="schemas")
     yield from permission_warnings(picture.checked, picture.source_rights, picture.target_rights)
     if picture.fence is not None:
         yield from fence_warnings(picture.fence, source=source)

@@ -27,6 +27,12 @@ _EFFECTS = {
     "message.timestamp.type": "records get other timestamps than on the source",
 }
 
+_SCHEMAS = {
+    "schema level": "Producers can register other schemas than on the source.",
+    "deleted schema": "Consumers cannot read records with this schema.",
+    "foreign schema": "The next version of the source gets another number.",
+}
+
 
 def drift_blockers(target_topics: TargetTopics, *, target: str) -> Iterator[Finding]:
     """Yield the blockers. `target` is its alias."""
@@ -121,6 +127,8 @@ def _effect(row: DriftFinding, target: str) -> str:
         return f"Clients that need this ACL are denied on {target}."
     if row.kind == "partitions":
         return f"Producers on {target} assign keys to other partitions than on the source."
+    if row.kind in _SCHEMAS:
+        return _SCHEMAS[row.kind]
     effect = _EFFECTS.get(row.key, "it behaves differently from the source")
     return f"On {target} {effect}."
 

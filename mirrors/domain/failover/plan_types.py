@@ -23,7 +23,9 @@ from mirrors.domain.replication_policy import ReplicationPolicy
 
 # observed: read from the source for this plan. last_known: an earlier figure, more may be lost.
 Certainty = Literal["observed", "last_known", "unknown"]
-Page = Literal["", "drift", "plan", "gaps", "groups", "jobs", "topics", "source", "target"]
+Page = Literal[
+    "", "drift", "plan", "gaps", "groups", "jobs", "topics", "schemas", "source", "target"
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,7 @@ class FailoverSnapshot:
     - `left_behind`: the decisions in force. `accepted_losses`: what the target lost and will not
       get again, by earlier decisions. `not_visible`: why topics may be hidden.
     - `checked`: the names whose rights were read.
+    - `schemas`: why consumers on the target may lack a schema.
     """
 
     flow: str
@@ -109,6 +112,7 @@ class FailoverSnapshot:
     accepted_losses: tuple[AcceptedLoss, ...] = ()
     not_visible: str = ""
     target_topics: TargetTopics | None = None
+    schemas: str = ""
     checked: CheckedNames = dataclasses.field(default_factory=CheckedNames)
     source_rights: Permissions | None = None
     target_rights: Permissions | None = None

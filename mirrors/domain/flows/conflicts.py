@@ -26,6 +26,7 @@ from mirrors.domain.patterns.parser import of_patterns, without_topics
 from mirrors.domain.replication_policy import HEARTBEATS, ReplicationPolicy, policy_for
 from mirrors.domain.schemas.registry import registry_of
 from mirrors.domain.settings.flow_control import SKIP
+from mirrors.domain.settings.sync import SCHEMAS
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.transforms.functions import schema_functions
 from mirrors.domain.transforms.rules import DEAD_LETTER_TOPIC, TRANSFORMS
@@ -47,6 +48,28 @@ def check_expressions(spec: FlowSpec) -> None:
                             "settings of the cluster."
                         )
                         raise InvalidSettings({TRANSFORMS: [problem]})
+
+
+def check_schemas(spec: FlowSpec) -> None:
+    """Check that schemas have two registries. Raises InvalidSettings."""
+    if not spec.settings.sync_schemas_enabled:
+        return
+    addresses = []
+    for side in (spec.source, spec.target):
+        registry = registry_of(side.alias, side.properties)
+        if registry is None:
+            problem = (
+                f"{SCHEMAS} is true, but cluster {side.alias} has no schema registry. Enter one "
+                "in the settings of the cluster."
+            )
+            raise InvalidSettings({SCHEMAS: [problem]})
+        addresses.append(set(registry.urls))
+    if addresses[0] & addresses[1]:
+        problem = (
+            f"{spec.source.alias} and {spec.target.alias} have the same schema registry, so there "
+            f"is nothing to synchronize. Remove {SCHEMAS}."
+        )
+        raise InvalidSettings({SCHEMAS: [problem]})
 
 
 def check_replicated(spec: FlowSpec, writers: Iterable[FlowSpec]) -> None:
@@ -83,6 +106,7 @@ def check_flow(
         raise InvalidSettings({"target": [sentence]})
     check_named(spec)
     check_expressions(spec)
+    check_schemas(spec)
     rest = [other for other in others if other.name != spec.name]
     places = _Places([spec, *rest], ids or {})
     flow, flows = _flow(spec, places), [_flow(other, places) for other in rest]

@@ -1,9 +1,12 @@
-"""The settings of heartbeats, topic configs and ACLs; `table` contains them."""
+"""The settings of heartbeats, topic configs, ACLs and schemas; `table` contains them."""
 
 from __future__ import annotations
 
-from mirrors.domain.settings.value_types import Boolean, Integer, OneOf, Setting
+from mirrors.domain.schemas.subjects import SUBJECT, SubjectFormat
+from mirrors.domain.settings.value_types import Boolean, Integer, OneOf, Patterns, Setting
 
+SCHEMAS = "sync.schemas.enabled"
+SCHEMAS_INTERVAL = "sync.schemas.interval.seconds"
 _SECONDS = Integer(1, 86400)
 
 SYNC_KEYS = (
@@ -90,5 +93,57 @@ SYNC_KEYS = (
         default="3600",
         meaning="How long a manual change on the target waits for a decision before it "
         "is reverted; 0 reverts it at the next run, as MM2 does.",
+    ),
+    Setting(
+        name=SCHEMAS,
+        verdict="ours",
+        kind=Boolean(),
+        default="false",
+        meaning="Whether schemas are synchronized between the schema registries of both clusters.",
+    ),
+    Setting(
+        name=SCHEMAS_INTERVAL,
+        verdict="ours",
+        kind=_SECONDS,
+        default="60",
+        meaning="How often schemas are synchronized.",
+    ),
+    Setting(
+        name="sync.schemas.subjects",
+        verdict="ours",
+        kind=Patterns(),
+        default=".*",
+        meaning="Which subjects are synchronized, with the schemas that they refer to.",
+    ),
+    Setting(
+        name="sync.schemas.subjects.exclude",
+        verdict="ours",
+        kind=Patterns(),
+        default="",
+        meaning="Which subjects are excluded although `sync.schemas.subjects` matches them.",
+    ),
+    Setting(
+        name="sync.schemas.subject.format",
+        verdict="ours",
+        kind=SubjectFormat(),
+        default=SUBJECT,
+        meaning="The name of a subject on the target, such as `east-${subject}`, or "
+        "`:.east:${subject}` for a context of Confluent's registry.",
+    ),
+    Setting(
+        name="sync.schemas.ids",
+        verdict="ours",
+        kind=OneOf(("auto", "keep", "map")),
+        default="auto",
+        meaning="Whether schemas keep their ids: auto keeps them where the target's registry has "
+        "an import mode and maps them elsewhere; keep refuses to map.",
+    ),
+    Setting(
+        name="sync.schemas.missing",
+        verdict="ours",
+        kind=OneOf(("wait", "fail")),
+        default="wait",
+        meaning="What happens to a record for which `target_schema` finds no schema on the target: "
+        "its partition waits for the schema, or the rule fails for it as `on_error` says.",
     ),
 )

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from mirrors.domain.cron import Cron, Zone
 from mirrors.domain.patterns.matcher import check_patterns
+from mirrors.domain.schemas.subjects import SubjectFormat
 from mirrors.domain.settings.references import Reference
 from mirrors.domain.settings.run_bounds import RunUntil, StartFrom
 from mirrors.domain.transforms.rules import RuleList
@@ -227,6 +228,7 @@ Kind = (
     | Cron
     | Zone
     | RuleList
+    | SubjectFormat
 )
 
 

@@ -22,6 +22,13 @@ TOPIC_ACLS = Schedule(
     switch="sync_topic_acls_enabled",
     interval="sync_topic_acls_interval_seconds",
 )
+SCHEMAS = Schedule(
+    name="schemas",
+    does="Registers the source's schemas in the schema registry of the target, with their "
+    "compatibility levels and modes.",
+    switch="sync_schemas_enabled",
+    interval="sync_schemas_interval_seconds",
+)
 PLAN = Schedule(
     name="plan",
     does="Plans what the target lacks or has different, for somebody to read and apply.",
@@ -68,6 +75,7 @@ SYNC_TASK_NAMES = tuple(
             HEARTBEATS,
             TOPIC_CONFIGS,
             TOPIC_ACLS,
+            SCHEMAS,
             PLAN,
             GROUPS,
             CHECKPOINTS,

@@ -12,7 +12,15 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, get_args
 
-Kind = Literal["topic config", "partitions", "deleted topic", "acl"]
+Kind = Literal[
+    "topic config",
+    "partitions",
+    "deleted topic",
+    "acl",
+    "schema level",
+    "deleted schema",
+    "foreign schema",
+]
 Choice = Literal["accept", "fix", "ignore"]
 KINDS: tuple[str, ...] = get_args(Kind)
 CHOICES: tuple[str, ...] = get_args(Choice)
@@ -22,9 +30,10 @@ LONGEST_MS = 366 * 24 * 3600 * 1000
 _NEVER_FIXED = {
     "partitions": "Kafka cannot remove partitions. Accept it, or ignore it for a time; the extra "
     "partitions stay empty.",
+    "foreign schema": "Understudy deletes no schema. Accept it, or delete it in the registry.",
 }
 # Made again only when somebody says so: what is copied into it is another decision.
-_BY_PEOPLE = {*_NEVER_FIXED, "deleted topic"}
+_BY_PEOPLE = {*_NEVER_FIXED, "deleted topic", "deleted schema"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,6 +60,18 @@ class Deviation:
             return (
                 f"{self.name} was changed manually to {self.found} partitions; it had "
                 f"{self.expected}."
+            )
+        if self.kind == "deleted schema":
+            return f"{self.key} of subject {self.name} was deleted in the target's registry."
+        if self.kind == "foreign schema":
+            return (
+                f"{self.key} of subject {self.name} was registered in the target's registry by "
+                "somebody else."
+            )
+        if self.kind == "schema level":
+            return (
+                f"The compatibility level of subject {self.name} was changed manually to "
+                f"{self.found}; it was {self.expected}."
             )
         if self.kind == "acl":
             return f"The ACL {self.key} of {self.name} was deleted manually."

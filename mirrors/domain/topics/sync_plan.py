@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from mirrors.domain.schemas.plan import Registration, SchemaPlan
+from mirrors.domain.schemas.plan import Setting as SchemaSetting
 from mirrors.domain.topics.acls import GROUP, PREFIXED, AclRule
 from mirrors.domain.topics.plan import Growth, NewTopic
 
@@ -19,6 +21,9 @@ Kind = Literal[
     "group acl",
     "take topic acl",
     "take group acl",
+    "register schema",
+    "schema level",
+    "schema mode",
 ]
 
 
@@ -63,6 +68,7 @@ class SyncPlan:
     configs: tuple[ConfigChange, ...] = ()
     acls: tuple[AclRule, ...] = ()
     take: tuple[AclRule, ...] = ()
+    schemas: SchemaPlan = dataclasses.field(default_factory=SchemaPlan)
     left_out: tuple[str, ...] = ()
     codes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -73,6 +79,7 @@ class SyncPlan:
             *map(_set, self.configs),
             *map(_granted, self.acls),
             *map(_taken, self.take),
+            *schema_changes(self.schemas),
         )
 
     @property
@@ -82,6 +89,9 @@ class SyncPlan:
             name: [dataclasses.asdict(row) for row in getattr(self, name)]
             for name in ("create", "grow", "configs", "acls", "take")
         }
+        if self.schemas.changes:
+            new, settings = self.schemas.register, self.schemas.settings
+            acts["schemas"] = [*map(dataclasses.asdict, new), *map(dataclasses.asdict, settings)]
         text = json.dumps(acts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -146,6 +156,34 @@ def _taken(rule: AclRule) -> Change:
         before=_effect(rule),
         after=None,
         reason="This flow created it, and the source no longer has an ACL that leads to it.",
+    )
+
+
+def schema_changes(plan: SchemaPlan) -> tuple[Change, ...]:
+    """Return the changes in the target's registry, in the order in which they are made."""
+    return (*map(_registered, plan.register), *map(_schema_setting, plan.settings))
+
+
+def _registered(new: Registration) -> Change:
+    kept = f" with id {new.id}" if new.keeps else ", with an id of the target's registry"
+    reason = f"The source has it as version {new.version} of {new.subject}, id {new.id}."
+    return Change(
+        kind="register schema",
+        name=f"{new.target_subject}: version {new.version}",
+        before=None,
+        after=f"{new.kind}{kept}",
+        reason=f"{reason} {new.because[:1].upper()}{new.because[1:]}.".removesuffix(" ."),
+    )
+
+
+def _schema_setting(row: SchemaSetting) -> Change:
+    words = "compatibility level" if row.what == "level" else "mode"
+    return Change(
+        kind="schema level" if row.what == "level" else "schema mode",
+        name=row.target_subject,
+        before=row.before or "that of the registry",
+        after=row.after,
+        reason=f"The subject has this {words} on the source.",
     )
 
 

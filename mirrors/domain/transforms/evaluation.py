@@ -12,6 +12,7 @@ import json
 from typing import Any, Final, NamedTuple, Self
 
 from mirrors.domain.schemas.registry import RegistrySpec
+from mirrors.domain.schemas.subjects import SUBJECT
 from mirrors.domain.transforms.rules import TransformRule, format_rules, parse_rules
 
 MOST_RECORDS: Final = 500
@@ -67,10 +68,13 @@ class EvaluationRequest:
     # The schema registries of source and target.
     registry: RegistrySpec | None = None
     target_registry: RegistrySpec | None = None
+    # How subjects are named on the target.
+    subject_format: str = SUBJECT
 
     def to_json(self) -> str:
         rows = [[*row[:4], row.parts.to_list()] for row in self.records]
         found = {"topic": self.topic, "rules": format_rules(self.rules), "rule": self.rule}
+        found["subject_format"] = self.subject_format
         registries = {
             "registry": self.registry and dataclasses.asdict(self.registry),
             "target_registry": self.target_registry and dataclasses.asdict(self.target_registry),
@@ -92,6 +96,7 @@ class EvaluationRequest:
             records=records,
             registry=_registry_in(raw.get("registry")),
             target_registry=_registry_in(raw.get("target_registry")),
+            subject_format=raw.get("subject_format", SUBJECT),
         )
 
 

@@ -29,7 +29,8 @@ from mirrors.kafka.internal_topics.positions import read_positions
 from mirrors.models import Flow, FlowAccount, FlowPartition, FlowTopic, Gap, Job, PartitionMap
 from mirrors.models.account import STATES
 from mirrors.models.flows import DesiredState
-from mirrors.services.clock import milliseconds
+from mirrors.models.schemas import schema_problem_of
+from mirrors.services.clock import milliseconds, moment
 from mirrors.services.failover.left_behind import accepted_losses_of, decisions_of
 from mirrors.services.failover.permissions import with_permissions
 from mirrors.services.failover.resume_offsets import replicated_end_offsets, with_resume_offsets
@@ -236,6 +237,7 @@ class _InputReader:
             accepted_losses=accepted_losses_of(flow),
             not_visible="" if is_named else _not_visible(flow),
             target_topics=target_topics(self._topic_rows, seen.there.topics),
+            schemas=schema_problem_of(flow, moment(self._now)),
         )
 
 

@@ -31,6 +31,7 @@ from mirrors.domain.sync.tasks import (
     HEARTBEATS,
     OFFSET_SYNCS,
     PLAN,
+    SCHEMAS,
     STANDBY,
     TOPIC_ACLS,
     TOPIC_CONFIGS,
@@ -40,6 +41,7 @@ from mirrors.models.flows import DesiredState
 from mirrors.services.clock import Budget, milliseconds, moment
 from mirrors.services.groups import mm2_checkpoints, mm2_offset_syncs, target_offsets
 from mirrors.services.groups.survey import discover_groups, survey_of
+from mirrors.services.schemas.sync import sync_schemas
 from mirrors.services.standby import backup
 from mirrors.services.sync.runs import (
     attempt,
@@ -74,6 +76,7 @@ TABLE: tuple[SyncTask, ...] = (
     SyncTask(schedule=HEARTBEATS),
     SyncTask(schedule=TOPIC_CONFIGS, act=configs.sync_configs),
     SyncTask(schedule=TOPIC_ACLS, act=acls.sync_acls),
+    SyncTask(schedule=SCHEMAS, act=sync_schemas),
     SyncTask(schedule=PLAN, act=plans.compute_plan),
     SyncTask(schedule=GROUPS, act=discover_groups),
     SyncTask(

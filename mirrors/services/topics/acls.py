@@ -16,13 +16,9 @@ from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import CALL_S, Budget, moment
+from mirrors.services.drift.findings import findings_of, store_findings
 from mirrors.services.failover.runbook.steps.fence import created_acls
-from mirrors.services.topics.drift_store import (
-    findings_of,
-    record_acls,
-    replicated_acls,
-    store_findings,
-)
+from mirrors.services.topics.drift_store import record_acls, replicated_acls
 
 _KINDS = ("acl",)
 

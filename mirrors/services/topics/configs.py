@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterable
 
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.filters.topics import ConfigSelection
+from mirrors.domain.schemas.plan import SchemaPlan
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.domain.topics.acls import NOT_IN_PLAN, UNREAD_RULES, AclPlan
 from mirrors.domain.topics.drift import DriftKey
@@ -21,14 +23,11 @@ from mirrors.kafka.admin.rejected_configs import (
 )
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
 from mirrors.services.clock import CALL_S, Budget, moment
+from mirrors.services.drift.findings import store_findings
+from mirrors.services.schemas.sync import apply_schemas, find_schema_differences
 from mirrors.services.topics.acls import AclComparison, compare_acls
 from mirrors.services.topics.differences import TopicComparison, compare_topics
-from mirrors.services.topics.drift_store import (
-    record_acls,
-    record_applied,
-    store_baselines,
-    store_findings,
-)
+from mirrors.services.topics.drift_store import record_acls, record_applied, store_baselines
 
 _TOPIC_KINDS = ("partitions", "deleted topic")
 _KINDS = ("topic config", *_TOPIC_KINDS)
@@ -86,6 +85,7 @@ def find_differences(context: SyncTaskContext) -> SyncPlan:
     now = moment(context.now)
     topics = {key: row for key, row in seen.ruled.items() if key[0] in _TOPIC_KINDS}
     store_findings(context.flow_id, topics, kinds=_TOPIC_KINDS, put_back=(), now=now)
+    schemas, left = _schemas(context, budget)
     faults = tuple(
         f"{row.topic} is not replicated: {row.reason}." for row in seen.topics.skipped if row.fault
     )
@@ -95,9 +95,22 @@ def find_differences(context: SyncTaskContext) -> SyncPlan:
         configs=seen.undecided(),
         acls=rules.undecided(),
         take=rules.plan.take,
-        left_out=(*faults, *seen.held(decided_only=True), *seen.left, *stay),
+        schemas=schemas,
+        left_out=(*faults, *seen.held(decided_only=True), *seen.left, *stay, *left),
         codes=rules.plan.codes,
     )
+
+
+def _schemas(context: SyncTaskContext, budget: Budget) -> tuple[SchemaPlan, tuple[str, ...]]:
+    """What the target's registry lacks, and what is left out; nothing if schemas are not synced."""
+    if not context.spec.settings.sync_schemas_enabled:
+        return SchemaPlan(), ()
+    try:
+        left = dataclasses.replace(context, deadline_s=budget.left_s)
+        seen = find_schema_differences(left)
+    except UnderstudyError as error:
+        return SchemaPlan(), (f"Schemas are not in this plan. {error.message}",)
+    return seen.undecided(), (*seen.held(decided_only=True), *seen.plan.left_out)
 
 
 def apply(context: SyncTaskContext, plan: SyncPlan) -> tuple[str, ...]:
@@ -125,7 +138,16 @@ def apply(context: SyncTaskContext, plan: SyncPlan) -> tuple[str, ...]:
         *granted.failed.values(),
         *taken.failed.values(),
     )
-    return (*_not_created(made), *(error.message for error in errors), *_sentences(failed))
+    schemas: tuple[str, ...] = ()
+    if plan.schemas.changes:
+        left = dataclasses.replace(context, deadline_s=budget.left_s)
+        schemas = apply_schemas(left, plan.schemas)
+    return (
+        *_not_created(made),
+        *(error.message for error in errors),
+        *_sentences(failed),
+        *schemas,
+    )
 
 
 def _note(

@@ -19,7 +19,8 @@ from mirrors.domain.topics.plan import TopicPlan, plan_topics
 from mirrors.domain.topics.sync_plan import ConfigChange
 from mirrors.kafka.admin.topics import Admin
 from mirrors.services.clock import Budget
-from mirrors.services.topics.drift_store import baselines_of, findings_of
+from mirrors.services.drift.findings import findings_of
+from mirrors.services.topics.drift_store import baselines_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,16 +10,18 @@ from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.domain.topics import drift
 from mirrors.domain.topics.drift import DriftKey
+from mirrors.domain.topics.manual_schema_changes import SCHEMA_KINDS
 from mirrors.models import Drift, Flow
 from mirrors.models.base import move_all
 from mirrors.models.drift import DriftState
 from mirrors.services import findings
 from mirrors.services.clock import milliseconds
+from mirrors.services.drift.findings import digest_of as _digest
 from mirrors.services.errors import Conflict
 from mirrors.services.findings import Choice
 from mirrors.services.run_lifecycle import send_on_commit
+from mirrors.services.schemas.sync import restore_schemas
 from mirrors.services.topics import acls, configs
-from mirrors.services.topics.drift_store import digest_of as _digest
 
 DEADLINE_S = 40.0
 _STATES = {
@@ -90,10 +92,12 @@ def fix_drift(*, flow_id: int, now: datetime) -> None:
             flow_id=flow_id, spec=flow.spec, now=milliseconds(now), deadline_s=DEADLINE_S / 2
         )
         failed: tuple[str, ...] = ()
-        if any(kind != "acl" for kind, _, _ in wanted):
+        if any(kind not in ("acl", *SCHEMA_KINDS) for kind, _, _ in wanted):
             failed = configs.restore_configs(context, wanted)
         if any(kind == "acl" for kind, _, _ in wanted):
             failed += acls.restore_acls(context, wanted)
+        if any(kind in SCHEMA_KINDS for kind, _, _ in wanted):
+            failed += restore_schemas(context, wanted)
     except UnderstudyError as error:
         failed = (error.message,)
     if failed:

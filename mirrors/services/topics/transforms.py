@@ -133,6 +133,7 @@ def read_records(*, preview_id: int, deadline_s: float = READ_S) -> str:
             records=newest.records,
             registry=registry_of(source.alias, source.properties),
             target_registry=registry_of(target.alias, target.properties),
+            subject_format=preview.flow.spec.settings.sync_schemas_subject_format,
         )
         waiting = {"request": request.to_json(), **_partitions(newest)}
         RulePreview.objects.filter(pk=preview.pk).update(request=_packed(waiting))

@@ -32,6 +32,7 @@ _LABELS: dict[Fix, str] = {
     "source": "Look at the source",
     "drift": "Decide on drift",
     "simulation": "Simulate a failover",
+    "schemas": "Look at its schemas",
 }
 _LAST_DRILLS = 5
 # More rows are on the list of flows, which has filters.

@@ -28,7 +28,7 @@ from mirrors.lists.flows import (
 )
 from mirrors.lists.gaps import GAPS
 from mirrors.lists.groups import GROUP_PARTITIONS
-from mirrors.lists.sync import HEARTBEATS, SYNC_TASKS
+from mirrors.lists.sync import HEARTBEATS, SCHEMA_IDS, SUBJECTS, SYNC_TASKS
 from mirrors.lists.topics import DRIFT, PLAN
 from mirrors.models import (
     Drift,
@@ -39,6 +39,8 @@ from mirrors.models import (
     GroupOffset,
     HeartbeatState,
     Job,
+    SchemaId,
+    SchemaSubject,
 )
 from mirrors.models.audit.transitions import events_of
 from mirrors.services.comparison.verified import verified_sentence, with_verified
@@ -47,6 +49,7 @@ from mirrors.views.audit import setting_changes
 from mirrors.views.drills.readiness import readiness_part
 from mirrors.views.heartbeats import directions
 from mirrors.views.runner_logs import log_of_flow
+from mirrors.views.schemas import schemas_part
 from mirrors.views.topics.plans import plan_part
 
 
@@ -91,6 +94,14 @@ def _drift(flow: Flow) -> QuerySet[Drift]:
     return Drift.objects.filter(flow=flow)
 
 
+def _subjects(flow: Flow) -> QuerySet[SchemaSubject]:
+    return SchemaSubject.objects.filter(flow=flow)
+
+
+def _schema_ids(flow: Flow) -> QuerySet[SchemaId]:
+    return SchemaId.objects.filter(flow=flow)
+
+
 def _jobs(flow: Flow) -> QuerySet[Job]:
     return Job.objects.filter(flow=flow).select_related("runner")
 
@@ -126,6 +137,10 @@ PARTS = {
     "overview": Tab("Overview", "mirrors/flows/tabs/overview.html", context=_overview),
     "topics": Tab("Topics", "mirrors/flows/tabs/topics.html", TOPICS, _topics),
     "partitions": Tab("Partitions", "mirrors/flows/tabs/partitions.html", PARTITIONS, _partitions),
+    "schemas": Tab(
+        "Schemas", "mirrors/schemas/_subjects_tab.html", SUBJECTS, _subjects, below=schemas_part
+    ),
+    "schema-ids": Tab("Ids of schemas", "mirrors/schemas/_ids_tab.html", SCHEMA_IDS, _schema_ids),
     "groups": Tab("Consumer groups", "mirrors/groups/_flow_tab.html", GROUP_PARTITIONS, _groups),
     "gaps": Tab("Gaps", "mirrors/gaps/_flow_tab.html", GAPS, _gaps),
     "offsets": Tab("Offsets", "mirrors/offsets/_flow_tab.html"),
@@ -143,7 +158,7 @@ PARTS = {
 # The tabs of a flow, each with its parts; the first part is the tab's own address.
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Overview", ("overview",)),
-    ("Topics & partitions", ("topics", "partitions")),
+    ("Topics & partitions", ("topics", "partitions", "schemas", "schema-ids")),
     ("Consumer groups", ("groups", "offsets")),
     ("Charts", ("charts",)),
     ("Health", ("readiness", "heartbeats", "duties", "gaps", "drift", "alerts")),

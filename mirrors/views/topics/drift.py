@@ -79,6 +79,8 @@ def _choices(found: Drift) -> dict[str, str]:
             f"The topic is created again on {target}, empty. Each partition stops with data loss, "
             "until a person decides what is replicated."
         )
-    elif found.kind != "partitions":
+    elif found.kind == "deleted schema":
+        effects["fix"] = f"A worker registers the schema in the registry of {target} again now."
+    elif found.kind not in ("partitions", "foreign schema"):
         effects["fix"] = f"A worker restores the flow's value on {target} now."
     return effects

@@ -155,6 +155,11 @@ def _dead_letters(condition: Condition, flow: FlowFacts, now: datetime) -> Condi
     return _fact(wrote, f"{written}, the last within 15 minutes" if wrote else written)
 
 
+def _schemas(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
+    words = f"may lack schemas on its target: {flow.schemas.rstrip('.')}"
+    return _fact(bool(flow.schemas), words if flow.schemas else "has its schemas on the target")
+
+
 def _failed(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     return _state(flow, {"failed"})
 
@@ -281,4 +286,5 @@ _READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], ConditionResult]] =
     "not_replicated": _not_replicated,
     "unverified": _unverified,
     "budget": _budget,
+    "schemas": _schemas,
 }

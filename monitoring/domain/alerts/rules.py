@@ -28,6 +28,7 @@ Kind = Literal[
     "not_replicated",
     "unverified",
     "budget",
+    "schemas",
 ]
 # The condition of each kind, and the unit of its threshold; empty for kinds without one.
 KINDS: dict[Kind, tuple[str, str]] = {
@@ -57,6 +58,7 @@ KINDS: dict[Kind, tuple[str, str]] = {
         "A comparison by schedule has not verified records for more than this number of seconds",
         "s",
     ),
+    "schemas": ("Schemas are missing on the target, or that is unknown", ""),
     "budget": ("The forecast cost of the month is above this percentage of its budget", "%"),
 }
 # Rules about runners; all others are about flows.
@@ -147,6 +149,8 @@ class FlowFacts:
     heartbeats_on: bool = True
     checkpoint_at: datetime | None = None
     checkpoints_on: bool = True
+    # Why consumers on the target may lack a schema; empty if none does.
+    schemas: str = ""
     # Records that foreign producers still write, and a sentence that says where.
     foreign_records: int = 0
     foreign_writes: str = ""

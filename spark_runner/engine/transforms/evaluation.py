@@ -43,6 +43,9 @@ _REQUEST_RECORDS: Final = 4000
 _MOST_RECORDS: Final = 20_000
 # Bytes of records in a rebuilt batch, before compression.
 _BATCH_BYTES: Final = 512 << 10
+# A zero byte and the id of a schema.
+_SCHEMA_PREFIX: Final = 5
+SCHEMA_MISSING: Final = "schema_missing"
 
 Row = tuple[RecordBytes, RecordFields, int]
 """A record, its parts, and 1 if its timestamp is that of the broker (LogAppendTime)."""
@@ -64,7 +67,13 @@ class EvaluatedRows(NamedTuple):
 
 
 class Evaluator(Protocol):
-    """Evaluates rules outside of this thread. Answers come in the order of the requests."""
+    """Evaluates rules outside of this thread. Answers come in the order of the requests.
+
+    `missing_ids`: ids of schemas that the target's registry did not have. A failed record with
+    such an id waits.
+    """
+
+    missing_ids: set[int]
 
     def send(self, rule: int, topic: str, partition: int, rows: Sequence[Row]) -> None:
         """Evaluate the rule with this index. Never blocks."""
@@ -217,6 +226,8 @@ class Transforms:
         for number in sorted(answer.failed):
             piece, fields, _ = request.rows[number]
             field = answer.failed[number]
+            if (schema_id := self._missing_id(fields)) is not None:
+                return number, _waits_for_schema(partition, piece.offset, schema_id)
             if rule.on_error != "dead_letter" or self._dead_letters is None:
                 return number, _failed(partition, piece.offset, field)
             size = self._dead_letters.add(partition, piece, fields, rule, field)
@@ -225,6 +236,16 @@ class Transforms:
                 return number, _large_dead_letter(partition, piece.offset, field, size, topic)
             answer.kept[number] = False
         return -1, None
+
+    def _missing_id(self, fields: RecordFields) -> int | None:
+        """The id of key or value that the target's registry did not have; None without one."""
+        missing = self._evaluator.missing_ids
+        for part in (fields.key, fields.value) if missing else ():
+            if part is not None and part[:1] == b"\0" and len(part) >= _SCHEMA_PREFIX:
+                number = int.from_bytes(part[1:_SCHEMA_PREFIX], "big")
+                if number in missing:
+                    return number
+        return None
 
 
 def with_origin(piece: RecordBytes, cluster: str, tp: tuple[str, int]) -> RecordBytes:
@@ -303,6 +324,17 @@ def _failed(partition: Partition, offset: int, field: str) -> StopReason:
         "the record (a preview shows Spark's message)"
     )
     return _stop(partition, offset, "transform_failed", why)
+
+
+def _waits_for_schema(partition: Partition, offset: int, schema_id: int) -> StopReason:
+    """Without a gap, since nobody has to decide: the partition is retried with backoff."""
+    why = (
+        f"the record waits for the schema of id {schema_id}, which the schema registry of the "
+        "target does not have; it is copied as soon as it is registered there"
+    )
+    return StopReason(
+        "faulted", SCHEMA_MISSING, not_replicated(partition.name, offset, why), offset
+    )
 
 
 def _large_dead_letter(

@@ -1,0 +1,1 @@
+"""Findings of drift, of topics and of schemas."""

@@ -1,0 +1,1 @@
+"""Synchronizes the schema registries of a flow's clusters."""
