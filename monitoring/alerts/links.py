@@ -20,6 +20,7 @@ _TABS = {
     "foreign_writes": "gaps",
     "heartbeat": "heartbeats",
     "checkpoint": "duties",
+    "schemas": "schemas",
     "flow_failed": "jobs",
     "flow_degraded": "jobs",
 }

@@ -202,3 +202,33 @@ def test_a_rule_that_applies_to_no_topic_is_a_warning(
     found = check_flow(flow("a", "b", topics=topics, transforms=text), [])
     assert len(found) == len(warnings)
     assert all(words in sentence for words, sentence in zip(warnings, found, strict=True))
+
+
+def with_registries(source: str, target: str, **keys: str) -> FlowSpec:
+    sides = [
+        cluster(alias, properties={"schema.registry.url": f"https://{alias}.example"})
+        for alias in (source, target)
+    ]
+    given = {f"sync.schemas.{name.replace('_', '.')}": text for name, text in keys.items()}
+    properties = {"sync.schemas.enabled": "true", **given}
+    return FlowSpec.build(source=sides[0], target=sides[1], properties=properties)
+
+
+def test_schemas_need_two_registries_and_two_flows_names_of_their_own() -> None:
+    assert "cluster a has no schema registry" in refusal(
+        flow("a", "b", sync_schemas_enabled="true")
+    )
+    spec = with_registries("a", "c")
+    same = FlowSpec.build(source=spec.source, target=spec.source, properties=spec.properties)
+    other = FlowSpec.build(
+        source=spec.source,
+        target=cluster("b", properties=spec.source.properties),
+        properties=spec.properties,
+    )
+    assert "is both source and target" in refusal(same)
+    assert "have the same schema registry" in refusal(other)
+    [warning] = check_flow(spec, [with_registries("b", "c")])
+    assert "a->c and b->c may register the same subjects" in warning
+    assert check_flow(spec, [with_registries("b", "c", subject_format="b.${subject}")]) == []
+    apart = with_registries("a", "c", subjects="a-.*")
+    assert check_flow(apart, [with_registries("b", "c", subjects="b-.*")]) == []

@@ -141,6 +141,16 @@ def test_a_look_that_is_old_or_never_was_says_so() -> None:
     assert (old.code, "30 min ago" in old.sentence) == ("drift_not_seen", True)
 
 
+def test_schemas_that_the_target_may_lack_are_a_warning_and_drift_of_them_has_its_effect() -> None:
+    [warning] = [
+        row for row in plan_of(schemas="One is missing.").warnings if row.code == "schemas"
+    ]
+    assert (warning.sentence, warning.page) == ("One is missing.", "schemas")
+    gone = drifted("deleted schema", name="orders", key="version 1")
+    [warning] = [row for row in target_topics(drifted=(gone,)).warnings if row.code == "drift"]
+    assert "Consumers cannot read records with this schema" in warning.sentence
+
+
 def test_a_topic_that_is_not_there_is_told_once_not_for_each_partition() -> None:
     unread = (partition(target_end=None),)
     gone = plan_of(

@@ -238,6 +238,8 @@ def test_every_list_of_patterns_is_checked_as_one() -> None:
         "config.properties.exclude",
         "groups",
         "groups.exclude",
+        "sync.schemas.subjects",
+        "sync.schemas.subjects.exclude",
         "topics",
         "topics.exclude",
         "topics.priority.high",

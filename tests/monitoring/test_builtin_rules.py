@@ -8,7 +8,7 @@ from typing import Any
 from django.apps import apps
 from django.utils import timezone
 
-from mirrors.models import FlowAccount
+from mirrors.models import FlowAccount, SchemaSync
 from monitoring.alerts.facts import flow_facts
 from monitoring.domain.alerts.conditions import read_flow
 from monitoring.domain.alerts.rules import Condition
@@ -59,3 +59,25 @@ def test_earlier_default_names_are_replaced_unless_a_person_renamed_the_rule(db:
         "Flow failed",
         "Failed",
     ]
+
+
+def test_a_running_flow_whose_target_may_lack_schemas_fires_and_a_paused_one_does_not(
+    db: Any,
+) -> None:
+    flow = world.flow(properties={"sync.schemas.enabled": "true"}, desired_state="running")
+    now = timezone.now()
+
+    def read() -> tuple[bool | None, str]:
+        [(_, facts)] = flow_facts(now)
+        found = read_flow(Condition(kind="schemas"), facts, now)
+        return found.holds, found.sentence
+
+    assert read()[0] is True
+    assert "is unknown: the registries were never compared" in read()[1]
+    SchemaSync.objects.create(flow=flow, as_of=now, subjects=2)
+    assert read() == (False, "has its schemas on the target")
+    SchemaSync.objects.update(pending=3)
+    assert "lacks 3 changes" in read()[1]
+    flow.desired_state = "paused"
+    flow.save()
+    assert read()[0] is False

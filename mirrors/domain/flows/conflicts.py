@@ -120,8 +120,33 @@ def check_flow(
             check_replicated(other.spec, [spec])
     for other in flows:
         if other.target == flow.target:
-            warnings += _check_collision(flow, other)
+            warnings += _check_collision(flow, other) + _shared_subjects(spec, other.spec)
     return warnings
+
+
+def _shared_subjects(spec: FlowSpec, other: FlowSpec) -> list[str]:
+    """Return a warning if both flows may register one subject in the target's registry."""
+    sides = (spec.settings, other.settings)
+    formats = {side.sync_schemas_subject_format for side in sides}
+    if len(formats) > 1 or not all(side.sync_schemas_enabled for side in sides):
+        return []
+    ours, theirs = (
+        both(
+            of_patterns(side.sync_schemas_subjects),
+            invert(of_patterns(side.sync_schemas_subjects_exclude)),
+        )
+        for side in sides
+    )
+    try:
+        if example(both(ours, theirs)) is None:
+            return []
+    except Undecided:
+        pass
+    return [
+        f"{spec.name} and {other.name} may register the same subjects in the schema registry of "
+        f"{spec.target.alias}. A subject that differs between their sources becomes a conflict. "
+        "Give one of them a prefix or a context with sync.schemas.subject.format."
+    ]
 
 
 def _check_dead_letters(flow: _Flow, others: Sequence[_Flow]) -> None:

@@ -156,6 +156,8 @@ def _dead_letters(condition: Condition, flow: FlowFacts, now: datetime) -> Condi
 
 
 def _schemas(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
+    if flow.desired != "running":
+        return ConditionResult(False, True, None, "does not run, nor do its sync tasks")
     words = f"may lack schemas on its target: {flow.schemas.rstrip('.')}"
     return _fact(bool(flow.schemas), words if flow.schemas else "has its schemas on the target")
 
