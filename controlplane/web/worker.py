@@ -1,14 +1,19 @@
 """A gunicorn worker whose threads never wait for a client.
 
-gunicorn's threads read the rest of a request from the socket, so as many slow clients as there are
-threads stop the web. Here the event loop receives a whole request first, and then hands it to a
-thread:
+gunicorn's threads read the rest of a request from the socket and write the response to it, so as
+many slow clients as there are threads stop the web. Its event loop waits for clients that do not
+close. Here the event loop receives a whole request first, hands it to a thread, and sends what the
+client did not read at once:
 
 - Headers arrive within HEADER_S, a body within BODY_S; otherwise the connection is closed.
 - Headers have MOST_HEADERS bytes at most (431), a body UNDERSTUDY_MAX_BODY (413). A body without a
   length is refused (411), as are bytes behind a request (400): both would be read by a thread.
-- While MOST_WAITING connections wait, the oldest incomplete one is closed for a new one.
-- A response that the client does not read for SEND_S is given up.
+- While MOST_WAITING connections wait, the oldest incomplete one is closed for a new one. While
+  incomplete requests have MOST_BUFFERED bytes, the largest one is.
+- A response is given up after SEND_S and the time that it takes at SLOWEST. One with more than
+  MOST_UNSENT unread bytes waits in its thread, at most SEND_S for the next part.
+- While MOST_ANSWERED connections have unread responses, or these have MOST_UNSENT_TOGETHER bytes,
+  the oldest one is closed.
 - `GET /healthz` is answered by the event loop: it needs no free thread.
 
 The command line names the class: `--worker-class controlplane.web.worker.BufferingWorker`.
@@ -37,6 +42,15 @@ MOST_HEADERS = 32 * 1024
 MOST_WAITING = 500
 # Of all connections of a worker together, received and not yet handed to a thread.
 MOST_BUFFERED = 64 * 1024 * 1024
+# Bytes of one response, for which a thread does not wait; and of all those of a worker.
+MOST_UNSENT = 8 * 1024 * 1024
+MOST_UNSENT_TOGETHER = 64 * 1024 * 1024
+# Bytes per second of a client.
+SLOWEST = 32 * 1024
+# Twice this and MOST_WAITING are less than the connections that gunicorn accepts (1,000).
+MOST_ANSWERED = 200
+# How long a client may take to close its side, so that the kernel does not reset the connection.
+CLOSE_S = 2.0
 _AT_ONCE = 64 * 1024
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"(?im)^content-length:[ \t]*([0-9]{1,18})[ \t]*\r?$")
@@ -94,9 +108,62 @@ class Incoming:
         return self.is_complete and _HEALTH.match(self.received) is not None
 
 
+class Outgoing:
+    """The socket as the thread of a request sees it: what it sends never waits for the client.
+
+    `unsent`: what the client did not read yet, at most MOST_UNSENT and one part.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self.unsent = bytearray()
+        connected.setblocking(False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+    def sendall(self, data: bytes) -> None:
+        self.unsent += data
+        self.flush()
+        if len(self.unsent) > MOST_UNSENT:
+            self._wait()
+
+    def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
+        file.seek(offset)
+        sent = 0
+        while data := file.read(_AT_ONCE if count is None else min(_AT_ONCE, count - sent)):
+            self.sendall(data)
+            sent += len(data)
+        return sent
+
+    def flush(self) -> None:
+        """Send what the client accepts now. Raises OSError if it is gone."""
+        while self.unsent:
+            try:
+                sent = self._socket.send(self.unsent[:_AT_ONCE])
+            except (BlockingIOError, InterruptedError):
+                return
+            del self.unsent[:sent]
+
+    def _wait(self) -> None:
+        """Wait until a good part was read. Raises TimeoutError after SEND_S."""
+        ends, enough = time.monotonic() + SEND_S, len(self.unsent) - 16 * _AT_ONCE
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_WRITE)
+            while len(self.unsent) > enough:
+                if not selector.select(ends - time.monotonic()) or time.monotonic() > ends:
+                    self.unsent.clear()
+                    raise TimeoutError
+                self.flush()
+
+
 class BufferingWorker(ThreadWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Connections whose response the client still reads, then those that it should close; each
+        # with its deadline, in the order in which they got here.
+        self._answered: dict[Any, float] = {}
+        self._closing: dict[Any, float] = {}
         # In the order in which they were accepted.
         self._incoming: dict[Any, Incoming] = {}
         self._buffered = 0
@@ -133,6 +200,9 @@ class BufferingWorker(ThreadWorker):
         for conn, incoming in list(self._incoming.items()):
             if now > incoming.deadline or not self.alive:
                 self._drop(conn)
+        for waiting in (self._answered, self._closing):
+            for conn in [conn for conn, deadline in waiting.items() if now > deadline]:
+                self._abandon(conn, waiting)
 
     def _receive_request(self, conn: Any) -> None:
         while len(self._incoming) >= MOST_WAITING:
@@ -149,8 +219,10 @@ class BufferingWorker(ThreadWorker):
             return
         except OSError:
             data = b""
-        if not data or self._buffered + len(data) > MOST_BUFFERED:
+        if not data:
             self._drop(conn)
+            return
+        if not self._make_room(conn, len(data)):
             return
         self._buffered += len(data)
         had_headers = incoming.size is not None
@@ -167,6 +239,15 @@ class BufferingWorker(ThreadWorker):
             incoming.deadline = time.monotonic() + BODY_S
             if incoming.expects:
                 self._send(conn, b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _make_room(self, conn: Any, size: int) -> bool:
+        """Close the largest incomplete requests, so that small ones go on; False if it is this."""
+        while self._buffered + size > MOST_BUFFERED:
+            largest = max(self._incoming, key=lambda one: len(self._incoming[one].received))
+            self._drop(largest)
+            if largest is conn:
+                return False
+        return True
 
     def _forget(self, conn: Any) -> None:
         """The connection no longer receives a request."""
@@ -200,6 +281,77 @@ class BufferingWorker(ThreadWorker):
         with contextlib.suppress(OSError):
             conn.sock.send(data)
 
+    # -- the event loop again, after a thread
+
+    def finish_request(self, conn: Any, fs: Any) -> None:
+        unsent = len(conn.outgoing.unsent) if hasattr(conn, "outgoing") else 0
+        if self.cfg.is_ssl or fs.cancelled() or fs.exception():
+            super().finish_request(conn, fs)
+        elif unsent:
+            self._answered[conn] = time.monotonic() + SEND_S + unsent / SLOWEST
+            self._watch(
+                conn, self._answered, selectors.EVENT_WRITE, partial(self._send_rest, conn, fs)
+            )
+            while len(self._answered) > MOST_ANSWERED or self._unsent() > MOST_UNSENT_TOGETHER:
+                self._abandon(next(iter(self._answered)), self._answered)
+        else:
+            self._finish(conn, fs)
+
+    def _unsent(self) -> int:
+        return sum(len(conn.outgoing.unsent) for conn in self._answered)
+
+    def _send_rest(self, conn: Any, fs: Any, _: Any) -> None:
+        try:
+            conn.outgoing.flush()
+        except OSError:
+            self._abandon(conn, self._answered)
+            return
+        if not conn.outgoing.unsent:
+            del self._answered[conn]
+            self.poller.unregister(conn.sock)
+            self._finish(conn, fs)
+
+    def _finish(self, conn: Any, fs: Any) -> None:
+        """Keep the connection for a next request, or close it without waiting for the client."""
+        if fs.result():
+            super().finish_request(conn, fs)
+            return
+        self._closing[conn] = time.monotonic() + CLOSE_S
+        try:
+            conn.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._abandon(conn, self._closing)
+            return
+        self._watch(conn, self._closing, selectors.EVENT_READ, partial(self._await_close, conn))
+        while len(self._closing) > MOST_ANSWERED:
+            self._abandon(next(iter(self._closing)), self._closing)
+
+    def _await_close(self, conn: Any, _: Any) -> None:
+        try:
+            more = conn.sock.recv(_AT_ONCE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            more = b""
+        if not more:
+            self._abandon(conn, self._closing)
+
+    def _watch(self, conn: Any, waiting: dict[Any, float], event: int, act: Any) -> None:
+        try:
+            conn.sock.setblocking(False)
+            self.poller.register(conn.sock, event, act)
+        except (OSError, KeyError, ValueError):
+            # The thread closed it.
+            self._abandon(conn, waiting)
+
+    def _abandon(self, conn: Any, waiting: dict[Any, float]) -> None:
+        if waiting.pop(conn, None) is None:
+            return
+        with contextlib.suppress(OSError, KeyError, ValueError):
+            self.poller.unregister(conn.sock)
+        self.nr_conns -= 1
+        conn.close()
+
     # -- a thread
 
     def handle(self, conn: Any) -> Any:
@@ -211,5 +363,13 @@ class BufferingWorker(ThreadWorker):
         return super().handle(conn)
 
     def handle_request(self, req: Any, conn: Any) -> Any:
-        conn.sock.settimeout(SEND_S)
-        return super().handle_request(req, conn)
+        connected = conn.sock
+        if self.cfg.is_ssl:
+            connected.settimeout(SEND_S)
+            return super().handle_request(req, conn)
+        conn.sock = conn.outgoing = Outgoing(connected)
+        try:
+            return super().handle_request(req, conn)
+        finally:
+            conn.sock = connected
+            connected.settimeout(SEND_S)

@@ -22,6 +22,7 @@ from tests.conftest import Guard
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGEST = 1000
+SCRIPT = "/static/plotly/plotly.min.js"
 
 
 class Server:
@@ -65,6 +66,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[S
         port = free.getsockname()[1]
     (directory / "server.py").write_text(
         "from controlplane.web import worker\nworker.HEADER_S = worker.BODY_S = 3.0\n"
+        "worker.MOST_BUFFERED = 1_000_000\n"
         "worker_class = worker.BufferingWorker\n"
     )
     environment = {
@@ -125,6 +127,56 @@ def test_a_request_in_small_pieces_and_kept_connections_work(server: Server) -> 
             while b"reference" not in found:
                 found += client.recv(65536)
             assert b"401 Unauthorized" in found
+
+
+def test_incomplete_large_bodies_keep_no_small_request_out(server: Server) -> None:
+    """Together they are what the server keeps of all requests."""
+    large = [server.connect() for _ in range(8)]
+    for client in large:
+        client.sendall(post("/login/", 199_000, b"a" * 190_000))
+    time.sleep(0.5)
+    for path, status in (("/healthz", b"200 OK"), ("/login/", b"200 OK")):
+        assert status in server.ask(get(path))
+    for client in large:
+        client.close()
+
+
+def test_clients_that_do_not_read_hold_no_thread(server: Server) -> None:
+    """The script of the charts has megabytes, more than the kernel buffers."""
+    slow = []
+    for _ in range(6):
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(10)
+        client.connect(("127.0.0.1", server.port))
+        client.sendall(get(SCRIPT))
+        assert client.recv(12) == b"HTTP/1.1 200"
+        slow.append(client)
+    for _ in range(4):
+        began = time.monotonic()
+        assert b"200 OK" in server.ask(get("/login/"))
+        assert time.monotonic() - began < 2.5
+        for client in slow:
+            client.recv(10)
+    # It is still complete for who reads it.
+    size = len(server.ask(get(SCRIPT)))
+    assert size > 1_000_000
+    assert len(read(slow[0])) > size - 100
+    for client in slow:
+        client.close()
+
+
+def test_clients_that_do_not_close_stop_nothing(server: Server) -> None:
+    kept = [server.connect() for _ in range(12)]
+    for client in kept:
+        client.sendall(get("/login/"))
+    for client in kept:
+        assert read(client).startswith(b"HTTP/1.1 200")
+    began = time.monotonic()
+    assert b"200 OK" in server.ask(get("/healthz"))
+    assert time.monotonic() - began < 1.5
+    for client in kept:
+        client.close()
 
 
 @pytest.mark.parametrize(

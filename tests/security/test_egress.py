@@ -13,6 +13,7 @@ from mirrors.kafka.protocol import sockets
 from mirrors.kafka.protocol.connection import BrokerConnection
 from mirrors.kafka.security.connection_settings import connection_facts
 from mirrors.kafka.security.egress import VARIABLE, check, is_allowed
+from mirrors.kafka.security.oauth import ENDPOINT, fetch_token
 
 ALLOWED = "*.kafka.internal:9092, 10.1.0.0/16:9093-9099, broker-1, [fd00::/8]:9092, 2001:db8::1"
 
@@ -47,7 +48,11 @@ def test_an_address_is_allowed_by_a_rule_or_not_at_all(
 
 @pytest.mark.parametrize(
     "host",
-    ["169.254.169.254", "[fe80::1]", "fe80::1%eth0", "::ffff:169.254.1.1", "168.63.129.16"],
+    [
+        *("169.254.169.254", "[fe80::1]", "fe80::1%eth0", "::ffff:169.254.1.1", "168.63.129.16"),
+        # AWS, also the credentials of pods; Google; Oracle; Scaleway.
+        *("fd00:ec2::254", "[fd00:ec2::23]", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42"),
+    ],
 )
 @pytest.mark.parametrize("rules", ["", "*", "0.0.0.0/0,::/0"])
 def test_metadata_and_link_local_addresses_are_never_allowed(host: str, rules: str) -> None:
@@ -63,6 +68,30 @@ def test_nor_is_a_name_that_leads_to_one(monkeypatch: pytest.MonkeyPatch) -> Non
     connection = BrokerConnection(facts, "metadata.example", 9092, client_id="test")
     with pytest.raises(KafkaUnavailable, match="metadata"):
         connection.connect(time.monotonic() + 5)
+
+
+@pytest.mark.parametrize(
+    "host", ["2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "fd20:ce::254"]
+)
+def test_a_token_endpoint_never_leads_to_one(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_LOGIN", "secret")
+    connected: list[str] = []
+    monkeypatch.setattr(
+        socket, "create_connection", lambda address, **_: connected.append(address[0])
+    )
+    shown = f"[{host}]" if ":" in host else host
+    spec = ClusterSpec(
+        alias="east",
+        bootstrap_servers="east:9092",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_username="client",
+        sasl_password="env:KAFKA_LOGIN",
+        properties={ENDPOINT: f"https://{shown}/token"},
+    )
+    with pytest.raises(KafkaUnavailable, match="metadata"):
+        fetch_token(spec, deadline_s=5)
+    assert not connected
 
 
 def test_without_a_list_everything_is_allowed() -> None:

@@ -79,6 +79,16 @@ def test_it_finds_the_forbidden_address_inside_of_another_one(kind: int, inner: 
     assert allows(address, 9092, "") is not is_forbidden(address)
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42"],
+)
+def test_it_knows_metadata_services_with_addresses_of_their_own(address: str) -> None:
+    assert is_forbidden(address)
+    assert not allows(address, 9092, "*")
+    assert allows(f"{address}7", 9092, "*") is not is_forbidden(f"{address}7")
+
+
 def produced(bootstrap: str, topic: str) -> KafkaError | None:
     """The error of one record that a real producer sends."""
     spec = ClusterSpec(alias="east", bootstrap_servers=bootstrap)

@@ -36,7 +36,6 @@ from mirrors.kafka.protocol.sockets import Buffer, ClosedStream, SocketStream, S
 from mirrors.kafka.quotas import THROTTLES
 from mirrors.kafka.security import cleartext_logins, egress
 from mirrors.kafka.security.connection_settings import ConnectionFacts
-from mirrors.kafka.security.ip_addresses import is_forbidden
 
 _LENGTH: Final = struct.Struct(">i")
 # KIP-368: a broker closes a connection whose login is older than it allows. Renew well before.
@@ -145,9 +144,7 @@ class BrokerConnection:
         except OSError as error:
             raise self.failure(error) from None
         # A name may lead to several addresses, some of them dead, and some forbidden.
-        if targets and all(is_forbidden(str(target[1][0])) for target in targets):
-            egress.check(str(targets[0][1][0]), port)
-        targets = [target for target in targets if not is_forbidden(str(target[1][0]))]
+        targets = egress.permitted_targets(targets, port)
         self._targets = {(str(target[1][0]), int(target[1][1])): target for target in targets}
         try:
             connect_any(

@@ -50,9 +50,16 @@ static uint32_t word(const uint8_t *at) {
 static bool v6_forbidden(const uint8_t *ip) {
     static const uint8_t mapped[12] = {[10] = 0xFF, [11] = 0xFF}, zeros[12] = {0};
     static const uint8_t nat64[12] = {0x00, 0x64, 0xFF, 0x9B}, local_nat64[6] = {0x00, 0x64, 0xFF, 0x9B, 0x00, 0x01};
-    static const uint8_t metadata[16] = {0xFD, 0x00, 0x0E, 0xC2, [14] = 0x02, [15] = 0x54};
-    if ((ip[0] == 0xFE && (ip[1] & 0xC0) == 0x80) || !memcmp(ip, metadata, 16))
+    static const uint8_t metadata[3][16] = {
+        {0xFD, 0x20, 0x00, 0xCE, [14] = 0x02, [15] = 0x54},                         /* fd20:ce::254 */
+        {0xFD, 0x00, 0x00, 0xC1, [12] = 0xA9, [13] = 0xFE, [14] = 0xA9, [15] = 0xFE}, /* fd00:c1::a9fe:a9fe */
+        {0xFD, 0x00, 0x00, 0x42, [15] = 0x42},                                      /* fd00:42::42 */
+    };
+    if ((ip[0] == 0xFE && (ip[1] & 0xC0) == 0x80) || word(ip) == 0xFD000EC2u) /* fd00:ec2::/32 */
         return true;
+    for (int at = 0; at < 3; at++)
+        if (!memcmp(ip, metadata[at], 16))
+            return true;
     if (ip[0] == 0x20 && ip[1] == 0x02) /* 6to4 */
         return v4_forbidden(word(ip + 2));
     if (word(ip) == 0x20010000u) /* Teredo: server, and the inverted client */

@@ -11,7 +11,8 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.kafka.security.ip_addresses import is_forbidden
@@ -40,6 +41,15 @@ def check(host: str, port: int, *, environ: Mapping[str, str] | None = None) -> 
             f"{VARIABLE} matches it. Ask the administrator of the deployment to allow it.",
             code="egress_denied",
         )
+
+
+def permitted_targets(targets: Sequence[tuple[Any, ...]], port: int) -> list[tuple[Any, ...]]:
+    """What a name resolved to (family, address), without link-local addresses and metadata
+    services. Raises KafkaUnavailable if it has only those."""
+    found = [target for target in targets if not is_forbidden(str(target[1][0]))]
+    if targets and not found:
+        check(str(targets[0][1][0]), port)
+    return found
 
 
 def refusals(servers: str) -> list[str]:

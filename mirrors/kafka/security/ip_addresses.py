@@ -12,13 +12,18 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAT64 = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48")))
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
-# Metadata services of clouds outside the link-local range: AWS (IPv6), Alibaba, Azure, Oracle.
+# Metadata services of clouds outside the link-local range. The same in `egress.c`.
 _METADATA = frozenset(
     map(
         ipaddress.ip_address,
-        ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+        (
+            *("100.100.100.200", "168.63.129.16", "192.0.0.192"),  # Alibaba, Azure, Oracle
+            *("fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42"),  # Google, Oracle, Scaleway
+        ),
     )
 )
+# AWS: metadata, credentials of pods (EKS), name servers, time.
+_AWS = ipaddress.IPv6Network("fd00:ec2::/32")
 
 
 def contained(address: str) -> tuple[Address, ...]:
@@ -40,7 +45,7 @@ def contained(address: str) -> tuple[Address, ...]:
 
 def is_forbidden(address: str) -> bool:
     """Whether it is link-local or a cloud's metadata service: no setting allows it."""
-    return any(ip.is_link_local or ip in _METADATA for ip in contained(address))
+    return any(ip.is_link_local or ip in _METADATA or ip in _AWS for ip in contained(address))
 
 
 def is_public(address: str) -> bool:

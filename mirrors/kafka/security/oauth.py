@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
@@ -21,6 +22,7 @@ from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.settings.connection import MSK_REGION
 from mirrors.domain.settings.value_types import Extensions
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.protocol.dns import resolve_host
 from mirrors.kafka.security import cleartext_logins, egress, live_secrets, secrets
 from mirrors.kafka.security.keystores import certificates_of
 from mirrors.kafka.security.msk_iam import sign_token
@@ -180,16 +182,38 @@ def _send(connection: http.client.HTTPConnection, path: str, spec: ClusterSpec) 
     connection.request("POST", path, urllib.parse.urlencode(form), headers)
 
 
+class _Connection(http.client.HTTPConnection):
+    """Connects to an address that was checked: a name may lead to a metadata service."""
+
+    def connect(self) -> None:
+        ends = time.monotonic() + float(self.timeout or DEADLINE_S)
+        targets = resolve_host(self.host, self.port, ends - time.monotonic())
+        last: OSError = TimeoutError()
+        for _, address in egress.permitted_targets(targets, self.port):
+            try:
+                left = max(0.1, ends - time.monotonic())
+                self.sock = socket.create_connection(address[:2], timeout=left)
+            except OSError as error:
+                last = error
+            else:
+                return
+        raise last
+
+
+class _SecureConnection(http.client.HTTPSConnection, _Connection):
+    """TLS over it. The certificate must be one of the host's name."""
+
+
 def _connection(
     spec: ClusterSpec, scheme: str, host: str, port: int, deadline: float
 ) -> http.client.HTTPConnection:
     left = max(0.1, deadline - time.monotonic())
     if scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=left)
+        return _Connection(host, port, timeout=left)
     context = ssl.create_default_context()
     if spec.ssl_ca:
         context.load_verify_locations(cadata=certificates_of(spec.ssl_ca))
-    return http.client.HTTPSConnection(host, port, timeout=left, context=context)
+    return _SecureConnection(host, port, timeout=left, context=context)
 
 
 def _read(
