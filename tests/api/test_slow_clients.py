@@ -133,7 +133,9 @@ def test_incomplete_large_bodies_keep_no_small_request_out(server: Server) -> No
     """Together they are what the server keeps of all requests."""
     large = [server.connect() for _ in range(8)]
     for client in large:
-        client.sendall(post("/login/", 199_000, b"a" * 190_000))
+        # The server may close it meanwhile.
+        with contextlib.suppress(OSError):
+            client.sendall(post("/login/", 199_000, b"a" * 190_000))
     time.sleep(0.5)
     for path, status in (("/healthz", b"200 OK"), ("/login/", b"200 OK")):
         assert status in server.ask(get(path))
