@@ -22,7 +22,7 @@ import urllib.parse
 import urllib3
 
 from mirrors.domain.formatting import on_one_line
-from mirrors.kafka.protocol.dns import resolve_host
+from mirrors.kafka.dns import resolve_host
 from mirrors.kafka.security import egress
 from mirrors.kafka.security.ip_addresses import contained, is_forbidden, is_public
 from mirrors.kafka.security.secret_scopes import Purpose

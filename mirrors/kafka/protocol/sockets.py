@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from mirrors.kafka.dns import resolve_host
 from mirrors.kafka.protocol.connection_errors import ConnectionClosed
-from mirrors.kafka.protocol.dns import resolve_host
 
 Buffer = bytes | bytearray | memoryview
 Target = tuple[Any, ...]

@@ -22,7 +22,7 @@ import urllib3
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.schemas.registry import RegistrySpec, host_and_port
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.protocol.dns import resolve_host
+from mirrors.kafka.dns import resolve_host
 from mirrors.kafka.security import cleartext_logins, egress, secrets
 from mirrors.kafka.security.connection_settings import tls_context
 from mirrors.kafka.security.ip_addresses import is_forbidden

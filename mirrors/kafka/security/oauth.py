@@ -22,7 +22,7 @@ from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
 from mirrors.domain.settings.connection import MSK_REGION
 from mirrors.domain.settings.value_types import Extensions
 from mirrors.domain.specs import ClusterSpec
-from mirrors.kafka.protocol.dns import resolve_host
+from mirrors.kafka.dns import resolve_host
 from mirrors.kafka.security import cleartext_logins, egress, live_secrets, secrets
 from mirrors.kafka.security.keystores import certificates_of
 from mirrors.kafka.security.msk_iam import sign_token
