@@ -37,6 +37,8 @@ class DocumentedRegistry:
         self.mutable = mutable
         self.writes: list[str] = []
         self.refused: set[str] = set()
+        # How versions are shown, where that is not as they were registered.
+        self.rewritten: dict[tuple[str, int], dict[str, Any]] = {}
         self._next = first_id
         fake = self
 
@@ -100,7 +102,9 @@ class DocumentedRegistry:
             return sorted(found)
         if (one := found.get(int(numbers[0]))) is None:
             raise Failure(404, 40402, f"Version {numbers[0]} not found.")
-        return {"subject": name, "version": int(numbers[0]), "id": one.id, **one.body}
+        number = int(numbers[0])
+        body = self.rewritten.get((name, number), one.body)
+        return {"subject": name, "version": number, "id": one.id, **body}
 
     def _look_up(self, name: str, body: Any) -> Any:
         for number, one in self._live(name).items():

@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 
+from mirrors.domain.topics.sync_plan import SyncPlan
 from mirrors.models import Flow, SchemaId, SchemaSubject, SchemaSync
 from mirrors.services.schemas.store import store_import
-from mirrors.services.schemas.sync import sync_schemas
+from mirrors.services.schemas.sync import (
+    apply_schemas,
+    find_schema_differences,
+    sync_schemas,
+)
 from tests.schemas.conftest import context_of, flow_between
 from tests.schemas.documented_registry import DocumentedRegistry
 
@@ -156,3 +161,37 @@ def test_a_context_holds_the_schemas_of_its_own(
     body = target.subjects[":.east:b"][1].body
     assert body["references"] == [{**base, "subject": ":.east:a"}]
     assert stored(flow).state == "in_sync"
+
+
+def test_a_plan_that_a_person_has_read_is_applied_without_the_sync_task(
+    flow: Flow, source: DocumentedRegistry, target: DocumentedRegistry
+) -> None:
+    source.add("a", schema("A"))
+    source.levels["a"] = "FULL"
+    seen = find_schema_differences(context_of(flow))
+    plan = SyncPlan(schemas=seen.undecided())
+    assert [(row.kind, row.name, row.before, row.after) for row in plan.changes()] == [
+        ("register schema", "a: version 1", None, "AVRO with id 100"),
+        ("schema level", "a", "that of the registry", "FULL"),
+    ]
+    assert plan.digest != SyncPlan().digest
+    assert not target.writes
+    assert apply_schemas(context_of(flow), plan.schemas) == ()
+    assert (target.ids("a"), target.levels["a"]) == ({1: 100}, "FULL")
+    assert stored(flow).state == "in_sync"
+    again = SyncPlan(schemas=find_schema_differences(context_of(flow)).undecided())
+    assert again.digest == SyncPlan().digest
+
+
+def test_two_registries_that_write_the_same_schema_otherwise_are_in_sync(
+    flow: Flow, source: DocumentedRegistry, target: DocumentedRegistry
+) -> None:
+    source.add("a", "message A { }", schemaType="PROTOBUF")
+    target.add("a", "message A { }", schemaType="PROTOBUF")
+    # The target shows it in other words, and knows it all the same.
+    shown = target.subjects["a"][1].body
+    target.rewritten["a", 1] = {**shown, "schema": 'syntax = "proto2"; message A { }'}
+    outcome = sync_schemas(context_of(flow))
+    assert (outcome.counts["registered"], outcome.counts["failed"]) == (0, 0)
+    assert stored(flow).state == "in_sync"
+    assert stored(flow).other_ids == 1

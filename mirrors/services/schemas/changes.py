@@ -149,7 +149,7 @@ class SchemaChanges:
             return False
         try:
             _, schema = self._source.registered(row.subject, row.version)
-            schema = on_target(schema, row, self._places)
+            schema = on_target(schema, self._places)
             if row.keeps:
                 number = row.version
                 self._target.register(name, schema, version=row.version, schema_id=row.id)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.schemas.plan import Place, Registration, SchemaPlan, plan_schemas
+from mirrors.domain.schemas.plan import Place, SchemaPlan, plan_schemas
 from mirrors.domain.schemas.registry import RegistrySpec, registry_of
 from mirrors.domain.schemas.snapshot import RegistrySnapshot, Schema, SchemaReference
+from mirrors.domain.schemas.subjects import SubjectSelection
 from mirrors.domain.settings.sync import SCHEMAS
 from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.sync.schedule import SyncTaskContext
@@ -18,6 +20,7 @@ from mirrors.domain.topics.manual_schema_changes import (
     registration_key,
     setting_key,
 )
+from mirrors.kafka.schemas.connection import RegistryRefused
 from mirrors.kafka.schemas.registry_client import RegistryClient, UnknownSchema
 from mirrors.kafka.schemas.snapshot_reader import SnapshotReader
 from mirrors.services.clock import Budget, moment
@@ -97,7 +100,7 @@ def compare_schemas(
 
     ours = SnapshotReader(target, known.target, deadline_s=budget.left_s).read_selected(named)
     first = plan_schemas(theirs, ours, selection, ids=settings.sync_schemas_ids, known=known.pairs)
-    same = _same_schemas(source, target, first, ours)
+    same = _same_schemas(source, target, selection, first, theirs, ours)
     comparison = SchemaComparison(
         plan=first, source=theirs, target=ours, known=known, pairs={**known.pairs, **same}
     )
@@ -134,7 +137,12 @@ def judge_again(
 
 
 def _same_schemas(
-    source: RegistryClient, target: RegistryClient, plan: SchemaPlan, ours: RegistrySnapshot
+    source: RegistryClient,
+    target: RegistryClient,
+    selection: SubjectSelection,
+    plan: SchemaPlan,
+    theirs: RegistrySnapshot,
+    ours: RegistrySnapshot,
 ) -> dict[Place, int]:
     """Schemas that differ as text, and that the target's registry says are the same.
 
@@ -142,22 +150,25 @@ def _same_schemas(
     no equal text are looked up.
     """
     places = places_of(plan)
-    taken: dict[str, int] = {}
-    for pair in plan.pairs:
-        taken[pair.target_subject] = taken.get(pair.target_subject, 0) + 1
+    taken = Counter(subject for subject, _ in places.values())
     found = {}
-    for new in plan.register:
-        there = ours.subjects.get(new.target_subject)
-        if there is None or len(there.versions) <= taken.get(new.target_subject, 0):
+    for subject, state in theirs.subjects.items():
+        name = selection.on_target(subject) or ""
+        there = ours.subjects.get(name)
+        if there is None or len(there.versions) <= taken[name]:
             continue
-        try:
-            _, schema = source.registered(new.subject, new.version)
-            _, version = target.lookup(new.target_subject, on_target(schema, new, places))
-        except (UnknownSchema, MissingReference):
-            continue
-        if version in there.versions:
-            found[new.subject, new.version] = version
-            places[new.subject, new.version] = (new.target_subject, version)
+        for number in sorted(state.versions):
+            if (subject, number) in places:
+                continue
+            try:
+                _, schema = source.registered(subject, number)
+                _, version = target.lookup(name, on_target(schema, places))
+            except (UnknownSchema, MissingReference, RegistryRefused):
+                # Not known to be the same; registering it says why.
+                continue
+            if version in there.versions:
+                found[subject, number] = version
+                places[subject, number] = (name, version)
     return found
 
 
@@ -173,7 +184,7 @@ def places_of(plan: SchemaPlan) -> dict[Place, Place]:
     }
 
 
-def on_target(schema: Schema, new: Registration, places: dict[Place, Place]) -> Schema:
+def on_target(schema: Schema, places: dict[Place, Place]) -> Schema:
     """The schema with the target's subjects and versions in its references."""
     references = []
     for one in schema.references:
