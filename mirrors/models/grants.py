@@ -5,6 +5,7 @@
 - While a request of somebody who may not view everything is answered, the default managers of all
   rows that belong to a flow or a cluster apply the filter. So a new list is filtered too. Workers,
   commands and people who may view everything never meet it.
+- The same managers read the flows of one shard only while a shard of all figures is scraped.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.core.exceptions import PermissionDenied
 from django.db import models
-from django.db.models import Exists, Q, QuerySet
+from django.db.models import Exists, F, Q, QuerySet, Value
+from django.db.models.lookups import Exact
 
 from mirrors.domain.access.grants import INSTALLATION, Grant, GrantScope, Reach, Subject, may, reach
 from mirrors.domain.access.rights import (
@@ -152,6 +154,44 @@ class Request:
 _request: ContextVar[Request | None] = ContextVar("request of a person with grants", default=None)
 
 
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """The flows whose keys leave the same remainder; all shards together have each flow once.
+
+    `number` is from 1 to `of`. Rows that belong to no flow are in the first one.
+    """
+
+    number: int
+    of: int
+
+    @property
+    def is_first(self) -> bool:
+        return self.number == 1
+
+    def rows_of(self, model: type[models.Model]) -> Q:
+        """By arithmetic on the key: a query within a query would be repeated for each row."""
+        if model._meta.label == "mirrors.Flow":
+            return self._has("pk")
+        is_of_flow = any(field.name == "flow" for field in model._meta.concrete_fields)
+        return self._has("flow_id") if is_of_flow else Q()
+
+    def _has(self, key: str) -> Q:
+        return Q(Exact(F(key) % Value(self.of), Value(self.number - 1)))
+
+
+_shard: ContextVar[Shard | None] = ContextVar("shard of the flows that is read", default=None)
+
+
+@contextlib.contextmanager
+def only_shard(shard: Shard | None) -> Iterator[None]:
+    """Inside, the default managers read rows of these flows only; without a shard, of all."""
+    token = _shard.set(shard)
+    try:
+        yield
+    finally:
+        _shard.reset(token)
+
+
 @contextlib.contextmanager
 def own_request() -> Iterator[None]:
     """Inside, `limit_request` holds for one request."""
@@ -194,7 +234,9 @@ def seen(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 def filtered(rows: QuerySet[Any]) -> QuerySet[Any]:
     """As `seen`, but all rows while the request changes something: the default of managers."""
-    now = _request.get()
+    now, shard = _request.get(), _shard.get()
+    if shard is not None:
+        rows = rows.filter(shard.rows_of(rows.model))
     return seen(rows) if now is not None and now.filtered else rows
 
 

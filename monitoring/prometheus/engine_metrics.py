@@ -28,7 +28,7 @@ def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
         if not stopped.unknown:
             waiting.add(key.flow, stopped.waiting)
     yield from (partitions, waiting, _repeats(labels), _dead_letters(labels))
-    yield from (_foreign(labels, now), _memory())
+    yield _foreign(labels, now)
     yield from _lanes(labels)
     yield from _speeds(labels, now)
 
@@ -67,7 +67,7 @@ def _foreign(labels: Mapping[int, Labels], now: datetime) -> Series:
     return foreign
 
 
-def _memory() -> Series:
+def memory() -> Series:
     """Processes that the runner cannot observe (workers on a cluster) have no series."""
     memory = Series("understudy_runner_process_memory_bytes", "By driver, jvm and workers")
     for name, host, parts in Runner.objects.values_list("name", "host", "memory"):

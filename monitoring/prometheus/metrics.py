@@ -1,6 +1,7 @@
 """Prometheus metrics of flows, topics, runners and clusters; some with MirrorMaker 2's names.
 
-By default one series per topic; `?partitions=1` adds one per partition. Units are in the names.
+By default one series per topic; `?partitions=1` adds one per partition. `?shard=2/8` has the series
+of an eighth of the flows; the first shard has those of no flow too. Units are in the names.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from mirrors.domain.formatting import OLD_AFTER
 from mirrors.domain.states.flows import DESIRED, OBSERVED
 from mirrors.models import Cluster, FlowTopic, Job, Runner, Sighting
 from mirrors.models.flow_queries import flows_with_lag
+from mirrors.models.grants import Shard, only_shard
 from mirrors.models.readiness import readiness_of, with_readiness
 from mirrors.services.clock import milliseconds
 from mirrors.services.comparison.verified import oldest_by_topic
@@ -22,14 +24,18 @@ from monitoring.domain.history import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
 from monitoring.prometheus import engine_metrics, mm2_metrics, partition_metrics, sync_metrics
 from monitoring.prometheus.mm2_names import RECORD_AGE, Labels, Mm2Metric
-from monitoring.prometheus.text_format import Series, labelled, text_of
+from monitoring.prometheus.text_format import Series, encoded, labelled
 
 
-def scrape(*, now: datetime, partitions: bool) -> bytes:
-    return text_of(_all(now, partitions))
+def scrape(*, now: datetime, partitions: bool, shard: Shard | None = None) -> bytes:
+    with only_shard(shard):
+        found = encoded(_of_flows(now, partitions))
+    if shard is None or shard.is_first:
+        found += encoded(_of_no_flow(now))
+    return b"".join(found)
 
 
-def _all(now: datetime, partitions: bool) -> Iterator[Series]:
+def _of_flows(now: datetime, partitions: bool) -> Iterator[Series]:
     """Reads the rows once per scrape, with a fixed number of queries."""
     flows = list(with_readiness(flows_with_lag(), now))
     labels = {flow.pk: Labels.of(flow) for flow in flows}
@@ -47,10 +53,15 @@ def _all(now: datetime, partitions: bool) -> Iterator[Series]:
     yield _verified(labels, now)
     yield from mm2_metrics.series(labels, now, by_partition=partitions)
     yield from sync_metrics.replicated(labels, by_partition=partitions)
-    yield from _runners(now)
-    yield from _others(now)
     if partitions:
         yield from partition_metrics.series(labels, now)
+
+
+def _of_no_flow(now: datetime) -> Iterator[Series]:
+    yield from _runners(now)
+    yield engine_metrics.memory()
+    yield from _others(now)
+    yield sync_metrics.sweep_ages(now)
 
 
 def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterator[Series]:

@@ -34,13 +34,16 @@ def forecast_series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Ser
             loses.add(labels[flow].flow, max(0.0, (loses_at - now).total_seconds()))
         risk.add(labels[flow].flow, at_risk)
         held.add(labels[flow].flow, kept_back)
+    yield from (loses, risk, held)
+
+
+def sweep_ages(now: datetime) -> Series:
     swept = Series("understudy_cluster_sweep_age_seconds", "Time since the last scan of the source")
     sweeps = ClusterSweep.objects.exclude(as_of=None).values_list("cluster__alias", "as_of")
     for alias, as_of in sweeps:
-        if as_of is None:
-            continue
-        swept.add(labelled(cluster=alias), (now - as_of).total_seconds())
-    yield from (loses, risk, held, swept)
+        if as_of is not None:
+            swept.add(labelled(cluster=alias), (now - as_of).total_seconds())
+    return swept
 
 
 def cost_series(

@@ -25,9 +25,9 @@ def labelled(**labels: str) -> str:
     return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
 
 
-def text_of(series: Iterable[Series]) -> bytes:
+def encoded(series: Iterable[Series]) -> list[bytes]:
     """Encode metric by metric, so that the whole text is in memory only once."""
-    return b"".join(["\n".join([*one.lines, ""]).encode() for one in series])
+    return ["\n".join([*one.lines, ""]).encode() for one in series]
 
 
 def _escaped(value: str) -> str:

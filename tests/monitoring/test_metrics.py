@@ -267,6 +267,40 @@ def test_odd_names_reach_a_scraper_as_they_are(scraper: Client, flow: Flow) -> N
     assert runners == {"default", odd}
 
 
+@pytest.mark.parametrize("query", ["", "partitions=1&"])
+def test_the_shards_of_a_scrape_have_together_what_the_whole_has(
+    scraper: Client, flow: Flow, query: str
+) -> None:
+    seed_flows.seed(flows=7, now=timezone.now(), days=0)
+    Flow.objects.update(since=timezone.now())
+    ages = re.compile(r"(_age_seconds|_loses_data_seconds|_forecast)$")
+    whole = scraped(scraper, f"?{query}")
+    parts = [scraped(scraper, f"?{query}shard={number}/3") for number in (1, 2, 3)]
+    flows = [{dict(key)["flow"] for key in part["understudy_flow_state"]} for part in parts]
+    assert all(flows)
+    together: Series = {}
+    for part in parts:
+        for name, series in part.items():
+            known = together.setdefault(name, {})
+            assert not known.keys() & series.keys(), name
+            known.update(series)
+    assert {name: set(series) for name, series in together.items()} == {
+        name: set(series) for name, series in whole.items()
+    }
+    for name, series in whole.items():
+        if not ages.search(name):
+            assert together[name] == series, name
+
+
+@pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", "1/0", "-1/3", "1/3/5", "1/99999"])
+def test_a_shard_that_is_none_is_refused_with_one_sentence(
+    scraper: Client, flow: Flow, shard: str
+) -> None:
+    answer = scraper.get("/metrics", {"shard": shard})
+    assert answer.status_code == 400
+    assert f"{shard!r} is no shard." in answer.content.decode()
+
+
 def test_no_figure_is_given_without_a_token_of_somebody_with_a_role(
     flow: Flow, client: Client
 ) -> None:
