@@ -114,6 +114,7 @@ def test_equal_pictures_give_equal_plans_and_the_digest_names_what_they_say(
     assert plan == again
     assert plan.digest == again.digest
     assert json.loads(json.dumps(plan.to_dict()))["digest"] == plan.digest
+    assert plan.to_dict() == {"digest": plan.digest, **dataclasses.asdict(plan)}
     # The hour alone makes no other plan, one more lost record does.
     assert dataclasses.replace(plan, taken_at=plan.taken_at + later).digest == plan.digest
     assert dataclasses.replace(plan, loss=(plan.loss or 0) + later).digest != plan.digest

@@ -12,9 +12,10 @@ D. A group never gets an unverified offset. Without an offset it is a blocker, n
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from mirrors.domain.account.partition import Certainty as OwedCertainty
@@ -125,16 +126,47 @@ class FailoverPlan:
     def every_partition(self) -> tuple[PartitionPlan, ...]:
         return (*self.partitions, *self.not_copied, *self.left_partitions)
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """The digest of what the plan says, independent of its time."""
-        said = dataclasses.asdict(self)
-        del said["taken_at"]
-        text = json.dumps(said, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return _digest(_plain(self))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"digest": self.digest, **dataclasses.asdict(self)}
+        said = _plain(self)
+        # Computed here from the same rows: a plan may have hundreds of thousands.
+        self.__dict__.setdefault("digest", _digest(said))
+        return {"digest": self.digest, **said}
+
+
+def _digest(said: Mapping[str, Any]) -> str:
+    timeless = {name: value for name, value in said.items() if name != "taken_at"}
+    text = json.dumps(timeless, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def _plain(value: Any) -> Any:
+    """As `dataclasses.asdict`, which copies each scalar and takes several times as long."""
+    kind = type(value)
+    if dataclasses.is_dataclass(kind):
+        return {
+            name: found if type(found := getattr(value, name)) in _SCALARS else _plain(found)
+            for name in _field_names(kind)
+        }
+    if isinstance(value, dict):
+        return {_plain(key): _plain(found) for key, found in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_plain(found) for found in value)
+    if isinstance(value, list):
+        return [_plain(found) for found in value]
+    return value
+
+
+@functools.cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def plan_failover(picture: FailoverSnapshot, *, oldest_ms: int = OLDEST_MS) -> FailoverPlan:
