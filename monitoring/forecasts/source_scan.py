@@ -30,7 +30,8 @@ from monitoring.domain.forecasts.flow_outlook import Range, observe
 from monitoring.forecasts import flow_outlook
 from monitoring.models import ClusterSweep, PartitionRange
 
-# One request asks for this many partitions: larger ones take longer in all.
+# One request asks for about this many partitions: larger ones take longer in all. A chunk has that
+# number for each broker, because the client sends a request to every leader.
 CHUNK = 1_000
 
 
@@ -65,8 +66,11 @@ class SourceConnections:
         deadline = time.monotonic() + deadline_s
         answers = OffsetAnswers()
         admin = self._admin(cluster)
-        for start in range(0, len(partitions), CHUNK):
-            chunk = partitions[start : start + CHUNK]
+        size = CHUNK
+        if len(partitions) > CHUNK:
+            size *= admin.count_brokers(deadline_s=deadline_s)
+        for start in range(0, len(partitions), size):
+            chunk = partitions[start : start + size]
             # The earliest offset last: retention in between must not make an end look lost.
             for at, kept in (
                 ("stable", answers.stable),

@@ -99,6 +99,14 @@ class Admin(TopicChanges):
             failed=failed,
         )
 
+    def count_brokers(self, *, deadline_s: float = DEADLINE_S) -> int:
+        """The brokers that the cluster has now; 1 if it does not say."""
+        try:
+            found = self.client.describe_cluster(request_timeout=deadline_s).result(deadline_s)
+        except (KafkaException, TimeoutError):
+            return 1
+        return max(1, len(found.nodes))
+
     def undescribed(
         self, topics: Iterable[str], *, deadline_s: float = DEADLINE_S
     ) -> dict[str, UnderstudyError]:
