@@ -45,6 +45,11 @@ bench-web: $(VENV)/.runtime ## Time pages, lists, scrape and source scan on 500 
 	@export DATABASE_URL="$${BENCH_WEB_DATABASE:-sqlite:///$(CURDIR)/.bench/web/db.sqlite3}"; \
 	  $(PY) manage.py migrate -v 0 && $(PY) manage.py seed_scale && $(PY) manage.py bench_web $(RUN)
 
+bench-scale: $(VENV)/.dev ## Time 1,000,000 partitions of 5,000 flows on PostgreSQL, about an hour (RUN="--share 10": a tenth); writes docs/performance-scale.md
+	@steps='$(PY) manage.py migrate -v 0 && $(PY) manage.py bench_scale --write-docs $(RUN)'; \
+	  if [ -n "$$BENCH_SCALE_DATABASE" ]; then DATABASE_URL="$$BENCH_SCALE_DATABASE" sh -c "$$steps"; \
+	  else $(PY) -m tests.postgres sh -c "$$steps"; fi
+
 bench-runs: $(VENV)/.runtime ## Time offset look-ups among a hundred million offset runs (RUN="--rebuild --runs 1000000": a million, read from a topic)
 	@rm -rf .bench/runs && mkdir -p .bench/runs
 	@export DATABASE_URL="$${BENCH_RUNS_DATABASE:-sqlite:///$(CURDIR)/.bench/runs/db.sqlite3}"; \
@@ -226,5 +231,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: up .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-failover test-judge test-native test-schema test-chart test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
+.PHONY: up .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-scale bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-failover test-judge test-native test-schema test-chart test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image check-images runtime kafka-jars static package

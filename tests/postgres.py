@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -97,3 +98,21 @@ class Postgres:
         assert changer is not None
         as_user = [changer, "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         return [*as_user, *command]
+
+
+def main(command: list[str]) -> int:
+    """`python -m tests.postgres COMMAND` runs it with DATABASE_URL of a server of its own."""
+    if binaries() is None:
+        sys.stderr.write("PostgreSQL is not installed: make system\n")
+        return 1
+    server = Postgres({})
+    try:
+        server.start()
+        environment = {**os.environ, "DATABASE_URL": server.url}
+        return subprocess.run(command, env=environment, check=False).returncode
+    finally:
+        server.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

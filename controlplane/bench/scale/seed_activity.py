@@ -20,6 +20,7 @@ from mirrors.models import (
     FailoverRun,
     Flow,
     FlowPartition,
+    FlowTopic,
     Gap,
     GroupOffset,
     HeartbeatState,
@@ -39,6 +40,8 @@ from monitoring.models import (
 )
 
 GROUPS_A_PARTITION = 2
+GROUPS_A_FLOW = 20
+GROUPS_OF_WIDE = 10_000
 JOBS_A_FLOW = 5
 CHANGES_A_FLOW = 20
 DRILLS_A_FLOW = 4
@@ -48,8 +51,12 @@ HOURLY = ("heartbeats", "checkpoints", "group offsets")
 _BATCH = 1_000
 
 
-def gather(flows: Sequence[Flow], *, now: datetime, days: int) -> None:
-    _groups()
+def gather(flows: Sequence[Flow], *, now: datetime, days: int, few_groups: bool = False) -> None:
+    """`few_groups`: each group has an offset in one partition of each topic, not in all."""
+    if few_groups:
+        _groups_by_topic()
+    else:
+        _groups()
     _changes()
     for duty in HOURLY:
         _sync_runs(duty, days)
@@ -70,6 +77,29 @@ def _groups() -> None:
         f" FROM {table(FlowPartition)} p"
         " CROSS JOIN numbers n WHERE p.remote_topic LIKE 'spoke-%'",
         GROUPS_A_PARTITION,
+    )
+
+
+def _groups_by_topic() -> None:
+    """Twenty groups of each flow, each with an offset in one partition of each of its ten topics;
+    of the wide flow 10,000."""
+    head = (
+        f'INSERT INTO {table(GroupOffset)} (flow_id, "group", topic, partition, remote_topic,'
+        " source_offset, translated_offset, target_offset, outcome, sync_state, reason, source_lag,"
+        " re_reads, source_state, as_of)"
+        " SELECT t.flow_id, 'app-' || t.flow_id || '-' || n.x, t.topic,"
+        " n.x % t.partitions, t.remote_topic, 999000, 999000, 999000, 'exact', 'in_sync', '',"
+        f" 1000, 0, 'Empty', t.as_of FROM {table(FlowTopic)} t CROSS JOIN numbers n"
+    )
+    multiply(f"{head} WHERE t.topic LIKE 'orders.%'", GROUPS_A_FLOW)
+    # Each in ten of the topics.
+    rows = FlowTopic.objects.filter(flow__source__alias="wide").order_by("pk")
+    wide = list(rows.values_list("pk", flat=True))
+    tens = max(1, len(wide) // 10)
+    position = f"(t.id - {wide[0]})" if wide else "t.id"
+    multiply(
+        f"{head} WHERE t.topic LIKE 'wide%' AND {position} % {tens} = n.x % {tens}",
+        GROUPS_OF_WIDE,
     )
 
 
@@ -201,7 +231,10 @@ def _alerts(flows: Sequence[Flow], now: datetime) -> None:
 def _observations(flows: Sequence[Flow], now: datetime) -> None:
     """Source scans, outlooks and heartbeats of each flow; a closed gap in one of ten flows."""
     ClusterSweep.objects.bulk_create(
-        (ClusterSweep(cluster_id=flow.source_id, as_of=now, partitions=100) for flow in flows),
+        (
+            ClusterSweep(cluster_id=source, as_of=now, partitions=100)
+            for source in sorted({flow.source_id for flow in flows})
+        ),
         batch_size=_BATCH,
     )
     FlowOutlook.objects.bulk_create(
