@@ -36,7 +36,7 @@ class Run:
     parts: tuple[Part, ...]
 
     def over(self) -> list[str]:
-        """What is over its limit, slack included; in words."""
+        """What is over its limit, slack included, each as a sentence."""
         found = []
         for part in self.parts:
             found += [
