@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from mirrors.domain.errors import UnderstudyError
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.record_lane.epoch import RecordLane
 from spark_runner.engine.transforms.evaluation import Evaluator
-from spark_runner.ipc.messages import SliceResult, SliceWork
+from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
 from spark_runner.ipc.task_channel import Channel
 
 LANES = {"record": RecordLane, "raw": RawCopier}
@@ -35,10 +35,15 @@ def warm_up(texts: Iterable[str]) -> Iterator[str]:
     return iter(texts)
 
 
-def run(work: SliceWork, evaluator: Evaluator | None = None) -> SliceResult:
+def run(
+    work: SliceWork,
+    evaluator: Evaluator | None = None,
+    on_report: Callable[[Figures], None] | None = None,
+) -> SliceResult:
     """One epoch of one slice on an executor. Never raises: every error is in the result.
 
-    `evaluator` evaluates the rules of its topics, if they have some.
+    `evaluator` evaluates the rules of its topics, if they have some. `on_report` also gets what is
+    reported to the driver.
     """
     if work.has_rules and evaluator is None:
         return SliceResult(
@@ -47,7 +52,7 @@ def run(work: SliceWork, evaluator: Evaluator | None = None) -> SliceResult:
             code="defect",
         )
     try:
-        channel = Channel(work)
+        channel = Channel(work, on_report)
     except (OSError, ValueError, KeyError) as error:
         return SliceResult(
             ended_because="lost_control",

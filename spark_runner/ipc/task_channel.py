@@ -16,7 +16,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from spark_runner.ipc.messages import Figures, SliceWork
@@ -33,7 +33,8 @@ _IDLE_REPORT_S = 5.0
 class Channel:
     """The task's end. Safe for one lane and the reader thread."""
 
-    def __init__(self, work: SliceWork) -> None:
+    def __init__(self, work: SliceWork, on_report: Callable[[Figures], None] | None = None) -> None:
+        self._on_report = on_report
         host, _, port = work.control_address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=CONNECT_DEADLINE_S)
         # The same connection in non-blocking mode, and the bytes that it has not accepted yet.
@@ -109,6 +110,8 @@ class Channel:
 
     def report(self, figures: Figures) -> None:
         self._reported_at = time.monotonic()
+        if self._on_report is not None:
+            self._on_report(figures)
         if (figures.records, len(figures.errors)) != self._reported:
             self._reported = figures.records, len(figures.errors)
             self._progress_reported_at = self._reported_at

@@ -16,7 +16,8 @@ FLUSH_BYTES: Final = 70_000
 
 # - RECORD: evaluate it. FILLER: fills a batch. ADDRESS: `text` is the socket for the results.
 # - RESULT: `text` is the SliceResult as JSON, the last row.
-RECORD, FILLER, ADDRESS, RESULT = range(4)
+# - FIGURES: `text` is what `TaskFigures.java` adds to the task's metrics.
+RECORD, FILLER, ADDRESS, RESULT, FIGURES = range(5)
 
 # Columns of every row, besides those of the record.
 KIND, RULE, TEXT, FLUSH = "_kind", "_rule", "_text", "_flush"

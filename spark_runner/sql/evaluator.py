@@ -29,12 +29,13 @@ from mirrors.domain.transforms.rules import TransformRule
 from mirrors.kafka.security.secrets import resolve
 from spark_runner import task
 from spark_runner.engine.transforms.evaluation import EvaluatedRows, Row
-from spark_runner.ipc.messages import SliceResult, SliceWork
+from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
 from spark_runner.sql import columns
 from spark_runner.sql.columns import (
     ADDRESS,
     BATCH_ROWS,
     CHANGES,
+    FIGURES,
     FILLER,
     FLUSH_BYTES,
     KEEP,
@@ -47,6 +48,7 @@ from spark_runner.sql.columns import (
     secret_references,
     used_columns,
 )
+from spark_runner.sql.metrics import TaskMetrics
 from spark_runner.sql.schemas import SchemaFiles, ids_of
 
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -107,7 +109,9 @@ def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     work = SliceWork.from_json(work_json)
 
     def run(evaluator: ArrowEvaluator) -> str:
-        return task.run(work, evaluator).to_json()
+        result = task.run(work, evaluator, evaluator.note)
+        evaluator.note(result, is_last=True)
+        return result.to_json()
 
     def failed(message: str, code: str) -> str:
         return SliceResult(ended_because="failed", reason=message, code=code).to_json()
@@ -215,6 +219,7 @@ class ArrowEvaluator:
         # The other thread adds to it before it passes on the records.
         self.missing_ids: set[int] = set()
         self._failure: UnderstudyError | None = None
+        self._metrics = TaskMetrics(rules)
         self._rows: list[pa.RecordBatch] = []
         self._row_count = 0
         self._results: queue.SimpleQueue[pa.RecordBatch | None] = queue.SimpleQueue()
@@ -301,6 +306,7 @@ class ArrowEvaluator:
             if ids := ids_of(parts):
                 # In the worker's thread: the copy loop never waits for a registry.
                 self._outbox.put(ids)
+        self._metrics.add_evaluated(count, sum(len(row[0].rest) for row in rows))
         self._open.append((rule, count))
         self._put(found)
         self._flush()
@@ -330,6 +336,12 @@ class ArrowEvaluator:
 
     def fileno(self) -> int:
         return self._wakes
+
+    def note(self, figures: Figures | SliceResult, *, is_last: bool = False) -> None:
+        """Show the epoch's figures in Spark's metrics of this task."""
+        if text := self._metrics.take(figures, is_last=is_last):
+            self._put({columns.KIND: [FIGURES], columns.TEXT: [text]})
+            self._flush()
 
     def end(self, text: str) -> None:
         """The copy loop has ended with this result."""

@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 from mirrors.domain.transforms.functions import HELPERS, REFUSED_FUNCTIONS
 from spark_runner.sql.columns import SCHEMAS, SECRET
 
+# Sets Spark's metrics of the task. Rules cannot use it: the checker knows no such function.
+TASK_FIGURES: Final = "task_figures"
 _SOURCES: Final = Path(__file__).parent / "java"
 _PACKAGE: Final = "understudy.sql"
 _BUILDER: Final = f"{_PACKAGE}.RecordFunctionBuilder"
@@ -39,16 +41,20 @@ def register(session: SparkSession, directory: Path) -> None:
     gateway: Any = context._gateway
     builder = jvm.java.lang.Class.forName(_BUILDER, True, loader).getConstructors()[0]
     registry = session._jsparkSession.sessionState().functionRegistry()
-    for helper in HELPERS.values():
-        first, *rest = helper.name.split("_")
+    registered = [
+        (helper.name, helper.arguments, helper.result, helper.reads_schemas)
+        for helper in HELPERS.values()
+    ]
+    registered.append((TASK_FIGURES, ("text",), "string", False))
+    for name, kinds, result, reads_schemas in registered:
+        first, *rest = name.split("_")
         method = first + "".join(word.capitalize() for word in rest)
-        kinds = " ".join(helper.arguments)
-        schemas = SCHEMAS if helper.reads_schemas else ""
-        values = (helper.name, method, kinds, helper.result, SECRET, schemas)
+        schemas = SCHEMAS if reads_schemas else ""
+        values = (name, method, " ".join(kinds), result, SECRET, schemas)
         given = gateway.new_array(jvm.java.lang.Object, len(values))
         for at, value in enumerate(values):
             given[at] = value
-        registry.createOrReplaceTempFunction(helper.name, builder.newInstance(given), "java_udf")
+        registry.createOrReplaceTempFunction(name, builder.newInstance(given), "java_udf")
 
 
 def remove_refused(session: SparkSession) -> None:

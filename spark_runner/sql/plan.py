@@ -26,6 +26,7 @@ from spark_runner.sql import functions
 from spark_runner.sql.columns import (
     BATCH_ROWS,
     CHANGES,
+    FIGURES,
     KEEP,
     KIND,
     RECORD,
@@ -110,7 +111,9 @@ def evaluated(rows: DataFrame, rules: Sequence[TransformRule]) -> DataFrame:
     where = [_attempt(rule.where or "true", "where") for rule in rules]
     kept = rows.withColumn(KEEP, _by_rule(where))
     is_kept = f.col(KIND).eqNullSafe(RECORD) & f.col(f"{KEEP}.v").eqNullSafe(True)
-    found = [f.col(KIND), f.col(TEXT), f.col(KEEP)]
+    figures = f.call_function(functions.TASK_FIGURES, f.col(TEXT))
+    text = f.when(f.col(KIND) == FIGURES, figures).otherwise(f.col(TEXT)).alias(TEXT)
+    found = [f.col(KIND), text, f.col(KEEP)]
     for field in changed_fields(rules):
         texts = [rule.expressions.get(field) for rule in rules]
         attempts = [None if text is None else _attempt(text, field) for text in texts]

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from mirrors.domain.transforms.rules import TransformRule
+from spark_runner.ipc.messages import PartitionFigure, SliceResult
 from spark_runner.sql.evaluator import ArrowEvaluator, return_records
+from spark_runner.sql.metrics import TaskMetrics
 
 
 def descriptors() -> set[str]:
@@ -57,8 +59,7 @@ def test_the_result_is_returned_when_the_copy_loop_has_ended_before() -> None:
 
 def test_the_result_is_returned_when_the_copy_loop_ends_while_results_are_sent() -> None:
     evaluator = ArrowEvaluator([TransformRule(topics=".*", where="true")], {})
-    # What a last request of the copy loop would send.
-    evaluator._flush()
+    evaluator.note(SliceResult(ended_because="stop", reason="", records=7), is_last=True)
     evaluator.end("stopped")
     rows = [batch.select(["_kind", "_text"]) for batch in evaluator.batches()]
 
@@ -72,3 +73,21 @@ def test_the_result_is_returned_when_the_copy_loop_ends_while_results_are_sent()
 
     results = list(return_records(passed_on()))
     assert [row.column(0).to_pylist() for row in results] == [["stopped"]]
+
+
+def test_metrics_are_sent_when_they_changed_and_at_the_end() -> None:
+    metrics = TaskMetrics([TransformRule(topics="ruled", where="true")])
+    metrics.add_evaluated(10, 1_000)
+    other = PartitionFigure(topic="other", partition=0, position=4, records=3, bytes=30)
+    ruled = PartitionFigure(topic="ruled", partition=0, position=10, records=8, bytes=500)
+    first = SliceResult(
+        ended_because="stop", reason="", records=11, bytes=530, partitions=(other, ruled)
+    )
+    # Spark has counted one record of its own.
+    assert metrics.take(first, is_last=False) == "12 1030 11 530"
+    metrics.add_evaluated(5, 100)
+    assert metrics.take(first, is_last=False) == "", "seldom"
+    # A lane that failed has no totals.
+    failed = SliceResult(ended_because="failed", reason="")
+    assert metrics.take(failed, is_last=True) == "5 100 11 530"
+    assert metrics.take(failed, is_last=True) == ""

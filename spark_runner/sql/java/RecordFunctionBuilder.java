@@ -92,7 +92,9 @@ public class RecordFunctionBuilder extends scala.runtime.AbstractFunction1 {
             }
         }
         Class holder = RecordFunctions.class;
-        if (isOfSchema) {
+        if (this.method.equals("taskFigures")) {
+            holder = TaskFigures.class;
+        } else if (isOfSchema) {
             holder = this.method.startsWith("avro") ? AvroFunctions.class : RegistrySchemas.class;
         }
         Seq sequence = CollectionConverters.asScala(used).toSeq();
