@@ -108,6 +108,9 @@ test-takeover: $(VENV)/.dev ## Run a real MirrorMaker 2, then a flow, then Mirro
 test-older: $(VENV)/.dev ## Copy from, to and within real brokers of Kafka 4.4, 4.0, 3.9 and 2.8 (with ZooKeeper), which it fetches
 	$(PYTEST) tests/wire/test_older_brokers.py --timeout 900 -m "" $(RUN)
 
+test-matrix: $(VENV)/.dev ## Every sync task, failover and failback between real brokers of Kafka 2.8, 3.9, 4.0 and 4.4 (RUN="-k 2.8.2-to-4.4.0" narrows it)
+	$(PYTEST) tests/versions --timeout 3600 -m "" $(RUN)
+
 test-failover: $(VENV)/.dev ## kill -9 the source under load twenty times; compare loss and re-reads with the prediction
 	$(PYTEST) tests/journeys/test_judged_failover.py --timeout 3600 -m "" -s $(RUN)
 
@@ -231,5 +234,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: up .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-scale bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-failover test-judge test-native test-schema test-chart test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
+.PHONY: up .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-scale bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-matrix test-failover test-judge test-native test-schema test-chart test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image check-images runtime kafka-jars static package

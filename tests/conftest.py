@@ -40,7 +40,7 @@ PBKDF2PasswordHasher.iterations = 1_000
 _QUICK = ("-XX:TieredStopAtLevel=1",)
 # How often these brokers look for transactions that are late; it is ten seconds by default.
 LATE_LOOKED_FOR_MS = 1_000
-_PROPERTIES = {
+PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(LATE_LOOKED_FOR_MS)
 }
 
@@ -109,7 +109,7 @@ def clusters(
             name=name,
             jvm=_QUICK,
             environment=guard.environment,
-            properties=_PROPERTIES,
+            properties=PROPERTIES,
         )
         for name in ("primary", "backup")
     ]

@@ -1,4 +1,8 @@
-"""Two real brokers that demand every kind of login, a token endpoint, secrets; once a session."""
+"""Two real brokers that demand every kind of login, a token endpoint, secrets; once a session.
+
+UNDERSTUDY_TEST_ACL_CLUSTERS=host:port,host:port uses two clusters that already run where tests only
+need an authorizer.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +49,16 @@ def secured_pair(
     finally:
         source.broker.kill()
         target.broker.kill()
+
+
+@pytest.fixture(scope="session")
+def acl_clusters(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """The bootstrap servers of two clusters with an authorizer, for everybody a superuser."""
+    if given := os.environ.get("UNDERSTUDY_TEST_ACL_CLUSTERS"):
+        one, two = given.split(",")
+        return one, two
+    pair: tuple[SecuredBroker, SecuredBroker] = request.getfixturevalue("secured_pair")
+    return pair[0].broker.bootstrap, pair[1].broker.bootstrap
 
 
 @pytest.fixture(scope="session")

@@ -38,11 +38,11 @@ def topic() -> str:
 
 
 @pytest.fixture
-def sides(secured_pair: tuple[SecuredBroker, SecuredBroker], topic: str) -> Iterator[Pair]:
+def sides(acl_clusters: tuple[str, str], topic: str) -> Iterator[Pair]:
     """Both as the broker's own superuser; what a test grants is taken away after it."""
     one, two = (
-        ClusterSpec(alias=alias, bootstrap_servers=side.broker.bootstrap)
-        for alias, side in zip(("one", "two"), secured_pair, strict=True)
+        ClusterSpec(alias=alias, bootstrap_servers=address)
+        for alias, address in zip(("one", "two"), acl_clusters, strict=True)
     )
     yield one, two
     for side in (one, two):

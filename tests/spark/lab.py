@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from mirrors import launcher
@@ -117,8 +117,17 @@ class Lab:
     def create(self, topic: str, partitions: int = 1, **configs: str) -> str:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         new = NewTopic(topic, partitions, 1, config=settings)
-        self.on_source.create_topics([new])[topic].result(20)
-        return topic
+        until = time.monotonic() + 20
+        while True:
+            try:
+                self.on_source.create_topics([new])[topic].result(20)
+                return topic
+            except KafkaException as error:
+                # With ZooKeeper a deletion is answered before it is done.
+                is_there = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+                if not is_there or time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
 
     def grow(self, topic: str, partitions: int) -> None:
         self.on_source.create_partitions([NewPartitions(topic, partitions)])[topic].result(20)

@@ -18,6 +18,8 @@ from controlplane.demo.processes.ports import HOST, free_port, is_open
 _LOG4J_2 = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
 _LOG4J_2_NEWER = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.5")
 _LOG4J_1 = ("org.slf4j", "slf4j-reload4j", "1.7.36")
+KRAFT_ACLS = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ZOOKEEPER_ACLS = "kafka.security.authorizer.AclAuthorizer"
 START_S = 90.0
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 
@@ -32,7 +34,32 @@ def jars_of(version: str) -> JarSet:
     )
 
 
-def kraft(version: str, directory: Path, environment: Mapping[str, str]) -> KafkaBroker:
+def broker_of(
+    version: str,
+    directory: Path,
+    environment: Mapping[str, str],
+    properties: Mapping[str, str] | None = None,
+    *,
+    authorizer: bool = False,
+) -> KafkaBroker | ZooKeeperCluster:
+    """A broker of this version; 2.8 has ZooKeeper, as its early KRaft had no transactions.
+
+    With an authorizer, everybody may do everything until an ACL says otherwise.
+    """
+    kind = ZooKeeperCluster if version.startswith("2.") else _kraft
+    extra = dict(properties or {})
+    if authorizer:
+        extra |= {
+            "authorizer.class.name": ZOOKEEPER_ACLS if kind is ZooKeeperCluster else KRAFT_ACLS,
+            "allow.everyone.if.no.acl.found": "true",
+            "super.users": "User:ANONYMOUS",
+        }
+    return kind(version, directory, environment, extra)
+
+
+def _kraft(
+    version: str, directory: Path, environment: Mapping[str, str], properties: Mapping[str, str]
+) -> KafkaBroker:
     return KafkaBroker(
         directory,
         name=f"kafka-{version}",
@@ -40,16 +67,24 @@ def kraft(version: str, directory: Path, environment: Mapping[str, str]) -> Kafk
         jvm=JVM[:1],
         environment=environment,
         jars=jars_of(version),
+        properties=properties,
     )
 
 
 class ZooKeeperCluster:
     """One broker and the ZooKeeper that it needs, as all were before KRaft."""
 
-    def __init__(self, version: str, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        version: str,
+        directory: Path,
+        environment: Mapping[str, str],
+        properties: Mapping[str, str],
+    ) -> None:
         self._directory = directory
         self._environment = plain_environment(dict(environment))
         self._jars = jars_of(version)
+        self._properties = properties
         self._processes: list[subprocess.Popen[bytes]] = []
         self._port, self._keeper = free_port(), free_port()
 
@@ -78,6 +113,7 @@ class ZooKeeperCluster:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
+            **self._properties,
         }
         self._run("kafka.Kafka", broker)
         self._wait(self._answers)

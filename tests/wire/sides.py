@@ -28,7 +28,7 @@ from spark_runner.kafka_protocol.records import (
     encode_batch,
     read_header,
 )
-from spark_runner.kafka_protocol.request_header import PRODUCE
+from spark_runner.kafka_protocol.request_header import FETCH, PRODUCE
 
 DEADLINE_S = 30.0
 
@@ -184,13 +184,16 @@ class Side:
     ) -> tuple[fetch.PartitionData, memoryview]:
         view = self.client.describe([topic], soon())[topic]
         connection = self.client.connection(view.leaders[partition].node, "test", soon())
+        # Kafka 2.8 identifies topics by name.
+        version = min(13, connection.versions[FETCH][1])
         session = fetch.FetchSession(
-            13, max_wait_ms=50, min_bytes=1, max_bytes=1 << 24, isolation=isolation
+            version, max_wait_ms=50, min_bytes=1, max_bytes=1 << 24, isolation=isolation
         )
-        session.add(fetch.FetchPartition(view.topic_id, partition, at, -1, -1, 1 << 24))
+        key = view.topic_id if version >= 13 else produce.name_key(topic)
+        session.add(fetch.FetchPartition(key, partition, at, -1, -1, 1 << 24))
         connection.send([session.request(connection.next_correlation())], soon())
         frame = connection.receive(None, soon())
-        row = fetch.read_reply(frame, 13)[1].partitions[0]
+        row = fetch.read_reply(frame, version)[1].partitions[0]
         assert row.error == 0, row
         return row, frame
 
@@ -205,6 +208,8 @@ class Transaction:
         self._pen = BatchStamper(transactional=True)
         self._pen.take(self._identity.producer_id, self._identity.epoch)
         self._sequences: dict[tuple[str, int], Sequences] = {}
+        # Brokers with transactions of version 1 want to be told the partitions first.
+        self._added: set[tuple[str, int]] = set()
         self._dirty = False
 
     @property
@@ -218,6 +223,9 @@ class Transaction:
         sequences = self._sequences.setdefault((topic, partition), Sequences())
         self._pen.write(memoryview(batch), 0, header, sequences)
         name = self._identity.transactional_id
+        if self._identity.version == 1 and (topic, partition) not in self._added:
+            assert self._identity.add([(topic, partition)], soon()) == {}
+            self._added.add((topic, partition))
         for _ in range(500):
             answer = self._side.send(topic, partition, batch, transactional_id=name)
             if answer.error != 51:
@@ -232,5 +240,6 @@ class Transaction:
         if not self._dirty:
             return
         self._dirty = False
+        self._added.clear()
         self._identity.end(commit=commit, deadline=soon())
         self._pen.take(self._identity.producer_id, self._identity.epoch)

@@ -21,7 +21,7 @@ from spark_runner.kafka_protocol.request_header import FETCH, PRODUCE
 from tests.spark.lab import Lab
 from tests.wire.far import ConnectionFaults, far_away
 from tests.wire.independent import compare
-from tests.wire.older import ZooKeeperCluster, kraft
+from tests.wire.older import ZooKeeperCluster, broker_of
 from tests.wire.running import NOW, PARTITIONS, Running
 from tests.wire.world import Flow, Side, soon, unique
 
@@ -43,9 +43,7 @@ def older(
     version: str, tmp_path_factory: pytest.TempPathFactory, guard: Guard
 ) -> Iterator[KafkaBroker | ZooKeeperCluster]:
     directory = tmp_path_factory.mktemp("older")
-    # What of KRaft there was in 2.8 knew no transactions.
-    kind = ZooKeeperCluster if version == "2.8.2" else kraft
-    broker = kind(version, directory, guard.environment)
+    broker = broker_of(version, directory, guard.environment)
     try:
         yield broker.start()
     finally:

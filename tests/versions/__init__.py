@@ -1,0 +1,1 @@
+"""The whole product between real brokers of different Kafka versions."""
