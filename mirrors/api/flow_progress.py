@@ -20,6 +20,7 @@ from mirrors.api.viewsets import FlowRelatedViewSet
 from mirrors.domain.access.rights import Right
 from mirrors.domain.flows.lanes import LANES
 from mirrors.domain.flows.latency import Latency
+from mirrors.domain.flows.slice_packing import STATES as PACKING_STATES
 from mirrors.domain.flows.speed_limits import NAMES
 from mirrors.domain.formatting import OLD_AFTER
 from mirrors.domain.transforms.rules import ERROR_ACTIONS
@@ -219,6 +220,33 @@ class SpeedSerializer(StrictSerializer):
     )
     state = serializers.CharField(read_only=True, help_text="The same as a sentence.")
     advice = serializers.CharField(read_only=True, help_text="What to change; empty for nothing.")
+
+
+class PackingSerializer(StrictSerializer):
+    """How evenly the observed bytes are distributed over the slices of a flow."""
+
+    state = serializers.ChoiceField(
+        choices=PACKING_STATES,
+        read_only=True,
+        help_text=(
+            "unknown: not observed yet. even: nothing to do. idle: too few bytes for it to "
+            "matter. indivisible: one partition has too many of them. waits: uneven, `reason` says "
+            "for what it waits. due: the partitions are packed again now."
+        ),
+    )
+    reason = serializers.CharField(read_only=True, help_text="The same as a sentence.")
+    ratio = serializers.FloatField(
+        read_only=True,
+        allow_null=True,
+        help_text="Bytes of the busiest slice relative to an even share, 1 or more.",
+    )
+    best = serializers.FloatField(
+        read_only=True, allow_null=True, help_text="The same after packing by observed bytes."
+    )
+    packings = serializers.IntegerField(
+        read_only=True, help_text="How often the flow was packed by observed bytes while it ran."
+    )
+    packed_at = serializers.DateTimeField(read_only=True, allow_null=True)
 
 
 class JobSerializer(StrictModelSerializer):

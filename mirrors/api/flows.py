@@ -42,6 +42,7 @@ from mirrors.models.grants import demand_here
 from mirrors.models.readiness import proof_of, with_proof
 from mirrors.services import explanation as explain
 from mirrors.services import grants
+from mirrors.services.clock import moment
 from mirrors.services.flows import commands, settings
 from mirrors.services.permissions import permissions_document
 
@@ -166,6 +167,7 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
     )
 
     speed = serializers.SerializerMethodField()
+    packing = serializers.SerializerMethodField()
     latency = serializers.SerializerMethodField()
 
     class Meta:
@@ -183,6 +185,15 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
             return None
         shown = {**dataclasses.asdict(speed), **speed_sentences(flow, speed)}
         return flow_progress.SpeedSerializer(shown).data
+
+    @extend_schema_field(flow_progress.PackingSerializer(allow_null=True))
+    def get_packing(self, flow: Flow) -> Any:
+        """Null while it does not run or its figures are old."""
+        packing = flow.current_packing(timezone.now())
+        if packing is None:
+            return None
+        at = None if packing.packed_at is None else moment(packing.packed_at)
+        return flow_progress.PackingSerializer({**vars(packing), "packed_at": at}).data
 
     @extend_schema_field(flow_progress.LatencySerializer(allow_null=True))
     def get_latency(self, flow: Flow) -> Any:

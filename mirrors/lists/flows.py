@@ -47,6 +47,7 @@ FLOWS = ListSpec(
             "proven",
             "start_refusal",
             "speed",
+            "packing",
         ),
         *in_rest("latency", "created_at"),
     ),

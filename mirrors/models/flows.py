@@ -18,6 +18,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.account.totals import Total
 from mirrors.domain.flows import speed_limits
+from mirrors.domain.flows.slice_packing import PackingVerdict
 from mirrors.domain.flows.speed_limits import FlowSpeed
 from mirrors.domain.formatting import OLD_AFTER
 from mirrors.domain.settings.changes import redacted_value
@@ -81,6 +82,9 @@ class Flow(Owned):
     warnings = models.JSONField(default=list, blank=True)
     # What limits its speed (`domain.flows.speed_limits.FlowSpeed`); empty before a first report.
     speed = models.JSONField(default=dict, blank=True)
+    # How evenly bytes are distributed over its slices (`domain.flows.slice_packing`);
+    # null before a first report.
+    packing = models.JSONField(null=True)
     as_of = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -140,10 +144,15 @@ class Flow(Owned):
 
     def current_speed(self, now: datetime) -> FlowSpeed | None:
         """What limits it now; None while it does not run or its figures are old."""
+        return FlowSpeed.from_dict(self.speed) if self._copies(now) else None
+
+    def current_packing(self, now: datetime) -> PackingVerdict | None:
+        """How evenly its slices are packed; None while it does not run or its figures are old."""
+        return PackingVerdict.from_dict(self.packing or {}) if self._copies(now) else None
+
+    def _copies(self, now: datetime) -> bool:
         copies = self.observed_state in (ObservedState.RUNNING, ObservedState.DEGRADED)
-        if not copies or self.as_of is None or now - self.as_of > OLD_AFTER:
-            return None
-        return FlowSpeed.from_dict(self.speed)
+        return copies and self.as_of is not None and now - self.as_of <= OLD_AFTER
 
     @property
     def spec(self) -> FlowSpec:

@@ -99,11 +99,20 @@ def _speeds(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
         "Share of the last half minute by limit",
     )
     trips = Series("understudy_flow_round_trip_seconds", "Round trip from the runner to a cluster")
-    for flow in Flow.objects.only("observed_state", "as_of", "speed"):
+    uneven = Series(
+        "understudy_flow_slice_imbalance_ratio",
+        "Bytes of the busiest slice relative to an even share",
+    )
+    packed = Series("understudy_flow_packings", "Packings by observed bytes in this run")
+    for flow in Flow.objects.only("observed_state", "as_of", "speed", "packing"):
         speed = flow.current_speed(now) if flow.pk in labels else None
         if speed is None:
             continue
         key = labels[flow.pk].flow
+        packing = flow.current_packing(now)
+        if packing is not None and packing.ratio is not None:
+            uneven.add(key, packing.ratio)
+            packed.add(key, packing.packings)
         if speed.limit is not None:
             for name, share in speed.limit.shares.items():
                 limits.add(f"{key},{labelled(limit=name)}", share)
@@ -111,4 +120,4 @@ def _speeds(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
         for side, rtt_ms in sides.items():
             if rtt_ms is not None:
                 trips.add(f"{key},{labelled(side=side)}", rtt_ms / 1000)
-    yield from (limits, trips)
+    yield from (limits, trips, uneven, packed)

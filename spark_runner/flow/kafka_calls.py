@@ -42,9 +42,13 @@ class MetadataChanges(NamedTuple):
 class KafkaCalls:
     """All methods block, and raise the errors of the domain."""
 
-    def __init__(self, job: JobSpec, owner: str) -> None:
+    def __init__(
+        self, job: JobSpec, owner: str, rates: Mapping[TopicPartition, float] | None
+    ) -> None:
+        """`rates`: as `Planner` takes them."""
         self._job = job
         self._owner = owner
+        self._rates = rates
         self._planner: Planner | None = None
         self._source_sampler: OffsetSampler | None = None
         self._topic_finder: SelectedTopicFinder | None = None
@@ -56,7 +60,7 @@ class KafkaCalls:
     @property
     def planner(self) -> Planner:
         if self._planner is None:
-            self._planner = Planner(self._job, self._owner)
+            self._planner = Planner(self._job, self._owner, self._rates)
         return self._planner
 
     def open(self, most_slices: int, context: PlanContext) -> Plan:

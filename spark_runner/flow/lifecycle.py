@@ -12,14 +12,16 @@ import dataclasses
 import logging
 import threading
 import time
+from collections.abc import Iterable
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.flows.bandwidth import is_live_edit
-from mirrors.domain.runners.job_files import JobSpec, JobState
+from mirrors.domain.runners.job_files import JobSpec, JobState, PartitionStatus
 from mirrors.domain.specs import FlowSpec
 from spark_runner.flow.operation_schedule import OperationSchedule
 from spark_runner.flow.operations import Event, Operations
 from spark_runner.flow.runner_resources import RunnerResources
+from spark_runner.flow.slice_balance import SliceBalance
 from spark_runner.flow.slice_supervisor import SliceSupervisor
 from spark_runner.flow.state import PHASES, FlowFacts, Phase, visible_state
 from spark_runner.status.file import FlowStatusWriter
@@ -48,6 +50,8 @@ class FlowRun(threading.Thread):
         self._last_copy: float | None = None
         self._next_job: JobSpec | None = None
         self._earlier_problems: tuple[str, ...] = ()
+        self._balance = SliceBalance(time.monotonic())
+        self._lag_s: float | None = None
         self.is_stopping = False
         self.ended = threading.Event()
         self._status_writer = FlowStatusWriter(resources.directory)
@@ -97,8 +101,11 @@ class FlowRun(threading.Thread):
             min(TICK_S, self._status_writer.wait_s(now)) if self._supervisor.has_changes else TICK_S
         )
 
-    def _begin(self, job: JobSpec) -> None:
-        """Start over: a new plan, a new owner name, no state of an earlier spec."""
+    def _begin(self, job: JobSpec, earlier: FlowProgress | None = None) -> None:
+        """Start over: a new plan, a new owner name, no state of an earlier spec.
+
+        `earlier`: the progress of the same job, whose counts go on.
+        """
         self.job = job
         self._phase: Phase = "taking_over" if job.desired == "running" else "paused"
         self._next_phase = self._phase
@@ -109,23 +116,41 @@ class FlowRun(threading.Thread):
         # The error code of a refused first start.
         self._refusal_code = ""
         until: int | None = None
+        # The end of a bounded run is found once, so its slices stay as they are.
+        self._may_pack = False
         schedule = OperationSchedule(None)
         try:
             settings = FlowSpec.build(
                 source=job.source, target=job.target, properties=job.properties
             ).settings
             until = settings.run_until_ms
+            self._may_pack = settings.run_until is None
             if settings.refresh_topics_enabled:
                 schedule = OperationSchedule(settings.refresh_topics_interval_seconds)
         except InvalidSettings as error:
             self._fail(error.message)
         resources, wake = self._resources, self._wake.set
-        self._progress = FlowProgress(job, int(time.time() * 1000))
+        self._progress = FlowProgress(job, int(time.time() * 1000), earlier)
         self._supervisor = SliceSupervisor(
-            job, resources.control, resources.jobs, self._progress, wake, lane=resources.lane
+            job,
+            resources.control,
+            resources.jobs,
+            self._progress,
+            wake,
+            self._balance,
+            lane=resources.lane,
         )
+        now = time.monotonic()
+        self._balance.begin(now)
         self._operations = Operations(
-            job, schedule, resources.slots, self._progress, self._supervisor, wake, until=until
+            job,
+            schedule,
+            resources.slots,
+            self._progress,
+            self._supervisor,
+            wake,
+            until=until,
+            rates=self._balance.rates(now),
         )
 
     def _step(self, now: float) -> None:
@@ -150,6 +175,12 @@ class FlowRun(threading.Thread):
         if spec is None:
             self._reason = self._stop_reason
             self._begin_commit("stopped", now)
+        elif self._is_packing and _is_live_edit(spec, self.job):
+            self._next_job = self._take_spec(spec)
+            if spec.desired == "paused":
+                # A pause commits as well, and the next start packs.
+                self._next_job = None
+                self._begin_commit("paused", now)
         elif (
             # An edit in progress may be the one that this spec reverts.
             self._next_job is not None
@@ -161,11 +192,20 @@ class FlowRun(threading.Thread):
         else:
             if spec.decisions != self.job.decisions:
                 self._operations.schedule.request("plan")
-            self.job = self._progress.job = self._supervisor.job = spec
+            self._take_spec(spec)
             if spec.desired == "paused" and self._phase in ("taking_over", "copying"):
                 self._begin_commit("paused", now)
             elif spec.desired == "running" and self._next_phase == "paused":
                 self._resume()
+
+    def _take_spec(self, spec: JobSpec) -> JobSpec:
+        self.job = self._progress.job = self._supervisor.job = spec
+        return spec
+
+    @property
+    def _is_packing(self) -> bool:
+        """Whether the slices commit so that the same job packs its partitions again."""
+        return self._phase == "committing" and self._next_job is self.job
 
     def _begin_commit(self, next_phase: Phase, now: float) -> None:
         if self._phase not in ("failed", "paused"):
@@ -206,8 +246,16 @@ class FlowRun(threading.Thread):
             self._begin_commit("stopped", now)
             return
         self._operations.follow_up(now, wall)
-        if not self._supervisor.is_fenced:
-            self._supervisor.maintain(wall)
+        if self._supervisor.is_fenced:
+            return
+        self._supervisor.maintain(wall)
+        if self._may_pack and self._balance.is_due(now):
+            verdict = self._supervisor.judge_packing(self._lag_s, now)
+            if verdict.state == "due":
+                log.info("Flow %s packs its slices again. %s", self.job.name, verdict.reason)
+                self._balance.packed(now, wall)
+                self._next_job = self.job
+                self._begin_commit("taking_over", now)
 
     def _await_slices(self, now: float) -> None:
         """Wait for the slices and MM2's copy of the positions, then enter the next phase."""
@@ -227,8 +275,11 @@ class FlowRun(threading.Thread):
             self._enter(self._next_phase)
         elif not self._operations.is_busy and self._next_job is not None:
             self._operations.close()
-            self._resources.slots.release(self.job.flow)
-            self._begin(self._next_job)
+            # The same job keeps its slots and its counts.
+            earlier = self._progress if self._is_packing else None
+            if earlier is None:
+                self._resources.slots.release(self.job.flow)
+            self._begin(self._next_job, earlier)
 
     def _fail(self, reason: str) -> None:
         self._enter("failed")
@@ -248,7 +299,10 @@ class FlowRun(threading.Thread):
         status = self._progress.status(state, reason, self._supervisor.statuses(as_of), as_of)
         is_over = self._finished and state == "stopped"
         refusal = self._refusal_code if state == "stopped" else ""
-        status = dataclasses.replace(status, finished=is_over, refusal=refusal)
+        status = dataclasses.replace(
+            status, finished=is_over, refusal=refusal, packing=self._balance.verdict
+        )
+        self._lag_s = _lag_s(status.partitions)
         self._status_writer.write(self.job, status, now)
 
     def _problems(self) -> tuple[str, ...]:
@@ -267,6 +321,12 @@ class FlowRun(threading.Thread):
             has_partitions=self._progress.has_partitions,
         )
         return visible_state(facts)
+
+
+def _lag_s(partitions: Iterable[PartitionStatus]) -> float | None:
+    """Age of the oldest record of a partition that is copied; None if one is unknown."""
+    lags = [row.time_lag_ms for row in partitions if row.state in ("in_sync", "syncing", "lagging")]
+    return None if None in lags else max(filter(None, lags), default=0) / 1000
 
 
 def _is_live_edit(one: JobSpec, other: JobSpec) -> bool:

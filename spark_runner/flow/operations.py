@@ -7,7 +7,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from mirrors.domain.cluster_snapshot import TopicPartition
@@ -53,13 +53,15 @@ class Operations:
         wake: Callable[[], None],
         *,
         until: int | None,
+        rates: Mapping[TopicPartition, float] | None = None,
     ) -> None:
+        """`rates`: observed bytes per second by partition, to pack the slices by."""
         owner = f"{socket.gethostname()} {os.getpid()} job {job.job} {uuid.uuid4().hex}"
         self._flow = job.flow
         self._slots = slots
         self._progress = progress
         self._supervisor = supervisor
-        self._calls = KafkaCalls(job, owner)
+        self._calls = KafkaCalls(job, owner, rates)
         self._thread = BackgroundThread(f"calls-{job.flow}", wake)
         # Its own thread: while the target does not respond, the source is still sampled.
         self._sampler_thread = BackgroundThread(f"offsets-{job.flow}", wake)

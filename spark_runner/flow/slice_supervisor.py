@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from mirrors.domain.cluster_snapshot import TopicPartition
+from mirrors.domain.flows.slice_packing import PackingVerdict
 from mirrors.domain.flows.speed_limits import UNMEASURED
 from mirrors.domain.runners.job_files import JobSpec, SliceStatus
 from mirrors.domain.settings.client_properties import without_effect
 from mirrors.domain.settings.flow_control import HIGH, LOW
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.priority import PriorityRules
+from spark_runner.flow.slice_balance import SliceBalance
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.ipc.messages import (
     Figures,
@@ -58,10 +60,12 @@ class SliceSupervisor:
         jobs: SparkJobs,
         progress: FlowProgress,
         wake: Callable[[], None],
+        balance: SliceBalance,
         *,
         lane: str,
     ) -> None:
         self.job = job
+        self._balance = balance
         self._lane = lane
         self._control = control
         self._jobs = jobs
@@ -112,7 +116,9 @@ class SliceSupervisor:
         for index, run in self._slices.items():
             for epoch, message in run.collect():
                 self._bandwidth.record(index, message, now)
-                self._progress.add_copied(self._throughput[index].count(epoch, message))
+                growth = self._throughput[index].count(epoch, message)
+                self._progress.add_copied(growth)
+                self._balance.record(growth.partitions, time.monotonic())
                 self._progress.apply_figures(
                     [
                         row
@@ -136,6 +142,13 @@ class SliceSupervisor:
         row: PartitionFigure | PartitionError, old: dict[TopicPartition, int], epoch: int
     ) -> bool:
         return epoch > old.get((row.topic, row.partition), 0)
+
+    def judge_packing(self, lag_s: float | None, now: float) -> PackingVerdict:
+        """Whether to pack the partitions again. `lag_s`: age of the oldest record not copied."""
+        plan = self._plan
+        slices = {} if plan is None else plan.slices
+        copied = {tp: index for tp, index in slices.items() if tp not in self._progress.errors}
+        return self._balance.judge(copied, len(self._slices), lag_s, now)
 
     def reports(self) -> dict[TopicPartition, EpochReport]:
         """For each partition that is copied now: the epoch and the time of its last report."""

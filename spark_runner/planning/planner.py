@@ -20,6 +20,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.flows.slice_packing import assign_slices, packing_weights
 from mirrors.domain.gaps.lost_ranges import gap_of_generation
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.migration.start_check import StartRefused
@@ -52,41 +53,17 @@ from spark_runner.positions.topic import StoredPositions, ensure_topics, read_po
 from spark_runner.positions.validation import describe_generation_gap
 from spark_runner.positions.writer import PositionsWriter
 
-
-def assign_slices(
-    weights: Mapping[TopicPartition, int],
-    most: int,
-    present: Mapping[TopicPartition, int] | None = None,
-) -> dict[TopicPartition, int]:
-    """Return the slice index of each partition.
-
-    - At most `most` slices, or the present number if that is higher. Indexes are 0, 1, 2, … without
-      gaps.
-    - A partition keeps its slice, also when fewer slices are allowed than before. Each slice fences
-      only its own predecessors: a slice that took over a partition from another slice could read
-      its position while the other one still copies.
-    - New partitions go to the slice with the least weight, heaviest first.
-    """
-    present = present or {}
-    assigned = {tp: present[tp] for tp in weights if tp in present}
-    count = max([min(most, len(weights)), *(index + 1 for index in assigned.values())], default=0)
-    loads = [0] * count
-    for tp, index in assigned.items():
-        loads[index] += weights[tp] + 1
-    for tp in sorted(weights.keys() - assigned.keys(), key=lambda p: (-weights[p], p)):
-        lightest = min(range(min(most, count)), key=loads.__getitem__)
-        assigned[tp] = lightest
-        loads[lightest] += weights[tp] + 1
-    return assigned
-
-
 DEADLINE_S = 10.0
 
 
 class Planner:
     """Plans one flow. Used by one thread at a time."""
 
-    def __init__(self, job: JobSpec, owner: str) -> None:
+    def __init__(
+        self, job: JobSpec, owner: str, rates: Mapping[TopicPartition, float] | None = None
+    ) -> None:
+        """`rates`: observed bytes per second by partition; without, the backlog is distributed."""
+        self._rates = rates
         self.spec = FlowSpec.build(source=job.source, target=job.target, properties=job.properties)
         self._policy = policy_for(self.spec.settings, job.source.alias, job.target.alias)
         self.positions_topic = self._policy.positions_topic()
@@ -372,7 +349,12 @@ class Planner:
         most: int,
         present: dict[TopicPartition, int],
     ) -> None:
-        weights = {tp: source_ranges.remaining(tp, work.start) for tp, work in builder.work.items()}
+        weights: Mapping[TopicPartition, float]
+        if self._rates is not None:
+            weights = packing_weights(self._rates, builder.work)
+        else:
+            work = builder.work.items()
+            weights = {tp: source_ranges.remaining(tp, row.start) for tp, row in work}
         assigned = assign_slices(weights, min(most, self.spec.settings.tasks_max), present)
         # A stopped partition keeps its slice: only fencing allows another one.
         self._slices = {**present, **assigned}

@@ -47,7 +47,8 @@ from spark_runner.status.topics import topic_statuses
 class FlowProgress:
     """Progress of one flow. Used by the flow's thread only."""
 
-    def __init__(self, job: JobSpec, now: int) -> None:
+    def __init__(self, job: JobSpec, now: int, earlier: FlowProgress | None = None) -> None:
+        """`earlier`: the progress of the same job before it planned again; its counts go on."""
         self.job = job
         self.started_at = now
         self._records = 0
@@ -72,6 +73,10 @@ class FlowProgress:
         self._header_turn = 0
         # Whether records of a topic are counted.
         self._counted_topics: dict[str, bool] = {}
+        if earlier is not None:
+            self.started_at = earlier.started_at
+            self._records, self._bytes = earlier._records, earlier._bytes
+            self._lanes, self._copied = earlier._lanes, earlier._copied
 
     def apply_plan(self, plan: Plan) -> frozenset[TopicPartition]:
         """Apply a plan. Returns the partitions that only the previous plan had stopped."""

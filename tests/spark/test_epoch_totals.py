@@ -12,6 +12,7 @@ from mirrors.domain.flows.lanes import LaneFigure
 from mirrors.domain.flows.latency import Latency
 from mirrors.domain.runners.job_files import JobSpec, JobStatus, TopicStatus
 from mirrors.domain.specs import ClusterSpec
+from spark_runner.flow.slice_balance import SliceBalance
 from spark_runner.flow.slice_supervisor import SliceSupervisor
 from spark_runner.ipc.messages import (
     Figures,
@@ -54,7 +55,9 @@ class Flow:
         self.dismissed: list[int] = []
         self._board = FlowProgress(job, 0)
         none: Any = types.SimpleNamespace(launch=None)
-        self._copying = SliceSupervisor(job, none, none, self._board, none, lane="raw")
+        self._copying = SliceSupervisor(
+            job, none, none, self._board, none, SliceBalance(0.0), lane="raw"
+        )
         plan: Any = types.SimpleNamespace(slice_count=1, slices={})
         self._copying.apply_plan(plan)
 

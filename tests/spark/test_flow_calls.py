@@ -11,16 +11,17 @@ import pytest
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused, KafkaUnavailable
+from mirrors.domain.flows.slice_packing import assign_slices
 from spark_runner.flow.kafka_calls import KafkaCalls, MetadataChanges
 from spark_runner.flow.operation_schedule import OperationSchedule
 from spark_runner.flow.operations import GAP_RANGES_AGAIN_S, Operations
+from spark_runner.flow.slice_balance import SliceBalance
 from spark_runner.flow.slice_supervisor import SliceSupervisor
 from spark_runner.flow.state import Phase
 from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.ipc.messages import PartitionError
 from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
-from spark_runner.planning.planner import assign_slices
 from spark_runner.slices.rotation import SlotRotation
 from spark_runner.spark.slots import Slots
 from spark_runner.status.flow import FlowProgress
@@ -41,7 +42,9 @@ class SimulatedFlow:
         board = FlowProgress(spec, 0)
         self.slots = Slots(lambda: 4)
         self.agenda = OperationSchedule(None)
-        self.copying = SliceSupervisor(spec, control, jobs, board, self.woken.set, lane="raw")
+        self.copying = SliceSupervisor(
+            spec, control, jobs, board, self.woken.set, SliceBalance(0.0), lane="raw"
+        )
         self.office = Operations(
             spec, self.agenda, self.slots, board, self.copying, self.woken.set, until=None
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_runner.planning.planner import assign_slices
+from mirrors.domain.flows.slice_packing import assign_slices
 from spark_runner.spark.slots import Slots
 
 PARTITIONS = st.tuples(st.sampled_from("abc"), st.integers(0, 30))

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 from mirrors.domain.account.counted_range import CountedRange
 from mirrors.domain.flows.lanes import LaneFigure
 from mirrors.domain.flows.latency import Latency
+from mirrors.domain.flows.slice_packing import NOT_OBSERVED, PackingVerdict
 from mirrors.domain.flows.speed_limits import UNMEASURED, SliceSpeed
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import Decision, GapFacts
@@ -207,6 +208,8 @@ class JobStatus:
     topics: tuple[TopicStatus, ...] = ()
     partitions: tuple[PartitionStatus, ...] = ()
     slices: tuple[SliceStatus, ...] = ()
+    # How evenly the bytes are distributed over the slices; unknown by an earlier version's runner.
+    packing: PackingVerdict = NOT_OBSERVED
 
     def to_json(self) -> str:
         # Written every second with a row for each partition: `asdict` alone takes ten times as
@@ -218,7 +221,9 @@ class JobStatus:
         # PostgreSQL rejects NUL, and a broker's message may quote a record that contains it.
         raw: dict[str, Any] = json.loads(text.replace(r"\u0000", r"\ufffd"))
         raw.pop("format")
+        packing = PackingVerdict.from_dict(raw.pop("packing", {}))
         return cls(
+            packing=packing or NOT_OBSERVED,
             warnings=tuple(raw.pop("warnings")),
             topics=tuple(TopicStatus(**row) for row in raw.pop("topics")),
             partitions=tuple(PartitionStatus.from_dict(row) for row in raw.pop("partitions")),

@@ -98,7 +98,10 @@ def ingest(*, flow: Flow, job: Job, status: JobStatus) -> bool:
         foreign_records.store_foreign_records(flow=flow, status=status, now=as_of)
         speed = summarize(row.speed for row in status.slices)
         Flow.objects.filter(pk=flow.pk).update(
-            as_of=as_of, warnings=list(status.warnings), speed=dataclasses.asdict(speed)
+            as_of=as_of,
+            warnings=list(status.warnings),
+            speed=dataclasses.asdict(speed),
+            packing=dataclasses.asdict(status.packing),
         )
         note_rule_starts(flow=flow, status=status, as_of=as_of)
         Job.objects.filter(pk=job.pk).update(

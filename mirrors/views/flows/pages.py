@@ -21,6 +21,7 @@ from mirrors.models.account import with_dead_letters, with_repeats, with_stopped
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import speed_sentences
 from mirrors.models.readiness import readiness_of, with_proof, with_readiness
+from mirrors.services.clock import moment
 from mirrors.services.explanation import explain_group_of, explain_topic_of
 from mirrors.services.flows.schedules import run_state
 from mirrors.views.audit import recent_changes
@@ -80,11 +81,14 @@ def flow_context(request: HttpRequest, pk: int, tab: str) -> dict[str, Any]:
     flow = mark_flow(get_object_or_404(rows, pk=pk), now)
     # Only the newest can be open.
     last = flow.jobs.first()
-    speed = flow.current_speed(now)
+    speed, packing = flow.current_speed(now), flow.current_packing(now)
+    packed_at = packing.packed_at if packing is not None else None
     return {
         "flow": mark_proof(flow, now),
         "standing": run_state(flow=flow, now=now),
         "speed": speed_sentences(flow, speed) if speed is not None else None,
+        "packing": packing,
+        "packed_at": None if packed_at is None else moment(packed_at),
         "ready": readiness_of([flow], now)[pk].score,
         "job": last if last and last.ended_at is None else None,
         "last_job": last,
