@@ -10,7 +10,17 @@ from typing import Annotated
 
 import typer
 
-from controlplane.cli import apply, clusters, data, failovers, flows, output, runners, services
+from controlplane.cli import (
+    apply,
+    clusters,
+    data,
+    failovers,
+    flows,
+    hosts,
+    output,
+    runners,
+    services,
+)
 from controlplane.cli.connection import Access, Connection, save_login
 from controlplane.cli.context import Session, session
 from controlplane.cli.exits import NOT_REACHED, CommandError
@@ -69,6 +79,7 @@ app.add_typer(flows.app, name="flows")
 app.add_typer(clusters.app, name="clusters")
 app.add_typer(failovers.app, name="failover")
 app.add_typer(runners.app, name="runners")
+app.add_typer(hosts.app, name="hosts")
 app.add_typer(data.gaps, name="gaps")
 app.command("lag")(flows.lag)
 app.command("simulate")(failovers.simulate)

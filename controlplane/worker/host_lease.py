@@ -21,6 +21,7 @@ from mirrors.domain.runners.host_leases import RENEW_S
 from mirrors.services import process_liveness
 from mirrors.services.flows import reconciler
 from mirrors.services.runners import hosts
+from mirrors.services.runners.preparations import Preparations
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class HostLease(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="host-lease", daemon=True)
         self._pass: threading.Thread | None = None
+        self._preparations = Preparations()
 
     def run(self) -> None:
         stop = threading.Event()
@@ -47,8 +49,8 @@ class HostLease(threading.Thread):
         root, host = hosts.this_host()
         began = launcher.boot_clock()
         try:
-            lease = hosts.renew(root=root, host=host)
-            moved = hosts.take_over(root=root, host=host)
+            lease = hosts.renew(root=root, host=host, preparing=self._preparations.names)
+            moved = hosts.take_over(root=root, host=host, preparations=self._preparations)
             if moved or (lease.leased and self._is_alone(host)):
                 self._reconcile()
         except (DatabaseError, OSError) as error:

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from mirrors import tasks
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, body_of, person
 from mirrors.domain.access.rights import Right
+from mirrors.domain.runners.host_drains import STATES as HANDOVER_STATES
 from mirrors.lists.runners import RUNNERS
 from mirrors.models import Flow, Host, Runner, RunnerLog, has_right
 from mirrors.services.runners import hosts, logs, settings
@@ -88,6 +89,22 @@ class MoveSerializer(StrictSerializer):
     )
 
 
+class HandoverSerializer(StrictSerializer):
+    """What becomes of a runner of a host that is drained."""
+
+    runner = serializers.CharField(read_only=True)
+    to = serializers.CharField(read_only=True, help_text="The new host; empty while none is known.")
+    state = serializers.ChoiceField(
+        choices=HANDOVER_STATES,
+        read_only=True,
+        help_text=(
+            "moves: another host takes it over now. waits: for the runner before it. starts: it "
+            "was handed over and its process starts. stays: no host may take it over."
+        ),
+    )
+    reason = serializers.CharField(read_only=True)
+
+
 class HostSerializer(StrictSerializer):
     """A host: when its worker last renewed its lease, and which runners it serves."""
 
@@ -96,6 +113,13 @@ class HostSerializer(StrictSerializer):
     held_since = serializers.DateTimeField(read_only=True)
     is_held = serializers.BooleanField(read_only=True)
     runners = serializers.ListField(child=serializers.CharField(), read_only=True)
+    draining_since = serializers.DateTimeField(read_only=True, allow_null=True)
+    draining_by = serializers.CharField(read_only=True)
+    is_drained = serializers.BooleanField(
+        read_only=True,
+        help_text="Everything that can be handed over is, and has started on its new host.",
+    )
+    handovers = HandoverSerializer(many=True, read_only=True)
 
 
 class HostViewSet(viewsets.GenericViewSet[Host]):
@@ -104,12 +128,36 @@ class HostViewSet(viewsets.GenericViewSet[Host]):
     queryset = Host.objects.order_by("name")
     serializer_class = HostSerializer
     read_right = Right.VIEW
+    write_right = Right.ADMINISTER
+    lookup_field = "name"
+    lookup_value_regex = r"[A-Za-z0-9._-]{1,253}"
     pagination_class = None
     filter_backends = ()
 
     @extend_schema(responses=HostSerializer(many=True))
     def list(self, request: Request) -> Response:
         return Response(HostSerializer(hosts.with_runners(), many=True).data)
+
+    @extend_schema(request=None, responses=HostSerializer)
+    @action(detail=True, methods=["post"])
+    def drain(self, request: Request, name: str) -> Response:
+        """Hand its runners over to other hosts, one after the other, and let it take no new ones.
+
+        `handovers` of the host says what became of each runner; `is_drained` when all is done.
+        """
+        hosts.drain(name=self.get_object().name, who=person(request))
+        return self._shown(name)
+
+    @extend_schema(request=None, responses=HostSerializer)
+    @action(detail=True, methods=["post"], url_path="end-drain")
+    def end_drain(self, request: Request, name: str) -> Response:
+        """Let it take runners again. Nothing moves back."""
+        hosts.end_drain(name=self.get_object().name, who=person(request))
+        return self._shown(name)
+
+    def _shown(self, name: str) -> Response:
+        (row,) = (row for row in hosts.with_runners(also=name) if row.name == name)
+        return Response(HostSerializer(row).data)
 
 
 class RunnerViewSet(

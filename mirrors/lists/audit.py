@@ -52,6 +52,7 @@ SUBJECTS = (
     "flow",
     "cluster",
     "runner",
+    "host",
     "job",
     "failoverrun",
     "failback",

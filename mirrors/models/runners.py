@@ -111,6 +111,9 @@ class Runner(Owned):
             may_live=self.state not in {RunnerState.ABSENT, RunnerState.LOST},
             wanted=self.wanted_host(now or timezone.now()),
             wanted_by=self.move_requested_by,
+            has_started=self.state in {RunnerState.READY, RunnerState.DEGRADED},
+            moved_from=self.moved_from,
+            moved_at=self.moved_at,
         )
 
 
@@ -121,6 +124,9 @@ class Host(models.Model):
     renewed_at = models.DateTimeField()
     # Since when it has renewed its lease without an interruption.
     held_since = models.DateTimeField()
+    # A person drains it: its runners move to other hosts, and it accepts no new ones.
+    draining_since = models.DateTimeField(null=True)
+    draining_by = models.CharField(max_length=150, blank=True, default="", db_default="")
 
     class Meta:
         ordering = ("name",)
@@ -130,7 +136,13 @@ class Host(models.Model):
 
     @property
     def lease(self) -> HostLease:
-        return HostLease(name=self.name, renewed_at=self.renewed_at, held_since=self.held_since)
+        return HostLease(
+            name=self.name,
+            renewed_at=self.renewed_at,
+            held_since=self.held_since,
+            draining_since=self.draining_since,
+            draining_by=self.draining_by,
+        )
 
 
 class RunnerLog(Owned):

@@ -152,6 +152,30 @@ def move_runner(request: HttpRequest, name: str) -> HttpResponse:
     return redirect("runner", name=name)
 
 
+@require_POST
+@needs(Right.ADMINISTER)
+def drain_host(request: HttpRequest, name: str) -> HttpResponse:
+    get_object_or_404(Host, name=name)
+    attempt(
+        request,
+        lambda: hosts.drain(name=name, who=request.user.get_username()),
+        f"{name} accepts no new runner and hands its own over, one after the other.",
+    )
+    return redirect("runners")
+
+
+@require_POST
+@needs(Right.ADMINISTER)
+def end_drain(request: HttpRequest, name: str) -> HttpResponse:
+    get_object_or_404(Host, name=name)
+    attempt(
+        request,
+        lambda: hosts.end_drain(name=name, who=request.user.get_username()),
+        f"{name} takes runners again. Nothing moves back.",
+    )
+    return redirect("runners")
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @needs(Right.ADMINISTER)
 def delete_runner(request: HttpRequest, name: str) -> HttpResponse:

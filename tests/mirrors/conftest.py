@@ -18,6 +18,8 @@ from mirrors.models import Cluster, Flow, Runner, base
 from mirrors.services import clusters
 from mirrors.services.flows import reconciler
 from mirrors.services.flows import settings as flow_settings
+from mirrors.services.runners import settings as runners
+from tests.mirrors.machines import Machine
 
 STANDIN = Path(__file__).parent / "standin"
 WHO = "tester"
@@ -57,6 +59,26 @@ def pair(db: None) -> tuple[Cluster, Cluster]:
 @pytest.fixture
 def flow(pair: tuple[Cluster, Cluster], root: Path) -> Flow:
     return flow_settings.create_flow(source=pair[0], target=pair[1], properties={}, who=WHO)
+
+
+@pytest.fixture
+def leased(flow: Flow, root: Path) -> Runner:
+    """A running flow on host a, which b may take over. The directory of a is `root`."""
+    runner = Runner.objects.get(pk=flow.runner_id)
+    runners.update_runner(runner=runner, host="a", failover_hosts="a, b", who=WHO)
+    return Runner.objects.get(pk=runner.pk)
+
+
+@pytest.fixture
+def a(root: Path, settings: Settings) -> Machine:
+    machine = Machine("a", root, settings)
+    machine.be()
+    return machine
+
+
+@pytest.fixture
+def b(root: Path, settings: Settings) -> Machine:
+    return Machine("b", root / "of-b", settings)
 
 
 def fresh(flow: Flow) -> Flow:

@@ -10,7 +10,6 @@ import pytest
 from django.db import DatabaseError
 from django.test import Client
 from django.utils import timezone
-from pytest_django import Settings
 
 from controlplane.worker.host_lease import HostLease as LeaseThread
 from mirrors import launcher
@@ -22,57 +21,9 @@ from mirrors.services.runners import cleanup, hosts
 from mirrors.services.runners import settings as runners
 from mirrors.services.users import ensure_person
 from tests.mirrors.conftest import WHO, fresh, is_in, reconcile_until
+from tests.mirrors.machines import Machine, age, both_hold
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def leased(flow: Flow, root: Path) -> Runner:
-    """A running flow on host a, which b may take over. The directory of a is `root`."""
-    runner = Runner.objects.get(pk=flow.runner_id)
-    runners.update_runner(runner=runner, host="a", failover_hosts="a, b", who=WHO)
-    return Runner.objects.get(pk=runner.pk)
-
-
-class Machine:
-    """One host: its name and its directory of runners."""
-
-    def __init__(self, name: str, root: Path, settings: Settings) -> None:
-        self.name, self.root, self._settings = name, root, settings
-
-    def renew(self) -> None:
-        hosts.renew(root=self.root, host=self.name)
-
-    def take_over(self) -> list[str]:
-        return [move.runner for move in hosts.take_over(root=self.root, host=self.name)]
-
-    def be(self) -> None:
-        self._settings.RUNNER_ROOT, self._settings.UNDERSTUDY_HOST = self.root, self.name
-
-
-@pytest.fixture
-def a(root: Path, settings: Settings) -> Machine:
-    machine = Machine("a", root, settings)
-    machine.be()
-    return machine
-
-
-@pytest.fixture
-def b(root: Path, settings: Settings) -> Machine:
-    return Machine("b", root / "of-b", settings)
-
-
-def age(name: str, seconds: float) -> None:
-    row = Host.objects.get(name=name)
-    row.renewed_at -= timedelta(seconds=seconds)
-    row.held_since -= timedelta(seconds=seconds)
-    row.save()
-
-
-def both_hold(a: Machine, b: Machine) -> None:
-    for machine in (a, b, a, b):
-        machine.renew()
-    Host.objects.update(held_since=hosts.database_now() - timedelta(seconds=LEASE_S + 1))
 
 
 def test_a_runner_is_leased_only_after_the_file_names_it(leased: Runner, a: Machine) -> None:

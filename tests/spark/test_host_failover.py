@@ -1,10 +1,11 @@
-"""A host dies or is cut off from the database: another one copies on, and no record is doubled."""
+"""A host dies, is cut off from the database, or is drained: another one copies on, no loss."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -39,6 +40,16 @@ print(settings.create_flow(source=pair[0], target=pair[1], runner=runner, who="t
 """
 
 
+DRAIN = "from mirrors.services.runners import hosts; hosts.drain(name={name!r}, who='t')"
+END_DRAIN = "from mirrors.services.runners import hosts; hosts.end_drain(name={name!r}, who='t')"
+DRAINED = """
+from mirrors.services.runners import hosts
+print(next(row.is_drained for row in hosts.with_runners() if row.name == {name!r}))
+"""
+# The start of a runner, and its first commit.
+HANDOVER_S = 45.0
+
+
 class Scene:
     def __init__(self, hosts: TwoHosts, source: str, target: str) -> None:
         self.hosts, self.source, self.target = hosts, source, target
@@ -62,6 +73,31 @@ class Scene:
             pause=0.3,
         )
         return time.monotonic() - since
+
+
+class Pauses(threading.Thread):
+    """Measures the longest time in which no record arrived at the target."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(name="pauses", daemon=True)
+        self._scene, self._ended = scene, threading.Event()
+        self.longest = 0.0
+
+    def run(self) -> None:
+        known, since = self._scene.copied(), time.monotonic()
+        while not self._ended.wait(0.2):
+            copied, now = self._scene.copied(), time.monotonic()
+            self.longest = max(self.longest, now - since)
+            if copied > known:
+                known, since = copied, now
+
+    def __enter__(self) -> Pauses:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self.join(30)
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +213,36 @@ def test_a_host_that_is_cut_off_from_the_database_stops_and_is_replaced_within_a
     assert scene.hosts.runner_process("b") is None
 
 
+@pytest.mark.alone
+def test_an_upgrade_host_by_host_pauses_copying_for_one_handover_at_a_time(
+    scene: Scene, writer: Writer
+) -> None:
+    first = scene.host()
+    second = "a" if first == "b" else "b"
+    for drained, other in ((first, second), (second, first)):
+        wait_until_ready(scene)
+        assert scene.host() == drained
+        with Pauses(scene) as pauses:
+            scene.hosts.ask(DRAIN.format(name=drained))
+            wait_for(
+                lambda drained=drained: scene.hosts.ask(DRAINED.format(name=drained)) == "True",
+                seconds=PATIENCE_S,
+                what="the drain",
+                pause=1,
+            )
+            assert scene.host() == other
+            # The host is upgraded: nothing of it runs any more, and then its new worker starts.
+            assert scene.hosts.runner_process(drained) is None
+            scene.hosts.kill(f"worker-{drained}")
+            scene.wait_for_copies(time.monotonic(), within=PATIENCE_S)
+            scene.hosts.start_worker(drained)
+            wait_until_ready(scene)
+            assert scene.host() == other
+            scene.hosts.ask(END_DRAIN.format(name=drained))
+        note(f"{drained} drained: the longest pause was {pauses.longest:.1f} s")
+        assert pauses.longest < HANDOVER_S or is_busy()
+
+
 def test_at_the_end_the_target_has_every_record_once(scene: Scene, writer: Writer) -> None:
     writer.stop()
     expected = {
@@ -191,7 +257,7 @@ def test_at_the_end_the_target_has_every_record_once(scene: Scene, writer: Write
     )
     assert values(scene.source, scene.topic) == expected
     moves = "SELECT count(*) FROM mirrors_transition WHERE subject='runner' AND to_state='moved'"
-    assert scene.hosts.read(moves)[0] == (2 if scene.hosts.namespace else 1)
+    assert scene.hosts.read(moves)[0] == (4 if scene.hosts.namespace else 3)
 
 
 def is_busy() -> bool:

@@ -28,11 +28,16 @@ MOVE_WITHIN = timedelta(minutes=2)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HostLease:
-    """The row of a host. `held_since`: since when it has renewed without an interruption."""
+    """The row of a host. `held_since`: since when it has renewed without an interruption.
+
+    `draining_since`, `draining_by`: a person drains it, so it accepts no runner.
+    """
 
     name: str
     renewed_at: datetime
     held_since: datetime
+    draining_since: datetime | None = None
+    draining_by: str = ""
 
     def is_held(self, now: datetime) -> bool:
         return now < self.renewed_at + timedelta(seconds=LEASE_S)
@@ -42,7 +47,8 @@ class HostLease:
 
         After an outage of the database every other host has had the time to renew its own.
         """
-        return self.is_held(now) and now - self.held_since >= timedelta(seconds=LEASE_S)
+        held = self.is_held(now) and now - self.held_since >= timedelta(seconds=LEASE_S)
+        return held and self.draining_since is None
 
     def age_s(self, now: datetime) -> int:
         return max(0, int((now - self.renewed_at).total_seconds()))
@@ -57,6 +63,8 @@ class LeasedRunner:
     - `is_needed`: a flow of it should run, or a job of it is open.
     - `may_live`: its process was not seen to end.
     - `wanted`, `wanted_by`: the host to which a person moves it, and who; empty without a request.
+    - `has_started`: its process has started on its host.
+    - `moved_from`, `moved_at`: the last time another host took it over.
     """
 
     name: str
@@ -67,6 +75,9 @@ class LeasedRunner:
     may_live: bool = True
     wanted: str = ""
     wanted_by: str = ""
+    has_started: bool = True
+    moved_from: str = ""
+    moved_at: datetime | None = None
 
     def allows(self, host: str) -> bool:
         return host != self.host and (ANY_HOST in self.others or host in self.others)
@@ -74,10 +85,13 @@ class LeasedRunner:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Move:
+    """`at_once`: nothing copies meanwhile, since its host failed or no flow needs it."""
+
     runner: str
     before: str
     to: str
     reason: str
+    at_once: bool = False
 
 
 def hosts_of(text: str) -> tuple[str, ...]:
@@ -105,7 +119,14 @@ def moves(
                 reason = (
                     f"{runner.wanted_by} moved the runner from {runner.host} to {runner.wanted}."
                 )
-                move = Move(runner=runner.name, before=runner.host, to=runner.wanted, reason=reason)
+                last = known.get(runner.host)
+                move = Move(
+                    runner=runner.name,
+                    before=runner.host,
+                    to=runner.wanted,
+                    reason=reason,
+                    at_once=not runner.is_needed or last is None or not last.is_held(now),
+                )
                 found.append(move)
             continue
         last = known.get(runner.host)
@@ -123,7 +144,9 @@ def moves(
             f"{runner.host} last renewed its lease {last.age_s(now)} s ago; it lasts "
             f"{LEASE_S:.0f} s. {to} took the runner over."
         )
-        found.append(Move(runner=runner.name, before=runner.host, to=to, reason=reason))
+        found.append(
+            Move(runner=runner.name, before=runner.host, to=to, reason=reason, at_once=True)
+        )
     return found
 
 
@@ -138,6 +161,8 @@ def why_not_movable(
         able = sorted(name for name, host in known.items() if host.is_held(now))
         others = ", ".join(name for name in able if name != runner.host) or "none"
         return f"No worker on {to} renews a lease. Hosts that the runner can move to: {others}."
+    if (by := known[to].draining_by) and known[to].draining_since is not None:
+        return f"{by} drains {to}, so it accepts no runner. End the drain, or name another host."
     is_served = runner.host in known and known[runner.host].is_held(now)
     if runner.may_live and not (is_served or runner.is_leased):
         return (
@@ -156,7 +181,11 @@ def why_not_moved(runner: LeasedRunner, hosts: Sequence[HostLease], now: datetim
     last = next((host for host in hosts if host.name == runner.host), None)
     if last is None or last.is_held(now):
         return "The lease of its host has not ended."
-    able = sorted(host.name for host in hosts if runner.allows(host.name) and host.is_held(now))
+    held = [host for host in hosts if runner.allows(host.name) and host.is_held(now)]
+    able = sorted(host.name for host in held if host.draining_since is None)
+    if held and not able:
+        names = " and ".join(sorted(host.name for host in held))
+        return f"{names} accepts no runner, since it is drained: end the drain."
     if not able:
         return "None of its other hosts holds a lease: start a worker on one of them."
     return f"{' or '.join(able)} takes over after it has held its lease for {LEASE_S:.0f} s."

@@ -31,7 +31,7 @@ from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.services.clock import milliseconds, moment
 from mirrors.services.flows import jobs, schedules
 from mirrors.services.gaps import foreign_records
-from mirrors.services.runners import cleanup, processes
+from mirrors.services.runners import cleanup, hosts, processes
 from mirrors.services.runners.processes import directory_of
 
 log = logging.getLogger(__name__)
@@ -130,6 +130,8 @@ def _step(flow: Flow) -> bool:
     job = next((job for job in recent if job.ended_at is None), None)
     runner = (job.runner if job is not None else None) or flow.runner
     if runner.host not in {"", settings.UNDERSTUDY_HOST}:
+        return False
+    if not runner.host and not hosts.takes_runners(settings.UNDERSTUDY_HOST):
         return False
     directory = directory_of(runner)
     seen = processes.observe(runner=runner)

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -26,20 +26,31 @@ from django.utils import timezone
 
 from mirrors import launcher
 from mirrors.domain.audit.actors import RECONCILER
-from mirrors.domain.runners import host_leases
-from mirrors.domain.runners.host_leases import LEASE_S, STOP_BEFORE_END_S, Lease, Move
+from mirrors.domain.runners import host_drains, host_leases
+from mirrors.domain.runners.host_drains import Handover
+from mirrors.domain.runners.host_leases import (
+    LEASE_S,
+    STOP_BEFORE_END_S,
+    Lease,
+    LeasedRunner,
+    Move,
+)
 from mirrors.models import Flow, Host, Job, Runner, claim
 from mirrors.models.audit.transitions import note
 from mirrors.models.flows import DesiredState, JobState
 from mirrors.models.grants import sees_everything
 from mirrors.models.runners import RunnerState
 from mirrors.services.errors import Conflict
+from mirrors.services.runners.preparations import Preparations
 
 log = logging.getLogger(__name__)
 
 
-def renew(*, root: Path, host: str) -> Lease:
-    """Renew the lease of this host in the database, then in the file. Raises DatabaseError."""
+def renew(*, root: Path, host: str, preparing: frozenset[str] = frozenset()) -> Lease:
+    """Renew the lease of this host in the database, then in the file. Raises DatabaseError.
+
+    `preparing`: runners of other hosts whose processes start here before they move.
+    """
     started = launcher.boot_clock()
     confirmed = _name_in_file(root, host, started)
     with transaction.atomic():
@@ -55,17 +66,26 @@ def renew(*, root: Path, host: str) -> Lease:
         boot=launcher.boot_id(),
         written=started,
         ends=started + LEASE_S,
-        leased=tuple(sorted(leased)),
-        elsewhere=tuple(sorted(elsewhere)),
+        leased=tuple(sorted(leased | preparing)),
+        elsewhere=tuple(sorted(elsewhere - preparing)),
     )
     launcher.write_lease(root, lease)
     _remove_specs(root, elsewhere)
     return lease
 
 
-def take_over(*, root: Path, host: str) -> list[Move]:
-    """Take over the runners that this host must take over; what moved. Raises DatabaseError."""
+def take_over(*, root: Path, host: str, preparations: Preparations | None = None) -> list[Move]:
+    """Take over the runners that this host must take over; what moved. Raises DatabaseError.
+
+    With `preparations`, a runner that copies meanwhile moves when its process is ready here.
+    """
     due = [move for move in _due_moves() if move.to == host]
+    if preparations is not None:
+        preparations.keep({move.runner for move in due})
+        due = [
+            move for move in due
+            if move.at_once or preparations.is_ready(root, move.runner)
+        ]  # fmt: skip
     if not due or (lease := launcher.read_lease(root)) is None:
         return []
     names = {move.runner for move in due}
@@ -109,23 +129,75 @@ def request_move(*, runner: Runner, host: str, who: str) -> Runner:
     return locked
 
 
+def drain(*, name: str, who: str) -> Host:
+    """Hand the runners of a host over in order, and let it take no new ones.
+
+    Raises Conflict if no other host could take them.
+    """
+    with transaction.atomic():
+        rows = {row.name: row for row in Host.objects.select_for_update().order_by("name")}
+        host, now = rows[name], database_now()
+        if host.draining_since is not None:
+            return host
+        others = [row.lease for row in rows.values() if row.name != name]
+        if not any(other.is_held(now) and other.draining_since is None for other in others):
+            raise Conflict(
+                f"No other host renews a lease and takes runners, so nothing can take over those "
+                f"of {name}. Start a worker on another host first."
+            )
+        host.draining_since, host.draining_by = now, who[:150]
+        host.save(update_fields=["draining_since", "draining_by"])
+        note(host, what="drain started", who=who, why=f"{name} accepts no runner from now on.")
+    return host
+
+
+def end_drain(*, name: str, who: str) -> Host:
+    """Let the host take runners again. Nothing moves back."""
+    with transaction.atomic():
+        host = Host.objects.select_for_update().get(name=name)
+        if host.draining_since is not None:
+            host.draining_since, host.draining_by = None, ""
+            host.save(update_fields=["draining_since", "draining_by"])
+            note(host, what="drain ended", who=who, why=f"{name} takes runners again.")
+    return host
+
+
+def takes_runners(name: str) -> bool:
+    """Whether the host is not drained."""
+    return not Host.objects.filter(name=name).exclude(draining_since=None).exists()
+
+
 def leases() -> list[host_leases.HostLease]:
     return [row.lease for row in Host.objects.all()]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HostRow:
-    """A host, whether it holds its lease now, and the runners that it serves."""
+    """A host, whether it holds its lease now, and the runners that it serves.
+
+    While it is drained, `handovers` has what becomes of each of its runners. `is_drained`: all that
+    can be handed over is, and has started on its new host.
+    """
 
     name: str
     renewed_at: datetime
     held_since: datetime
     is_held: bool
     runners: list[str]
+    draining_since: datetime | None
+    draining_by: str
+    handovers: list[Handover]
+
+    @property
+    def is_drained(self) -> bool:
+        return self.draining_since is not None and all(
+            one.state == "stays" for one in self.handovers
+        )
 
 
-def with_runners() -> list[HostRow]:
-    """Every host that was seen within a day, or still has runners; with those that one may see.
+def with_runners(*, also: str = "") -> list[HostRow]:
+    """Every host that was seen within a day, is drained, or still has runners; with those that one
+    may see. `also`: a host that is listed in any case.
 
     A person who may not view everything sees only the hosts of visible runners.
     """
@@ -136,6 +208,9 @@ def with_runners() -> list[HostRow]:
     served: dict[str, list[str]] = {}
     for runner, host in Runner.objects.order_by("name").values_list("name", "host"):
         served.setdefault(host, []).append(runner)
+    visible = {runner for names in served.values() for runner in names}
+    draining = any(row.draining_since is not None for row in known)
+    found = host_drains.handovers(**_facts(), now=now) if draining else []
     return [
         HostRow(
             name=row.name,
@@ -143,9 +218,13 @@ def with_runners() -> list[HostRow]:
             held_since=row.held_since,
             is_held=row.lease.is_held(now),
             runners=served.get(row.name, []),
+            draining_since=row.draining_since,
+            draining_by=row.draining_by,
+            handovers=[one for one in found if one.host == row.name and one.runner in visible],
         )
         for row in known
-        if row.name in served or (sees_all and now - row.renewed_at < timedelta(days=1))
+        if row.name in {*served, also}
+        or (sees_all and (now - row.renewed_at < timedelta(days=1) or row.draining_since))
     ]
 
 
@@ -195,13 +274,25 @@ def _renew_row(host: str, now: datetime) -> None:
 
 
 def _due_moves() -> list[Move]:
+    facts, now = _facts(), database_now()
+    failed = host_leases.moves(**facts, now=now)
+    return failed + host_drains.moves(**facts, now=now)
+
+
+class _Facts(TypedDict):
+    hosts: list[host_leases.HostLease]
+    runners: list[LeasedRunner]
+
+
+def _facts() -> _Facts:
+    """All hosts, and all runners that have one, also those that a person cannot see."""
     now = database_now()
-    rows = list(Runner.objects.exclude(host=""))
-    open_jobs = set(Job.objects.filter(ended_at=None).values_list("runner", flat=True))
-    asked = Flow.objects.exclude(desired_state=DesiredState.STOPPED)
+    rows = list(Runner._base_manager.exclude(host=""))
+    open_jobs = set(Job._base_manager.filter(ended_at=None).values_list("runner", flat=True))
+    asked = Flow._base_manager.exclude(desired_state=DesiredState.STOPPED)
     needed = open_jobs | set(asked.values_list("runner", flat=True))
     runners = [row.as_leased(is_needed=row.pk in needed, now=now) for row in rows]
-    return host_leases.moves(hosts=leases(), runners=runners, now=now)
+    return {"hosts": leases(), "runners": runners}
 
 
 def _move(move: Move) -> None:

@@ -94,14 +94,7 @@ def start(*, runner: Runner, reason: str) -> bool:
     if not claim(dead, state=RunnerState.STARTING, reason=reason, who=RECONCILER, changes=changes):
         return False
     try:
-        process = launcher.start_runner(
-            directory_of(runner),
-            runner.name,
-            runner.master,
-            _environment(),
-            ui=runner.spark_ui,
-            event_log=runner.event_log,
-        )
+        process = launch(runner)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         log.error("runner %s could not be started: %s", runner.name, error)
         claim(
@@ -115,6 +108,18 @@ def start(*, runner: Runner, reason: str) -> bool:
     Runner.objects.filter(pk=runner.pk).update(pid=process.pid, start_tick=process.start_tick)
     log.info("runner %s started as process %s", runner.name, process.pid)
     return True
+
+
+def launch(runner: Runner) -> launcher.RunnerProcess:
+    """Start its process on this host. Raises OSError, ValueError or SubprocessError."""
+    return launcher.start_runner(
+        directory_of(runner),
+        runner.name,
+        runner.master,
+        _environment(),
+        ui=runner.spark_ui,
+        event_log=runner.event_log,
+    )
 
 
 def outdated_start(*, runner: Runner, status: RunnerStatus) -> str:
