@@ -6,8 +6,14 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from mirrors.domain.filters.groups import GroupSelection
-from mirrors.domain.filters.topics import RuleVerdict, TopicSelection
-from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.filters.topics import (
+    RuleVerdict,
+    TopicSelection,
+    naming_problem,
+    naming_reason,
+)
+from mirrors.domain.patterns.renames import RENAME
+from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.topics.priority import PriorityRules
 from mirrors.domain.transforms.rules import TRANSFORMS, effect_of
@@ -45,6 +51,7 @@ TOPIC_FIXES = {
     "topics.exclude": "Remove the pattern that matches {name} from topics.exclude.",
     "internal": "Internal topics are never replicated; each cluster keeps its own.",
     "bookkeeping": "Understudy's own topics are never replicated.",
+    RENAME: "Change the rule in topic.rename, or add one before it that names {name}.",
     "cycle": "Nothing to change: {name} came from there, so replicating it would create a loop.",
     "found": "Create the topic, or grant the flow's principal DESCRIBE on it. With "
     "refresh.topics.enabled=false, restart the flow, so that it lists topics again.",
@@ -71,8 +78,26 @@ def explain_topic(
     verdict = TopicSelection(spec.settings, policy).decide(topic)
     priority = _priority(topic, verdict.replicated, spec)
     found = _found(verdict.replicated, spec, looked_at, seen)
-    rules = (*verdict.rules, priority, *_transforms(topic, verdict.replicated, spec), *found)
+    named = _named(topic, verdict.replicated, policy)
+    rules = (
+        *verdict.rules,
+        *named,
+        priority,
+        *_transforms(topic, verdict.replicated, spec),
+        *found,
+    )
     return explain(topic, rules, TOPIC_FIXES, carried=verdict.reason)
+
+
+def _named(topic: str, wanted: bool, policy: ReplicationPolicy) -> tuple[RuleVerdict, ...]:
+    """Return which rule names its remote topic, if the flow has rules for that."""
+    if not policy.renames:
+        return ()
+    if not wanted:
+        return (RuleVerdict(RENAME, None, "not evaluated: the flow does not select it"),)
+    if problem := naming_problem(topic, policy, {}):
+        return (RuleVerdict(RENAME, False, problem),)
+    return (RuleVerdict(RENAME, True, naming_reason(topic, policy)),)
 
 
 def _priority(topic: str, wanted: bool, spec: FlowSpec) -> RuleVerdict:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Literal
 
+from mirrors.domain.patterns.renames import Renamed, RenameMap
 from mirrors.domain.settings.table import POLICY_CLASSES
 from mirrors.domain.specs import FlowSettings
 
@@ -16,6 +17,8 @@ HEARTBEATS = "heartbeats"
 class ReplicationPolicy:
     """The naming rule of one flow, with the same results as MM2's Java classes.
 
+    - `renames`: `topic.rename`, which decides before the class. MM2 has none, and a name on the
+      target does not tell the source topic: `upstream_topic` and `chain` read the class's names.
     - `source_alias` is None only if none is configured (a bare MirrorClient with Identity).
     - `cycle_rule` "4.4" also counts the source's own alias as a cycle, "4.3" only the target's.
     """
@@ -26,10 +29,44 @@ class ReplicationPolicy:
     separator: str = "."
     internal_separator: str = "."
     cycle_rule: Literal["4.3", "4.4"] = "4.4"
+    renames: RenameMap = dataclasses.field(default_factory=RenameMap)
 
     def remote_topic(self, topic: str) -> str:
-        """Return the name of a source topic on the target."""
+        """Return the name of a source topic on the target. It may be no valid name of a topic."""
+        renamed = self.renamed(topic)
+        if renamed is not None:
+            return renamed.name
         return self.format_remote_topic(self.source_alias or "", topic)
+
+    def renamed(self, topic: str) -> Renamed | None:
+        """Return the name by a rule of `topic.rename`; None if the class names the topic.
+
+        Topics with names of MM2's heartbeats and internal topics keep the class's names: MM2's
+        clients look for those.
+        """
+        if not self.renames or self.is_reserved(topic):
+            return None
+        return self.renames.decide(topic)
+
+    def continues_in_remote(self, topic: str) -> bool:
+        """Return whether producers write to the remote topic after a failover.
+
+        Otherwise the remote topic is left as it is, and they write to the topic of the same name.
+        So it is for a new name that looks like one of the class: the cycle rule applies to it.
+        """
+        if self._keeps_name(topic):
+            return True
+        renamed = self.renamed(topic)
+        own = {self.source_alias, self.target_alias}
+        return renamed is not None and not own.intersection(self.chain(renamed.name))
+
+    @property
+    def is_written_on_both_sides(self) -> bool:
+        """Return whether producers write to remote topics after a failover.
+
+        A reverse flow returns those records to the source topic, so both flows have to skip copies.
+        """
+        return self.kind == "identity" or bool(self.renames)
 
     def format_remote_topic(self, alias: str, topic: str) -> str:
         if self._keeps_name(topic):
@@ -160,4 +197,5 @@ def policy_for(settings: FlowSettings, source_alias: str, target_alias: str) -> 
         target_alias=target_alias,
         separator=separator,
         internal_separator=separator if follows else ".",
+        renames=RenameMap(settings.topic_rename),
     )

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.patterns.renames import RenameRule
 from mirrors.domain.schemas.subjects import SubjectSelection
 from mirrors.domain.settings.connection import alias_warnings, check_connection
 from mirrors.domain.settings.run_bounds import named_offsets, start_milliseconds
@@ -67,6 +68,7 @@ class FlowSettings:
     replication_policy_class: str
     replication_policy_separator: str
     replication_policy_internal_topic_separator_enabled: bool
+    topic_rename: tuple[RenameRule, ...]
     replication_factor: int | None
     tasks_max: int
     refresh_topics_enabled: bool

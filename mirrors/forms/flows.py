@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from django import forms
 
+from mirrors.domain.patterns.renames import RENAME
 from mirrors.domain.settings.flow_control import (
     BANDWIDTH,
     HIGH,
@@ -41,6 +42,7 @@ FLOW_KEYS = (
     SKIP,
     "replication.policy.class",
     "replication.policy.separator",
+    RENAME,
     "replication.factor",
     START,
     UNTIL,
@@ -133,6 +135,7 @@ _LABELS = {
     SKIP: "Already replicated records",
     "replication.policy.class": "Names of remote topics",
     "replication.policy.separator": "Separator",
+    RENAME: "Other names",
     "replication.factor": "Replication factor",
     START: "Start from",
     UNTIL: "Run until",
@@ -159,10 +162,11 @@ _UNSET = {
     HIGH: "no topic",
     LOW: "no topic",
     "sync.schemas.subjects.exclude": "no subject",
+    RENAME: "no other names",
 }
 # Keys whose format a default does not show. Kafka's tool prints one offset a line.
 _SPELT_OUT = (START, UNTIL, SCHEDULE, ZONE, WINDOW, BANDWIDTH)
-_BY_LINES = (START, UNTIL)
+_BY_LINES = (START, UNTIL, RENAME)
 
 
 _RULE_EXAMPLE = """\
@@ -241,7 +245,8 @@ class FlowForm(SettingsForm):
     def settings(self) -> dict[str, str]:
         typed = {key: self.cleaned_data.get(field_of(key), "").strip() for key in FLOW_KEYS}
         for key in _BY_LINES:
-            typed[key] = ",".join(typed[key].splitlines())
+            lines = (line.strip().removesuffix(",") for line in typed[key].splitlines())
+            typed[key] = ",".join(line for line in lines if line)
         typed[rules.TRANSFORMS] = self.cleaned_data.get(rules.TRANSFORMS, "")
         return {
             **{key: text for key, text in typed.items() if text},

@@ -239,7 +239,7 @@ class Planner:
     def _start_plan(self, now: int, source: ClusterSnapshot, context: PlanContext) -> PlanBuilder:
         """What is copied where, after remote topics are created and extended as far as possible."""
         target = self._target.snapshot(now=now, deadline_s=DEADLINE_S, with_configs=False)
-        topics = plan_topics(source, target, self.spec)
+        topics = plan_topics(source, target, self.spec, copied=self._stored.copied_topics)
         blockers: dict[str, Blocker] = {}
         if self._first_of_job:
             self._check_named_offsets(source, topics)

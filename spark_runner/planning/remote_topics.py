@@ -67,7 +67,7 @@ class RemoteTopics:
             for name, entries in configs.done.items()
         }
         source = dataclasses.replace(source, topics={**source.topics, **known})
-        plan = plan_topics(source, target, self._spec)
+        plan = plan_topics(source, target, self._spec, copied=stored.copied_topics)
         failed = self._blockers(plan, target, stored, context)
         failed |= {
             new.remote_topic: self._configs_unreadable(new.topic, configs.failed[new.topic])

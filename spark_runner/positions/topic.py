@@ -69,6 +69,11 @@ class StoredPositions:
         """Whether the flow was never planned."""
         return self.slices is None
 
+    @property
+    def copied_topics(self) -> set[tuple[str, str]]:
+        """Source topics with the topic ids of the remote topics that have their records."""
+        return {(topic, known.target_topic_id) for (topic, _), known in self.positions.items()}
+
     def at(self, positions: Mapping[TopicPartition, int]) -> StoredPositions:
         """A copy with newer positions of known partitions."""
         newer = {

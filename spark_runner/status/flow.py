@@ -15,6 +15,7 @@ from mirrors.domain.cron import shown
 from mirrors.domain.flows.lanes import LaneFigure, sum_by_lane
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import GapFacts, skips_exactly
+from mirrors.domain.patterns.renames import LONGEST_NAME
 from mirrors.domain.runners.job_files import (
     JobSpec,
     JobState,
@@ -24,7 +25,6 @@ from mirrors.domain.runners.job_files import (
     TopicStatus,
 )
 from mirrors.domain.specs import FlowSettings, FlowSpec
-from mirrors.domain.topics.plan import LONGEST_NAME
 from mirrors.domain.transforms.rules import drops_records
 from mirrors.kafka.protocol.metadata import id_bytes
 from spark_runner.ipc.messages import PartitionError, PartitionFigure

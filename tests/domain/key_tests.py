@@ -105,6 +105,8 @@ PROOFS = {
     "test_the_budget_limits_what_is_repeated",
     "topics.priority.high": _CLASSES,
     "topics.priority.low": _CLASSES,
+    "topic.rename": "tests/spark/test_renamed_topics.py::"
+    "test_both_sides_of_a_renamed_topic_end_as_the_union_minus_what_was_dropped",
     "skip.replicated": "tests/wire/test_active_active.py::"
     "test_both_sides_end_as_the_union_and_nothing_goes_round",
     "run.until": "tests/spark/test_bounded_bandwidth.py::"

@@ -32,6 +32,7 @@ TOPICS = [
     ("mm2-x.internal", {"topics_exclude": ""}, None, "internal"),
     ("mm2-runs.x.internal", {"topics_exclude": "", "replication_policy_separator": "_"}, None,
      "bookkeeping"),
+    ("orders", {"topic_rename": "orders(.*) -> $1"}, None, "topic.rename"),
     ("b.orders", {}, None, "cycle"),
     ("orders", {}, None, "found"),
     ("orders", {}, TopicObservation(state="skipped", reason="its name is too long", at=AT),

@@ -157,10 +157,8 @@ def test_every_line_of_a_translated_chain_has_a_verdict() -> None:
 @pytest.mark.parametrize(
     ("text", "key", "words"),
     [
-        (chain(transform("r", "RegexRouter", regex="a")), "transforms.r.type",
-         "RegexRouter is not translated: routing is not supported yet"),
         (chain(transform("r", "TimestampRouter")), "transforms.r.type", "routing is not supported"),
-        (chain(transform("r", "RegexRouter", regex="a")), "transforms.r.regex", "belongs to r"),
+        (chain(transform("r", "TimestampRouter", a="b")), "transforms.r.a", "belongs to r"),
         (chain(transform("c", "Cast$Value", spec="a")), "transforms.c.type", "no function makes"),
         ("A->B.transforms=c\nA->B.transforms.c.type=com.acme.Mine\n", "transforms.c.type",
          "only Connect's own"),

@@ -59,6 +59,8 @@ class FailbackFlows:
             desired_state=DesiredState.STOPPED,
         )
         self.topic = lab.create(f"{self.name}.orders", PARTITIONS)
+        # Where producers write on each side.
+        self.written = {"a": self.topic, "b": self.topic}
         self.running: dict[int, Flow] = {}
 
     # -- flows in the runner, as the reconciler would put them there

@@ -1,4 +1,4 @@
-"""The whole round trip under the Identity policy: failover, failback, failover, failback."""
+"""The whole round trip of a topic that both sides write: failover, failback, failover, failback."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def switch(
 
 def there_and_back_again(way: FailbackFlows, receiver: Receiver) -> None:
     """Writes on both sides; both end as the union minus what was dropped."""
-    topic, group = way.topic, f"{way.name}.readers"
-    fail_over(way, topic, topic)
-    way.stand("b", group, {(topic, 0): 12, (topic, 1): end_offsets(way.at["b"], topic)[topic, 1]})
+    topic, there, group = way.topic, way.written["b"], f"{way.name}.readers"
+    fail_over(way, there, there)
+    way.stand("b", group, {(there, 0): 12, (there, 1): end_offsets(way.at["b"], there)[there, 1]})
     run = way.go_back()
     back = run.reverse
     way.run(back)
-    way.settled(back, "b", topic)
+    way.settled(back, "b", there)
     found = [(row.first, row.end, row.records, row.gone) for row in run.orphans.all()]
     assert found == [(20, 25, 5, 0), (20, 25, 5, 0)]
     listed = [row["value"] for row in orphans.read_records(stretch=run.orphans.first())]
@@ -96,15 +96,15 @@ def there_and_back_again(way: FailbackFlows, receiver: Receiver) -> None:
         ]  # fmt: skip
     decide(run, "replay", 0)
     decide(run, "drop", 1)
-    assert way.marks("b", topic) == 5
-    way.settled(back, "b", topic)
+    assert way.marks("b", there) == 5
+    way.settled(back, "b", there)
     rows = groups.fail_back_groups(run_id=run.pk, act=True)
     assert [row["state"] for row in rows] == ["moved", "moved"], rows
     lagging, done = way.stands("a", group, topic)
     assert lagging == 12
     assert way.rest_from("a", topic, 1, done) == []
     # One act under traffic; a group that has not read what was brought over stops nothing.
-    topics = {"a": [topic], "b": [topic]}
+    topics = {"a": [topic], "b": [there]}
     app = Readers(way, f"{way.name}.app", topics, "error")
     late = Readers(way, group, topics, "error")
     writers = Writers(way)
@@ -119,9 +119,9 @@ def there_and_back_again(way: FailbackFlows, receiver: Receiver) -> None:
     way.run(way.there)
     way.write("a", topic, ["new-a"])
     way.settled(way.there, "a", topic)
-    here, there = (way.read(side, topic) for side in "ab")
+    here, copied = way.read("a", topic), way.read("b", there)
     for number in range(2):
         dropped = numbered("orphan", 1, 5) if number else []
-        assert sorted(here[number]) == sorted(there[number] + dropped)
+        assert sorted(here[number]) == sorted(copied[number] + dropped)
         assert len(set(here[number])) == len(here[number])
     assert len(here[0]) == 20 + 5 + 7 + len(writers.written[0]) + 1

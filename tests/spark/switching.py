@@ -82,7 +82,7 @@ class Writers:
             return
         for number, rows in enumerate(self.written):
             rows.append(f"{self._stem}{number}-{len(rows)}")
-            self._way.write(self.side, self._way.topic, rows[-1:], number)
+            self._way.write(self.side, self._way.written[self.side], rows[-1:], number)
 
 
 def as_reconciled(way: FailbackFlows, back: Flow, url: str) -> Job:
@@ -91,10 +91,11 @@ def as_reconciled(way: FailbackFlows, back: Flow, url: str) -> Job:
     back.observed_state, back.runner = "running", world.runner()
     back.save()
     policy = policy_for(back.spec.settings, back.source.alias, back.target.alias)
+    topic = way.written["b"]
     for number in range(PARTITIONS):
-        world.partition(back, way.topic, number)
-    FlowPartition.objects.filter(flow=back).update(remote_topic=policy.remote_topic(way.topic))
-    world.topic(back, way.topic)
+        world.partition(back, topic, number)
+    FlowPartition.objects.filter(flow=back).update(remote_topic=policy.remote_topic(topic))
+    world.topic(back, topic)
     return world.job(back)
 
 

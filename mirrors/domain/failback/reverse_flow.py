@@ -22,6 +22,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failback.divergence import Divergence
 from mirrors.domain.formatting import plural
 from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.patterns.renames import RENAME
 from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.settings.flow_control import SCHEDULE, SKIP, START, UNTIL, WINDOW, ZONE
 from mirrors.domain.settings.table import TOPICS_EXCLUDE
@@ -266,8 +267,9 @@ def _generation(row: Position) -> tuple[str, str, str, str]:
 
 DELIVERY = "delivery"
 # The reverse flow begins at the divergence points, runs continuously and must not skip records.
-# Rules are for one direction: their topics are those of the other cluster.
-_OWN = (SCHEDULE, ZONE, WINDOW, UNTIL, START, TRANSFORMS, DEAD_LETTER_TOPIC)
+# Rules are for one direction: their topics are those of the other cluster. `with_returned_names`
+# adds the names that it gives back.
+_OWN = (SCHEDULE, ZONE, WINDOW, UNTIL, START, TRANSFORMS, DEAD_LETTER_TOPIC, RENAME)
 _START_OF_MM2 = "auto.offset.reset"
 _EXCLUDE = "topics.exclude"
 
@@ -313,7 +315,7 @@ def bidirectional_settings(
     properties: Mapping[str, str], policy: ReplicationPolicy
 ) -> dict[str, str]:
     """Return the settings with which each of two flows skips what the other one wrote."""
-    if policy.kind != "identity":
+    if not policy.is_written_on_both_sides:
         return dict(properties)
     return {**properties, SKIP: "true", DELIVERY: "exactly_once"}
 

@@ -44,13 +44,31 @@ def client_changes(
 
 def _producers(policy: ReplicationPolicy, bootstrap: str, names: list[str]) -> ClientChange:
     text = "Producers change bootstrap.servers. Topic names stay."
-    if any(policy.remote_topic(name) != name for name in names):
+    renamed = {
+        name: policy.remote_topic(name)
+        for name in names
+        if policy.renamed(name) is not None and policy.continues_in_remote(name)
+    }
+    others = [name for name in names if name not in renamed]
+    if renamed:
+        first, there = next(iter(renamed.items()))
+        text = (
+            "Producers change bootstrap.servers. Topics that topic.rename names have that name on "
+            f"the target, where they are written: {first} is {there} there."
+        )
+        if any(policy.remote_topic(name) != name for name in others):
+            text += (
+                " Other topics are written under their own names, and must exist there. Their "
+                "remote topics must never be written."
+            )
+    elif any(policy.remote_topic(name) != name for name in names):
         text = (
             "Producers change bootstrap.servers and write to the topics of the same name on the "
             "target, which must exist there. They must never write to the remote topics."
         )
+    there_names = tuple(sorted({*others, *renamed.values()}))
     return ClientChange(
-        group="", bootstrap=bootstrap, topics=tuple(names), pattern="", sentence=text
+        group="", bootstrap=bootstrap, topics=there_names, pattern="", sentence=text
     )
 
 
@@ -65,12 +83,21 @@ def _consumers(
         )
     # A topic that returns to its origin has its old name there, and no producer uses the name from
     # here.
-    copied = {name for name in topics if topics[name] == policy.remote_topic(name)}
+    copied = {
+        name
+        for name in topics
+        if topics[name] == policy.remote_topic(name) and not policy.continues_in_remote(name)
+    }
     renamed = sorted({*remote, *copied})
     text = (
         f"{group} changes bootstrap.servers. It subscribes to the remote topics and, for what "
         "producers write on the target, to the topics of the same name; the pattern matches both."
     )
+    if policy.renames and not copied:
+        text = (
+            f"{group} changes bootstrap.servers and subscribes to the remote topics, which have "
+            "other names; the pattern matches them."
+        )
     return ClientChange(
         group=group,
         bootstrap=bootstrap,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from mirrors.domain.cluster_snapshot import DEFAULT, STATIC_BROKER, ConfigEntry
 from mirrors.domain.patterns.matcher import NamePatterns, literal_name
 from mirrors.domain.patterns.name_sets import Undecided, both, example, invert
 from mirrors.domain.patterns.parser import of_patterns
+from mirrors.domain.patterns.renames import RENAME, name_problem
 from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import FlowSettings
 
 # Where Confluent's schema registry, and Karapace, store their schemas by default.
 SCHEMAS_TOPIC: Final = "_schemas"
+_MOST_NAMED: Final = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,17 +162,76 @@ def preview_selection(
     selection = TopicSelection(settings, policy)
     rows: dict[bool, list[PreviewRow]] = {True: [], False: []}
     counts = {True: 0, False: 0}
+    taken = shared_names((name for name in names if selection.decide(name).replicated), policy)
     for name in sorted(names):
         verdict = selection.decide(name)
         if not verdict.replicated and not _is_matched(verdict):
             continue
+        if (problem := naming_problem(name, policy, taken)) and verdict.replicated:
+            verdict = Verdict(False, problem, verdict.rules)
         counts[verdict.replicated] += 1
         if len(rows[verdict.replicated]) < most:
             remote = policy.remote_topic(name) if verdict.replicated else ""
-            row = PreviewRow(name, remote, verdict.replicated, verdict.reason)
+            reason = verdict.reason
+            if verdict.replicated and (named := naming_reason(name, policy)):
+                reason = f"{reason}; {named}"
+            row = PreviewRow(name, remote, verdict.replicated, reason)
             rows[verdict.replicated].append(row)
     missing = tuple(literal_names(settings.topics, names))
     return SelectionPreview(counts[True], counts[False], (*rows[True], *rows[False]), missing)
+
+
+def naming_reason(topic: str, policy: ReplicationPolicy) -> str:
+    """Return a clause which rule of `topic.rename` names a remote topic; empty without rules."""
+    if not policy.renames:
+        return ""
+    renamed = policy.renamed(topic)
+    if renamed is not None:
+        return f"rule {renamed.number} of {RENAME} ({renamed.rule}) names it {renamed.name}"
+    remote = policy.remote_topic(topic)
+    if policy.is_reserved(topic):
+        return f"{RENAME} does not apply to names of internal topics, so it is named {remote}"
+    return f"no rule of {RENAME} matches, so the replication policy names it {remote}"
+
+
+def shared_names(topics: Iterable[str], policy: ReplicationPolicy) -> dict[str, list[str]]:
+    """Return the remote topics that several of these source topics would have, with those."""
+    if not policy.renames:
+        return {}
+    found: dict[str, list[str]] = {}
+    for topic in sorted(topics):
+        found.setdefault(policy.remote_topic(topic), []).append(topic)
+    return {remote: names for remote, names in found.items() if len(names) > 1}
+
+
+def naming_problem(
+    topic: str, policy: ReplicationPolicy, shared: Mapping[str, Sequence[str]], owner: str = ""
+) -> str | None:
+    """Return why a selected topic cannot have its remote name; None if it can.
+
+    - `shared`: as `shared_names` returns it.
+    - `owner`: the source topic of whose records the remote topic has copies; empty if unknown.
+    """
+    renamed = policy.renamed(topic)
+    remote = policy.remote_topic(topic)
+    if renamed is not None:
+        problem = name_problem(remote)
+        if problem is None and policy.is_reserved(remote):
+            problem = "is reserved for internal topics"
+        if problem is not None:
+            return (
+                f"its name by rule {renamed.number} of {RENAME} ({renamed.rule}) {problem}. "
+                "Change the rule, or exclude the topic"
+            )
+    others = [name for name in shared.get(remote, ()) if name != topic]
+    if not others or owner == topic:
+        return None
+    holder = owner or ", ".join(others[:_MOST_NAMED]) + (", …" if others[_MOST_NAMED:] else "")
+    holds = "is the remote topic of" if owner else "would also be the remote topic of"
+    return (
+        f"its remote topic {remote} {holds} {holder}: their records would be mixed. Add a rule to "
+        f"{RENAME} that gives it another name, or exclude the topic"
+    )
 
 
 def _is_matched(verdict: Verdict) -> bool:

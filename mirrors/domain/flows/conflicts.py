@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.flows.named_offsets import check_named
+from mirrors.domain.flows.written_names import (
+    FlowNames,
+    check_growing_names,
+    check_renamed_loop,
+    check_renames,
+)
 from mirrors.domain.patterns.name_sets import (
-    ANY,
-    EVERY,
-    Language,
     Undecided,
     after_text,
     both,
     either,
     example,
     invert,
-    one,
     text,
-    then,
 )
 from mirrors.domain.patterns.parser import of_patterns, without_topics
-from mirrors.domain.replication_policy import HEARTBEATS, ReplicationPolicy, policy_for
+from mirrors.domain.patterns.renames import RENAME
+from mirrors.domain.replication_policy import HEARTBEATS, policy_for
 from mirrors.domain.schemas.registry import registry_of
 from mirrors.domain.settings.flow_control import SKIP
 from mirrors.domain.settings.sync import SCHEMAS
@@ -88,7 +88,6 @@ def check_replicated(spec: FlowSpec, writers: Iterable[FlowSpec]) -> None:
             )
 
 
-_NOT_EMPTY = then(one(EVERY), ANY)
 LONGEST_PATH = 6
 MOST_PATHS = 500
 
@@ -111,6 +110,7 @@ def check_flow(
     places = _Places([spec, *rest], ids or {})
     flow, flows = _flow(spec, places), [_flow(other, places) for other in rest]
     warnings = _same_cluster(flow) + _dead_patterns(spec) + _unused_rules(flow)
+    warnings += check_renames(flow)
     for path in _paths(flow, flows):
         _check_loop(path)
     _check_dead_letters(flow, flows)
@@ -149,7 +149,7 @@ def _shared_subjects(spec: FlowSpec, other: FlowSpec) -> list[str]:
     ]
 
 
-def _check_dead_letters(flow: _Flow, others: Sequence[_Flow]) -> None:
+def _check_dead_letters(flow: FlowNames, others: Sequence[FlowNames]) -> None:
     """Raise InvalidSettings if a flow copies into the dead-letter topic of this or another flow."""
     own = flow.spec.dead_letter_topic
     if own is not None and flow.policy.is_reserved(own):
@@ -164,23 +164,18 @@ def _check_dead_letters(flow: _Flow, others: Sequence[_Flow]) -> None:
         for writer in writers if topic is not None else ():
             if holder is not flow and writer is not flow:
                 continue
-            if topic is not None and _may_write(writer, topic):
+            if topic is not None and writer.may_write(topic):
                 origin = topic.removeprefix(writer.prefix)
+                what, other = origin, f"exclude {origin}"
+                if writer.policy.renames:
+                    what, other = "a topic", f"change {RENAME}"
                 sentence = (
                     f"{topic} on {flow.spec.target.alias} is the dead-letter topic of "
-                    f"{holder.spec.name}, and {writer.spec.name} would copy {origin} of "
+                    f"{holder.spec.name}, and {writer.spec.name} would copy {what} of "
                     f"{writer.spec.source.alias} into it. Choose another {DEAD_LETTER_TOPIC}, or "
-                    f"exclude {origin}."
+                    f"{other}."
                 )
                 raise InvalidSettings({DEAD_LETTER_TOPIC: [sentence]})
-
-
-def _may_write(writer: _Flow, topic: str) -> bool:
-    """Whether a flow would copy records into this topic of its target, if the source had them."""
-    if not topic.startswith(writer.prefix):
-        return False
-    selection = TopicSelection(writer.spec.settings, writer.policy)
-    return selection.decide(topic.removeprefix(writer.prefix)).replicated
 
 
 def _dead_patterns(spec: FlowSpec) -> list[str]:
@@ -194,7 +189,7 @@ def _dead_patterns(spec: FlowSpec) -> list[str]:
     ]
 
 
-def _unused_rules(flow: _Flow) -> list[str]:
+def _unused_rules(flow: FlowNames) -> list[str]:
     """Warn about rules that apply to no topic of the flow; undecided patterns give no warning."""
     rules = flow.spec.settings.transforms
     if not rules:
@@ -216,46 +211,6 @@ def _unused_rules(flow: _Flow) -> list[str]:
             continue
         left = both(left, invert(own))
     return warnings
-
-
-@dataclasses.dataclass(frozen=True)
-class _Flow:
-    """A flow between clusters; two aliases that share an address or an id are one cluster."""
-
-    spec: FlowSpec
-    policy: ReplicationPolicy
-    source: str
-    target: str
-
-    @property
-    def keeps_names(self) -> bool:
-        return self.policy.kind == "identity"
-
-    @property
-    def prefix(self) -> str:
-        return "" if self.keeps_names else f"{self.policy.source_alias}{self.policy.separator}"
-
-    def topics(self) -> Language:
-        """Return the source topics that it replicates, without heartbeats and cycles."""
-        settings = self.spec.settings
-        internal = self.policy.internal_separator
-        end = text(f"{internal}internal")
-        unwanted = either(
-            of_patterns(settings.topics_exclude),
-            then(text("__"), ANY),
-            then(text("."), ANY),
-            then(then(text("mm2"), ANY), end),
-            then(ANY, then(text(f"{internal}checkpoints"), end)),
-            then(ANY, text(HEARTBEATS)),
-        )
-        return both(of_patterns(settings.topics), _NOT_EMPTY, invert(unwanted))
-
-    def remote_topics(self) -> Language:
-        return then(text(self.prefix), self.topics())
-
-    def names(self, topic: str) -> bool:
-        """Return whether its settings contain the topic as a literal name."""
-        return any(element.replace("\\", "") == topic for element in self.spec.settings.topics)
 
 
 class _Places:
@@ -280,12 +235,12 @@ def addresses(cluster: ClusterSpec) -> set[str]:
     return {server.strip().lower() for server in cluster.bootstrap_servers.split(",")} - {""}
 
 
-def _flow(spec: FlowSpec, places: _Places) -> _Flow:
+def _flow(spec: FlowSpec, places: _Places) -> FlowNames:
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
-    return _Flow(spec, policy, places.of(spec.source.alias), places.of(spec.target.alias))
+    return FlowNames(spec, policy, places.of(spec.source.alias), places.of(spec.target.alias))
 
 
-def _same_cluster(flow: _Flow) -> list[str]:
+def _same_cluster(flow: FlowNames) -> list[str]:
     if flow.source != flow.target:
         return []
     sentence = (
@@ -298,7 +253,7 @@ def _same_cluster(flow: _Flow) -> list[str]:
     return [f"{sentence}."]
 
 
-def _paths(flow: _Flow, others: Sequence[_Flow]) -> Iterator[list[_Flow]]:
+def _paths(flow: FlowNames, others: Sequence[FlowNames]) -> Iterator[list[FlowNames]]:
     """Yield paths from the flow's target to its source that visit each cluster at most once."""
     stack, found = [[flow]], 0
     while stack and found < MOST_PATHS:
@@ -315,10 +270,18 @@ def _paths(flow: _Flow, others: Sequence[_Flow]) -> Iterator[list[_Flow]]:
             ]
 
 
-def _check_loop(path: list[_Flow]) -> None:
+def _check_loop(path: list[FlowNames]) -> None:
     """Raise InvalidSettings if a record would be replicated around the path forever."""
     # Each leaves out what the one before it wrote: nothing takes a second step.
-    if len(path) == 1 or all(step.spec.settings.skip_replicated for step in path):
+    renames = any(step.policy.renames for step in path)
+    if all(step.spec.settings.skip_replicated for step in path):
+        if renames:
+            check_growing_names(path)
+        return
+    if renames:
+        check_renamed_loop(path)
+        return
+    if len(path) == 1:
         return
     kept = all(step.keeps_names for step in path)
     if not kept and not _simulates(path, "a"):
@@ -348,7 +311,7 @@ def _check_loop(path: list[_Flow]) -> None:
     )
 
 
-def _simulates(path: list[_Flow], topic: str) -> bool:
+def _simulates(path: list[FlowNames], topic: str) -> bool:
     """Return whether a topic passes the cycle rule of every step for two rounds."""
     for step in path * 2:
         if step.policy.is_cycle(topic):
@@ -357,7 +320,7 @@ def _simulates(path: list[_Flow], topic: str) -> bool:
     return True
 
 
-def _check_collision(flow: _Flow, other: _Flow) -> list[str]:
+def _check_collision(flow: FlowNames, other: FlowNames) -> list[str]:
     """Return warnings. Raises InvalidSettings if both certainly write one topic of the target."""
     both_keep = flow.keeps_names and other.keeps_names
     where = flow.spec.target.alias
@@ -369,7 +332,11 @@ def _check_collision(flow: _Flow, other: _Flow) -> list[str]:
             f"one topic there. Change {other.spec.name} instead of adding another flow."
         )
         raise InvalidSettings({"target": [sentence]})
-    if not (flow.prefix.startswith(other.prefix) or other.prefix.startswith(flow.prefix)):
+    renames = bool(flow.policy.renames or other.policy.renames)
+    are_apart = not flow.prefix.startswith(other.prefix) and not other.prefix.startswith(
+        flow.prefix
+    )
+    if are_apart and not renames:
         return []
     try:
         topic = example(both(flow.remote_topics(), other.remote_topics()))
@@ -378,11 +345,17 @@ def _check_collision(flow: _Flow, other: _Flow) -> list[str]:
             f"Cannot determine whether {names} would write the same topics on {where}. List the "
             "topics by name, or use simpler patterns."
         )
-        if both_keep:
+        if both_keep or renames:
             raise InvalidSettings({"topics": [sentence]}) from None
         return [sentence]
     if topic is None:
         return []
+    if renames:
+        sentence = (
+            f"{names} could both write topics on {where}, for example {topic}: their records would "
+            f"be mixed. Change {RENAME}, or select different topics in each flow."
+        )
+        raise InvalidSettings({RENAME: [sentence]})
     origins = [(side, topic.removeprefix(side.prefix)) for side in (flow, other)]
     if both_keep or all(side.names(origin) for side, origin in origins):
         sentence = (

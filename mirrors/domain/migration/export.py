@@ -8,6 +8,7 @@ from mirrors.domain.java_properties import property_line
 from mirrors.domain.migration.imports.flows import UNSET
 from mirrors.domain.migration.imports.secret_references import jaas_line
 from mirrors.domain.migration.imports.transforms import EXPORTED
+from mirrors.domain.patterns.renames import RENAME
 from mirrors.domain.schemas import registry
 from mirrors.domain.settings import client_properties
 from mirrors.domain.settings.connection import MSK_REGION, MSK_ROLE
@@ -161,6 +162,8 @@ def _flow(spec: FlowSpec) -> Iterator[str]:
     for name, text in ours.items():
         if text is not None and name != TRANSFORMS:
             yield property_line(f"{spec.name}.{name}", text)
+    if spec.settings.topic_rename:
+        yield f"# MirrorMaker 2 does not apply {RENAME}: its policy names all of {spec.name}."
     if unset := [key.name for key in KEYS.values() if key.mm2 and _text(spec, key) is None]:
         yield "# Not set: Understudy's own default applies, also when this file is imported."
         yield property_line(f"{spec.name}.{UNSET}", ",".join(unset))

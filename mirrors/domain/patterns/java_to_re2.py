@@ -39,6 +39,15 @@ def translate(pattern: str, flags: Flags = frozenset()) -> tuple[str, Flags]:
     return _Translation(unquote(pattern), flags).run()
 
 
+def translate_groups(pattern: str) -> tuple[str, dict[str, int]]:
+    """Return the pattern for RE2 with its groups, and the number of each named group.
+
+    Java numbers named groups, too. Raises ValueError.
+    """
+    translation = _Translation(unquote(pattern), frozenset(), keeps_groups=True)
+    return translation.run()[0], translation.names
+
+
 def unquote(pattern: str) -> str:
     r"""Expand \Q…\E, which Java does before it parses anything else."""
     pieces: list[str] = []
@@ -59,15 +68,20 @@ def unquote(pattern: str) -> str:
 
 
 class _Translation:
-    """One pass from left to right; `flags` are those of the innermost open group."""
+    """One pass from left to right; `flags` are those of the innermost open group.
 
-    def __init__(self, pattern: str, flags: Flags) -> None:
+    `keeps_groups`: what a group matches counts, not only whether the whole name matches.
+    """
+
+    def __init__(self, pattern: str, flags: Flags, *, keeps_groups: bool = False) -> None:
         self.pattern = pattern
+        self.keeps_groups = keeps_groups
         self.at = 0
         self.flags = flags
         self.outer: list[Flags] = []
         self.out: list[str] = []
-        self.names: set[str] = set()
+        self.groups = 0
+        self.names: dict[str, int] = {}
         # Whether a repeat may stand here: after an atom, not after a bar, an anchor, a repeat.
         self.repeatable = False
 
@@ -108,9 +122,10 @@ class _Translation:
         self.at += len(text)
         if self.pattern.startswith("+", self.at):
             raise ValueError(f"has a possessive quantifier {text}+")
+        lazy = self.pattern.startswith("?", self.at)
+        self.at += lazy
         # A lazy repeat matches the same whole names as a greedy one.
-        self.at += self.pattern.startswith("?", self.at)
-        self._emit(text, repeatable=False)
+        self._emit(f"{text}?" if lazy and self.keeps_groups else text, repeatable=False)
 
     def _count(self) -> str:
         end = self.pattern.find("}", self.at)
@@ -126,6 +141,7 @@ class _Translation:
     def _open(self) -> None:
         if not self.pattern.startswith("(?", self.at):
             self.at += 1
+            self.groups += 1
             self._push("(")
             return
         rest = self.pattern[self.at + 2 :]
@@ -138,9 +154,10 @@ class _Translation:
                 raise ValueError("has a group whose name is not made of letters and digits")
             if name in self.names:
                 raise ValueError(f"has two groups named {name}")
-            self.names.add(name)
+            self.groups += 1
+            self.names[name] = self.groups
             self.at += len(name) + 4
-            self._push("(?:")
+            self._push("(" if self.keeps_groups else "(?:")
             return
         self._flags(rest)
 

@@ -72,16 +72,22 @@ def _translated(element: str, flags: java_to_re2.Flags) -> tuple[str, java_to_re
 
 
 def _compiled(text: str, element: str) -> Any:
+    try:
+        return compile_re2(text)
+    except ValueError as error:
+        where = f"the element {_shown(element)}" if element else "all elements together"
+        raise ValueError(f"cannot use {where}: {error}") from None
+
+
+def compile_re2(text: str) -> Any:
+    """Return RE2's compiled expression. Raises ValueError with RE2's reason."""
     options = re2.Options()
     options.log_errors = False
     try:
         return re2.compile(text, options)
     except re2.error as error:
-        where = f"the element {_shown(element)}" if element else "all elements together"
         reason = error.args[0] if error.args else "refused"
-        raise ValueError(
-            f"cannot use {where}: {reason.decode() if isinstance(reason, bytes) else reason}"
-        ) from None
+        raise ValueError(reason.decode() if isinstance(reason, bytes) else reason) from None
 
 
 def _shown(element: str) -> str:

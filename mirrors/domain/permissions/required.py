@@ -86,8 +86,7 @@ def _copying(
     why = "create and write remote topics, and find records of others in them"
     if spec.settings.sync_topic_configs_enabled:
         operations, why = (*_REMOTE, "AlterConfigs"), f"{why}; synchronize their configs"
-    for one in chosen:
-        remote = _Names(pattern=one.pattern, name=_remote(policy, one))
+    for remote in _remote_names(policy, chosen):
         yield _on("target", "topic", remote, operations, why)
     for name, what in (
         (policy.positions_topic(), "keep positions"),
@@ -105,10 +104,14 @@ def _copying(
     )
 
 
-def _remote(policy: ReplicationPolicy, one: _Names) -> str:
-    if one.name == "*":
-        return one.name
-    return policy.remote_topic(one.name)
+def _remote_names(policy: ReplicationPolicy, chosen: list[_Names]) -> list[_Names]:
+    """Return the names of remote topics; `*` where `topic.rename` names topics of a prefix."""
+    if policy.renames and any(one.pattern != "literal" for one in chosen):
+        return [_literal("*")]
+    return [
+        one if one.name == "*" else _Names(pattern=one.pattern, name=policy.remote_topic(one.name))
+        for one in chosen
+    ]
 
 
 def _heartbeats(spec: FlowSpec, policy: ReplicationPolicy) -> Iterator[Permission]:

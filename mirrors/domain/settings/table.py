@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from mirrors.domain.patterns.renames import RENAME, RenameList
 from mirrors.domain.settings.failover import FAILOVER_KEYS
 from mirrors.domain.settings.flow_control import CONTROL
 from mirrors.domain.settings.groups import GROUP_KEYS
@@ -161,6 +162,14 @@ HONOURED = (
     ),
 )
 OURS = (
+    Setting(
+        name=RENAME,
+        verdict="ours",
+        kind=RenameList(),
+        default="",
+        meaning="Other names of remote topics: rules `expression -> name`. The first rule that "
+        "matches a source topic names its remote topic; the policy names the others.",
+    ),
     Setting(
         name="delivery",
         verdict="ours",

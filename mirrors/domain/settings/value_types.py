@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from mirrors.domain.cron import Cron, Zone
 from mirrors.domain.patterns.matcher import check_patterns
+from mirrors.domain.patterns.renames import RenameList
 from mirrors.domain.schemas.subjects import SubjectFormat
 from mirrors.domain.settings.references import Reference
 from mirrors.domain.settings.run_bounds import RunUntil, StartFrom
@@ -229,6 +230,7 @@ Kind = (
     | Zone
     | RuleList
     | SubjectFormat
+    | RenameList
 )
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.filters.groups import GroupSelection
 from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.patterns.renames import RENAME, format_renames
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSettings, FlowSpec
 
@@ -168,7 +169,7 @@ class _AclTranslator:
 
     def is_shared(self, rule: AclRule) -> bool:
         """Return whether another flow into the same target may create it, by its name."""
-        return rule.resource == GROUP or not self._prefixes
+        return rule.resource == GROUP or not self._prefixes or bool(self._policy.renames)
 
     def obstacle(self, rule: AclRule) -> str | None:
         if rule.resource == GROUP:
@@ -177,6 +178,11 @@ class _AclTranslator:
             return (
                 "of name prefixes are not synchronized: a prefix may cover topics that are not "
                 "replicated"
+            )
+        if self._policy.renames and (rule.pattern != LITERAL or rule.name == ALL_NAMES):
+            return (
+                "of name prefixes and of all topics (*) are not synchronized: topic.rename gives "
+                "remote topics other names"
             )
         if rule.name == ALL_NAMES and not (self._complete and self._prefixes):
             return (
@@ -253,12 +259,14 @@ _SHAPE = (
     "sync.acls.scope",
     "replication.policy.class",
     "replication.policy.separator",
+    RENAME,
 )
 
 
 def approved_settings(settings: FlowSettings) -> dict[str, str]:
     """Return the settings that an approval covers; effects of the filters are visible anyway."""
-    return {key: str(getattr(settings, key.replace(".", "_"))) for key in _SHAPE}
+    found = {key: str(getattr(settings, key.replace(".", "_"))) for key in _SHAPE}
+    return {**found, RENAME: format_renames(settings.topic_rename)}
 
 
 def why_acls_wait(settings: FlowSettings, seen: dict[str, str] | None) -> str:
@@ -266,7 +274,8 @@ def why_acls_wait(settings: FlowSettings, seen: dict[str, str] | None) -> str:
     if seen is None:
         return NOT_SEEN
     now = approved_settings(settings)
-    if changed := [key for key in _SHAPE if seen.get(key) != now[key]]:
+    # An approval of an earlier version has no rules for names: there were none.
+    if changed := [key for key in _SHAPE if seen.get(key, "") != now[key]]:
         return SEEN_OTHERWISE.format(keys=" and ".join(changed))
     return ""
 

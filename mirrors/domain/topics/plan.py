@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Container, Iterable
 from typing import Self
 
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
-from mirrors.domain.filters.topics import ConfigSelection, TopicSelection, Verdict
+from mirrors.domain.filters.topics import (
+    ConfigSelection,
+    TopicSelection,
+    Verdict,
+    naming_problem,
+    shared_names,
+)
+from mirrors.domain.patterns.renames import LONGEST_NAME
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.warnings import Pair, warn
 
-LONGEST_NAME = 249
 # MM2's default, lowered where the target has fewer brokers.
 USUAL_REPLICATION_FACTOR = 2
 
@@ -84,13 +90,30 @@ class TopicPlan:
         )
 
 
-def plan_topics(source: ClusterSnapshot, target: ClusterSnapshot, spec: FlowSpec) -> TopicPlan:
-    """Decide for every topic of the source. A repeated plan after the first is empty."""
-    return _Planner(source, target, spec).plan()
+def plan_topics(
+    source: ClusterSnapshot,
+    target: ClusterSnapshot,
+    spec: FlowSpec,
+    *,
+    copied: Collection[tuple[str, str]] = (),
+) -> TopicPlan:
+    """Decide for every topic of the source. A repeated plan after the first is empty.
+
+    `copied`: source topics with the topic ids of the remote topics that have their records. Of
+    several source topics with one remote topic only the one with records there is replicated;
+    without one, or with several, none.
+    """
+    return _Planner(source, target, spec, copied).plan()
 
 
 class _Planner:
-    def __init__(self, source: ClusterSnapshot, target: ClusterSnapshot, spec: FlowSpec) -> None:
+    def __init__(
+        self,
+        source: ClusterSnapshot,
+        target: ClusterSnapshot,
+        spec: FlowSpec,
+        copied: Collection[tuple[str, str]],
+    ) -> None:
         self._source = source
         self._target = target
         self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
@@ -101,6 +124,15 @@ class _Planner:
         self._lowered = wanted is None and usual < USUAL_REPLICATION_FACTOR
         self._replication_factor = usual if wanted is None else wanted
         self._names = {_folded(name): name for name in target.topics}
+        self._shared = shared_names(
+            (name for name in source.topics if self._selection.decide(name).replicated),
+            self._policy,
+        )
+        self._owners = {
+            remote: owner
+            for remote, names in self._shared.items()
+            if (owner := _owner(target.topics.get(remote), names, set(copied))) is not None
+        }
         self._create: list[NewTopic] = []
         self._grow: list[Growth] = []
         self._copied: list[CopiedTopic] = []
@@ -170,6 +202,9 @@ class _Planner:
                 "source and target are the same cluster: the topic would be replicated onto "
                 "itself. Use another target, or the default replication policy"
             )
+        owner = self._owners.get(remote, "")
+        if problem := naming_problem(topic, self._policy, self._shared, owner):
+            return problem
         if remote in self._target.topics:
             return None
         if len(remote) > LONGEST_NAME:
@@ -190,6 +225,13 @@ class _Planner:
                 f"{self._target.brokers} brokers. Lower it, or add brokers"
             )
         return None
+
+
+def _owner(
+    remote: TopicState | None, names: Iterable[str], copied: Container[tuple[str, str]]
+) -> str | None:
+    found = [name for name in names if remote is not None and (name, remote.topic_id) in copied]
+    return found[0] if len(found) == 1 else None
 
 
 def colliding(names: Iterable[str], topics: Iterable[str]) -> frozenset[str]:

@@ -27,7 +27,7 @@ from mirrors.models import Flow, PartitionMap
 from mirrors.services.clock import Budget
 from mirrors.services.comparison.acls import compare_rules
 from mirrors.services.groups.survey import survey_groups
-from mirrors.services.topics.differences import add_configs
+from mirrors.services.topics.differences import add_configs, copied_topics
 
 DEADLINE_S = 10.0
 
@@ -82,7 +82,7 @@ def read_metadata(
     for side in (spec.source, spec.target):
         _ask(side)
         tick()
-    plan, pictures = _topics(spec, topics, now)
+    plan, pictures = _topics(flow, spec, topics, now)
     tick()
     extra = find_extra_partitions(flow, spec, plan.copied, pictures[1])
     tick()
@@ -141,7 +141,7 @@ def _ask(side: ClusterSpec) -> None:
 
 
 def _topics(
-    spec: FlowSpec, topics: Sequence[str], now: datetime
+    flow: Flow, spec: FlowSpec, topics: Sequence[str], now: datetime
 ) -> tuple[TopicPlan, tuple[ClusterSnapshot, ClusterSnapshot]]:
     """The flow's topic plan, and both clusters with the settings of the replicated topics."""
     budget, at = Budget(LOOK_S), int(now.timestamp() * 1000)
@@ -150,7 +150,8 @@ def _topics(
             side.snapshot(now=at, deadline_s=budget.left_s, with_configs=False)
             for side in (source, target)
         )
-        plan = _only(plan_topics(theirs, ours, spec), topics)
+        known = copied_topics(flow.pk, spec)
+        plan = _only(plan_topics(theirs, ours, spec, copied=known), topics)
         names = [row.topic for row in plan.copied]
         theirs = add_configs(source, theirs, names, deadline_s=budget.left_s)
         remote = [row.remote_topic for row in plan.copied]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from django.db import transaction
@@ -16,6 +17,7 @@ from mirrors.domain.failback.application import (
     remote_patterns,
     start_offsets,
 )
+from mirrors.domain.failback.returned_names import returned_names, with_returned_names
 from mirrors.domain.failback.reverse_flow import (
     bidirectional_settings,
     reverse_properties,
@@ -29,6 +31,7 @@ from mirrors.models.failback import UNSETTLED
 from mirrors.services.errors import Conflict
 from mirrors.services.failover.runbook.steps.fence import remaining_fence
 from mirrors.services.flows import settings
+from mirrors.services.offsets.divergence_points import points_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,7 @@ class ApplicationFailback:
 
     - `scope`: of the switchover on the reverse flow, with topic names of the standby.
     - `start_from`, `skips`: settings of a new reverse flow.
+    - `renamed`: source topics of renamed remote topics, whose names it gives back.
     - `left`: records that the failover did not replicate. `orphans`: the run that lists them.
     """
 
@@ -46,6 +50,7 @@ class ApplicationFailback:
     scope: dict[str, list[str]]
     start_from: str
     skips: bool
+    renamed: dict[str, str]
     left: LeftRecords
     orphans: Failback | None
     topics: Sequence[str]
@@ -61,23 +66,21 @@ def failback_of(run: FailoverRun) -> ApplicationFailback:
     flow = run.flow
     policy = policy_for(flow.spec.settings, flow.source.alias, flow.target.alias)
     names = ScopeNames(scope)
-    rows = Divergence.objects.filter(flow=flow)
-    points = [
-        (row.remote_topic, row.partition, row.downstream)
-        for row in rows
-        if names.has_topic(row.topic)
-    ]
-    same = policy.kind == "identity"
+    points = [row for row in points_of(flow=flow) if names.has_topic(row.topic)]
+    renamed = returned_names(points, policy)
+    keeps_names = policy.kind == "identity"
+    same = keeps_names or bool(renamed)
+    prefix = "" if keeps_names else policy.format_remote_topic(flow.source.alias, "")
+    patterns = [*remote_patterns(scope.topics, prefix), *map(re.escape, sorted(renamed))]
+    scope = dataclasses.replace(scope, topics=tuple(patterns))
     reverse = (
         Flow.objects.select_related("source", "target")
         .filter(source=flow.target, target=flow.source)
         .first()
     )
-    seen = _observed(reverse, names) if reverse else None
+    seen = _observed(reverse, ScopeNames(scope)) if reverse else None
     listing = Failback.objects.filter(failover=run).order_by("-id").first()
     left = _left(run, listing)
-    prefix = "" if same else policy.remote_topic("")
-    scope = dataclasses.replace(scope, topics=tuple(remote_patterns(scope.topics, prefix)))
     return ApplicationFailback(
         run=run,
         reverse=reverse,
@@ -91,8 +94,16 @@ def failback_of(run: FailoverRun) -> ApplicationFailback:
             is_fenced=remaining_fence(run=run) is not None,
         ),
         scope=scope.to_dict(),
-        start_from=start_offsets(points, same_names=same),
+        start_from=start_offsets(
+            [
+                (row.remote_topic, row.partition, row.downstream)
+                for row in points
+                if policy.continues_in_remote(row.topic)
+            ],
+            same_names=same,
+        ),
         skips=same,
+        renamed=renamed,
         left=left,
         orphans=listing,
         topics=seen.topics if seen else (),
@@ -117,6 +128,9 @@ def create_reverse_flow(*, run: FailoverRun, who: str) -> Flow:
     ours = [topic for topic in {*excluded, *moved} if names.has_topic(topic)]
     properties = with_topics(reverse_properties(flow.properties, policy), ours, None)
     properties["topics"] = ",".join(scope.topics)
+    properties = with_returned_names(
+        properties, found.renamed, source=flow.target.spec, target=flow.source.spec
+    )
     if found.start_from:
         properties[START] = found.start_from
     with transaction.atomic():

@@ -16,6 +16,7 @@ from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.failback.divergence import Divergence as Point
 from mirrors.domain.failback.orphans import with_added_partitions
+from mirrors.domain.failback.returned_names import returned_names, with_returned_names
 from mirrors.domain.failback.reverse_flow import (
     PartitionStart,
     bidirectional_settings,
@@ -102,7 +103,7 @@ class _Preparation:
         self._tick("Reading both clusters.")
         sides = describe_clusters(self._there.source, self._there.target, points)
         back = self._existing()
-        spec = self._back_spec(back)
+        spec = self._back_spec(back, points)
         if back is None or is_stopped(back):
             fence_stopped_flow(spec)
         starts = self._starts(points, spec, sides)
@@ -137,15 +138,16 @@ class _Preparation:
         rows = Flow.objects.select_related("source", "target", "runner")
         return rows.filter(source=self._flow.target, target=self._flow.source).first()
 
-    def _back_spec(self, back: Flow | None) -> FlowSpec:
+    def _back_spec(self, back: Flow | None, points: list[Point]) -> FlowSpec:
         wanted = (
             reverse_properties(self._flow.properties, self._policy)
             if back is None
             else bidirectional_settings(back.properties, self._policy)
         )
-        return FlowSpec.build(
-            source=self._there.target, target=self._there.source, properties=wanted
-        )
+        source, target = self._there.target, self._there.source
+        names = returned_names(points, self._policy)
+        wanted = with_returned_names(wanted, names, source=source, target=target)
+        return FlowSpec.build(source=source, target=target, properties=wanted)
 
     def _starts(
         self, points: list[Point], spec: FlowSpec, sides: ClusterPair

@@ -119,7 +119,7 @@ def close_switched() -> None:
 def _still_fenced(run: Failback, switched: FailoverRun) -> str:
     """With the same topic names on both sides the fence also stops the original flow."""
     policy = policy_for(run.flow.spec.settings, run.flow.source.alias, run.flow.target.alias)
-    if policy.kind != "identity" or remaining_fence(run=switched) is None:
+    if not policy.is_written_on_both_sides or remaining_fence(run=switched) is None:
         return ""
     return (
         f" It left {run.flow.target.alias} fenced: lift the fence there before you start "

@@ -17,7 +17,7 @@ from mirrors.domain.gaps.accepted_losses import (
     accepted_losses,
     skipped_by_move,
 )
-from mirrors.domain.topics.plan import LONGEST_NAME
+from mirrors.domain.patterns.renames import LONGEST_NAME
 from mirrors.domain.topics.positions import PositionMove
 from mirrors.models import Flow, LeftBehind, PositionChange
 from mirrors.models.audit.transitions import note

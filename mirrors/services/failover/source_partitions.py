@@ -15,9 +15,9 @@ from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.gaps.lost_ranges import GapFacts, GapKind, describe_range_gap
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.patterns.matcher import NamePatterns
+from mirrors.domain.patterns.renames import LONGEST_NAME
 from mirrors.domain.replication_policy import ReplicationPolicy, policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
-from mirrors.domain.topics.plan import LONGEST_NAME
 from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.models import Flow
 from mirrors.services.failover.source_groups import NOTHING

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from mirrors.domain.flows.named_offsets import without_offsets
+from mirrors.domain.patterns.renames import RENAME
 from mirrors.domain.transforms.rules import TRANSFORMS
 from mirrors.models import Flow, claim
 from mirrors.models.audit.transitions import note
@@ -96,6 +97,12 @@ def reverse_flow(*, flow: Flow, who: str, why: str = "") -> Flow:
         if other is None:
             properties = without_offsets(locked.properties)
             properties.pop(TRANSFORMS, None)
+            if properties.pop(RENAME, ""):
+                raise Conflict(
+                    f"{locked.name} gives topics other names ({RENAME}). A failback creates the "
+                    "reverse flow with rules that give the names back; or create "
+                    f"{locked.target.alias}->{locked.source.alias} with rules of its own."
+                )
             return create_flow(
                 source=locked.target,
                 target=locked.source,

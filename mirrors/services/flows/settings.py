@@ -26,6 +26,7 @@ from mirrors.models.flows import DesiredState, record_edit
 from mirrors.models.grants import FlowLabel
 from mirrors.services.approvals import check_not_loosened, has_own_rule
 from mirrors.services.errors import Conflict
+from mirrors.services.flows.renames import check_renamed_topics
 from mirrors.services.hooks import check_hook_keys
 from mirrors.services.runners.settings import check_not_retired, ensure_default_runner
 
@@ -47,6 +48,7 @@ def validate_settings(
     ids = dict(Cluster.objects.values_list("alias", "cluster_id"))
     warnings = check_flow(spec, [other.spec for other in active], ids)
     check_secrets_of_rules(spec)
+    check_renamed_topics(spec, itself)
     return spec, warnings
 
 
@@ -226,7 +228,9 @@ def _changes(
 def _renames(flow: Flow, after: FlowSpec) -> list[str]:
     """The effect of an edit on existing remote topics."""
     old, new = (
-        policy_for(spec.settings, spec.source.alias, spec.target.alias).remote_topic("orders")
+        policy_for(spec.settings, spec.source.alias, spec.target.alias).format_remote_topic(
+            spec.source.alias, "orders"
+        )
         for spec in (flow.spec, after)
     )
     if old == new or not Job.objects.filter(flow=flow).exists():

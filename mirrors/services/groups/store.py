@@ -13,8 +13,8 @@ from mirrors.domain.filters.groups import GroupSelection, GroupVerdict
 from mirrors.domain.groups.checkpoints import OffsetUpdate
 from mirrors.domain.groups.resume import GroupPartition, resume_offset_of, source_lag_of
 from mirrors.domain.internal_topics.records import Checkpoint
+from mirrors.domain.patterns.renames import LONGEST_NAME
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.topics.plan import LONGEST_NAME
 from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.models import Flow, GroupOffset
 from mirrors.models.groups.offsets import LONGEST_GROUP, NO_PARTITION

@@ -12,8 +12,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
-from django.db.models import F
-
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.failback.mixed_partitions import count_re_reads
@@ -118,8 +116,11 @@ def origin_partitions(flow: Flow) -> dict[TopicPartition, TopicPartition]:
     if there is None:
         return {}
     promoted = promoted_topics(there)
-    points = Divergence.objects.filter(flow=there).exclude(remote_topic=F("topic"))
-    rows = [row for row in points if row.topic in promoted]
+    points = list(Divergence.objects.filter(flow=there))
+    returned = _returned(flow, {row.remote_topic for row in points})
+    rows = [
+        row for row in points if row.topic in promoted and returned[row.remote_topic] != row.topic
+    ]
     partitions = {(row.remote_topic, row.partition): (row.topic, row.partition) for row in rows}
     known = _maps(there, {topic for topic, _ in partitions.values()})
     deleted = _deleted_origins(there)
@@ -174,6 +175,7 @@ class ReverseMaps:
         }
         self._there = _maps(there, {point.topic for point in self._points.values()})
         self._back = {} if back is None else _maps(back, names)
+        self._returned = {} if back is None else _returned(back, names)
         self._undecided = _undecided(there, self._points.values())
         # Such a run waited for the last record: nothing is lost after it.
         self._complete = set(
@@ -183,8 +185,9 @@ class ReverseMaps:
         )
 
     def knows(self, tp: TopicPartition, *, own_name: bool = False) -> bool:
+        """`own_name`: only if the reverse flow copies it to the topic that it came from."""
         point = self._points.get(tp)
-        if point is None or (own_name and point.topic != point.remote_topic):
+        if point is None or (own_name and self._returned.get(tp[0]) != point.topic):
             return False
         return (point.topic, point.partition) in self._there
 
@@ -253,6 +256,18 @@ def _deleted_origins(there: Flow) -> set[TopicPartition]:
         for row in (run.starts if run is not None else ())
         if row["kind"] == "gone"
     }
+
+
+def _returned(back: Flow, topics: Iterable[str]) -> dict[str, str]:
+    """The names that the reverse flow gives to topics that `topic.rename` names; else the same."""
+    try:
+        spec = back.spec
+    except InvalidSettings:
+        # It copies nothing until a person corrects its settings.
+        return {topic: topic for topic in topics}
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    found = {topic: policy.renamed(topic) for topic in topics}
+    return {topic: topic if new is None else new.name for topic, new in found.items()}
 
 
 def _maps(flow: Flow, topics: set[str]) -> dict[TopicPartition, PartitionMap]:

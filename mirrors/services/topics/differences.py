@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from mirrors.domain.cluster_snapshot import ClusterSnapshot
 from mirrors.domain.filters.topics import ConfigSelection
+from mirrors.domain.specs import FlowSpec
 from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.domain.topics.configs import plan_configs
 from mirrors.domain.topics.drift import Baseline, Deviation, DriftDecision, DriftKey, decide_drift
@@ -18,6 +19,7 @@ from mirrors.domain.topics.manual_changes import (
 from mirrors.domain.topics.plan import TopicPlan, plan_topics
 from mirrors.domain.topics.sync_plan import ConfigChange
 from mirrors.kafka.admin.topics import Admin
+from mirrors.models import PartitionMap
 from mirrors.services.clock import Budget
 from mirrors.services.drift.findings import findings_of
 from mirrors.services.topics.drift_store import baselines_of
@@ -52,6 +54,17 @@ class TopicComparison:
         return ruling
 
 
+def copied_topics(flow_id: int, spec: FlowSpec) -> set[tuple[str, str]]:
+    """Source topics with the topic ids of the remote topics that have their records.
+
+    Empty without `topic.rename`: no two topics have one name then.
+    """
+    if not spec.settings.topic_rename:
+        return set()
+    rows = PartitionMap.objects.filter(flow=flow_id, position__isnull=False)
+    return set(rows.values_list("topic", "into").distinct())
+
+
 def compare_topics(
     context: SyncTaskContext, source: Admin, target: Admin, budget: Budget
 ) -> TopicComparison:
@@ -59,7 +72,7 @@ def compare_topics(
     now, spec = context.now, context.spec
     theirs = source.snapshot(now=now, deadline_s=budget.left_s, with_configs=False)
     ours = target.snapshot(now=now, deadline_s=budget.left_s, with_configs=False)
-    plan = plan_topics(theirs, ours, spec)
+    plan = plan_topics(theirs, ours, spec, copied=copied_topics(context.flow_id, spec))
     names = [row.topic for row in plan.copied]
     theirs = add_configs(source, theirs, names, deadline_s=budget.left_s)
     remote = [row.remote_topic for row in plan.copied]

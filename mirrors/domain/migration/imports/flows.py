@@ -17,6 +17,7 @@ from mirrors.domain.migration.imports.mm2_precedence import (
 from mirrors.domain.migration.imports.transform_classes import RemoteNames
 from mirrors.domain.migration.imports.transforms import EXPORTED, PREFIXES, TransformReader
 from mirrors.domain.patterns.parser import without_topics
+from mirrors.domain.patterns.renames import RENAME
 from mirrors.domain.settings.table import IDENTITY_POLICY, KEYS, POLICY_CLASSES
 from mirrors.domain.settings.unsupported_mm2 import REFUSED
 from mirrors.domain.settings.value_types import Integer, Patterns, Setting
@@ -106,6 +107,8 @@ class FlowReader:
         reader = TransformReader(self.name, self._connector, names, self._notes)
         if found := reader.read():
             self._set(rules.TRANSFORMS, named, rules.format_rules(found))
+        if reader.renames:
+            self._set(RENAME, named, reader.renames)
 
     def _set(self, name: str, entry: Entry, text: str) -> None:
         self.properties[name] = text

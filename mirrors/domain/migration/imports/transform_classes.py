@@ -17,7 +17,6 @@ _ROUTES = "routing is not supported yet"
 _NO_JSON = "no function makes this change of a JSON value"
 # Connect's other transforms, and why they have no translation.
 UNSUPPORTED = {
-    "RegexRouter": f"{_ROUTES}: it changes the topic",
     "TimestampRouter": f"{_ROUTES}: it changes the topic",
     "Cast$Key": _NO_JSON,
     "Cast$Value": _NO_JSON,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from mirrors.domain.migration.imports.line_verdicts import LineVerdict, VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import Entries, Entry
+from mirrors.domain.migration.imports.regex_router import rename_rule
 from mirrors.domain.migration.imports.transform_classes import (
     CHANGES,
     CONDITIONS,
@@ -24,12 +25,15 @@ from mirrors.domain.migration.imports.transform_classes import (
     split_names,
 )
 from mirrors.domain.patterns.matcher import check_patterns
+from mirrors.domain.patterns.renames import RenameMap
+from mirrors.domain.replication_policy import HEARTBEATS
 from mirrors.domain.transforms import rules
 from mirrors.domain.transforms.rules import TransformRule
 
 # The rules in an exported file: MM2 takes `transforms` for names, and ignores this one.
 EXPORTED = "understudy.transforms"
 PREFIXES = ("transforms.", "predicates.")
+ROUTER = "RegexRouter"
 _ALL = ".*"
 _FIELDS = ("type", "predicate", "negate")
 _JSON_VERDICT = (
@@ -45,6 +49,9 @@ class TransformReader:
         self, flow: str, connector: Entries, names: RemoteNames, notes: VerdictCollector
     ) -> None:
         self._flow = flow
+        # `topic.rename` for its RegexRouter, if any.
+        self.renames = ""
+        self._has_router = False
         self._names = names
         self._notes = notes
         self._entries = {
@@ -63,16 +70,66 @@ class TransformReader:
         steps, record, is_whole = [], Record(), True
         for alias in aliases:
             try:
+                if self._is_router(alias):
+                    self._route(alias)
+                    continue
                 step = self._step(alias, named)
+                self._check_after_router(step)
                 CHANGES[step.kind](step, record, self._condition(step))
                 self._say_step(step)
                 steps.append(step)
             except Refused as refusal:
                 self._say(refusal.entry, "unsupported", str(refusal))
                 is_whole = False
-        found = self._rules(steps, record, named) if is_whole else ()
+        if not is_whole:
+            self.renames = ""
+        found = self._rules(steps, record, named) if is_whole and steps else ()
+        if is_whole and not steps:
+            self._say(named, "used", f"used for {self._flow}")
         self._say_rest("different", "neither `transforms` nor one of its predicates names it")
         return found
+
+    # --- new names of topics ----------------------------------------------------------------------
+
+    def _is_router(self, alias: str) -> bool:
+        kind = self._entries.get(f"transforms.{alias}.type")
+        return kind is not None and simple_name(kind) == ROUTER
+
+    def _route(self, alias: str) -> None:
+        """Translate a RegexRouter into `topic.rename`."""
+        settings = self._below(f"transforms.{alias}.")
+        kind = settings["type"]
+        for field, entry in settings.items():
+            if field not in ("type", "regex", "replacement"):
+                raise Refused(entry, f"{field[:60]} of a {ROUTER} is not translated")
+        regex, replacement = settings.get("regex"), settings.get("replacement")
+        if regex is None or replacement is None:
+            raise Refused(kind, f"{ROUTER} needs regex and replacement")
+        if self._has_router:
+            raise Refused(kind, f"a second {ROUTER} is not translated: it sees names of the first")
+        self._has_router = True
+        try:
+            rule = rename_rule(regex.value, replacement.value, self._names)
+        except ValueError as error:
+            raise Refused(regex, f"it is not translated: {error}") from None
+        if rule is None:
+            self._say(regex, "different", "no remote topic of this flow matches it")
+        else:
+            self.renames = str(rule)
+        for entry in settings.values():
+            if not self._notes.heard(entry):
+                self._say(entry, "used", f"used for {self._flow} in topic.rename")
+        beats = self._names.alias + self._names.separator + HEARTBEATS
+        if rule is not None and RenameMap((rule,)).decide(HEARTBEATS) is not None:
+            why = f"{beats} keeps its name, which clients of MirrorMaker 2 look for"
+            self._say(replacement, "different", why)
+
+    def _check_after_router(self, step: Step) -> None:
+        if self._has_router and step.predicate and step.predicate.kind == "TopicNameMatches":
+            raise Refused(
+                step.settings["predicate"],
+                f"its predicate sees the name that {ROUTER} gives, which is not translated",
+            )
 
     # --- lines to steps ---------------------------------------------------------------------------
 
