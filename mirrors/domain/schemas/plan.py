@@ -9,6 +9,7 @@ C. What cannot be synchronized is a sentence of its subject; the other subjects 
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, get_args
 
@@ -146,6 +147,9 @@ class _Planner:
         self.keeps, self.why = keeps_ids(ids, target, refused)
         self.must_keep = ids == "keep"
         self.pairs: dict[Place, Pair] = {}
+        # By subject, on the source and on the target.
+        self.paired: dict[str, list[Pair]] = defaultdict(list)
+        self.taken: dict[str, set[int]] = defaultdict(set)
         self.register: dict[Place, Registration] = {}
         self.problems: dict[str, list[str]] = {}
         self.notes: list[str] = []
@@ -205,7 +209,7 @@ class _Planner:
                 self._pair(one.subject)
             number = self._same((subject, version), ours, there) if there else None
             if there is not None and number is not None:
-                self.pairs[subject, version] = Pair(
+                pair = Pair(
                     subject=subject,
                     version=version,
                     id=ours.id,
@@ -213,6 +217,9 @@ class _Planner:
                     target_version=number,
                     target_id=there.versions[number].id,
                 )
+                self.pairs[subject, version] = pair
+                self.paired[subject].append(pair)
+                self.taken[name].add(number)
         self._note(subject, name, state, there)
 
     def _same(self, place: Place, ours: SchemaVersion, there: SubjectState) -> int | None:
@@ -251,8 +258,7 @@ class _Planner:
                 f"{'exists' if len(state.gaps) == 1 else 'exist'} on {self.source.alias}; later "
                 f"versions have lower numbers on {self.target.alias}."
             )
-        taken = {pair.target_version for pair in self.pairs.values() if pair.target_subject == name}
-        extra = tuple(sorted(set(there.versions) - taken)) if there else ()
+        extra = tuple(sorted(set(there.versions) - self.taken[name])) if there else ()
         if extra:
             self.notes.append(
                 f"{_listed(extra)} of subject {name!r} on {self.target.alias} "
@@ -352,8 +358,9 @@ class _Planner:
     def _row(self, subject: str, changed: set[str]) -> SubjectRow:
         name = self.selection.on_target(subject) or ""
         state = self.source.subjects.get(subject)
-        pairs = [pair for place, pair in self.pairs.items() if place[0] == subject]
-        pending = sum(place[0] == subject for place in self.register)
+        pairs = self.paired[subject]
+        versions = state.versions if state else ()
+        pending = sum((subject, version) in self.register for version in versions)
         found: State = "in_sync"
         reason = ""
         unread = self.source.unread.get(subject) or self.target.unread.get(name)
@@ -368,7 +375,7 @@ class _Planner:
         return SubjectRow(
             subject=subject,
             target_subject=name,
-            versions=len(state.versions) if state else 0,
+            versions=len(versions),
             present=len(pairs),
             other_ids=sum(pair.has_other_id for pair in pairs),
             state=found,
