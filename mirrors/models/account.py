@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 from django.db import models
@@ -88,6 +89,17 @@ def dead_letters_of(flow: int | None = None) -> dict[tuple[int, str], int]:
         counted = counted.filter(flow=flow)
     sums = counted.values_list("flow", "topic").annotate(Sum("dead_letters"))
     return {(flow, topic): count for flow, topic, count in sums}
+
+
+def dead_letters_by_flow() -> dict[int, tuple[int, datetime | None]]:
+    """Of flows with some: their number, and when the last one came.
+
+    One read of all partitions; `with_dead_letters` looks up those of each flow, for a page of them.
+    """
+    rows = FlowPartition.objects.filter(dead_letters__gt=0).order_by().values_list("flow")
+    found = rows.annotate(sum=Sum("dead_letters"), last=Max("dead_letter_at"))
+    # PostgreSQL's sum of big integers is a decimal.
+    return {flow: (int(count), last) for flow, count, last in found}
 
 
 def with_dead_letters(rows: QuerySet[Any]) -> QuerySet[Any]:

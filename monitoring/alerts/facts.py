@@ -27,7 +27,7 @@ from mirrors.models import (
     Runner,
     Transition,
 )
-from mirrors.models.account import with_dead_letters
+from mirrors.models.account import dead_letters_by_flow
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState
 from mirrors.models.gaps import GapState
@@ -50,8 +50,9 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
     gaps, blocked = _open_gaps(), blocked_topics()
     beats = {row.flow_id: row for row in HeartbeatState.objects.all()}
     seen = {row.flow_id: row for row in FlowOutlook.objects.defer("tracks", "held")}
-    rows = with_schemas(with_dead_letters(flows_with_lag()))
+    rows = with_schemas(flows_with_lag())
     flows = list(rows.annotate(checkpoint_at=_last_checkpoints()))
+    letters = dead_letters_by_flow()
     windows, verified = _windows(flows, now), verified_since()
     foreign = foreign_records.find_ongoing(now=now)
     has_budget = TransferPrice.objects.filter(monthly_budget__isnull=False).exists()
@@ -59,6 +60,7 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
     for flow in flows:
         began_at, catches_up_until = windows.get(flow.pk, (None, None))
         feed, beat = feeds.get(flow.pk), beats.get(flow.pk)
+        rejected, rejected_at = letters.get(flow.pk, (0, None))
         writes = foreign.get(flow.pk)
         yield (
             flow,
@@ -76,8 +78,8 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
                 moved_at=feed.moved_at if feed else None,
                 lag_when_moved=feed.lag_when_moved if feed else None,
                 gaps=gaps.get(flow.pk, 0),
-                dead_letters=flow.dead_letters or 0,
-                dead_letter_at=flow.dead_letter_at,
+                dead_letters=rejected,
+                dead_letter_at=rejected_at,
                 failures=flow.attempt,
                 outlook=forecast_of(seen.get(flow.pk), now),
                 heartbeat_at=beat.seen_at if beat else None,
