@@ -44,7 +44,7 @@ def evaluator(place: RegistrySpec) -> Iterator[ArrowEvaluator]:
 
 def row(value: bytes | None) -> Any:
     fields = SimpleNamespace(key=None, value=value, headers=())
-    return (SimpleNamespace(offset=1, timestamp=-1), fields, 0)
+    return (SimpleNamespace(offset=1, timestamp=-1, rest=b""), fields, 0)
 
 
 def test_a_schema_is_a_file_before_spark_gets_its_first_record(
@@ -123,6 +123,22 @@ def test_the_id_of_the_target_is_found_by_its_own_names_and_versions(tmp_path: P
     assert not files.missing
     for side in (source, target):
         side.close()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_copy_loop_knows_the_ids_that_the_target_lacks_unless_they_fail(
+    place: RegistrySpec, fake: FakeRegistry, waits: bool
+) -> None:
+    fake.answers["/schemas/ids/7/versions"] = (200, [{"subject": "people", "version": 1}])
+    rule = TransformRule(topics=".*", value="target_schema(value)")
+    found = ArrowEvaluator([rule], {})
+    # The same server: it has no such schema under the subject.
+    found.read_schemas(place, place, waits=waits)
+    found.send(0, "people", 0, [row(FRAMED)])
+    found.end("result")
+    assert list(found.batches())
+    assert found.missing_ids == ({7} if waits else set())
+    found.close()
 
 
 def test_a_source_without_a_registry_is_named(tmp_path: Path) -> None:
